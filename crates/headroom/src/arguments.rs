@@ -132,7 +132,7 @@ pub(crate) struct Run {
     pub(crate) resume: Option<PathBuf>,
     /// Go on although the machine or its programs have changed
     #[arg(long, requires = "resume")]
-    pub(crate) changed_too: bool,
+    pub(crate) allow_changed_environment: bool,
     /// Paired blocks for each workload and size (the fewest, where the plan has `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,

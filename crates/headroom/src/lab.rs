@@ -127,7 +127,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     }
     let outcome = {
         let bar = Bar::new();
-        study::run(&study, scale, &options, &folder, arguments.changed_too, &bar)
+        study::run(&study, scale, &options, &folder, arguments.allow_changed_environment, &bar)
     };
     let results = outcome.map_err(|error| {
         anyhow::Error::new(error).context(format!(
@@ -171,7 +171,10 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
         Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
     let plan = if named { Some(plan(arguments, &options)?) } else { None };
     let folder = outside_run(std::path::absolute(folder)?)?;
-    let how = Resumption { plan: plan.as_ref(), changed_too: arguments.changed_too };
+    let how = Resumption {
+        plan: plan.as_ref(),
+        allow_changed_environment: arguments.allow_changed_environment,
+    };
     let outcome = {
         let bar = Bar::new();
         run::resume(&folder, how, &options, &bar)?
@@ -257,8 +260,8 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
                 link: arguments.link.clone(),
                 family: family.into_iter().find(|f| arguments.family.as_deref() == Some(f.name())),
                 offload: arguments.offload.as_deref().map(|word| match word {
-                    "off" => Offload::PerPacket,
-                    _ => Offload::Offload,
+                    "off" => Offload::Off,
+                    _ => Offload::On,
                 }),
             }
             .plan()?

@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{Ground, groups, runs_in};
 
 const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"rsync\"]\n\
-                    repetitions = 2\nlink = \"100mbit,delay=5ms\"\ncheck-links = [\"100mbit\"]\n\
+                    repetitions = 2\nlink = \"100mbit,delay=5ms\"\nvalidation-links = [\"100mbit\"]\n\
                     [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n\
                     [[workload]]\nkind = \"upload\"\nsizes = [\"1MiB\"]\n";
 
@@ -40,8 +40,7 @@ fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
         assert!(ended.stdout.contains(fragment), "`{fragment}` is not in {ended}");
     }
     // whichever this kernel would use
-    let made =
-        ["netem limit", "link --json --a to-client --b to-server --spec 100mbit,delay=5000us"];
+    let made = ["netem limit", "link --json --a to-client --b to-server --spec 100mbit,delay=5ms"];
     assert!(made.iter().any(|by| ended.stdout.contains(by)), "{ended}");
     ended.assert_nothing_started();
     let left: Vec<_> = std::fs::read_dir(ground.scratch()).expect("TMPDIR").collect();
@@ -148,7 +147,7 @@ fn what_cannot_be_typed() {
         ("lab run htps", "there is no stack `htps` (did you mean `https`?)"),
         ("lab run p.toml --family ipv4", "--family goes with names of stacks"),
         ("lab run --resume", "--resume"),
-        ("lab run http --changed-too", "--resume"),
+        ("lab run http --allow-changed-environment", "--resume"),
         ("lab run --resume tmp", "there is no journal.jsonl in this folder"),
         ("lab run --resume tmp --out other", "--out"),
         ("lab run --resume tmp --repetitions 3", "leave out --repetitions"),

@@ -12,7 +12,7 @@ const HELPER: &str = env!("CARGO_BIN_EXE_headroom-interop");
 
 /// Two stacks on a link that nothing shapes, and a link that the kernel shapes.
 const SMALL: &str = "stacks = [\"ftp\", \"http\"]\nrepetitions = 2\ncount-packets = false\n\
-                     check-links = [\"5mbit,delay=5ms\"]\n\
+                     validation-links = [\"5mbit,delay=5ms\"]\n\
                      [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
 
 /// Something that is tried in a guest, by name.
@@ -156,7 +156,7 @@ fn tunnel(guest: &mut Guest) -> Result<()> {
 /// A plan that names no family runs over IPv4; one that names IPv6 is refused.
 fn run_without_ipv6(guest: &mut Guest) -> Result<()> {
     guest.run("test ! -e /proc/net/if_inet6")?;
-    guest.run("grep -v check-links /files/small.toml >/tmp/small.toml")?;
+    guest.run("grep -v validation-links /files/small.toml >/tmp/small.toml")?;
     let said = guest.run("headroom lab run /tmp/small.toml --out /tmp/out")?;
     ensure!(said.contains("Report: /tmp/out/report.html"), "{said}");
     guest.run("grep -q '\"family\": *\"ipv4\"' /tmp/out/results.json")?;

@@ -30,7 +30,6 @@ pub struct StreamStats {
     /// Mean of the interarrival jitter after each packet (RFC 3550 §6.4.1).
     pub jitter_s: f64,
     /// Rate of the TCP cross traffic that arrived; none: there was none.
-    #[serde(rename = "beside_bps")]
     pub cross_traffic_bps: Option<f64>,
     /// Frames that a decoder decoded, of a video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,7 +68,6 @@ pub struct StreamBin {
     /// Interarrival jitter after the last packet.
     pub jitter_s: Option<f64>,
     /// Rate of the cross traffic that arrived.
-    #[serde(rename = "beside_bps")]
     pub cross_traffic_bps: Option<f64>,
 }
 

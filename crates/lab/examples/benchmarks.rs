@@ -163,11 +163,11 @@ impl All {
         let samples = || runs.iter().flat_map(|run| &run.results.samples);
         let _ = write!(
             text,
-            "| blocks | {} of each in the table of streams; {} samples in all, {} failed, {} in blocks with foreign load |\n\n",
+            "| blocks | {} of each in the table of streams; {} samples in all, {} failed, {} in blocks with background load |\n\n",
             self.tunnel.results.plan.repetitions,
             samples().count(),
             samples().filter(|sample| !sample.ok).count(),
-            samples().filter(|sample| sample.marked.is_some()).count(),
+            samples().filter(|sample| sample.disturbed.is_some()).count(),
         );
     }
 

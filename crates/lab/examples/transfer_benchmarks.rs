@@ -136,11 +136,11 @@ impl All {
         let samples: Vec<_> = runs.flat_map(|run| &run.results.samples).collect();
         let _ = write!(
             text,
-            "| command | `make bench-transfer` |\n| blocks | {} of each; {} samples in all, {} failed, {} in blocks with foreign load |\n\n",
+            "| command | `make bench-transfer` |\n| blocks | {} of each; {} samples in all, {} failed, {} in blocks with background load |\n\n",
             plan.repetitions,
             samples.len(),
             samples.iter().filter(|sample| !sample.ok).count(),
-            samples.iter().filter(|sample| sample.marked.is_some()).count(),
+            samples.iter().filter(|sample| sample.disturbed.is_some()).count(),
         );
     }
 

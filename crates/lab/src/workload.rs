@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use headroom_lab_results::schema;
 
 pub use headroom_lab_host::content::Filling;
-pub use headroom_lab_results::schema::{Beside, CLIENTS, KINDS, Kind, Pace, STREAM_UNIT};
+pub use headroom_lab_results::schema::{CLIENTS, CrossTraffic, KINDS, Kind, Pace, STREAM_UNIT};
 
 /// One workload of a plan.
 #[derive(Debug, Clone)]
@@ -28,11 +28,11 @@ pub struct Workload {
     pub content: Filling,
     /// Transfers one after the other in a sample, whose mean it is (`download`,
     /// `upload`); none: as many as it takes to be measured well.
-    pub in_a_row: Option<u32>,
+    pub transfers_per_sample: Option<u32>,
     /// How fast it is sent (`packets`, `realtime`); none: as fast as it arrives.
     pub rate: Option<Pace>,
-    /// What goes beside it (`realtime`).
-    pub beside: Option<Beside>,
+    /// TCP cross traffic (`realtime`).
+    pub cross_traffic: Option<CrossTraffic>,
 }
 
 impl Workload {
@@ -47,27 +47,29 @@ impl Workload {
             commands: None,
             seconds: 1,
             content: Filling::default(),
-            in_a_row: None,
+            transfers_per_sample: None,
             rate: None,
-            beside: None,
+            cross_traffic: None,
         }
     }
 
     /// The name in results: the kind, and in brackets what tells it from others of its
     /// kind in one plan, if that is not default: `parallel(clients=16)`,
-    /// `download(text)`, `upload(in-a-row=20)`.
+    /// `download(text)`, `upload(transfers-per-sample=20)`.
     pub fn name(&self) -> String {
         let content = Some(self.content).filter(|content| *content != Filling::default());
         let clients = (self.kind == Kind::Parallel).then_some(self.clients);
         let rate = self.rate.filter(|&rate| Some(rate) != self.kind.default_rate());
-        let (rate, beside) =
-            (rate.map(|rate| rate.to_string()), self.beside.map(|beside| beside.to_string()));
+        let (rate, cross_traffic) = (
+            rate.map(|rate| rate.to_string()),
+            self.cross_traffic.map(|traffic| traffic.to_string()),
+        );
         schema::workload_name(
             self.kind.name(),
             content.map(Filling::name),
             clients,
-            self.in_a_row,
-            [rate, beside],
+            self.transfers_per_sample,
+            [rate, cross_traffic],
         )
     }
 
@@ -79,8 +81,8 @@ impl Workload {
             (Kind::Packets, Some(per_second)) => Some(Sending::Paced(per_second)),
             (Kind::Echo, _) => Some(Sending::Echo),
             (Kind::Realtime, Some(per_second)) => {
-                let beside = self.beside.map(|beside| beside.time(self.seconds));
-                Some(Sending::Realtime { per_second, beside })
+                let cross_traffic = self.cross_traffic.map(|traffic| traffic.time(self.seconds));
+                Some(Sending::Realtime { per_second, cross_traffic })
             }
             _ => None,
         }
@@ -121,8 +123,8 @@ pub enum Sending {
     Realtime {
         /// Datagrams a second.
         per_second: f64,
-        /// From which second to which a TCP connection goes beside it.
-        beside: Option<(u32, u32)>,
+        /// Start and end of TCP cross traffic, in seconds.
+        cross_traffic: Option<(u32, u32)>,
     },
 }
 
@@ -184,9 +186,12 @@ mod tests {
         let one = Workload::new(Kind::Parallel, vec![1], Vec::new());
         let plain = Workload { clients: CLIENTS, ..one };
         let crowd = Workload { clients: 16, content: Filling::Text, ..plain.clone() };
-        let row = Workload { kind: Kind::Upload, in_a_row: Some(20), ..plain.clone() };
+        let row = Workload { kind: Kind::Upload, transfers_per_sample: Some(20), ..plain.clone() };
         let names = [&plain, &crowd, &row].map(Workload::name);
-        assert_eq!(names, ["parallel", "parallel(text,clients=16)", "upload(in-a-row=20)"]);
+        assert_eq!(
+            names,
+            ["parallel", "parallel(text,clients=16)", "upload(transfers-per-sample=20)"]
+        );
         for (name, kind) in names.iter().zip([Kind::Parallel, Kind::Parallel, Kind::Upload]) {
             assert_eq!(Kind::of(name), Some(kind));
         }

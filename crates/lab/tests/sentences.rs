@@ -143,7 +143,7 @@ fn holds_sentences_of_the_main_link_against_its_rows() {
 fn says_where_only_the_model_knows_what_is_filled() {
     let mut results = disturbed_demo();
     let link = results.link.name.clone();
-    results.check_links.clear();
+    results.validation_links.clear();
     results.samples.retain(|sample| sample.link == link);
     let mut results = analysed(results);
     let sftp = results.answer.iter().find(|one| one.starts_with("SFTP adds")).expect("SFTP");

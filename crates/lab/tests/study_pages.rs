@@ -64,7 +64,7 @@ fn sentences_that_leave_out_what_they_depend_on_are_contradicted() {
         (
             "ipsec-study",
             "DES with SHA-1 takes {table-3-loss/offload/des-cbc, hmac-sha1}, AES-128-GCM {suites/loss/aes-128-gcm}.",
-            "is of the profile `offload`",
+            "was measured with offload on",
         ),
         (
             "layering",

@@ -223,8 +223,8 @@ impl fmt::Display for LinkSpec {
 fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 8] {
     [
         format!("{prefix}rate={}", direction.rate_bps.map_or(UNSHAPED.to_owned(), rate)),
-        format!("{prefix}delay={}", micros(direction.delay)),
-        format!("{prefix}jitter={}", micros(direction.jitter)),
+        format!("{prefix}delay={}", duration(direction.delay)),
+        format!("{prefix}jitter={}", duration(direction.jitter)),
         loss_pair(&direction.loss, prefix),
         format!("{prefix}duplicate={}%", direction.duplicate_pct),
         format!("{prefix}reorder={}%", direction.reorder_pct),
@@ -260,10 +260,13 @@ fn rate(bps: u64) -> String {
     format!("{bps}bit")
 }
 
-/// Writes microseconds, with nanoseconds as decimals where there are any.
-fn micros(duration: Duration) -> String {
-    let (us, ns) = (duration.as_micros(), duration.subsec_nanos() % 1000);
-    if ns == 0 { format!("{us}us") } else { format!("{us}.{ns:03}us") }
+/// Writes milliseconds, or microseconds below one, exact to the nanosecond.
+fn duration(duration: Duration) -> String {
+    let ns = duration.as_nanos();
+    let (unit, scale, decimals) =
+        if ns < 1_000_000 { ("us", 1_000, 3) } else { ("ms", 1_000_000, 6) };
+    let text = format!("{}.{:0decimals$}", ns / scale, ns % scale);
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn queue(queue: Queue) -> String {
@@ -284,11 +287,11 @@ mod tests {
         for text in [
             "unshaped",
             "100mbit",
-            "1gbit,delay=25000us,loss=0.5%",
+            "1gbit,delay=25ms,loss=0.5%",
             "9600bit,queue=7",
-            "100mbit,delay=25000us,jitter=1000us,loss=1%,burst=8,queue=64KiB",
+            "100mbit,delay=25ms,jitter=1ms,loss=1%,burst=8,queue=64KiB",
             "10mbit,ge=0.1%:10%:50%:0.01%,duplicate=0.1%,reorder=1%,corrupt=0.01%,queue=1000b",
-            "100mbit,delay=10000us,up-rate=10mbit,up-delay=20000us,up-loss=1%",
+            "100mbit,delay=10ms,up-rate=10mbit,up-delay=20ms,up-loss=1%",
             "100mbit,loss=1%,burst=3,up-loss=2%,up-burst=5",
             "100mbit,loss=1%,burst=3,up-ge=1%:2%:3%:4%",
             "1gbit,loss=1%,queue=9,up-loss=0%,up-queue=auto",

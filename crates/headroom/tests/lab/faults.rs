@@ -375,7 +375,7 @@ fn a_link_backend_that_cannot_make_the_link() {
         assert!(text(link, "backend").contains("netem"), "{link}");
         assert!(number(link, "rtt_us") >= 4000.0, "2 ms each way: {link}");
     } else {
-        ended.assert_says(3, &["`netem`", "`100mbit,delay=2000us`", "sch_netem", "`emulator`"]);
+        ended.assert_says(3, &["`netem`", "`100mbit,delay=2ms`", "sch_netem", "`emulator`"]);
         ended.assert_nothing_started();
     }
     ended.assert_nothing_left();

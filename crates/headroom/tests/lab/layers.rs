@@ -537,7 +537,7 @@ fn streams_at_a_rate_are_followed_packet_by_packet() {
         "p.toml",
         "stacks = [\"udp\", \"rtp\", \"rtp/qesp\", \"rtp/esp(transport)\"]\nrepetitions = 2\n\
          [[workload]]\nkind = \"packets\"\nrate = \"200pps\"\nseconds = 1\nsizes = [\"64B\"]\nstacks = [\"udp\"]\n\
-         [[workload]]\nkind = \"realtime\"\nrate = \"1mbit\"\nseconds = 2\nbeside = \"bulk:1-2\"\n\
+         [[workload]]\nkind = \"realtime\"\nrate = \"1mbit\"\nseconds = 2\ncross-traffic = \"bulk:1-2\"\n\
          stacks = [\"rtp\", \"rtp/qesp\", \"rtp/esp(transport)\"]\n",
     );
     let results = ground.measure("p.toml");
@@ -555,7 +555,10 @@ fn streams_at_a_rate_are_followed_packet_by_packet() {
         let delay = |of: &str| number(&stream["delay"], of);
         assert!(0.0 < delay("p50_s") && delay("p50_s") <= delay("max_s"), "{sample}");
         assert_eq!(delay("p50_s"), number(sample, "seconds"), "{sample}");
-        assert!(number(stream, "beside_bps") > 0.0 && number(stream, "jitter_s") > 0.0, "{sample}");
+        assert!(
+            number(stream, "cross_traffic_bps") > 0.0 && number(stream, "jitter_s") > 0.0,
+            "{sample}"
+        );
         let sent: f64 = array(stream, "bins").iter().map(|bin| number(bin, "sent")).sum();
         assert_eq!(sent, 250.0, "{sample}");
     }
@@ -584,7 +587,7 @@ fn a_router_prefers_what_it_can_recognise() {
             "stacks = [\"rtp/esp\", {narrow:?}, {both:?}]\nrepetitions = 2\nfamily = \"ipv6\"\n\
              link = \"5mbit,queue=100,priority=udp:5004,dscp=ef\"\n\
              [[workload]]\nkind = \"realtime\"\nrate = \"1600kbit\"\nsizes = [\"100B\"]\n\
-             seconds = 1\nbeside = \"bulk\"\n"
+             seconds = 1\ncross-traffic = \"bulk\"\n"
         ),
     );
     let dry = ground.end_of(ground.headroom("lab run p.toml --dry-run"));
@@ -598,7 +601,10 @@ fn a_router_prefers_what_it_can_recognise() {
         sum(stack, &|sample| sample["drops"][why].as_f64().unwrap_or_default())
     };
     for stack in ["rtp/esp", both] {
-        assert!(sum(stack, &|sample| number(&sample["realtime"], "beside_bps")) > 0.0, "{stack}");
+        assert!(
+            sum(stack, &|sample| number(&sample["realtime"], "cross_traffic_bps")) > 0.0,
+            "{stack}"
+        );
     }
     // the header that a router has changed is not what the check value covers
     assert_eq!((dropped("rtp/esp", "forged"), dropped(both, "forged")), (0.0, 0.0), "{results}");

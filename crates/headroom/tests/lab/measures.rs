@@ -128,7 +128,7 @@ fn a_link_with_a_rate_is_tested_before_use() {
     let link = &results["link"];
     assert_eq!(text(link, "name"), "1mbit");
     assert!(text(link, "backend").contains("HTB"), "{link}");
-    assert_eq!(text(link, "offload"), "per-packet");
+    assert_eq!(text(link, "offload"), "off");
     assert_eq!(number(link, "rate_bps"), 1e6);
     let test = &link["self_test"];
     assert_eq!(test["passed"], true);
@@ -445,7 +445,7 @@ fn assert_clear_text(results: &Value) {
         assert_eq!((&row["secured"], &row["marker_seen"]), (&(!plain).into(), &plain.into()));
         // 64 KiB each way, or a short command
         let least = if stack == "ssh" { 1000.0 } else { 131_072.0 };
-        assert!(number(row, "octets_searched") > least, "{row}");
+        assert!(number(row, "bytes_searched") > least, "{row}");
     }
 }
 
@@ -480,8 +480,8 @@ fn assert_sample(sample: &Value) {
         assert_eq!(sample["client_seconds"], Value::Null, "{sample}");
     }
     let cpu = &sample["cpu_seconds"];
-    assert!(["client", "server", "machine", "foreign"].iter().all(|s| number(cpu, s) >= 0.0));
-    for key in ["cpu_idle_pct", "steal_pct", "foreign_pct"] {
+    assert!(["client", "server", "machine", "background"].iter().all(|s| number(cpu, s) >= 0.0));
+    for key in ["cpu_idle_pct", "steal_pct", "background_pct"] {
         assert!((0.0..=100.0).contains(&number(sample, key)), "{key}: {sample}");
     }
     assert!(number(sample, "peak_memory_bytes") > 0.0, "{sample}");
@@ -520,7 +520,7 @@ fn assert_blocks(results: &Value) {
     for sample in array(results, "samples") {
         blocks.entry(sample["block"].as_u64().expect("a number")).or_default().push(sample);
     }
-    let mut unmarked: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+    let mut undisturbed: BTreeMap<(&str, u64), u64> = BTreeMap::new();
     for samples in blocks.values() {
         let (workload, size) = (text(samples[0], "workload"), &samples[0]["size_bytes"]);
         let found: BTreeSet<&str> = samples.iter().map(|s| text(s, "stack")).collect();
@@ -533,8 +533,8 @@ fn assert_blocks(results: &Value) {
         assert_eq!(found, planned, "{workload} {size}");
         assert_eq!(samples.len(), planned.len(), "{workload} {size}");
         let same = |key: &str| samples.iter().all(|s| s[key] == samples[0][key]);
-        assert!(["workload", "size_bytes", "link", "marked"].iter().all(|key| same(key)));
-        *unmarked.entry((workload, size.as_u64().expect("a size"))).or_default() += 1;
+        assert!(["workload", "size_bytes", "link", "disturbed"].iter().all(|key| same(key)));
+        *undisturbed.entry((workload, size.as_u64().expect("a size"))).or_default() += 1;
     }
     let repetitions = results["plan"]["repetitions"].as_u64().expect("a number");
     let planned = array(&results["plan"], "workloads").iter().flat_map(|workload| {
@@ -542,7 +542,7 @@ fn assert_blocks(results: &Value) {
     });
     for (kind, size) in planned {
         // a block on a busy machine is repeated
-        let count = unmarked.get(&(kind, size.expect("a size"))).copied().unwrap_or(0);
+        let count = undisturbed.get(&(kind, size.expect("a size"))).copied().unwrap_or(0);
         assert!((repetitions..=2 * repetitions).contains(&count), "{kind} {size:?}: {count}");
     }
 }
@@ -558,10 +558,10 @@ fn assert_summary(results: &Value) {
     assert_eq!(rows.len(), cells.len());
     for row in rows {
         let samples = &cells[&key(row)];
-        let unmarked = samples.iter().filter(|s| s["marked"].is_null()).count();
-        // marked ones count too where they are the most
-        let few = 2 * unmarked < samples.len();
-        let counted = if few { samples.len() } else { unmarked };
+        let undisturbed = samples.iter().filter(|s| s["disturbed"].is_null()).count();
+        // disturbed ones count too where they are the most
+        let few = 2 * undisturbed < samples.len();
+        let counted = if few { samples.len() } else { undisturbed };
         assert_eq!(row["n"], counted, "{row}");
         assert_eq!(row["failed"], 0, "{row}");
         assert!(number(row, "mean_s") > 0.0, "{row}");

@@ -56,7 +56,7 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
             sample["error"] = json!(HOSTILE);
         }
         if index % 4 == 0 {
-            sample["marked"] = json!(HOSTILE);
+            sample["disturbed"] = json!(HOSTILE);
         }
         if index % 5 == 0 {
             for key in ["wire", "phases", "cpu_seconds", "client_seconds", "peak_memory_bytes"] {
@@ -81,7 +81,7 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
     let mut busy = results.clone();
     for sample in list(&mut busy, "samples") {
         let large = sample["size_bytes"] == 16 << 20;
-        sample["marked"] = if large { json!("foreign load 9.0 %") } else { Value::Null };
+        sample["disturbed"] = if large { json!("background load 9.0 %") } else { Value::Null };
     }
     std::fs::create_dir(ground.path("busy")).expect("a folder");
     ground.write("busy/results.json", &busy.to_string());
@@ -133,7 +133,7 @@ fn assert_drawn(page: &str, results: &Value) {
     let models = array(results, "models").len();
     assert_eq!(count("data-charts"), usize::from(lines > 0) + if models > 0 { 2 } else { 0 });
     assert_eq!(count("data-models"), models);
-    assert_eq!(count("data-links"), 1 + array(results, "check_links").len());
+    assert_eq!(count("data-links"), 1 + array(results, "validation_links").len());
     assert_eq!(count("data-layers"), array(results, "layer_setups").len());
     assert_eq!(count("data-predictions"), array(results, "predictions").len());
     assert_eq!(count("data-strips"), array(results, "timelines").len());

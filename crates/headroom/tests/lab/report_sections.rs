@@ -56,7 +56,7 @@ fn report(ground: &Ground, browser: &Path, name: &str, results: &Value) -> (Stri
 }
 
 /// Six blocks of known times, http the faster one for small files and https for
-/// large ones; check links; a layer; a self-test.
+/// large ones; validation links; a layer; a self-test.
 fn known(mut results: Value) -> Value {
     let mut measured = array(&results, "samples").clone();
     let cell = |one: &Value| (text(one, "stack").to_owned(), one["size_bytes"].as_u64());
@@ -67,7 +67,7 @@ fn known(mut results: Value) -> Value {
         for one in &measured {
             let mut sample = one.clone();
             sample["block"] = json!(block);
-            sample["marked"] = Value::Null;
+            sample["disturbed"] = Value::Null;
             let (size, secured) = (number(one, "size_bytes"), one["stack"] == "https");
             let (fixed, per_byte) = if secured { (0.003, 1e-9) } else { (0.001, 3e-9) };
             let noise = f64::from((block * if secured { 2 } else { 1 }) % 3) - 1.0;
@@ -102,7 +102,7 @@ fn known(mut results: Value) -> Value {
         link["self_test"] = self_test();
         link
     });
-    results["check_links"] = json!(links.collect::<Vec<_>>());
+    results["validation_links"] = json!(links.collect::<Vec<_>>());
     let capture = |stack: &str, file: &str, snaplen: u32| {
         json!({ "stack": stack, "workload": "download", "size_bytes": 16 << 20, "file": file,
                 "packets": 1800, "snaplen": snaplen })

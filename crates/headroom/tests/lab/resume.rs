@@ -112,7 +112,8 @@ fn killed_then_reported_then_resumed() {
     let kernel = text(&cut["environment"], "kernel");
     copied("moved", &whole_lines.replacen(kernel, "2.4.0", 1));
     let refused = ground.end_of(ground.headroom("lab run --resume moved"));
-    refused.assert_says(2, &["another machine", "kernel", "`2.4.0`", "--changed-too"]);
+    refused
+        .assert_says(2, &["another machine", "kernel", "`2.4.0`", "--allow-changed-environment"]);
     refused.assert_nothing_left();
 
     let file = OpenOptions::new().append(true).open(ground.path("out/journal.jsonl"));
@@ -122,7 +123,8 @@ fn killed_then_reported_then_resumed() {
     assert_whole(&ground.results());
     assert_kept(&cut, &ground.results());
 
-    let mixed = ground.end_of(ground.headroom("lab run --resume moved --changed-too"));
+    let mixed =
+        ground.end_of(ground.headroom("lab run --resume moved --allow-changed-environment"));
     assert_eq!(mixed.code, Some(0), "{mixed}");
     assert!(mixed.stdout.contains("2.4.0"), "the reader is told: {mixed}");
 }
@@ -193,7 +195,7 @@ fn assert_marked(ground: &Ground, ended: &Ended, results: &Value, why: &str) {
     }
 }
 
-/// Every block of the plan is there once, and what was spoilt by foreign load
+/// Every block of the plan is there once, and what was spoilt by background load
 /// once more where that is allowed.
 fn assert_whole(results: &Value) {
     assert_eq!((&results["complete"], &results["ended"]), (&Value::Bool(true), &Value::Null));
@@ -231,7 +233,7 @@ fn measured(results: &Value) -> usize {
 }
 
 /// The blocks in their order, each a list of workload and stack. One block may be
-/// repeated for foreign load (a fifth of eight): the first that was spoilt.
+/// repeated for background load (a fifth of eight): the first that was spoilt.
 fn order(results: &Value) -> Vec<Vec<(String, String)>> {
     let mut blocks: Vec<Vec<(String, String)>> = vec![Vec::new(); measured(results)];
     let mut spoilt: Option<usize> = None;
@@ -239,7 +241,7 @@ fn order(results: &Value) -> Vec<Vec<(String, String)>> {
         let number = sample["block"].as_u64().expect("a number") as usize;
         let name = |key: &str| text(sample, key).to_owned();
         blocks[number].push((name("workload"), name("stack")));
-        if sample["marked"].is_string() {
+        if sample["disturbed"].is_string() {
             spoilt = Some(spoilt.map_or(number, |first| first.min(number)));
         }
     }

@@ -1,4 +1,4 @@
-//! A film through the lab: a real encoder at one end, a real player at the other, in clear
+//! A video through the lab: a real encoder at one end, a real decoder at the other, in clear
 //! and through ESP, over a link that loses packets.
 
 use crate::common::{Ground, array, number, text};
@@ -6,14 +6,14 @@ use headroom_testing::privileged;
 use serde_json::Value;
 
 #[test]
-fn a_film_is_encoded_sent_counted_and_decoded() {
+fn a_video_is_encoded_sent_counted_and_decoded() {
     if !privileged() {
         return;
     }
-    let ground = Ground::new("film");
+    let ground = Ground::new("video");
     ground.write(
         "p.toml",
-        "stacks = [\"film\", \"film/esp(des-cbc,hmac-sha1)\"]\nrepetitions = 2\nfamily = \"ipv4\"\n\
+        "stacks = [\"video\", \"video/esp(des-cbc,hmac-sha1)\"]\nrepetitions = 2\nfamily = \"ipv4\"\n\
          link = \"10mbit,loss=5%\"\n[[workload]]\nkind = \"realtime\"\nrate = \"220kbit\"\nseconds = 3\n",
     );
     let results = ground.measure("p.toml");
@@ -47,20 +47,20 @@ fn a_film_is_encoded_sent_counted_and_decoded() {
         let row = array(&results, "clear_text").iter().find(|row| text(row, "stack") == stack);
         row.is_some_and(|row| row["marker_seen"] == Value::Bool(true))
     };
-    assert!(seen("film") && !seen("film/esp(des-cbc,hmac-sha1)"), "{}", results["clear_text"]);
+    assert!(seen("video") && !seen("video/esp(des-cbc,hmac-sha1)"), "{}", results["clear_text"]);
 }
 
 #[test]
-fn a_film_that_no_encoder_could_make_is_refused() {
+fn a_video_that_no_encoder_could_make_is_refused() {
     if !privileged() {
         return;
     }
-    let ground = Ground::new("film-refused");
+    let ground = Ground::new("video-refused");
     ground.write(
         "p.toml",
-        "stacks = [\"film\"]\nrepetitions = 2\n[[workload]]\nkind = \"realtime\"\nrate = \"8kbit\"\nseconds = 1\n",
+        "stacks = [\"video\"]\nrepetitions = 2\n[[workload]]\nkind = \"realtime\"\nrate = \"8kbit\"\nseconds = 1\n",
     );
     let ended = ground.end_of(ground.headroom("lab run p.toml --out out"));
-    ended.assert_says(1, &["film", "16 kbit/s"]);
+    ended.assert_says(1, &["video", "16 kbit/s"]);
     ended.assert_nothing_left();
 }

@@ -10,7 +10,7 @@ use crate::error::{Doing, Error, Result};
 use crate::resources::cgroup::{self, Cgroup};
 
 /// Above this share of a machine, what others took of it disturbed a measurement.
-pub const MAX_FOREIGN_PCT: f64 = 5.0;
+pub const MAX_BACKGROUND_PCT: f64 = 5.0;
 
 /// Readings of all counters at one instant, in seconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -53,13 +53,13 @@ pub struct Spent {
     /// Busy time of all CPUs, whoever it was.
     pub machine: f64,
     /// Busy time of processes that are none of ours.
-    pub foreign: f64,
+    pub background: f64,
     /// Share of all CPUs' time that was idle,
     pub idle_pct: f64,
     /// taken by the hypervisor,
     pub steal_pct: f64,
     /// and taken by processes that are none of ours.
-    pub foreign_pct: f64,
+    pub background_pct: f64,
 }
 
 /// Reads the counters of a run.
@@ -159,22 +159,22 @@ impl Reading {
         // Interrupts are on this testbed the transfers' own work. Where the kernel
         // times them apart, neither side of the difference has them; where it does
         // not, the tasks they ran on were charged, or the kernel's own threads.
-        let foreign = if self.irq_time_is_separate {
+        let background = if self.irq_time_is_separate {
             process - tasks
         } else {
             machine - tasks - (self.softirq_threads - earlier.softirq_threads)
         };
-        let foreign = foreign.max(0.0);
+        let background = background.max(0.0);
         Spent {
             client,
             server,
             router,
             kernel,
             machine,
-            foreign,
+            background,
             idle_pct: 100.0 * idle / all,
             steal_pct: 100.0 * steal / all,
-            foreign_pct: 100.0 * foreign / all,
+            background_pct: 100.0 * background / all,
         }
     }
 }
@@ -184,9 +184,9 @@ impl Spent {
     /// one machine, so that they belong together: of the one that others disturbed most, or
     /// where none was, of the one that was less idle.
     pub(crate) fn of_both(client: &Self, server: &Self) -> Self {
-        let disturbed = client.foreign_pct.max(server.foreign_pct) > MAX_FOREIGN_PCT;
+        let disturbed = client.background_pct.max(server.background_pct) > MAX_BACKGROUND_PCT;
         let worse_is_client = match disturbed {
-            true => client.foreign_pct >= server.foreign_pct,
+            true => client.background_pct >= server.background_pct,
             false => client.idle_pct <= server.idle_pct,
         };
         let worse = if worse_is_client { client } else { server };
@@ -196,10 +196,10 @@ impl Spent {
             router: 0.0,
             kernel: client.kernel + server.kernel,
             machine: client.machine + server.machine,
-            foreign: client.foreign + server.foreign,
+            background: client.background + server.background,
             idle_pct: worse.idle_pct,
             steal_pct: worse.steal_pct,
-            foreign_pct: worse.foreign_pct,
+            background_pct: worse.background_pct,
         }
     }
 }
@@ -283,7 +283,7 @@ mod tests {
         let after = reading(0.5, "cpu  60 0 20 100 0 5 10 5 0 0");
         let spent = after.since(&before);
         assert!((spent.machine - 0.95).abs() < 1e-9);
-        assert!((spent.foreign - 0.30).abs() < 1e-9);
+        assert!((spent.background - 0.30).abs() < 1e-9);
         assert!((spent.idle_pct - 50.0).abs() < 1e-9);
         assert!((spent.steal_pct - 2.5).abs() < 1e-9);
     }
@@ -294,7 +294,7 @@ mod tests {
         let mut after = reading(0.2, "cpu  60 0 20 100 0 0 0 0 0 0");
         after.router = 0.6;
         let spent = after.since(&before);
-        assert!(spent.foreign.abs() < 1e-9 && (spent.router - 0.6).abs() < 1e-9, "{spent:?}");
+        assert!(spent.background.abs() < 1e-9 && (spent.router - 0.6).abs() < 1e-9, "{spent:?}");
         assert!((spent.client - 0.2).abs() < 1e-9 && spent.server == 0.0, "{spent:?}");
     }
 
@@ -305,8 +305,8 @@ mod tests {
         let far = reading(0.1, "cpu  10 0 0 190 0 0 0 0 0 0").since(&before);
         let both = Spent::of_both(&near, &far);
         assert!((both.client - 0.5).abs() < 1e-9 && (both.server - 0.1).abs() < 1e-9);
-        assert!((both.machine - 1.05).abs() < 1e-9 && (both.foreign - 0.3).abs() < 1e-9);
-        assert!((both.idle_pct - 50.0).abs() < 1e-9 && both.foreign_pct == near.foreign_pct);
+        assert!((both.machine - 1.05).abs() < 1e-9 && (both.background - 0.3).abs() < 1e-9);
+        assert!((both.idle_pct - 50.0).abs() < 1e-9 && both.background_pct == near.background_pct);
     }
 
     #[test]
@@ -314,17 +314,17 @@ mod tests {
         let before = reading(0.0, "cpu  0 0 0 0 0 0 0 0 0 0");
         // our own client computes; beside the idle server another program does a little
         let near = reading(1.9, "cpu  190 0 0 10 0 0 0 0 0 0").since(&before);
-        let far = |foreign: u32| {
-            let stat = format!("cpu  {foreign} 0 0 {} 0 0 0 0 0 0", 200 - foreign);
+        let far = |background: u32| {
+            let stat = format!("cpu  {background} 0 0 {} 0 0 0 0 0 0", 200 - background);
             reading(0.0, &stat).since(&before)
         };
         let both = Spent::of_both(&near, &far(8));
-        assert_eq!((both.idle_pct, both.foreign_pct), (near.idle_pct, near.foreign_pct));
+        assert_eq!((both.idle_pct, both.background_pct), (near.idle_pct, near.background_pct));
         // where that disturbs, it is what the sample is marked with
         let disturbed = far(80);
         for both in [Spent::of_both(&near, &disturbed), Spent::of_both(&disturbed, &near)] {
-            let shares = (both.idle_pct, both.foreign_pct);
-            assert_eq!(shares, (disturbed.idle_pct, disturbed.foreign_pct));
+            let shares = (both.idle_pct, both.background_pct);
+            assert_eq!(shares, (disturbed.idle_pct, disturbed.background_pct));
         }
     }
 

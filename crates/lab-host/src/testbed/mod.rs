@@ -49,7 +49,7 @@ pub use link::Kernel;
 pub(crate) use router::Router;
 pub use rules::needed as needs_rules;
 pub use spec::TestbedSpec;
-pub use spec::{AS_IT_IS, Family, LinkBackend, Offload};
+pub use spec::{Family, HOST_DEFAULT, LinkBackend, Offload};
 
 /// What a testbed is built from.
 #[derive(Debug, Clone)]
@@ -272,7 +272,7 @@ impl Testbed {
         let here = match &mut self.place {
             Place::Here(here) => here,
             Place::Machines(_) if self.executor.is_dry() => {
-                return Ok(LinkReport::new(spec, "not made", Offload::Offload.name()));
+                return Ok(LinkReport::new(spec, "not made", Offload::On.name()));
             }
             Place::Machines(pair) => {
                 let round_trips = pair.round_trips(&self.client, &self.server)?;

@@ -207,8 +207,8 @@ pub(super) fn wire_commands(names: &Names, family: Family, wire: bool) -> Vec<Co
 pub(super) fn offload_commands(names: &Names, offload: Offload) -> Vec<Command> {
     // with a transmit checksum "offloaded", veth never computes it
     let features = match offload {
-        Offload::Offload => "tx on tso on gso on gro on",
-        Offload::PerPacket => "tso off gso off gro off tx off",
+        Offload::On => "tx on tso on gso on gro on",
+        Offload::Off => "tso off gso off gro off tx off",
     };
     interfaces(names)
         .map(|(namespace, interface)| {

@@ -25,7 +25,7 @@ pub(crate) struct Router {
     emulator: Option<InUse>,
     /// Whether rules were made that look at packets' headers.
     ruled: bool,
-    /// Of the emulator, so that its CPU time is neither side's, nor foreign.
+    /// Of the emulator, so that its CPU time is neither side's, nor background load.
     pub(crate) cgroup: Option<Cgroup>,
     backend: Backend,
     wire: bool,
@@ -134,7 +134,7 @@ impl Router {
         spec: &LinkSpec,
         offload: Offload,
     ) -> Result<(Offload, Vec<String>)> {
-        let offload = if backend == Backend::Veth { offload } else { Offload::PerPacket };
+        let offload = if backend == Backend::Veth { offload } else { Offload::Off };
         self.emulator = None; // ends it
         self.backend = backend;
         self.executor.run_all(&link::remove(&self.names))?;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use headroom_lab_results::schema::{SelfTest, WayTest};
+use headroom_lab_results::schema::{DirectionTest, SelfTest};
 use headroom_link_spec::LinkSpec;
 use headroom_units as units;
 
@@ -39,11 +39,11 @@ pub(super) fn run(
         return Ok(None);
     }
     let (mut attempts, mut pause) = (1, FIRST_PAUSE);
-    let mut test = both_ways(testbed, spec, backend, attempts)?;
+    let mut test = both_directions(testbed, spec, backend, attempts)?;
     while !test.passed && attempts < ATTEMPTS {
         std::thread::sleep(pause);
         (attempts, pause) = (attempts + 1, 2 * pause);
-        test = both_ways(testbed, spec, backend, attempts)?;
+        test = both_directions(testbed, spec, backend, attempts)?;
     }
     if test.passed {
         return Ok(Some(test));
@@ -51,7 +51,7 @@ pub(super) fn run(
     let mut why =
         format!("the link `{spec}` failed its self-test: {}", test.complaints().join("; "));
     let too_slow =
-        |way: &WayTest| way.rate.as_ref().is_some_and(|r| !r.passed && r.error_pct < 0.0);
+        |test: &DirectionTest| test.rate.as_ref().is_some_and(|r| !r.passed && r.error_pct < 0.0);
     if backend == Backend::Emulator && (too_slow(&test.down) || too_slow(&test.up)) {
         let ceiling = ceiling(testbed)?;
         why += &format!(
@@ -64,23 +64,23 @@ pub(super) fn run(
     Err(Error::Link(why))
 }
 
-fn both_ways(
+fn both_directions(
     testbed: &mut Testbed,
     spec: &LinkSpec,
     backend: Backend,
     attempts: u32,
 ) -> Result<SelfTest> {
-    let down = one_way(testbed, spec, backend, Direction::Down)?;
-    let up = one_way(testbed, spec, backend, Direction::Up)?;
+    let down = one_direction(testbed, spec, backend, Direction::Down)?;
+    let up = one_direction(testbed, spec, backend, Direction::Up)?;
     Ok(SelfTest::new(down, up, attempts))
 }
 
-fn one_way(
+fn one_direction(
     testbed: &mut Testbed,
     spec: &LinkSpec,
     backend: Backend,
     direction: Direction,
-) -> Result<WayTest> {
+) -> Result<DirectionTest> {
     let way = direction.of(spec);
     let is_ipv4 = testbed.client.address.is_ipv4();
     let nothing = || {
@@ -102,7 +102,7 @@ fn one_way(
         .transpose()?;
     let delay = verdict::delay(way, backend.serialises(), &spaced).ok_or_else(nothing)?;
     let all: Vec<_> = std::iter::once(&spaced).chain(&many).collect();
-    Ok(WayTest { rate, delay, loss: verdict::loss(way, &all) })
+    Ok(DirectionTest { rate, delay, loss: verdict::loss(way, &all) })
 }
 
 /// Bits per second that the emulator passes when it is asked for no rate.

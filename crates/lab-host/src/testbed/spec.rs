@@ -18,7 +18,7 @@ pub struct TestbedSpec {
     pub family: Option<Family>,
     /// Octets of IP packet on the link.
     pub mtu: u32,
-    /// TCP congestion control of both hosts; real ones may keep [`AS_IT_IS`].
+    /// TCP congestion control of both hosts; real ones may keep [`HOST_DEFAULT`].
     pub congestion_control: String,
     /// All that it is to make, one after the other.
     pub links: Vec<LinkSpec>,
@@ -33,7 +33,7 @@ pub struct TestbedSpec {
 }
 
 /// In place of a congestion control: whatever the hosts have.
-pub const AS_IT_IS: &str = "as-it-is";
+pub const HOST_DEFAULT: &str = "host-default";
 
 /// Address family between client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -79,17 +79,17 @@ impl Family {
 #[serde(rename_all = "kebab-case")]
 pub enum Offload {
     /// As users' machines: segmentation, coalescing and checksums offloaded.
-    Offload,
+    On,
     /// Each packet by itself, checksums computed.
-    PerPacket,
+    Off,
 }
 
 impl Offload {
     /// The name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Offload => "offload",
-            Self::PerPacket => "per-packet",
+            Self::On => "on",
+            Self::Off => "off",
         }
     }
 }

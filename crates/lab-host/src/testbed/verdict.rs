@@ -36,12 +36,16 @@ const RATE_TOLERANCE_PCT: [f64; 2] = [1.0, 2.0];
 /// The rate behind the bottleneck, once what a token bucket lets through at
 /// first has passed; none where too few frames came to tell. A duplicate may
 /// pass beside the rate, so their share is allowed beyond the tolerance.
-pub(super) fn rate(way: &LinkDirection, asked_bps: u64, passage: &Passage) -> Option<RateTest> {
+pub(super) fn rate(
+    direction: &LinkDirection,
+    asked_bps: u64,
+    passage: &Passage,
+) -> Option<RateTest> {
     let measured_bps = rate_behind(passage)?;
     let error_pct = 100.0 * (measured_bps / asked_bps as f64 - 1.0);
     let [low, high] = RATE_TOLERANCE_PCT;
     let tolerance = if asked_bps <= 1_000_000_000 { low } else { high };
-    let allowed_pct = tolerance + way.duplicate_pct;
+    let allowed_pct = tolerance + direction.duplicate_pct;
     let passed = error_pct.abs() <= allowed_pct;
     Some(RateTest { asked_bps, measured_bps, error_pct, allowed_pct, passed })
 }
@@ -68,9 +72,13 @@ const DELAY_TOLERANCE_US: f64 = 100.0;
 ///
 /// Jitter is uniform, so it does not move the median; the median of n of them
 /// scatters by jitter/√n, three of which are allowed beyond the tolerance.
-pub(super) fn delay(way: &LinkDirection, serialises: bool, passage: &Passage) -> Option<DelayTest> {
-    let asked_ns = way.delay.as_nanos() as f64;
-    let rate_bps = way.rate_bps.filter(|_| serialises);
+pub(super) fn delay(
+    direction: &LinkDirection,
+    serialises: bool,
+    passage: &Passage,
+) -> Option<DelayTest> {
+    let asked_ns = direction.delay.as_nanos() as f64;
+    let rate_bps = direction.rate_bps.filter(|_| serialises);
     let behind = first_sightings(&passage.behind);
     let mut errors_us: Vec<f64> = first_sightings(&passage.before)
         .into_iter()
@@ -87,7 +95,7 @@ pub(super) fn delay(way: &LinkDirection, serialises: bool, passage: &Passage) ->
         0 => return None,
         _ => (*at(0.5)?, *at(0.99)?),
     };
-    let jitter_us = way.jitter.as_secs_f64() * 1e6;
+    let jitter_us = direction.jitter.as_secs_f64() * 1e6;
     let allowed_us = DELAY_TOLERANCE_US + 3.0 * jitter_us / (errors_us.len() as f64).sqrt();
     Some(DelayTest {
         asked_us: asked_ns / 1e3,
@@ -102,7 +110,7 @@ pub(super) fn delay(way: &LinkDirection, serialises: bool, passage: &Passage) ->
 
 /// How many probes were lost, over all of a direction's spaced trains. A damaged
 /// probe was not lost.
-pub(super) fn loss(way: &LinkDirection, passages: &[&Passage]) -> LossTest {
+pub(super) fn loss(direction: &LinkDirection, passages: &[&Passage]) -> LossTest {
     let count = |passage: &&Passage| {
         let sent = first_sightings(&passage.before).len() as u64;
         let behind = first_sightings(&passage.behind).len();
@@ -111,9 +119,9 @@ pub(super) fn loss(way: &LinkDirection, passages: &[&Passage]) -> LossTest {
     };
     let (sent, lost) =
         passages.iter().map(count).fold((0, 0), |(s, l), (sent, lost)| (s + sent, l + lost));
-    let interval = loss_interval(&way.loss, sent);
+    let interval = loss_interval(&direction.loss, sent);
     LossTest {
-        asked_pct: way.loss.average_pct(),
+        asked_pct: direction.loss.average_pct(),
         sent,
         lost,
         interval,
@@ -171,11 +179,11 @@ fn first_sightings(sightings: &[Sighting]) -> BTreeMap<u32, &Sighting> {
 
 #[cfg(test)]
 mod tests {
-    use headroom_lab_results::schema::{SelfTest, WayTest};
+    use headroom_lab_results::schema::{DirectionTest, SelfTest};
 
     use super::*;
 
-    fn way(text: &str) -> LinkDirection {
+    fn link(text: &str) -> LinkDirection {
         text.parse::<headroom_link_spec::LinkSpec>().expect(text).down
     }
 
@@ -203,20 +211,20 @@ mod tests {
             before: Vec::new(),
             behind: (0..500).map(|n| seen(n, u64::from(n) * gap_ns, 1514)).collect(),
         };
-        let good = rate(&way("100mbit"), asked, &frames(123_040)).expect("500 frames");
+        let good = rate(&link("100mbit"), asked, &frames(123_040)).expect("500 frames");
         assert!(good.passed && good.error_pct.abs() < 0.001, "{good:?}");
-        let fast = rate(&way("100mbit"), asked, &frames(121_000)).expect("500 frames");
+        let fast = rate(&link("100mbit"), asked, &frames(121_000)).expect("500 frames");
         assert!(!fast.passed && (fast.error_pct - 1.686).abs() < 0.01, "{fast:?}");
-        let slow = rate(&way("100mbit"), asked, &frames(125_000)).expect("500 frames");
+        let slow = rate(&link("100mbit"), asked, &frames(125_000)).expect("500 frames");
         assert!(!slow.passed, "{slow:?}");
-        assert!(rate(&way("100mbit"), asked, &Passage::default()).is_none());
+        assert!(rate(&link("100mbit"), asked, &Passage::default()).is_none());
     }
 
     #[test]
     fn what_a_bucket_lets_through_at_first_does_not_count() {
         let behind = (0..500u64).map(|n| seen(n as u32, n.max(50) * 123_040 + n, 1514)).collect();
         let passage = Passage { before: Vec::new(), behind };
-        let found = rate(&way("100mbit"), 100_000_000, &passage).expect("500 frames");
+        let found = rate(&link("100mbit"), 100_000_000, &passage).expect("500 frames");
         assert!(found.error_pct.abs() < 0.01, "{found:?}");
     }
 
@@ -224,45 +232,46 @@ mod tests {
     fn serialisation_is_not_delay_and_not_an_error() {
         // 124 octets at 10 Mbit/s take 99.2 µs
         let passage = spaced(400, |_| Some(25_000_000 + 99_200 + 20_000));
-        let true_link = delay(&way("10mbit,delay=25ms"), true, &passage).expect("probes");
+        let true_link = delay(&link("10mbit,delay=25ms"), true, &passage).expect("probes");
         assert!((true_link.median_error_us - 20.0).abs() < 0.01, "{true_link:?}");
         assert!(true_link.passed);
-        let bucket = delay(&way("10mbit,delay=25ms"), false, &passage).expect("probes");
+        let bucket = delay(&link("10mbit,delay=25ms"), false, &passage).expect("probes");
         assert!((bucket.median_error_us - 119.2).abs() < 0.01 && !bucket.passed, "{bucket:?}");
     }
 
     #[test]
     fn a_delay_fails_by_its_median_and_reports_its_tail() {
         let tail = spaced(400, |n| Some(if n % 20 == 0 { 9_000_000 } else { 5_010_000 }));
-        let found = delay(&way("unshaped,delay=5ms"), true, &tail).expect("probes");
+        let found = delay(&link("unshaped,delay=5ms"), true, &tail).expect("probes");
         assert!(found.passed && (found.p99_error_us - 4000.0).abs() < 0.01, "{found:?}");
         let late = spaced(400, |_| Some(5_101_000));
-        assert!(!delay(&way("unshaped,delay=5ms"), true, &late).expect("probes").passed);
+        assert!(!delay(&link("unshaped,delay=5ms"), true, &late).expect("probes").passed);
         let early = spaced(400, |_| Some(4_899_000));
-        assert!(!delay(&way("unshaped,delay=5ms"), true, &early).expect("probes").passed);
-        assert!(delay(&way("unshaped,delay=5ms"), true, &spaced(4, |_| None)).is_none());
+        assert!(!delay(&link("unshaped,delay=5ms"), true, &early).expect("probes").passed);
+        assert!(delay(&link("unshaped,delay=5ms"), true, &spaced(4, |_| None)).is_none());
     }
 
     #[test]
     fn jitter_widens_what_the_median_may_be_off() {
         let uniform = spaced(400, |n| Some(4_000_000 + u64::from(n) * 5_000 + 150_000));
-        let steady = delay(&way("unshaped,delay=5ms"), true, &uniform).expect("probes");
+        let steady = delay(&link("unshaped,delay=5ms"), true, &uniform).expect("probes");
         assert!(!steady.passed, "{steady:?}");
-        let jittery = delay(&way("unshaped,delay=5ms,jitter=1ms"), true, &uniform).expect("probes");
+        let jittery =
+            delay(&link("unshaped,delay=5ms,jitter=1ms"), true, &uniform).expect("probes");
         assert!(jittery.passed && (jittery.allowed_us - 250.0).abs() < 0.01, "{jittery:?}");
     }
 
     #[test]
     fn loss_passes_inside_the_binomial_interval_only() {
         let losing = |each: u32| spaced(2000, move |n| (n % each != 0).then_some(1_000_000));
-        let asked = way("unshaped,delay=1ms,loss=1%");
+        let asked = link("unshaped,delay=1ms,loss=1%");
         let found = loss(&asked, &[&losing(100)]);
         assert_eq!((found.sent, found.lost, found.interval), (2000, 20, [10, 32]));
         assert!(found.passed);
         assert!(!loss(&asked, &[&losing(50)]).passed, "twice as much");
         assert!(!loss(&asked, &[&losing(3000)]).passed, "one of 2000");
         assert!(!loss(&asked, &[&Passage::default()]).passed, "nothing was sent");
-        let none = way("unshaped,delay=1ms");
+        let none = link("unshaped,delay=1ms");
         assert!(!loss(&none, &[&losing(3000)]).passed, "not one may be lost");
         assert!(loss(&none, &[&spaced(100, |_| Some(1_000_000))]).passed);
     }
@@ -271,31 +280,31 @@ mod tests {
     fn a_duplicate_does_not_hide_a_loss_and_damage_is_none() {
         let mut passage = spaced(100, |n| (n != 7).then_some(1_000_000));
         passage.behind.push(passage.behind[3]);
-        assert_eq!(loss(&way("unshaped,duplicate=1%"), &[&passage]).lost, 1);
+        assert_eq!(loss(&link("unshaped,duplicate=1%"), &[&passage]).lost, 1);
         passage.behind[50].number = None;
-        assert_eq!(loss(&way("unshaped,corrupt=1%"), &[&passage]).lost, 1);
+        assert_eq!(loss(&link("unshaped,corrupt=1%"), &[&passage]).lost, 1);
     }
 
     #[test]
     fn bursts_widen_the_interval_by_nearly_twice_their_length() {
-        let random = loss_interval(&way("unshaped,loss=2%").loss, 4000);
-        let bursts = loss_interval(&way("unshaped,loss=2%,burst=8").loss, 4000);
+        let random = loss_interval(&link("unshaped,loss=2%").loss, 4000);
+        let bursts = loss_interval(&link("unshaped,loss=2%,burst=8").loss, 4000);
         let width = |[low, high]: [u64; 2]| (high - low) as f64;
         let widened = (width(bursts) / width(random)).powi(2);
         assert!((13.0..17.0).contains(&widened), "{random:?} {bursts:?} {widened}");
-        let good_only = loss_interval(&way("unshaped,ge=0%:0%:100%:1%").loss, 2000);
+        let good_only = loss_interval(&link("unshaped,ge=0%:0%:100%:1%").loss, 2000);
         assert_eq!(good_only, [10, 32]);
     }
 
     #[test]
     fn a_failed_test_says_its_figures() {
         let passage = spaced(400, |n| (n % 10 != 0).then_some(5_300_000));
-        let asked = way("100mbit,delay=5ms");
+        let asked = link("100mbit,delay=5ms");
         let slow = Passage {
             before: Vec::new(),
             behind: (0..500).map(|n| seen(n, u64::from(n) * 130_000, 1514)).collect(),
         };
-        let test = |rate_passage| WayTest {
+        let test = |rate_passage| DirectionTest {
             rate: rate(&asked, 100_000_000, rate_passage),
             delay: delay(&asked, true, &passage).expect("probes"),
             loss: loss(&asked, &[&passage]),

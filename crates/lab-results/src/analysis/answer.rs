@@ -33,8 +33,8 @@ fn conditions(results: &Results) -> String {
         _ => "these two hosts".to_owned(),
     };
     let offload = match plan.offload.as_str() {
-        _ if !environment.hosts.is_empty() => "offloads as the hosts have them",
-        "offload" => "offloads on (veth carries up to 64 KiB at once, without checksums)",
+        _ if !environment.hosts.is_empty() => "the offloads of the hosts",
+        "on" => "offloads on (veth carries up to 64 KiB at once, without checksums)",
         _ => "offloads off",
     };
     let secured = plan.stacks.iter().filter(|stack| stack.baseline.is_some());

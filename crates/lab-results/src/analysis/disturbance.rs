@@ -23,12 +23,12 @@ impl Disturbance {
     pub fn of(samples: &[Sample]) -> Self {
         let mut blocks: BTreeMap<u32, (bool, f64)> = BTreeMap::new();
         for sample in samples {
-            let (marked, most) = blocks.entry(sample.block).or_insert((false, 0.0));
-            *marked |= sample.marked.is_some();
-            *most = most.max(sample.foreign_pct.unwrap_or(0.0));
+            let (disturbed, most) = blocks.entry(sample.block).or_insert((false, 0.0));
+            *disturbed |= sample.disturbed.is_some();
+            *most = most.max(sample.background_pct.unwrap_or(0.0));
         }
         let loads: Vec<f64> =
-            blocks.values().filter(|(marked, _)| *marked).map(|(_, most)| *most).collect();
+            blocks.values().filter(|(disturbed, _)| *disturbed).map(|(_, most)| *most).collect();
         Self { blocks: blocks.len(), disturbed: loads.len(), median_pct: stats::median(&loads) }
     }
 
@@ -73,8 +73,8 @@ mod tests {
     fn samples(loads: &[f64]) -> Vec<Sample> {
         let one = |(block, &load): (u32, &f64)| {
             let mut one = sample("ftp", block, 1.0);
-            one.foreign_pct = Some(load);
-            one.marked = (load > 5.0).then(|| format!("foreign load {load} %"));
+            one.background_pct = Some(load);
+            one.disturbed = (load > 5.0).then(|| format!("background load {load} %"));
             one
         };
         (0..).zip(loads).map(one).collect()

@@ -13,7 +13,7 @@ pub struct Evidence {
     /// Of the whole machine.
     pub idle_pct: Option<f64>,
     /// What programs that are none of the run's took of it.
-    pub foreign_pct: Option<f64>,
+    pub background_pct: Option<f64>,
     /// CPU time of client and server over the time the client ran.
     pub cpu_share: Option<f64>,
     /// What the application may have in flight.
@@ -43,12 +43,12 @@ pub fn limited_by(evidence: &Evidence) -> &'static str {
         }
         _ => false,
     };
-    let foreign = evidence.foreign_pct.unwrap_or(0.0);
+    let background = evidence.background_pct.unwrap_or(0.0);
     // a dialogue computes in turns, a stream at both ends at once: the counters do not tell
     // which, and of a stream whose ends take 45 % each, "CPU" says too much
     let computes = evidence.cpu_share.is_some_and(|share| share >= 0.9);
-    let starved = evidence.idle_pct.is_some_and(|idle| idle + foreign < LEAST_IDLE_PCT);
-    let crowded = evidence.idle_pct.is_some_and(|idle| idle < LEAST_IDLE_PCT && foreign > idle);
+    let starved = evidence.idle_pct.is_some_and(|idle| idle + background < LEAST_IDLE_PCT);
+    let crowded = evidence.idle_pct.is_some_and(|idle| idle < LEAST_IDLE_PCT && background > idle);
     if fills_link {
         "link"
     } else if fills_window {
@@ -88,16 +88,16 @@ mod tests {
         // 200 Mbit/s, 5 ms each way, beside a compiler: 16 % of two cores were ours
         let disturbed = Evidence {
             idle_pct: Some(4.0),
-            foreign_pct: Some(75.0),
+            background_pct: Some(75.0),
             cpu_share: Some(0.32),
             ..Evidence::default()
         };
         assert_eq!(limited_by(&disturbed), "background load");
-        let half = Evidence { idle_pct: Some(40.0), foreign_pct: Some(41.0), ..disturbed };
+        let half = Evidence { idle_pct: Some(40.0), background_pct: Some(41.0), ..disturbed };
         assert_eq!(limited_by(&half), "waiting", "most of a core of two was free");
         let full = Evidence { rate_bps: Some(200_000_000), line_bps: Some(191e6), ..disturbed };
         assert_eq!(limited_by(&full), "link", "a full link is full, whoever else computes");
-        let ours = Evidence { foreign_pct: Some(2.0), ..disturbed };
+        let ours = Evidence { background_pct: Some(2.0), ..disturbed };
         assert_eq!(limited_by(&ours), "CPU");
     }
 }

@@ -32,7 +32,7 @@ use slow_start::Segment;
 pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
     outliers::flag(&mut results.samples);
     let links: Vec<LinkReport> =
-        std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
+        std::iter::once(&results.link).chain(&results.validation_links).cloned().collect();
     let (stacks, samples) = (&results.plan.stacks, &results.samples);
     let segment = Segment::of(&results.plan);
     let context = summary::Context { stacks, links: &links, windows, segment };
@@ -46,7 +46,7 @@ pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
         &results.portable,
         &results.summary,
         &results.link,
-        &results.check_links,
+        &results.validation_links,
         segment,
         &results.plan.congestion_control,
     );

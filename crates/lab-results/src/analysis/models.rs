@@ -216,7 +216,7 @@ pub(crate) mod tests {
 
     pub(crate) fn unshaped() -> LinkReport {
         serde_json::from_value(serde_json::json!({
-            "name": "unshaped", "backend": "veth", "offload": "offload", "rate_bps": null,
+            "name": "unshaped", "backend": "veth", "offload": "on", "rate_bps": null,
             "delay_ms": 0.0, "jitter_ms": 0.0, "loss_pct": 0.0, "queue_packets": null,
             "rtt_us": 50.0, "self_test": null
         }))

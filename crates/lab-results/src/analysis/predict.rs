@@ -102,7 +102,7 @@ fn setup_timeouts_s(costs: &Costs, link: &Link) -> f64 {
 }
 
 /// Foretells the downloads that were measured on `checks` from the main link's
-/// costs. Nothing where the main link itself loses packets, or a check link does
+/// costs. Nothing where the main link itself loses packets, or a validation link does
 /// and the congestion control's answer to that is not known here.
 pub fn predictions(
     portable: &[Portable],

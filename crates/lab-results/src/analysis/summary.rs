@@ -42,13 +42,17 @@ pub fn summarise(samples: &[Sample], context: Context<'_>) -> Vec<Summary> {
     order.iter().map(|key| one(key, &cells, context)).collect()
 }
 
-/// The samples of a cell that count: good ones of unmarked blocks. Where these
+/// The samples of a cell that count: good ones of undisturbed blocks. Where these
 /// are the smaller part, load was the rule and not the accident: all good ones.
 pub fn counted<'a>(cell: &[&'a Sample]) -> Vec<&'a Sample> {
     let good = cell.iter().copied().filter(|sample| sample.ok && sample.seconds.is_some());
-    let (unmarked, marked): (Vec<&Sample>, Vec<&Sample>) =
-        good.partition(|sample| sample.marked.is_none());
-    if unmarked.len() < marked.len() { [unmarked, marked].concat() } else { unmarked }
+    let (undisturbed, disturbed): (Vec<&Sample>, Vec<&Sample>) =
+        good.partition(|sample| sample.disturbed.is_none());
+    if undisturbed.len() < disturbed.len() {
+        [undisturbed, disturbed].concat()
+    } else {
+        undisturbed
+    }
 }
 
 fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<'_>) -> Summary {
@@ -85,7 +89,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         }),
         goodput_bps,
         idle_pct: share(|s| s.cpu_idle_pct),
-        foreign_pct: share(|s| s.foreign_pct),
+        background_pct: share(|s| s.background_pct),
         cpu_share: share(|s| Some(s.cpu_seconds?.both_sides() / s.process_seconds?)),
         window_bytes: context.windows.get(stack).copied(),
         rtt_s: report.and_then(|report| report.rtt_us).map(|us| us / 1e6),
@@ -169,7 +173,7 @@ pub(crate) mod tests {
             cpu_seconds: None,
             cpu_idle_pct: None,
             steal_pct: None,
-            foreign_pct: None,
+            background_pct: None,
             wire: None,
             tcp: None,
             load: None,
@@ -179,7 +183,7 @@ pub(crate) mod tests {
             drops: None,
             outlier: false,
             peak_memory_bytes: None,
-            marked: None,
+            disturbed: None,
             not_shaped: false,
             error: None,
         }
@@ -224,7 +228,7 @@ pub(crate) mod tests {
             .flat_map(|block| [sample("ftp", block, 1.0), sample("ftps", block, 1.2)])
             .collect();
         for one in samples.iter_mut().filter(|one| [2, 5].contains(&one.block)) {
-            one.marked = Some("foreign load 30 %".into());
+            one.disturbed = Some("background load 30 %".into());
         }
         let rows = summarised(&samples);
         assert!(rows.iter().all(|row| row.n == 6), "{rows:?}");
@@ -235,10 +239,10 @@ pub(crate) mod tests {
     #[test]
     fn marked_blocks_do_not_count_while_others_are_left() {
         let mut samples = vec![sample("ftp", 0, 9.0), sample("ftp", 1, 1.0), sample("ftp", 2, 1.0)];
-        samples[0].marked = Some("foreign load 30 %".into());
+        samples[0].disturbed = Some("background load 30 %".into());
         assert_eq!(summarised(&samples)[0].mean_s, Some(1.0));
         for sample in &mut samples {
-            sample.marked = Some("foreign load 30 %".into());
+            sample.disturbed = Some("background load 30 %".into());
         }
         assert_eq!(summarised(&samples)[0].n, 3);
     }

@@ -4,11 +4,11 @@ use crate::schema::{Results, Sample};
 
 const COLUMNS: &str = "link,stack,workload,size_bytes,files,block,ok,seconds,session_seconds,client_seconds,\
 process_seconds,transfers,connect_s,handshake_s,login_s,body_s,idle_s,first_handshake_s,data_handshake_s,cpu_client_s,cpu_server_s,cpu_machine_s,\
-cpu_foreign_s,cpu_idle_pct,steal_pct,foreign_pct,wire_bytes,wire_packets,round_trips,peak_memory_bytes,\
+cpu_background_s,cpu_idle_pct,steal_pct,background_pct,wire_bytes,wire_packets,round_trips,peak_memory_bytes,\
 tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,fairness,to_client_bytes,to_server_bytes,client_pct_low,client_pct_high,server_pct_low,\
 server_pct_high,link_pct_low,link_pct_high,load_s,load_packets,load_lost,stream_sent,\
 stream_lost,stream_reordered,stream_mean_bps,stream_lowest_bps,stream_highest_bps,delay_p50_s,delay_p95_s,delay_p99_s,\
-delay_max_s,jitter_s,beside_bps,frames,outlier,marked,not_shaped,error";
+delay_max_s,jitter_s,cross_traffic_bps,frames,outlier,disturbed,not_shaped,error";
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = format!("{COLUMNS}\r\n");
@@ -21,7 +21,7 @@ pub(super) fn table(results: &Results) -> String {
 
 /// The pieces of time of all streams; none where there was no stream.
 pub(super) fn streams(results: &Results) -> Option<String> {
-    let mut text = "link,stack,workload,size_bytes,block,at_s,sent,lost,bps,delay_s,delay_max_s,jitter_s,beside_bps\r\n"
+    let mut text = "link,stack,workload,size_bytes,block,at_s,sent,lost,bps,delay_s,delay_max_s,jitter_s,cross_traffic_bps\r\n"
         .to_owned();
     let header = text.len();
     for sample in &results.samples {
@@ -83,10 +83,10 @@ fn row(sample: &Sample) -> Vec<String> {
         number(cpu.map(|c| c.client)),
         number(cpu.map(|c| c.server)),
         number(cpu.map(|c| c.machine)),
-        number(cpu.map(|c| c.foreign)),
+        number(cpu.map(|c| c.background)),
         number(sample.cpu_idle_pct),
         number(sample.steal_pct),
-        number(sample.foreign_pct),
+        number(sample.background_pct),
         whole(wire.map(|w| w.bytes)),
         whole(wire.map(|w| w.packets)),
         whole(wire.and_then(|w| w.round_trips).map(u64::from)),
@@ -121,7 +121,7 @@ fn row(sample: &Sample) -> Vec<String> {
         number(stream.and_then(|s| s.cross_traffic_bps)),
         whole(stream.and_then(|s| s.frames)),
         sample.outlier.to_string(),
-        quoted(sample.marked.as_deref().unwrap_or_default()),
+        quoted(sample.disturbed.as_deref().unwrap_or_default()),
         sample.not_shaped.to_string(),
         quoted(sample.error.as_deref().unwrap_or_default()),
     ]

@@ -3,11 +3,11 @@
 use headroom_link_spec::Counters;
 use headroom_units as units;
 
-use crate::schema::{EmulatorReport, LinkReport, Results, WayTest};
+use crate::schema::{DirectionTest, EmulatorReport, LinkReport, Results};
 
 /// A sentence for each link that was used, the main one first.
 pub(super) fn sentences(results: &Results) -> Vec<String> {
-    std::iter::once(&results.link).chain(&results.check_links).map(sentence).collect()
+    std::iter::once(&results.link).chain(&results.validation_links).map(sentence).collect()
 }
 
 fn sentence(link: &LinkReport) -> String {
@@ -33,11 +33,11 @@ fn sentence(link: &LinkReport) -> String {
     format!("Link {} ({}), {test}.{emulator}", link.name, link.backend)
 }
 
-fn found(way: &WayTest) -> String {
-    let rate = way.rate.as_ref().map_or(String::new(), |rate| {
+fn found(test: &DirectionTest) -> String {
+    let rate = test.rate.as_ref().map_or(String::new(), |rate| {
         format!("{} ({:+.2} %), ", units::rate(rate.measured_bps), rate.error_pct)
     });
-    let delay = &way.delay;
+    let delay = &test.delay;
     let asked = if delay.asked_us > 0.0 {
         format!("delay {} ", units::seconds(delay.asked_us / 1e6))
     } else {
@@ -45,7 +45,7 @@ fn found(way: &WayTest) -> String {
     };
     format!(
         "{rate}{asked}{:+.0} µs (99 %: {:+.0} µs), {} of {} probes lost",
-        delay.median_error_us, delay.p99_error_us, way.loss.lost, way.loss.sent
+        delay.median_error_us, delay.p99_error_us, test.loss.lost, test.loss.sent
     )
 }
 
@@ -76,7 +76,7 @@ mod tests {
               "p99_error_us": 88.0, "allowed_us": 100.0, "passed": true},
             "loss": {"asked_pct": 1.0, "sent": 4400, "lost": 41, "interval": [28, 62], "passed": true}}"#;
         let text = format!(
-            r#"{{"name": "100mbit,delay=25000us,loss=1%", "backend": "veth, emulator", "offload": "per-packet",
+            r#"{{"name": "100mbit,delay=25ms,loss=1%", "backend": "veth, emulator", "offload": "off",
             "rate_bps": 100000000, "delay_ms": 25.0, "jitter_ms": 0.0, "loss_pct": 1.0, "queue_packets": 406,
             "rtt_us": 50050.0,
             "self_test": {{"passed": true, "attempts": 2, "down": {way}, "up": {way}}},
@@ -91,7 +91,7 @@ mod tests {
         let text = sentence(&link());
         assert_eq!(
             text,
-            "Link 100mbit,delay=25000us,loss=1% (veth, emulator), self-test passed at attempt 2: to the client \
+            "Link 100mbit,delay=25ms,loss=1% (veth, emulator), self-test passed at attempt 2: to the client \
              100 Mbit/s (+0.03 %), delay 25 ms +31 µs (99 %: +88 µs), 41 of 4400 probes lost; to the server \
              100 Mbit/s (+0.03 %), delay 25 ms +31 µs (99 %: +88 µs), 41 of 4400 probes lost. \
              The emulator took 0.05 of a core on average and dropped 3 frames that the link did not ask for."

@@ -13,7 +13,7 @@ pub struct LinkReport {
     pub name: String,
     /// What made it.
     pub backend: String,
-    /// `offload` or `per-packet`.
+    /// `on` or `off`.
     pub offload: String,
     /// Bits per second towards the client, framing counted; null: unshaped.
     pub rate_bps: Option<u64>,
@@ -25,9 +25,9 @@ pub struct LinkReport {
     pub loss_pct: f64,
     /// Packets that the bottleneck towards the client queues; null: unshaped.
     pub queue_packets: Option<u32>,
-    /// Each way by itself.
+    /// Each direction.
     #[serde(default)]
-    pub ways: Option<Ways>,
+    pub directions: Option<Directions>,
     /// Median of SYN to SYN-ACK at the router, microseconds; filled by the run.
     pub rtt_us: Option<f64>,
     /// Null for an unshaped link.
@@ -46,17 +46,17 @@ pub struct LinkReport {
 
 /// Both directions of a link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ways {
+pub struct Directions {
     /// From server to client.
-    pub down: WayReport,
+    pub down: DirectionReport,
     /// From client to server.
-    pub up: WayReport,
+    pub up: DirectionReport,
 }
 
 /// What was asked of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of `link::LinkDirection`")]
-pub struct WayReport {
+pub struct DirectionReport {
     pub rate_bps: Option<u64>,
     pub delay_ms: f64,
     pub jitter_ms: f64,
@@ -117,15 +117,15 @@ impl RoundTrips {
 impl LinkReport {
     /// Bits per second in the file's direction; none: unshaped.
     pub fn rate_bps_of(&self, workload: &str) -> Option<u64> {
-        match &self.ways {
-            Some(ways) if Kind::of(workload).is_some_and(Kind::goes_up) => ways.up.rate_bps,
+        match &self.directions {
+            Some(both) if Kind::of(workload).is_some_and(Kind::goes_up) => both.up.rate_bps,
             _ => self.rate_bps,
         }
     }
 
     /// Whether packets are lost either way.
     pub fn is_lossy(&self) -> bool {
-        self.loss_pct > 0.0 || self.ways.as_ref().is_some_and(|ways| ways.up.loss_pct > 0.0)
+        self.loss_pct > 0.0 || self.directions.as_ref().is_some_and(|both| both.up.loss_pct > 0.0)
     }
 
     /// A link that was made by this backend, in words, with this offload.
@@ -140,7 +140,10 @@ impl LinkReport {
             jitter_ms: down.jitter.max(up.jitter).as_secs_f64() * 1e3,
             loss_pct: down.loss.average_pct(),
             queue_packets: down.rate_bps.map(|_| queue_packets(down)),
-            ways: Some(Ways { down: WayReport::new(down), up: WayReport::new(up) }),
+            directions: Some(Directions {
+                down: DirectionReport::new(down),
+                up: DirectionReport::new(up),
+            }),
             rtt_us: None,
             self_test: None,
             round_trips: None,
@@ -154,33 +157,33 @@ impl LinkReport {
     pub fn real(spec: &LinkSpec, backend: &str, round_trips: RoundTrips) -> Self {
         Self {
             delay_ms: round_trips.median_us / 2e3,
-            ways: None,
+            directions: None,
             round_trips: Some(round_trips),
-            ..Self::new(spec, backend, "as the hosts have it")
+            ..Self::new(spec, backend, "host default")
         }
     }
 }
 
 /// Full frames that the bottleneck queues.
-pub fn queue_packets(way: &LinkDirection) -> u32 {
-    match way.queue() {
+pub fn queue_packets(direction: &LinkDirection) -> u32 {
+    match direction.queue() {
         Queue::Packets(packets) => packets,
         Queue::Bytes(bytes) => u32::try_from(bytes / 1514).unwrap_or(u32::MAX),
     }
 }
 
-impl WayReport {
-    fn new(way: &LinkDirection) -> Self {
-        let queue = way.rate_bps.map(|_| way.queue());
+impl DirectionReport {
+    fn new(direction: &LinkDirection) -> Self {
+        let queue = direction.rate_bps.map(|_| direction.queue());
         Self {
-            rate_bps: way.rate_bps,
-            delay_ms: way.delay.as_secs_f64() * 1e3,
-            jitter_ms: way.jitter.as_secs_f64() * 1e3,
-            loss_pct: way.loss.average_pct(),
-            loss_burst: way.loss.mean_burst(),
-            duplicate_pct: way.duplicate_pct,
-            reorder_pct: way.reorder_pct,
-            corrupt_pct: way.corrupt_pct,
+            rate_bps: direction.rate_bps,
+            delay_ms: direction.delay.as_secs_f64() * 1e3,
+            jitter_ms: direction.jitter.as_secs_f64() * 1e3,
+            loss_pct: direction.loss.average_pct(),
+            loss_burst: direction.loss.mean_burst(),
+            duplicate_pct: direction.duplicate_pct,
+            reorder_pct: direction.reorder_pct,
+            corrupt_pct: direction.corrupt_pct,
             queue_packets: match queue {
                 Some(Queue::Packets(packets)) => Some(packets),
                 _ => None,
@@ -210,14 +213,14 @@ pub struct SelfTest {
     /// Tests that it took, six at most.
     pub attempts: u32,
     /// From server to client.
-    pub down: WayTest,
+    pub down: DirectionTest,
     /// From client to server.
-    pub up: WayTest,
+    pub up: DirectionTest,
 }
 
 /// What was found in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WayTest {
+pub struct DirectionTest {
     /// Null where no rate was asked for.
     pub rate: Option<RateTest>,
     /// One-way delay.
@@ -277,27 +280,28 @@ pub struct LossTest {
 
 impl SelfTest {
     /// What both directions say, after so many tests.
-    pub fn new(down: WayTest, up: WayTest, attempts: u32) -> Self {
+    pub fn new(down: DirectionTest, up: DirectionTest, attempts: u32) -> Self {
         Self { passed: down.passed() && up.passed(), attempts, down, up }
     }
 
     /// What is not as asked, in words; empty where it passed.
     pub fn complaints(&self) -> Vec<String> {
-        let ways = [("from server to client", &self.down), ("from client to server", &self.up)];
-        ways.into_iter().flat_map(|(name, way)| way.complaints(name)).collect()
+        let directions =
+            [("from server to client", &self.down), ("from client to server", &self.up)];
+        directions.into_iter().flat_map(|(name, test)| test.complaints(name)).collect()
     }
 }
 
-impl WayTest {
+impl DirectionTest {
     fn passed(&self) -> bool {
         self.rate.as_ref().is_none_or(|rate| rate.passed) && self.delay.passed && self.loss.passed
     }
 
-    fn complaints(&self, way: &str) -> Vec<String> {
+    fn complaints(&self, direction: &str) -> Vec<String> {
         let mut all = Vec::new();
         if let Some(rate) = self.rate.as_ref().filter(|rate| !rate.passed) {
             all.push(format!(
-                "{way} {} passed instead of {} ({:+.1} %, allowed ±{} %)",
+                "{direction} {} passed instead of {} ({:+.1} %, allowed ±{} %)",
                 units::rate(rate.measured_bps),
                 units::rate(rate.asked_bps as f64),
                 rate.error_pct,
@@ -307,7 +311,7 @@ impl WayTest {
         let delay = &self.delay;
         if !delay.passed {
             all.push(format!(
-                "{way} the median delay is {:+.0} µs off {} (allowed ±{:.0} µs; 99th percentile {:+.0} µs, {} probes)",
+                "{direction} the median delay is {:+.0} µs off {} (allowed ±{:.0} µs; 99th percentile {:+.0} µs, {} probes)",
                 delay.median_error_us,
                 units::seconds(delay.asked_us / 1e6),
                 delay.allowed_us,
@@ -318,7 +322,7 @@ impl WayTest {
         let loss = &self.loss;
         if !loss.passed {
             all.push(format!(
-                "{way} {} of {} probes were lost, and {} % asks for {} to {}",
+                "{direction} {} of {} probes were lost, and {} % asks for {} to {}",
                 loss.lost,
                 loss.sent,
                 units::three(loss.asked_pct),

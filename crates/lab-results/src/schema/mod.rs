@@ -1,4 +1,4 @@
-//! `results.json`, schema 2: what a run leaves behind. Documented in
+//! `results.json`, schema 3: what a run leaves behind. Documented in
 //! `docs/results.md`; everything else is derived from it.
 
 mod derived;
@@ -21,20 +21,20 @@ pub use headroom_lab_trace::{
 };
 pub use hosts::{SshHosts, objection};
 pub use link::{
-    DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, RoundTrips,
-    SelfTest, WayReport, WayTest, Ways, queue_packets,
+    DelayTest, DirectionReport, DirectionTest, Directions, EmulatorCounters, EmulatorReport,
+    LinkReport, LossTest, RateTest, RoundTrips, SelfTest, queue_packets,
 };
-pub use pace::{Beside, Pace};
+pub use pace::{CrossTraffic, Pace};
 pub use plan::{PlanRecord, StackRecord, WorkloadRecord};
 pub use run::{
-    ClearText, Environment, FILM, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed,
-    Timeline, WAITS,
+    ClearText, Environment, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed, Timeline,
+    VIDEO, WAITS,
 };
 pub use sample::{Cpu, Load, Sample, UNSHAPED_S, Usage, Wire};
 pub use workload::{CLIENTS, KINDS, Kind, STREAM_UNIT, workload_name};
 
 /// Version of the schema.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct Results {
     /// The main link.
     pub link: LinkReport,
     /// Links on which the prediction was checked.
-    pub check_links: Vec<LinkReport>,
+    pub validation_links: Vec<LinkReport>,
     /// One row a sample.
     pub samples: Vec<Sample>,
     /// One row for each link, stack, workload and size.
@@ -63,7 +63,7 @@ pub struct Results {
     /// Sizes at which one stack overtakes another.
     #[serde(default)]
     pub crossovers: Vec<Crossover>,
-    /// What the main link said of the check links, beside what they said.
+    /// What the main link said of the validation links, beside what they said.
     #[serde(default)]
     pub predictions: Vec<Prediction>,
     /// What `wire` of the samples was checked for; null where nothing was counted.

@@ -1,4 +1,4 @@
-//! How fast a steady stream is sent, and what goes beside it, as a plan writes both.
+//! How fast a steady stream is sent, and its cross traffic, as a plan writes both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +14,10 @@ pub enum Pace {
     Bits(u64),
 }
 
-/// When a TCP connection sends what it can beside a stream: all the time, or from one
+/// TCP cross traffic of a stream, as fast as the path allows: all the time, or from one
 /// second to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beside {
+pub struct CrossTraffic {
     /// Seconds after the first packet; none: all the time.
     time: Option<(u32, u32)>,
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Pace {
     }
 }
 
-impl Beside {
+impl CrossTraffic {
     const WORD: &str = "bulk";
 
     /// From when until when, of a stream that lasts so many seconds; for a second at
@@ -75,7 +75,7 @@ impl Beside {
     }
 }
 
-impl FromStr for Beside {
+impl FromStr for CrossTraffic {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -95,7 +95,7 @@ impl FromStr for Beside {
     }
 }
 
-impl fmt::Display for Beside {
+impl fmt::Display for CrossTraffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(Self::WORD)?;
         self.time.map_or(Ok(()), |(from, to)| write!(f, ":{from}-{to}"))
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn company_has_its_time() {
-        let beside = |text: &str| text.parse::<Beside>();
-        assert_eq!(beside("bulk").map(|beside| beside.time(10)), Ok((0, 10)));
-        let some = beside("bulk:5-15").expect("a time");
+    fn cross_traffic_has_a_start_and_an_end() {
+        let traffic = |text: &str| text.parse::<CrossTraffic>();
+        assert_eq!(traffic("bulk").map(|traffic| traffic.time(10)), Ok((0, 10)));
+        let some = traffic("bulk:5-15").expect("a time");
         assert_eq!((some.time(20), some.time(9), some.time(1)), ((5, 15), (5, 9), (0, 1)));
         assert_eq!(some.to_string(), "bulk:5-15");
         for text in ["", "bulky", "bulk:", "bulk:5", "bulk:5-5", "bulk:a-b", "bulk:9-3"] {
-            assert!(beside(text).is_err(), "{text}");
+            assert!(traffic(text).is_err(), "{text}");
         }
     }
 }

@@ -35,11 +35,11 @@ pub struct PlanRecord {
     /// What the plan wishes to make the links; none: the best there is.
     #[serde(default)]
     pub link_backend: Option<String>,
-    pub check_links: Vec<String>,
+    pub validation_links: Vec<String>,
     #[serde(default)]
-    pub check_sizes_bytes: Vec<u64>,
+    pub validation_sizes_bytes: Vec<u64>,
     /// The largest of them.
-    pub check_size_bytes: u64,
+    pub validation_size_bytes: u64,
     #[serde(default = "yes")]
     pub count_packets: bool,
     pub seed: u64,
@@ -77,13 +77,13 @@ pub struct WorkloadRecord {
     pub content: Option<String>,
     /// Transfers in a sample; null: as many as it takes to be measured well.
     #[serde(default)]
-    pub in_a_row: Option<u32>,
+    pub transfers_per_sample: Option<u32>,
     /// How fast it is sent; null: as fast as it arrives.
     #[serde(default)]
     pub rate: Option<String>,
-    /// What goes beside it; null: nothing.
+    /// TCP cross traffic; null: nothing.
     #[serde(default)]
-    pub beside: Option<String>,
+    pub cross_traffic: Option<String>,
 }
 
 impl WorkloadRecord {
@@ -93,7 +93,13 @@ impl WorkloadRecord {
             let default = Kind::of(&self.kind).and_then(Kind::default_rate);
             rate.parse().ok() != default
         });
-        let steady = [rate.cloned(), self.beside.clone()];
-        workload_name(&self.kind, self.content.as_deref(), self.clients, self.in_a_row, steady)
+        let steady = [rate.cloned(), self.cross_traffic.clone()];
+        workload_name(
+            &self.kind,
+            self.content.as_deref(),
+            self.clients,
+            self.transfers_per_sample,
+            steady,
+        )
     }
 }

@@ -29,8 +29,8 @@ pub struct Environment {
 /// The fact of a stack, in [`Environment::stacks`], that says why its sessions wait.
 pub const WAITS: &str = "waits";
 
-/// The application whose real-time stream is a film.
-pub const FILM: &str = "film";
+/// The application whose real-time stream is a video.
+pub const VIDEO: &str = "video";
 
 /// One of two real machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +100,7 @@ pub struct ClearText {
     /// Whether the file's content was seen on the wire.
     pub marker_seen: bool,
     /// Of all frames, both ways.
-    pub octets_searched: u64,
+    pub bytes_searched: u64,
 }
 
 /// The packets of one accounted transfer, in a file.

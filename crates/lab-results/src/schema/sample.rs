@@ -50,7 +50,7 @@ pub struct Sample {
     /// Taken by the hypervisor.
     pub steal_pct: Option<f64>,
     /// Taken by processes that are none of the run's.
-    pub foreign_pct: Option<f64>,
+    pub background_pct: Option<f64>,
     /// Counted in the accounting run of this cell.
     pub wire: Option<Wire>,
     /// What TCP did in the file's direction, per transfer.
@@ -81,7 +81,7 @@ pub struct Sample {
     /// Of the client's process.
     pub peak_memory_bytes: Option<u64>,
     /// Why this block was repeated.
-    pub marked: Option<String>,
+    pub disturbed: Option<String>,
     /// Its transfer took less than [`UNSHAPED_S`] on a link made by a token bucket; its
     /// session may have taken longer.
     pub not_shaped: bool,
@@ -125,7 +125,7 @@ pub struct Cpu {
     /// All CPUs, whoever it was.
     pub machine: f64,
     /// Processes that are none of the run's.
-    pub foreign: f64,
+    pub background: f64,
 }
 
 impl Cpu {

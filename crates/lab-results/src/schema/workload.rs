@@ -99,7 +99,7 @@ impl Kind {
     pub fn about(self) -> &'static str {
         match self {
             Self::Download => {
-                "one file from server to client (content = text or binary, in-a-row = N)"
+                "one file from server to client (content = text or binary, transfers-per-sample = N)"
             }
             Self::Upload => "one file from client to server",
             Self::Many => "a folder of 10 000 × 1 KiB in one session (files = N)",
@@ -118,7 +118,7 @@ impl Kind {
                 "setting up a stack's outermost layer from nothing, apart from any transfer"
             }
             Self::Realtime => {
-                "an RTP stream for 10 s (rate = \"1mbit\", beside = \"bulk\"): loss, delay, jitter over time"
+                "an RTP stream for 10 s (rate = \"1mbit\", cross-traffic = \"bulk\"): loss, delay, jitter over time"
             }
         }
     }
@@ -161,16 +161,16 @@ pub fn workload_name(
     kind: &str,
     content: Option<&str>,
     clients: Option<u32>,
-    in_a_row: Option<u32>,
-    [rate, beside]: [Option<String>; 2],
+    transfers_per_sample: Option<u32>,
+    [rate, cross_traffic]: [Option<String>; 2],
 ) -> String {
     let clients = clients.filter(|&clients| clients != CLIENTS);
     let words = [
         content.map(str::to_owned),
         clients.map(|clients| format!("clients={clients}")),
-        in_a_row.map(|count| format!("in-a-row={count}")),
+        transfers_per_sample.map(|count| format!("transfers-per-sample={count}")),
         rate.map(|rate| format!("rate={rate}")),
-        beside.map(|beside| format!("beside={beside}")),
+        cross_traffic.map(|traffic| format!("cross-traffic={traffic}")),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     if words.is_empty() { kind.to_owned() } else { format!("{kind}({})", words.join(",")) }

@@ -197,12 +197,12 @@ mod tests {
         let line = CommandLine {
             workloads: vec![Kind::Upload, Kind::Many],
             family: Some(Family::Ipv4),
-            offload: Some(Offload::PerPacket),
+            offload: Some(Offload::Off),
             link: Some("100mbit".to_owned()),
             ..of(&["https", "sftp"], &[])
         };
         let plan = line.plan().expect("a good command line");
-        assert_eq!((plan.family, plan.offload), (Some(Family::Ipv4), Offload::PerPacket));
+        assert_eq!((plan.family, plan.offload), (Some(Family::Ipv4), Offload::Off));
         assert_eq!(plan.link.slowest_bps(), Some(100_000_000));
         let names: Vec<String> = plan.workloads.iter().map(Workload::name).collect();
         assert_eq!(names, ["upload", "many"]);

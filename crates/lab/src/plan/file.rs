@@ -13,12 +13,12 @@ use super::at::{At, at, bounded, line_of};
 use super::braces;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
-use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack, Resolver};
+use super::{Family, HOST_DEFAULT, LinkBackend, Offload, Plan, PlannedStack, Resolver};
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
 use crate::suggest::{suggestion, with_suggestion};
 use crate::units;
-use crate::workload::{Beside, CLIENTS, Filling, Kind, Pace, Workload};
+use crate::workload::{CLIENTS, CrossTraffic, Filling, Kind, Pace, Workload};
 use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan; an error is `LINE: sentence`.
@@ -51,8 +51,8 @@ pub(crate) struct PlanFile {
     link: Option<Spanned<String>>,
     link_backend: Option<Spanned<LinkBackend>>,
     #[serde(default)]
-    check_links: Vec<Spanned<String>>,
-    check_size: Option<Spanned<String>>,
+    validation_links: Vec<Spanned<String>>,
+    validation_size: Option<Spanned<String>>,
     count_packets: Option<bool>,
     seed: Option<u64>,
     testbed: Option<Spanned<TestbedFile>>,
@@ -74,9 +74,9 @@ struct WorkloadFile {
     commands: Option<Spanned<Vec<String>>>,
     seconds: Option<Spanned<u32>>,
     content: Option<Spanned<Filling>>,
-    in_a_row: Option<Spanned<u32>>,
+    transfers_per_sample: Option<Spanned<u32>>,
     rate: Option<Spanned<String>>,
-    beside: Option<Spanned<String>>,
+    cross_traffic: Option<Spanned<String>>,
 }
 
 /// Octets that a file may have.
@@ -136,12 +136,18 @@ impl PlanFile {
             planned.stack.innermost_mtu(mtu, strictest).map_err(|message| at(written, message))?;
         }
         let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_spanned)?;
-        let check_links =
-            self.check_links.iter().map(read_spanned).collect::<Result<Vec<LinkSpec>, _>>()?;
-        if let Some(unshaped) =
-            self.check_links.iter().zip(&check_links).find(|(_, l)| l.slowest_bps().is_none())
+        let validation_links =
+            self.validation_links.iter().map(read_spanned).collect::<Result<Vec<LinkSpec>, _>>()?;
+        if let Some(unshaped) = self
+            .validation_links
+            .iter()
+            .zip(&validation_links)
+            .find(|(_, l)| l.slowest_bps().is_none())
         {
-            return Err(at(unshaped.0, "a check link needs a rate: it is a point on the picture"));
+            return Err(at(
+                unshaped.0,
+                "a validation link needs a rate: it is a point on the picture",
+            ));
         }
         if hosts.is_some() {
             self.require_no_shaping(&link)?;
@@ -151,7 +157,7 @@ impl PlanFile {
             }
             self.require_no_delays()?;
         }
-        let check_sizes = match &self.check_size {
+        let validation_sizes = match &self.validation_size {
             Some(size) => vec![read_size(size)?],
             None => first_download(&workloads),
         };
@@ -164,19 +170,19 @@ impl PlanFile {
             stacks,
             workloads,
             congestion_control: plain(self.congestion_control.as_ref())?
-                .unwrap_or_else(|| if hosts.is_some() { AS_IT_IS } else { "cubic" }.into()),
+                .unwrap_or_else(|| if hosts.is_some() { HOST_DEFAULT } else { "cubic" }.into()),
             hosts,
             repetitions,
             until,
             warmup: bounded(self.warmup.as_ref(), 1, 1..=100)?,
             family,
             mtu,
-            offload: self.offload.as_ref().map_or(Offload::Offload, |offload| *offload.get_ref()),
+            offload: self.offload.as_ref().map_or(Offload::On, |offload| *offload.get_ref()),
             resolver: self.resolver.as_ref().map(|resolver| *resolver.get_ref()),
             link,
             link_backend: self.link_backend.as_ref().map(|backend| *backend.get_ref()),
-            check_links,
-            check_sizes,
+            validation_links,
+            validation_sizes,
             count_packets: self.count_packets.unwrap_or(true),
             seed: self.seed.unwrap_or_else(rand::random),
             seed_is_random: self.seed.is_none(),
@@ -253,12 +259,12 @@ impl PlanFile {
     /// Two real hosts have the link that they have.
     fn require_no_shaping(&self, link: &LinkSpec) -> Result<(), At> {
         let shaped = self.link.as_ref().filter(|_| !link.is_unshaped()).map(Spanned::span);
-        let checked = self.check_links.first().map(Spanned::span);
+        let checked = self.validation_links.first().map(Spanned::span);
         let backend = self.link_backend.as_ref().map(Spanned::span);
         let offload = self.offload.as_ref().map(Spanned::span);
         match shaped.or(checked).or(backend) {
             Some(span) => {
-                let message = "the link between two real hosts is what it is: leave out `link`, `check-links` and \
+                let message = "the link between two real hosts is what it is: leave out `link`, `validation-links` and \
                                `link-backend`, or measure on one machine";
                 Err(At { span, message: message.to_owned() })
             }
@@ -417,7 +423,8 @@ impl WorkloadFile {
         let sizes = self.sizes(kind)?;
         let rate = self.rate(kind, &sizes)?;
         let seconds = bounded(self.seconds.as_ref(), kind.default_seconds(), 1..=60)?;
-        let beside = self.beside.as_ref().map(read_spanned::<Beside>).transpose()?;
+        let cross_traffic =
+            self.cross_traffic.as_ref().map(read_spanned::<CrossTraffic>).transpose()?;
         Ok(Workload {
             kind,
             sizes,
@@ -426,13 +433,13 @@ impl WorkloadFile {
             clients: bounded(self.clients.as_ref(), CLIENTS, 1..=64)?,
             commands: self.commands.as_ref().map(|commands| commands.get_ref().clone()),
             content: self.content.as_ref().map_or_else(Filling::default, |named| *named.get_ref()),
-            in_a_row: match &self.in_a_row {
+            transfers_per_sample: match &self.transfers_per_sample {
                 None => None,
                 asked => Some(bounded(asked.as_ref(), 1, 1..=256)?),
             },
             seconds,
             rate,
-            beside,
+            cross_traffic,
         })
     }
 
@@ -502,7 +509,7 @@ impl WorkloadFile {
             wrong(self.rate.as_ref().map(Spanned::span), "rate")?;
         }
         if kind != Kind::Realtime {
-            wrong(self.beside.as_ref().map(Spanned::span), "beside")?;
+            wrong(self.cross_traffic.as_ref().map(Spanned::span), "cross-traffic")?;
         }
         if kind != Kind::Many {
             wrong(self.files.as_ref().map(Spanned::span), "files")?;
@@ -511,7 +518,7 @@ impl WorkloadFile {
             wrong(self.clients.as_ref().map(Spanned::span), "clients")?;
         }
         if !matches!(kind, Kind::Download | Kind::Upload) {
-            wrong(self.in_a_row.as_ref().map(Spanned::span), "in-a-row")?;
+            wrong(self.transfers_per_sample.as_ref().map(Spanned::span), "transfers-per-sample")?;
         }
         if !matches!(kind, Kind::Download | Kind::Upload | Kind::Parallel) {
             wrong(self.content.as_ref().map(Spanned::span), "content")?;
@@ -569,7 +576,7 @@ fn read_size(text: &Spanned<String>) -> Result<u64, At> {
     }
 }
 
-/// What check links are measured with.
+/// What validation links are measured with.
 fn first_download(workloads: &[Workload]) -> Vec<u64> {
     let download = workloads.iter().find(|workload| workload.kind == Kind::Download);
     download.map_or(vec![4 << 20], |workload| workload.sizes.clone())

@@ -26,7 +26,7 @@ pub(crate) use at::{At, at, line_of};
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
 pub(crate) use file::PlanFile;
-pub use headroom_lab_host::testbed::{AS_IT_IS, Family, LinkBackend, Offload};
+pub use headroom_lab_host::testbed::{Family, HOST_DEFAULT, LinkBackend, Offload};
 pub use headroom_lab_results::schema::SshHosts;
 pub use scale::{Scale, Scales};
 
@@ -56,7 +56,7 @@ pub struct Plan {
     pub mtu: u32,
     /// Whether the hosts' interfaces segment, coalesce and skip checksums.
     pub offload: Offload,
-    /// TCP congestion control of both hosts; real ones may keep [`AS_IT_IS`].
+    /// TCP congestion control of both hosts; real ones may keep [`HOST_DEFAULT`].
     pub congestion_control: String,
     /// What answers sshd's questions for clients' names; none: it asks nobody.
     pub resolver: Option<Resolver>,
@@ -65,9 +65,9 @@ pub struct Plan {
     /// What is to make the links; none: the best there is for each.
     pub link_backend: Option<LinkBackend>,
     /// Links on which predictions are checked.
-    pub check_links: Vec<LinkSpec>,
+    pub validation_links: Vec<LinkSpec>,
     /// Sizes of the downloads there; by default those of the first download.
-    pub check_sizes: Vec<u64>,
+    pub validation_sizes: Vec<u64>,
     /// Whether packets are counted at the end, in transfers of their own.
     pub count_packets: bool,
     /// Seed of the order of blocks and of the files' content.
@@ -181,7 +181,7 @@ impl Plan {
 
     /// The programs of testbed, links and stacks on this machine.
     pub(crate) fn programs(&self) -> Vec<Program> {
-        let ruled = std::iter::once(&self.link).chain(&self.check_links).any(needs_rules);
+        let ruled = std::iter::once(&self.link).chain(&self.validation_links).any(needs_rules);
         let stacks = self.stacks.iter().flat_map(|planned| planned.stack.programs());
         programs::TESTBED
             .iter()
@@ -199,7 +199,7 @@ impl Plan {
             family: self.family,
             mtu: self.mtu,
             congestion_control: self.congestion_control.clone(),
-            links: std::iter::once(&self.link).chain(&self.check_links).cloned().collect(),
+            links: std::iter::once(&self.link).chain(&self.validation_links).cloned().collect(),
             link_backend: self.link_backend,
             seed: self.seed,
             kernel_threads_work: layers.any(|layer| layer.in_kernel()),
@@ -308,7 +308,10 @@ sizes = ["1KiB", "1MiB"]
         let hosts = plan.hosts.expect("hosts");
         assert_eq!(hosts.ssh, ["ssh", "-F", "my.conf"]);
         assert_eq!((hosts.ports, hosts.server_address), (SshHosts::PORTS, None));
-        assert_eq!((plan.family, plan.congestion_control.as_str()), (Some(Family::Ipv4), AS_IT_IS));
+        assert_eq!(
+            (plan.family, plan.congestion_control.as_str()),
+            (Some(Family::Ipv4), HOST_DEFAULT)
+        );
         let plan = read(
             "client = \"a\"\nserver = \"b\"\nserver-address = \"b.lan\"\nports = 42000\nssh = [\"ssh\", \"-v\"]\n",
         );
@@ -400,8 +403,9 @@ sizes = ["1KiB", "1MiB"]
                 "9: unknown variant `prose`, expected one of `random`, `text`, `binary`",
             ),
             (
-                GOOD.replace("download", "parallel").replace("sizes =", "in-a-row = 4\nsizes ="),
-                "9: the workload `parallel` has no `in-a-row`",
+                GOOD.replace("download", "parallel")
+                    .replace("sizes =", "transfers-per-sample = 4\nsizes ="),
+                "9: the workload `parallel` has no `transfers-per-sample`",
             ),
             (GOOD.replace("link", "mtu = 100\nlink"), "5: the MTU for ipv6"),
             (
@@ -409,8 +413,8 @@ sizes = ["1KiB", "1MiB"]
                 "5: unknown variant `nettem` (did you mean `netem`?), expected one of `netem`, `emulator`, `shaper`",
             ),
             (
-                GOOD.replace("link", "check-links = [\"unshaped\"]\nlink"),
-                "5: a check link needs a rate",
+                GOOD.replace("link", "validation-links = [\"unshaped\"]\nlink"),
+                "5: a validation link needs a rate",
             ),
             (format!("{GOOD}[baselines]\nftps = \"http\"\n"), "11: `http` is not one of"),
             (format!("{GOOD}[baselines]\nftp = \"ftp\"\n"), "11: a stack cannot be its own"),
@@ -440,7 +444,7 @@ sizes = ["1KiB", "1MiB"]
             (stream("rate = \"1gbit\"", ""), "5: 1000mbit of 1000 octets are 125000.0"),
             (stream("rate = \"9pp\"", ""), "5: `9pp` is not a rate"),
             (stream("sizes = [\"19B\"]", ""), "3: datagrams at a rate are RTP"),
-            (stream("beside = \"iperf\"", ""), "5: `iperf` is neither"),
+            (stream("cross-traffic = \"iperf\"", ""), "5: `iperf` is neither"),
             (
                 stream(
                     "seconds = 3",

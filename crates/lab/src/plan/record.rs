@@ -29,8 +29,8 @@ impl Plan {
             resolver,
             link,
             link_backend,
-            check_links,
-            check_sizes,
+            validation_links,
+            validation_sizes,
             count_packets,
             seed,
             seed_is_random: _,
@@ -53,9 +53,9 @@ impl Plan {
             resolver: resolver.map(|resolver| resolver.name().to_owned()),
             link: link.to_string(),
             link_backend: link_backend.map(|backend| backend.name().to_owned()),
-            check_links: check_links.iter().map(ToString::to_string).collect(),
-            check_sizes_bytes: check_sizes.clone(),
-            check_size_bytes: check_sizes.iter().copied().max().unwrap_or(0),
+            validation_links: validation_links.iter().map(ToString::to_string).collect(),
+            validation_sizes_bytes: validation_sizes.clone(),
+            validation_size_bytes: validation_sizes.iter().copied().max().unwrap_or(0),
             count_packets: *count_packets,
             seed: *seed,
         }
@@ -74,12 +74,12 @@ impl Plan {
         })?;
         // TOML's whole numbers end before a seed's do
         (plan.seed, plan.seed_is_random) = (record.seed, false);
-        // and a file names one size for check links, or leaves it to the downloads
-        if !record.check_sizes_bytes.iter().all(|size| super::file::SIZES.contains(size)) {
+        // and a file names one size for validation links, or leaves it to the downloads
+        if !record.validation_sizes_bytes.iter().all(|size| super::file::SIZES.contains(size)) {
             let sentence = "the recorded plan cannot be run: sizes go from 1 B to 1 GiB";
             return Err(Error::Plan(sentence.to_owned()));
         }
-        plan.check_sizes.clone_from(&record.check_sizes_bytes);
+        plan.validation_sizes.clone_from(&record.validation_sizes_bytes);
         Ok(plan)
     }
 
@@ -149,7 +149,7 @@ fn to_toml(record: &PlanRecord) -> Table {
         ("mtu", Value::Integer(record.mtu.into())),
         ("congestion-control", Value::String(record.congestion_control.clone())),
         ("link", Value::String(record.link.clone())),
-        ("check-links", names(&record.check_links)),
+        ("validation-links", names(&record.validation_links)),
         ("workload", Value::Array(record.workloads.iter().map(workload_to_toml).collect())),
     ];
     fields.into_iter().chain(optional).map(|(name, value)| (name.to_owned(), value)).collect()
@@ -169,9 +169,9 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         commands,
         seconds,
         content,
-        in_a_row,
+        transfers_per_sample,
         rate,
-        beside,
+        cross_traffic,
     } = workload;
     WorkloadRecord {
         kind: kind.name().to_owned(),
@@ -182,9 +182,9 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         commands: commands.clone(),
         seconds: kind.is_timed().then_some(*seconds),
         content: (*content != Filling::default()).then(|| content.name().to_owned()),
-        in_a_row: *in_a_row,
+        transfers_per_sample: *transfers_per_sample,
         rate: rate.map(|rate| rate.to_string()),
-        beside: beside.map(|beside| beside.to_string()),
+        cross_traffic: cross_traffic.map(|traffic| traffic.to_string()),
     }
 }
 
@@ -218,9 +218,9 @@ fn workload_to_toml(workload: &WorkloadRecord) -> Value {
         ("commands", workload.commands.clone().map(texts)),
         ("seconds", workload.seconds.map(number)),
         ("content", workload.content.clone().map(Value::String)),
-        ("in-a-row", workload.in_a_row.map(number)),
+        ("transfers-per-sample", workload.transfers_per_sample.map(number)),
         ("rate", workload.rate.clone().map(Value::String)),
-        ("beside", workload.beside.clone().map(Value::String)),
+        ("cross-traffic", workload.cross_traffic.clone().map(Value::String)),
     ];
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Table(fields.collect())
@@ -240,12 +240,12 @@ max-repetitions = 40
 warmup = 2
 family = "ipv4"
 mtu = 1400
-offload = "per-packet"
+offload = "off"
 congestion-control = "reno"
 resolver = "silent"
 link = "100mbit,delay=5ms,jitter=1ms,loss=0.5%,queue=9"
-check-links = ["10mbit"]
-check-size = "3MB"
+validation-links = ["10mbit"]
+validation-size = "3MB"
 count-packets = false
 seed = 5
 [baselines]
@@ -258,7 +258,7 @@ stacks = ["ftp", "ftps"]
 [[workload]]
 kind = "download"
 content = "text"
-in-a-row = 9
+transfers-per-sample = 9
 stacks = ["ftp"]
 [[workload]]
 kind = "many"
@@ -287,7 +287,7 @@ stacks = ["udp"]
 [[workload]]
 kind = "realtime"
 rate = "2mbit"
-beside = "bulk:1-3"
+cross-traffic = "bulk:1-3"
 stacks = ["rtp"]
 seconds = 4
 "#;
@@ -300,7 +300,7 @@ seconds = 4
     fn a_plan_comes_back_from_its_record() {
         let mut fewer = written();
         fewer.keep_only("ssh").expect("ssh is there");
-        fewer.check_sizes = vec![1, 2];
+        fewer.validation_sizes = vec![1, 2];
         let largest = Plan { seed: u64::MAX, ..written() };
         for (plan, seed) in [(written(), 5), (largest, u64::MAX), (fewer, 5)] {
             let json = serde_json::to_string(&plan.record()).expect("JSON");
@@ -357,7 +357,7 @@ seconds = 4
         let error = Plan::of_record(&record).expect_err("too many files").to_string();
         assert_eq!(error, "the recorded plan cannot be run: must be from 1 to 100000");
         let mut record = written().record();
-        record.check_sizes_bytes.push(u64::MAX);
+        record.validation_sizes_bytes.push(u64::MAX);
         assert!(
             Plan::of_record(&record).is_err_and(|error| error.to_string().contains("1 B to 1 GiB"))
         );

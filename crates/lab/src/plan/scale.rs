@@ -59,7 +59,7 @@ pub(super) struct Smaller {
     /// Whether packets are counted.
     count_packets: Option<bool>,
     /// Whether predictions are checked on other links.
-    check_links: Option<bool>,
+    validation_links: Option<bool>,
 }
 
 impl Plan {
@@ -104,8 +104,8 @@ impl Plan {
                 smaller.files.map_or(workload.files, |most| workload.files.min(most.max(1)));
         }
         self.count_packets &= smaller.count_packets.unwrap_or(true);
-        if smaller.check_links == Some(false) {
-            self.check_links.clear();
+        if smaller.validation_links == Some(false) {
+            self.validation_links.clear();
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Plan {
             workload.sizes.retain(|&size| size <= largest);
         }
         self.workloads.retain(|workload| !workload.sizes.is_empty());
-        self.check_sizes.retain(|&size| size <= largest);
+        self.validation_sizes.retain(|&size| size <= largest);
         if self.workloads.is_empty() {
             let size = units::size(largest);
             return Err(Error::Plan(format!("no file is as small as {size}")));

@@ -40,14 +40,14 @@ impl Blocks {
     }
 }
 
-/// Downloads on check links, to compare predictions with.
+/// Downloads on validation links, to compare predictions with.
 pub(super) fn check_workload(plan: &Plan) -> Vec<Workload> {
     let able = plan.stacks.iter().filter(|planned| planned.stack.service.accepts(Kind::Download));
     let stacks = able.map(|planned| planned.stack.name.clone()).collect();
-    vec![Workload::new(Kind::Download, plan.check_sizes.clone(), stacks)]
+    vec![Workload::new(Kind::Download, plan.validation_sizes.clone(), stacks)]
 }
 
-/// How many blocks are measured on a check link.
+/// How many blocks are measured on a validation link.
 pub(super) fn check_repetitions(plan: &Plan, link: &LinkSpec) -> u32 {
     // where packets are lost at random no few blocks tell
     let lossy = link.down.loss.average_pct() > 0.0;
@@ -64,10 +64,10 @@ pub(super) const LARGEST_ACCOUNTED: u64 = 1 << 30;
 /// largest transfer (or a batch of small ones) twice over.
 pub(super) fn scratch_bytes(plan: &Plan) -> u64 {
     const MARGIN: u64 = 64 << 20;
-    let check = plan.check_sizes.iter().copied().filter(|_| !plan.check_links.is_empty());
+    let check = plan.validation_sizes.iter().copied().filter(|_| !plan.validation_links.is_empty());
     let files = plan.workloads.iter().filter(|workload| !workload.kind.is_timed());
     let octets = files.flat_map(|w| {
-        let kept = u64::from(w.in_a_row.unwrap_or(1));
+        let kept = u64::from(w.transfers_per_sample.unwrap_or(1));
         w.sizes.iter().map(move |&s| w.octets(s) * kept)
     });
     let octets: Vec<u64> = octets.chain(check).collect();

@@ -55,7 +55,7 @@ impl Cell {
     /// Makes a sample the mean of as many transfers as it was in the blocks that
     /// were measured before.
     pub(super) fn set_batch(&mut self, batch: u32) {
-        let asked = self.workload.in_a_row;
+        let asked = self.workload.transfers_per_sample;
         self.batch = asked.unwrap_or(batch.clamp(1, self.largest_batch()));
     }
 

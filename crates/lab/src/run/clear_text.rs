@@ -100,7 +100,7 @@ impl Bench<'_> {
                 Kind::Packets | Kind::Realtime => {
                     let sending = match kind {
                         Kind::Packets => Sending::Echo,
-                        _ => Sending::Realtime { per_second: 50.0, beside: Some((0, 1)) },
+                        _ => Sending::Realtime { per_second: 50.0, cross_traffic: Some((0, 1)) },
                     };
                     (Task::Datagrams { sending, size: 512, seconds: 1, content: sent() }, None)
                 }

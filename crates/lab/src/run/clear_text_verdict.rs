@@ -52,7 +52,7 @@ impl Expected<'_> {
                 stack: stack.to_owned(),
                 secured,
                 marker_seen: seen,
-                octets_searched: octets,
+                bytes_searched: octets,
             }),
         }
     }
@@ -86,7 +86,7 @@ mod tests {
     fn each_kind_of_stack_that_is_what_it_says_passes() {
         let plain = verdict("ftp", &search(0)).expect("plain shows");
         assert!(plain.marker_seen && !plain.secured);
-        assert_eq!(plain.octets_searched, 131_072 + 86 * 131_072u64.div_ceil(1448));
+        assert_eq!(plain.bytes_searched, 131_072 + 86 * 131_072u64.div_ceil(1448));
         let secured = verdict("ftps", &search(0x55)).expect("secured hides");
         assert!(!secured.marker_seen && secured.secured);
         let scrambled = verdict("xor", &search(0x55)).expect("scrambled hides");

@@ -18,7 +18,7 @@ pub(super) enum Entry {
     Link(Box<LinkSet>),
     /// What the emulator did that made a link.
     Emulated { link: usize, report: EmulatorReport },
-    /// A check link was given up.
+    /// A validation link was given up.
     LeftOut { link: usize, why: String },
     /// A block is complete.
     Block(Block),
@@ -50,13 +50,13 @@ pub(super) struct Header {
 /// Where in a run a block belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Place {
-    /// 0 is the main link, then the check links in the plan's order.
+    /// 0 is the main link, then the validation links in the plan's order.
     pub(super) link: usize,
     /// Which of the repetitions.
     pub(super) round: u32,
     /// Which workload and size: in the order of the plan.
     pub(super) group: usize,
-    /// 0, then once more for each time that foreign load spoilt it.
+    /// 0, then once more for each time that background load spoilt it.
     pub(super) attempt: u32,
 }
 
@@ -105,9 +105,9 @@ pub(super) struct Counted {
 }
 
 impl Block {
-    /// Whether foreign load spoilt it.
-    pub(super) fn is_marked(&self) -> bool {
-        self.rows.iter().any(|row| row.sample.marked.is_some())
+    /// Whether background load spoilt it.
+    pub(super) fn is_disturbed(&self) -> bool {
+        self.rows.iter().any(|row| row.sample.disturbed.is_some())
     }
 }
 

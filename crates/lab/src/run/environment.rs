@@ -78,13 +78,8 @@ pub(super) fn record(
     } else {
         let of = |host: &HostRecord| format!("on {} at the {}", host.files, host.role);
         let files: Vec<String> = hosts.iter().map(of).collect();
-        let as_is = "as the hosts have it";
-        (
-            files.join(", "),
-            "as the hosts have them",
-            "of the other host flushed before each block",
-            as_is,
-        )
+        let default = "host default";
+        (files.join(", "), "host default", "of the other host flushed before each block", default)
     };
     let settings = [
         ("run", testbed.id().to_owned()),

@@ -42,7 +42,7 @@ const WINDOW_BITS: f64 = 64.0 * 1024.0 * 1024.0 * 8.0;
 #[derive(Debug, Clone)]
 pub(super) struct Estimate {
     set_up_s: f64,
-    /// The main link and the check links, in their order.
+    /// The main link and the validation links, in their order.
     links: Vec<LinkEstimate>,
     counting_s: f64,
 }
@@ -70,7 +70,7 @@ pub(super) fn samples(plan: &Plan) -> u64 {
     let most = plan.until.map_or(plan.repetitions, |until| until.most_blocks);
     let check = check_workload(plan);
     let on_checks = plan
-        .check_links
+        .validation_links
         .iter()
         .map(|link| cells(link, &check) * with_repeats(check_repetitions(plan, link)));
     cells(&plan.link, &plan.workloads) * with_repeats(most) + on_checks.sum::<u64>()
@@ -94,7 +94,7 @@ impl Estimate {
     pub(super) fn new(plan: &Plan) -> Self {
         let main = LinkEstimate::new(plan, &plan.link, &plan.workloads, plan.repetitions);
         let check = check_workload(plan);
-        let on_checks = plan.check_links.iter().map(|link| {
+        let on_checks = plan.validation_links.iter().map(|link| {
             let repetitions = check_repetitions(plan, link);
             LinkEstimate::new(plan, link, &check, repetitions)
         });
@@ -252,7 +252,7 @@ pub fn sentence(time: Duration, plan: &Plan) -> String {
         count(plan.stacks.len(), "stack"),
         plan.repetitions,
         sizes(plan),
-        count(1 + plan.check_links.len(), "link"),
+        count(1 + plan.validation_links.len(), "link"),
     )
 }
 

@@ -74,8 +74,13 @@ pub fn run(
     require(plan)?;
     space::require(plan, options, folder)?;
     let journal = Journal::create(folder)?;
-    let begun =
-        Begun { journal, header: None, record: Record::default(), folder, changed_too: false };
+    let begun = Begun {
+        journal,
+        header: None,
+        record: Record::default(),
+        folder,
+        allow_changed_environment: false,
+    };
     begun.run(plan, options, progress)
 }
 
@@ -87,7 +92,7 @@ struct Begun<'a> {
     record: Record,
     folder: &'a Path,
     /// Whether machine and programs may be other ones than before.
-    changed_too: bool,
+    allow_changed_environment: bool,
 }
 
 impl Begun<'_> {
@@ -117,7 +122,7 @@ impl Begun<'_> {
             }
             Some(header) => {
                 let changed = environment::changes(&header.environment, &environment);
-                if !self.changed_too {
+                if !self.allow_changed_environment {
                     resume::require_unchanged(self.folder, &changed)?;
                 }
                 let (at, blocks_before) = (environment.started, self.record.blocks());

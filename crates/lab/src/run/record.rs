@@ -173,7 +173,7 @@ impl Record {
             answer: Vec::new(),
             plan: header.plan.clone(),
             environment,
-            check_links: links.collect(),
+            validation_links: links.collect(),
             samples,
             summary: Vec::new(),
             portable: Vec::new(),
@@ -214,11 +214,11 @@ impl Record {
 
     fn all_remarks(&self, plan: &PlanRecord) -> Vec<String> {
         let left_out = self.left_out.iter().map(|(link, why)| {
-            let name = link.checked_sub(1).and_then(|check| plan.check_links.get(check));
+            let name = link.checked_sub(1).and_then(|check| plan.validation_links.get(check));
             let name = name.map_or("", String::as_str);
             match self.blocks.keys().any(|place| place.link == *link) {
-                false => format!("A check link was left out: {why}."),
-                true => format!("The check link {name} has fewer blocks than planned: {why}."),
+                false => format!("A validation link was left out: {why}."),
+                true => format!("The validation link {name} has fewer blocks than planned: {why}."),
             }
         });
         left_out.chain(self.remarks.iter().cloned()).collect()

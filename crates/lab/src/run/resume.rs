@@ -18,7 +18,7 @@ pub struct Resumption<'a> {
     /// The plan, where the user has named it: it must be the one that was begun.
     pub plan: Option<&'a Plan>,
     /// Whether to go on although machine or programs are no longer the same.
-    pub changed_too: bool,
+    pub allow_changed_environment: bool,
 }
 
 /// Goes on with the run in `folder`: what its journal has is not measured again.
@@ -58,8 +58,8 @@ pub fn resume(
         return Ok(None);
     }
     require(&plan)?;
-    let changed_too = how.changed_too;
-    let begun = Begun { journal, header: Some(header), record, folder, changed_too };
+    let allow_changed_environment = how.allow_changed_environment;
+    let begun = Begun { journal, header: Some(header), record, folder, allow_changed_environment };
     begun.run(&plan, options, progress).map(Some)
 }
 
@@ -71,7 +71,7 @@ pub(super) fn require_unchanged(folder: &Path, changed: &[String]) -> Result<()>
     }
     Err(Error::Plan(format!(
         "the run in {} was begun on another machine or with other programs ({}); to mix both in one result all the \
-         same, add --changed-too",
+         same, add --allow-changed-environment",
         folder.display(),
         changed.join("; ")
     )))

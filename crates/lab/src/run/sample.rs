@@ -145,11 +145,11 @@ impl Bench<'_> {
                 router: s.router / n,
                 kernel: s.kernel / n,
                 machine: s.machine / n,
-                foreign: s.foreign / n,
+                background: s.background / n,
             }),
             cpu_idle_pct: spent.map(|s| s.idle_pct),
             steal_pct: spent.map(|s| s.steal_pct),
-            foreign_pct: spent.map(|s| s.foreign_pct),
+            background_pct: spent.map(|s| s.background_pct),
             wire: None,
             tcp: (!records.is_empty() && !over_datagrams)
                 .then(|| Tcp::mean(&records.iter().map(|r| r.tcp).collect::<Vec<_>>())),
@@ -165,7 +165,7 @@ impl Bench<'_> {
                 .flat_map(|s| &s.outcomes)
                 .map(|o| o.peak_memory_bytes)
                 .max(),
-            marked: None,
+            disturbed: None,
             not_shaped: token_bucket && !kind.is_timed() && seconds.is_some_and(|s| s < UNSHAPED_S),
             error: errors.into_iter().next(),
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::resources::cgroup;
-use headroom_lab_host::resources::cpu::MAX_FOREIGN_PCT;
+use headroom_lab_host::resources::cpu::MAX_BACKGROUND_PCT;
 use headroom_lab_host::testbed::Testbed;
 use headroom_lab_results::analysis::stop::{self, Decision, Until, Width};
 use rand::SeedableRng;
@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         self.on_link(0, &plan.link, &plan.workloads, plan.repetitions, plan.until)?;
         self.estimate.is_done(0);
         let check = check_workload(plan);
-        for (index, link) in plan.check_links.iter().enumerate() {
+        for (index, link) in plan.validation_links.iter().enumerate() {
             let repetitions = check_repetitions(plan, link);
             match self.on_link(index + 1, link, &check, repetitions, None) {
                 Ok(()) => {}
@@ -94,7 +94,7 @@ impl<'a> Run<'a> {
         }
         self.progress.stage("looking for clear text on the wire");
         let link = self.accounting_link();
-        self.bench.testbed.shape(&link, Offload::PerPacket)?;
+        self.bench.testbed.shape(&link, Offload::Off)?;
         let plan = self.plan;
         let rows = plan.stacks.iter().map(|one| self.bench.check_clear_text(&one.stack, &link));
         let rows = rows.collect::<Result<_>>()?;
@@ -115,13 +115,13 @@ impl<'a> Run<'a> {
         let plan = self.plan;
         if self.bench.testbed.one_machine() {
             let link = self.accounting_link();
-            self.bench.testbed.shape(&link, Offload::PerPacket)?;
+            self.bench.testbed.shape(&link, Offload::Off)?;
             for planned in &plan.stacks {
                 self.bench.rehearse_clear_text(&planned.stack, &link)?;
             }
         }
         let check = check_workload(plan);
-        let checks = plan.check_links.iter().map(|link| (link, &check[..]));
+        let checks = plan.validation_links.iter().map(|link| (link, &check[..]));
         for (link, workloads) in std::iter::once((&plan.link, &plan.workloads[..])).chain(checks) {
             self.bench.testbed.set_link(link, plan.offload)?;
             self.bench.testbed.forget_metrics()?;
@@ -162,8 +162,8 @@ impl<'a> Run<'a> {
                         self.look_for_other_runs()?;
                         self.keep(Entry::Block(block))?;
                     }
-                    let marked = self.record.block(place).is_some_and(Block::is_marked);
-                    if !marked || repeats_left == 0 {
+                    let disturbed = self.record.block(place).is_some_and(Block::is_disturbed);
+                    if !disturbed || repeats_left == 0 {
                         break;
                     }
                     repeats_left -= 1;
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
     }
 
     /// One block: all stacks of one workload and size, adjacent in time, in
-    /// random order; marked if another program took a large share of the machine.
+    /// random order; disturbed if another program took a large share of the machine.
     fn block(&mut self, blocks: &Blocks, place: Place) -> Result<Block> {
         let Place { link, round, group, attempt } = place;
         let mut random = self.random(&format!("block {link} {round} {group} {attempt}"));
@@ -261,10 +261,10 @@ impl<'a> Run<'a> {
         self.bench.testbed.forget_metrics()?;
         let number = self.record.blocks() as u32;
         let mut rows: Vec<Row> = Vec::new();
-        let mut foreign: f64 = 0.0;
+        let mut background: f64 = 0.0;
         for cell in order.into_iter().map(|index| &blocks.cells[index]) {
             let measured = self.bench.measure(cell, number)?;
-            foreign = foreign.max(measured.sample.foreign_pct.unwrap_or(0.0));
+            background = background.max(measured.sample.background_pct.unwrap_or(0.0));
             let again = if attempt > 0 { " again" } else { "" };
             if attempt == 0 {
                 self.estimate.measured(link, cell.expected_s());
@@ -273,9 +273,9 @@ impl<'a> Run<'a> {
             self.progress.done(&format!("{cell}{again}"));
             rows.push(measured.into());
         }
-        if foreign > MAX_FOREIGN_PCT {
+        if background > MAX_BACKGROUND_PCT {
             for row in &mut rows {
-                row.sample.marked = Some(format!("foreign load {foreign:.1} %"));
+                row.sample.disturbed = Some(format!("background load {background:.1} %"));
             }
         }
         Ok(Block { place, at: environment::now(), rows })
@@ -343,7 +343,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             if !shaped {
-                self.bench.testbed.shape(&self.accounting_link(), Offload::PerPacket)?;
+                self.bench.testbed.shape(&self.accounting_link(), Offload::Off)?;
                 shaped = true;
             }
             let (wire, capture) = self.bench.account(&cell, self.captures.as_deref())?.unzip();

@@ -3,7 +3,6 @@
 
 mod definition;
 mod fetch;
-mod film;
 mod ftp;
 mod ftps;
 mod headroom;
@@ -23,6 +22,7 @@ mod ssh;
 mod tls;
 mod udp;
 mod uftp;
+mod video;
 
 use crate::catalogue::Catalogue;
 
@@ -49,6 +49,6 @@ pub static ALL: Catalogue<dyn Service> = Catalogue {
         iperf3::ENTRY,
         udp::ENTRY,
         rtp::ENTRY,
-        film::ENTRY,
+        video::ENTRY,
     ],
 };

@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn what_the_load_prints_is_read() {
         let said = r#"{"measured_s":1.98,"sent":100,"arrived":99,"lost":1,"duplicates":0,"reordered":0,
-            "mean_bps":1e6,"lowest_bps":null,"highest_bps":1e6,"jitter_s":1e-5,"beside_bps":null,"bin_s":0.2,
+            "mean_bps":1e6,"lowest_bps":null,"highest_bps":1e6,"jitter_s":1e-5,"cross_traffic_bps":null,"bin_s":0.2,
             "delay":{"p50_s":0.001,"p95_s":0.002,"p99_s":0.003,"max_s":0.004},
             "bins":[{"at_s":0.0,"sent":20,"lost":1,"bps":1e6,"delay_s":0.001,"delay_max_s":0.002,
-                     "jitter_s":null,"beside_bps":null}]}"#;
+                     "jitter_s":null,"cross_traffic_bps":null}]}"#;
         let report = report(said);
         let stream = report.realtime.expect("a stream");
         assert_eq!((report.seconds, stream.lost, stream.bins.len()), (Some(0.001), 1, 1));

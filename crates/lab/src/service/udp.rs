@@ -91,7 +91,7 @@ pub(super) fn datagrams(site: &Site<'_>, task: &Task) -> Result<Invocation> {
         }
         Sending::AsArrives | Sending::Echo => {}
     }
-    if let Sending::Realtime { beside: Some((from, to)), .. } = sending {
+    if let Sending::Realtime { cross_traffic: Some((from, to)), .. } = sending {
         add("--cross-traffic", format!("{from}-{to}"));
     }
     if let Some(file) = content {

@@ -186,7 +186,7 @@ fn leaves_out_a_profile(study: &StudyResults, quoted: &[Quoted<'_>]) -> Option<S
         if !quoted.iter().any(is_twin) {
             let told = twin.told();
             return Some(format!(
-                "{} is of the profile `{own}`; {} has {told}",
+                "{} was measured with offload {own}; {} has {told}",
                 cell.told(),
                 twin.section.title
             ));

@@ -39,7 +39,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "mbit-per-s", unit: "Mbit/s", source: Each(|s| Some(rate_bps(s)? / 1e6)) },
     Measure { name: "kbyte-per-s", unit: "kB/s", source: Each(|s| Some(rate_bps(s)? / 8e3)) },
     Measure { name: "packets", unit: "", source: Each(|s| Some(s.wire?.packets as f64)) },
-    Measure { name: "octets", unit: "B", source: Each(|s| Some(s.wire?.bytes as f64)) },
+    Measure { name: "bytes", unit: "B", source: Each(|s| Some(s.wire?.bytes as f64)) },
     Measure { name: "handshakes", unit: "", source: Each(|s| Some(s.wire?.handshakes.into())) },
     Measure { name: "handshake", unit: "s", source: Each(|s| s.first_handshake_seconds) },
     Measure {
@@ -65,8 +65,8 @@ pub const ALL: &[Measure] = &[
     },
     Measure { name: "round-trips", unit: "", source: Each(|s| Some(s.wire?.round_trips?.into())) },
     Measure { name: "cpu-s-per-gb", unit: "s/GB", source: Each(cpu_s_per_gb) },
-    Measure { name: "packet-octets", unit: "B", source: Each(largest_packet) },
-    Measure { name: "link-octets-pct", unit: "%", source: Each(link_octets_pct) },
+    Measure { name: "packet-bytes", unit: "B", source: Each(largest_packet) },
+    Measure { name: "link-bytes-pct", unit: "%", source: Each(link_octets_pct) },
     Measure { name: "link-bytes-per-packet", unit: "B", source: Each(link_bytes_per_packet) },
     Measure { name: "packets-per-s", unit: "1/s", source: Each(packets_per_s) },
     Measure { name: "fairness", unit: "", source: Each(|s| s.fairness) },
@@ -109,7 +109,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "frames", unit: "", source: Each(|s| Some(stream(s)?.frames? as f64)) },
     Measure { name: "jitter-ms", unit: "ms", source: Each(|s| Some(stream(s)?.jitter_s * 1e3)) },
     Measure {
-        name: "beside-kbit-per-s",
+        name: "cross-traffic-kbit-per-s",
         unit: "kbit/s",
         source: Each(|s| kilo(stream(s)?.cross_traffic_bps)),
     },
@@ -118,7 +118,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "delay-ms-at", unit: "ms", source: Second(|bin| Some(bin.delay_s? * 1e3)) },
     Measure { name: "jitter-ms-at", unit: "ms", source: Second(|bin| Some(bin.jitter_s? * 1e3)) },
     Measure {
-        name: "beside-kbit-per-s-at",
+        name: "cross-traffic-kbit-per-s-at",
         unit: "kbit/s",
         source: Second(|bin| kilo(bin.cross_traffic_bps)),
     },
@@ -439,7 +439,7 @@ fn exact(count: u64) -> Option<Estimate> {
 /// octets it was looked for.
 fn searched(results: &Results, cell: &Cell) -> Option<(u64, u64)> {
     let row = results.clear_text.iter().find(|row| row.stack == cell.stack)?;
-    Some((row.marker_seen.into(), row.octets_searched))
+    Some((row.marker_seen.into(), row.bytes_searched))
 }
 
 fn setup<'a>(results: &'a Results, cell: &Cell) -> Option<&'a LayerSetup> {

@@ -55,7 +55,7 @@ pub struct PartResults {
     /// Beside `study.json`.
     pub folder: String,
     pub link: String,
-    /// `offload` or `per-packet`.
+    /// `on` or `off`.
     pub offload: String,
     pub family: String,
     pub started: String,

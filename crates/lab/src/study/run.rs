@@ -28,7 +28,7 @@ pub fn run(
     scale: Scale,
     options: &Options,
     folder: &Path,
-    changed_too: bool,
+    allow_changed_environment: bool,
     progress: &dyn Progress,
 ) -> Result<StudyResults> {
     let study = study.clone().at_scale(scale)?;
@@ -41,7 +41,7 @@ pub fn run(
         let later = later.map(run::expected_time).sum();
         let (number, of) = (number + 1, study.parts.len());
         let told = Told { progress, part: &part.name, number, of, later };
-        match one(part, options, folder, changed_too, &told) {
+        match one(part, options, folder, allow_changed_environment, &told) {
             Ok(()) => {}
             Err(Error::Interrupted) => {
                 failed = Some(Error::Interrupted);
@@ -94,7 +94,7 @@ fn one(
     part: &Plan,
     options: &Options,
     folder: &Path,
-    changed_too: bool,
+    allow_changed_environment: bool,
     progress: &dyn Progress,
 ) -> Result<()> {
     let home = &home_of(part, folder);
@@ -111,7 +111,7 @@ fn one(
         return Ok(());
     }
     let outcome = if home.join(JOURNAL).exists() {
-        let how = Resumption { plan: Some(part), changed_too };
+        let how = Resumption { plan: Some(part), allow_changed_environment };
         run::resume(home, how, options, progress)?
     } else {
         std::fs::create_dir_all(home).doing(|| format!("create {}", home.display()))?;

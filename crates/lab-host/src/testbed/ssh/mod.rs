@@ -8,7 +8,7 @@ mod route;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use super::{AS_IT_IS, Family, Settings, TestbedSpec, prepare_folders};
+use super::{Family, HOST_DEFAULT, Settings, TestbedSpec, prepare_folders};
 use crate::agent::remote_capture::CaptureSpec;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
@@ -202,12 +202,12 @@ fn congestion_control(spec: &TestbedSpec, client: &Host, server: &Host) -> Resul
     };
     let (near, far) = (of(client, server)?, of(server, client)?);
     let wanted = &spec.congestion_control;
-    if wanted != AS_IT_IS && (near != *wanted || far != *wanted) {
+    if wanted != HOST_DEFAULT && (near != *wanted || far != *wanted) {
         return Err(Error::Plan(format!(
             "TCP uses `{near}` on the client and `{far}` on the server, and the plan asks for `{wanted}`: the lab does \
              not change real hosts; leave out `congestion-control`, or set it there (sysctl \
              net.ipv4.tcp_congestion_control)"
         )));
     }
-    Ok(format!("{near} on the client, {far} on the server (as it is)"))
+    Ok(format!("{near} on the client, {far} on the server (host default)"))
 }

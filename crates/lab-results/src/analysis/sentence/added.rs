@@ -38,7 +38,7 @@ impl<'a> Added<'a> {
         rows.filter_map(|row| {
             let single = matches!(Kind::of(&row.workload), Some(Kind::Download | Kind::Upload));
             (row.baseline.as_deref() == Some(&pair.base) && single).then_some(())?;
-            let links = std::iter::once(&results.link).chain(&results.check_links);
+            let links = std::iter::once(&results.link).chain(&results.validation_links);
             let link = links.into_iter().find(|link| link.name == row.link)?;
             let base = results.summary.iter().find(|base| {
                 base.stack == pair.base

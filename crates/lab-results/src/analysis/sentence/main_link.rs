@@ -4,7 +4,7 @@
 use headroom_units as units;
 
 use crate::analysis::stats::LEAST_RUNS;
-use crate::schema::{FILM, Results, Summary};
+use crate::schema::{Results, Summary, VIDEO};
 
 /// A sentence for each largest size of the main link.
 pub(in crate::analysis) fn sentences(results: &Results) -> Vec<String> {
@@ -69,10 +69,10 @@ fn measured(row: &Summary) -> Option<String> {
         ("echo", _) => {
             format!("{stack} takes {time} for a datagram of {size} there and back{against}.")
         }
-        ("realtime", _) if is_film(&row.stack) => {
+        ("realtime", _) if is_video(&row.stack) => {
             // nobody knows when its packets were sent, so its time is no delay
             let rate = units::rate(row.goodput_bps?);
-            format!("A film through {stack} arrives at {rate} (n = {n}).")
+            format!("A video through {stack} arrives at {rate} (n = {n}).")
         }
         ("realtime", _) => {
             let rate = units::rate(row.goodput_bps?);
@@ -85,8 +85,8 @@ fn measured(row: &Summary) -> Option<String> {
     })
 }
 
-fn is_film(stack: &str) -> bool {
-    stack.split(['/', '#']).next() == Some(FILM)
+fn is_video(stack: &str) -> bool {
+    stack.split(['/', '#']).next() == Some(VIDEO)
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_film_is_not_said_to_be_late() {
+    fn a_video_is_not_said_to_be_late() {
         let told = |stack: &str| {
             let row = serde_json::json!({
                 "link": "unshaped", "stack": stack, "workload": "realtime", "size_bytes": 1000, "n": 5,
@@ -105,7 +105,7 @@ mod tests {
             });
             measured(&serde_json::from_value(row).expect("a row")).expect("a sentence")
         };
-        assert_eq!(told("film/esp"), "A film through FILM/ESP arrives at 220 kbit/s (n = 5).");
+        assert_eq!(told("video/esp"), "A video through VIDEO/ESP arrives at 220 kbit/s (n = 5).");
         assert!(told("rtp").ends_with("2 ms late in the median (n = 5)."), "{}", told("rtp"));
     }
 

@@ -108,8 +108,8 @@ pub(super) fn note(study: &StudyResults, section: &SectionResults) -> Option<Str
 /// What an offload profile means.
 fn profile(name: &str) -> &str {
     match name {
-        "offload" => "with checksum and segmentation offload",
-        "per-packet" => "without checksum and segmentation offload (per packet)",
+        "on" => "with checksum and segmentation offload",
+        "off" => "without checksum and segmentation offload (per packet)",
         other => other,
     }
 }

@@ -123,7 +123,7 @@ function sampleTable(samples) {
     const cpu = record(sample.cpu_seconds);
     return make('tr', {}, rowHead(sample.block), time(sample.seconds), time(sample.session_seconds), time(sample.client_seconds), time(sample.process_seconds),
       time(cpu.client), time(cpu.server), time(cpu.machine), make('td', {}, number(sample.cpu_idle_pct) === null ? '–' : `${format3(sample.cpu_idle_pct)} %`), make('td', {}, asText(sample.transfers ?? '–')),
-      make('td', { class: 'error' }, [sample.outlier === true ? '○ outlier' : null, sample.marked ? asText(sample.marked) : null].filter(Boolean).join('; ')), make('td', { class: 'error' }, sample.ok === false ? `✕ ${asText(sample.error ?? 'failed')}` : asText(sample.error ?? '')));
+      make('td', { class: 'error' }, [sample.outlier === true ? '○ outlier' : null, sample.disturbed ? asText(sample.disturbed) : null].filter(Boolean).join('; ')), make('td', { class: 'error' }, sample.ok === false ? `✕ ${asText(sample.error ?? 'failed')}` : asText(sample.error ?? '')));
   });
   const heads = ['Transfer', 'Session', 'Client\'s clock', 'Process', 'CPU, client', 'CPU, server', 'CPU, machine', 'CPU idle', 'Averaged over'];
   return make('table', {}, make('caption', {}, 'One row a run. Transfer and session are read from the wire; the client\'s clock and the process\'s time stand beside them.'),

@@ -1,4 +1,4 @@
-/* How far off the predictions were on the check links. */
+/* How far off the predictions were on the validation links. */
 
 function renderPredictionErrors(body, report, counts) {
   const cells = report.predictions.filter((cell) => number(cell.error_pct) !== null);

@@ -1,6 +1,6 @@
 /* The links: what was asked for, what the self-test measured in each direction, and what made them. */
 
-const WAYS = { down: 'to client', up: 'to server' };
+const DIRECTIONS = { down: 'to client', up: 'to server' };
 const OWN_DROPS = ['dropped_by_memory', 'dropped_by_kernel', 'malformed'];
 
 function renderLinks(body, report, counts) {
@@ -8,7 +8,7 @@ function renderLinks(body, report, counts) {
   counts.links += report.links.length;
   body.append(
     make('p', { class: 'lead' }, tested.length
-      ? 'Each link was tested by UDP probes before it was used, in both directions: asked for, and found. A main link that fails its test fails the run; a check link that fails is left out.'
+      ? 'Each link was tested by UDP probes before it was used, in both directions: asked for, and found. A main link that fails its test fails the run; a validation link that fails is left out.'
       : report.links.some(isReal) ? 'Client and server are two real hosts, and the link between them is what it is: how long there and back takes was measured, by the client\u2019s clock alone.'
       : 'There was no rate, delay or loss to test: the link was as fast as the machine.'),
     make('div', { class: 'scroll' }, linkTable(report.links)));
@@ -27,25 +27,25 @@ function linkTable(links) {
 
 function linkRows(link, position) {
   const test = record(link.self_test);
-  const ways = Object.keys(WAYS).filter((way) => Object.keys(record(test[way])).length);
-  const rows = ways.length ? ways : [null];
-  return rows.map((way, turn) => make('tr', {},
+  const directions = Object.keys(DIRECTIONS).filter((direction) => Object.keys(record(test[direction])).length);
+  const rows = directions.length ? directions : [null];
+  return rows.map((direction, turn) => make('tr', {},
     turn ? null : make('th', { scope: 'rowgroup', rowspan: rows.length }, ...breakable(linkName(link)), make('small', {}, position ? 'check of the prediction, ' : 'main link, ', makerText(link))),
-    make('td', { class: 'text' }, way === null ? 'both' : WAYS[way]),
-    ...wayCells(link, way === null ? null : record(test[way])),
+    make('td', { class: 'text' }, direction === null ? 'both' : DIRECTIONS[direction]),
+    ...testCells(link, direction === null ? null : record(test[direction])),
     turn ? null : make('td', { rowspan: rows.length }, rttOf(link) === null ? 'not measured' : formatTime(rttOf(link)))));
 }
 
-function wayCells(link, way) {
-  if (way === null && isReal(link)) {
+function testCells(link, test) {
+  if (test === null && isReal(link)) {
     return ['not known', `${milliseconds(link.delay_ms)} (half of there and back)`, '–', 'not known'].map((text) => make('td', {}, text))
       .concat(make('td', { class: 'text' }, 'not made, so not tested'));
   }
-  if (way === null) {
+  if (test === null) {
     const asked = [positive(link.rate_bps) === null ? 'no limit' : formatRate(link.rate_bps), milliseconds(link.delay_ms), '–', `${format3(number(link.loss_pct) ?? 0)} %`];
     return [...asked.map((text) => make('td', {}, text)), make('td', { class: 'text' }, 'nothing to test')];
   }
-  const rate = record(way.rate), delay = record(way.delay), loss = record(way.loss);
+  const rate = record(test.rate), delay = record(test.delay), loss = record(test.loss);
   const small = (text) => make('small', {}, text);
   const within = (bound, unit) => (number(bound) === null ? '' : `, within ±${format3(bound)} ${unit}`);
   const passed = [rate, delay, loss].every((part) => part.passed !== false);

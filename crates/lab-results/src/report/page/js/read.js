@@ -1,6 +1,6 @@
 /* Reads the results inside the page. The data contract is docs/results.md. */
 
-const SCHEMA = 2;
+const SCHEMA = 3;
 const CLOCKS = { transfer: 'transfer only', session: 'whole session' };
 
 function parseReport(text) {
@@ -10,7 +10,7 @@ function parseReport(text) {
     schema: raw.schema,
     plan,
     environment: record(raw.environment),
-    links: [record(raw.link), ...records(raw.check_links)],
+    links: [record(raw.link), ...records(raw.validation_links)],
     samples: records(raw.samples),
     summary: records(raw.summary),
     portable: records(raw.portable),

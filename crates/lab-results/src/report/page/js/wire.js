@@ -108,7 +108,7 @@ function inFolder(path) {
 function clearTextOf(report, stack) {
   const row = report.clearText.get(stack.name);
   if (!row) return ['not checked'];
-  const searched = number(row.octets_searched) === null ? null : make('small', {}, `${formatOctets(row.octets_searched)} searched`);
+  const searched = number(row.bytes_searched) === null ? null : make('small', {}, `${formatOctets(row.bytes_searched)} searched`);
   if (row.marker_seen === true) return [row.secured === true ? make('b', {}, '✕ readable') : 'readable', searched];
   return [row.secured === true ? '✓ nothing in clear' : 'marker not seen', searched];
 }

@@ -1,4 +1,4 @@
-//! A film: a real encoder and a real player, ffmpeg both sides, and RTP between them. The
+//! Video: a real encoder and a real decoder, ffmpeg both sides, and RTP between them. The
 //! encoder is the client's; its packets arrive at this very program (`headroom load`),
 //! which counts them and hands them to the player.
 
@@ -9,7 +9,7 @@ use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::Program;
-use headroom_lab_results::schema::FILM;
+use headroom_lab_results::schema::VIDEO;
 
 use super::{ClientReport, Invocation, Service, Site, rtp, udp};
 use crate::catalogue::{Entry, Fact, Make, stated};
@@ -17,16 +17,16 @@ use crate::workload::{Kind, Sending, Task};
 
 pub(super) const FFMPEG: Program = Program::new("ffmpeg", "ffmpeg", &["-version"]);
 
-struct Film;
+struct Video;
 
 pub(super) const ENTRY: Entry<dyn Service> = Entry {
-    name: FILM,
-    about: "a film in clear, RTP to port 5004: encoder and player are ffmpeg",
+    name: VIDEO,
+    about: "video in clear, RTP to port 5004; ffmpeg encodes and decodes",
     programs: &[FFMPEG],
-    make: Make::Fixed(|| Arc::new(Film)),
+    make: Make::Fixed(|| Arc::new(Video)),
 };
 
-impl Service for Film {
+impl Service for Video {
     fn secured(&self) -> bool {
         false
     }
@@ -51,13 +51,13 @@ impl Service for Film {
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
         let Task::Datagrams {
-            sending: Sending::Realtime { per_second, beside },
+            sending: Sending::Realtime { per_second, cross_traffic },
             size,
             seconds,
             content,
         } = task
         else {
-            let sentence = "a film is a stream at a rate: its workload is `realtime`";
+            let sentence = "video is a stream at a rate: its workload is `realtime`";
             return Err(Error::Plan(sentence.to_owned()));
         };
         let headroom = site.host.headroom.display().to_string();
@@ -72,8 +72,8 @@ impl Service for Film {
         add("--bits-per-second", bits_per_second.to_string());
         add("--size", size.to_string());
         add("--seconds", seconds.to_string());
-        match (content, beside) {
-            // where a mark is looked for, it is to be the film that shows it
+        match (content, cross_traffic) {
+            // where a mark is looked for, the video itself is to show it
             (Some(file), _) => add("--content", file.display().to_string()),
             (None, Some((from, to))) => add("--cross-traffic", format!("{from}-{to}")),
             (None, None) => {}
@@ -103,7 +103,7 @@ impl Service for Film {
     }
 }
 
-/// What became of the film. Its packets do not say when they were sent, so its time is
+/// What became of the video. Its packets do not say when they were sent, so its time is
 /// that of one of them, as of packets at a rate.
 fn report(stdout: &str) -> ClientReport {
     let report = rtp::report(stdout);
@@ -114,7 +114,7 @@ fn report(stdout: &str) -> ClientReport {
     match report.realtime.as_ref().map(|stream| stream.frames) {
         Some(None) => udp::failed("the player has not said what it decoded".to_owned()),
         Some(Some(_)) if of_one.is_none() => {
-            udp::failed("a single packet of the film arrived, which has no rate".to_owned())
+            udp::failed("a single packet of the video arrived, which has no rate".to_owned())
         }
         _ => ClientReport { seconds: of_one, ..report },
     }
@@ -125,17 +125,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_film_has_frames_and_the_time_of_a_packet() {
+    fn a_video_has_frames_and_the_time_of_a_packet() {
         let said = |arrived: u64, frames: &str| {
             report(&format!(
                 r#"{{"measured_s":2.0,"sent":{arrived},"arrived":{arrived},"lost":0,"duplicates":0,"reordered":0,
-                "mean_bps":2e5,"lowest_bps":1e5,"highest_bps":3e5,"delay":null,"jitter_s":1e-3,"beside_bps":null,
+                "mean_bps":2e5,"lowest_bps":1e5,"highest_bps":3e5,"delay":null,"jitter_s":1e-3,"cross_traffic_bps":null,
                 "bin_s":0.2,"bins":[]{frames}}}"#
             ))
         };
-        let film = said(101, r#","frames":50"#);
-        assert_eq!((film.seconds, film.error), (Some(0.02), None));
-        assert_eq!(film.realtime.and_then(|stream| stream.frames), Some(50));
+        let video = said(101, r#","frames":50"#);
+        assert_eq!((video.seconds, video.error), (Some(0.02), None));
+        assert_eq!(video.realtime.and_then(|stream| stream.frames), Some(50));
         for (arrived, frames) in [(101, ""), (1, r#","frames":1"#), (0, r#","frames":0"#)] {
             let report = said(arrived, frames);
             assert!(report.error.is_some() && report.realtime.is_none(), "{arrived} {frames}");
