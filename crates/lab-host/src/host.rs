@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::agent::files::Request;
 use crate::agent::{Agent, Job, Outcome, ServerState};
 use crate::command::{Command, Executor, Resolved, quote};
-use crate::content::{Content, Filling};
+use crate::content::{Content, ContentKind};
 use crate::error::{Error, Result};
 use crate::programs::{Located, Program, UNSHARE};
 use crate::role::Role;
@@ -155,17 +155,17 @@ impl Host {
         path: &Path,
         size: u64,
         seed: u64,
-        filling: Filling,
+        kind: ContentKind,
     ) -> Result<Content> {
         let Some(agent) = &self.agent else {
-            let from = match filling {
-                Filling::Random => "/dev/urandom".to_owned(),
+            let from = match kind {
+                ContentKind::Random => "/dev/urandom".to_owned(),
                 other => format!("{}.example", other.name()),
             };
             self.executor.note_once(|| format!("head -c {size} {from} > {}", path.display()));
             return Ok(Content { size, hash: blake3::hash(b"") });
         };
-        lock(agent).files(Request::Make { path: path.to_owned(), size, seed, filling })
+        lock(agent).files(Request::Make { path: path.to_owned(), size, seed, kind })
     }
 
     /// Makes a folder of incompressible files, one for each seed.
@@ -271,13 +271,13 @@ impl Host {
         }
     }
 
-    /// Has a server start over, by SIGHUP, and waits until it says so with the word `says`.
+    /// Reloads a server by SIGHUP, and waits until it logs the word `says`.
     ///
     /// # Errors
     /// It ended, or did not say so within ten seconds; with its words.
-    pub fn renew(&self, name: &str, says: &str) -> Result<()> {
-        let since_ns = self.agent()?.renew(name)?;
-        self.until(name, since_ns, "did not start over within 10 s", |log| {
+    pub fn reload(&self, name: &str, says: &str) -> Result<()> {
+        let since_ns = self.agent()?.reload(name)?;
+        self.until(name, since_ns, "did not reload within 10 s", |log| {
             Ok(log.iter().any(|(_, line)| line.contains(says)))
         })
     }

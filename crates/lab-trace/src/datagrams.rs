@@ -31,8 +31,8 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     all.sort_unstable();
     let first = all.iter().position(|seen| seen.from_client)?;
     let (all, start) = (&all[first..], all[first].time_ns);
-    let end = expected.marks.done_ns.or(all.last().map(|seen| seen.time_ns))?.max(start);
-    let request = expected.marks.request_ns.unwrap_or(start).clamp(start, end);
+    let end = expected.hints.done_ns.or(all.last().map(|seen| seen.time_ns))?.max(start);
+    let request = expected.hints.request_ns.unwrap_or(start).clamp(start, end);
     let answer = all.iter().find(|seen| !seen.from_client);
     let since = |time_ns: u64| ns_to_s(time_ns.saturating_sub(start));
     let stretches = [
@@ -68,7 +68,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::expectation::Marks;
+    use crate::expectation::TimeHints;
     use crate::trace::Framing;
 
     /// Adds a datagram between port 4860 of the server and the client.
@@ -84,7 +84,7 @@ mod tests {
         trace.push(Framing::Ip, ms * 1_000_000, &packet, packet.len() as u32);
     }
 
-    fn expect(marks: Marks) -> Expectation {
+    fn expect(hints: TimeHints) -> Expectation {
         Expectation {
             port: 4860,
             data_connections: false,
@@ -92,9 +92,9 @@ mod tests {
             upload: false,
             size: 1024,
             frame_s: 0.0,
-            parting: false,
+            has_close_exchange: false,
             login: None,
-            marks,
+            hints,
         }
     }
 
@@ -106,18 +106,18 @@ mod tests {
         push(&mut trace, 12, false, &[0xc1, 0, 0, 0, 1, 8]);
         push(&mut trace, 15, true, b"request");
         push(&mut trace, 20, false, b"file");
-        let marks = |request: u64, done: u64| Marks {
+        let hints = |request: u64, done: u64| TimeHints {
             request_ns: Some(request * 1_000_000),
             done_ns: Some(done * 1_000_000),
             login_ns: None,
         };
-        let record = read(&trace, &expect(marks(14, 30))).expect("a session");
+        let record = read(&trace, &expect(hints(14, 30))).expect("a session");
         assert!((record.session_s - 0.020).abs() < 1e-9, "{record:?}");
         assert!((record.transfer_s - 0.016).abs() < 1e-9, "{record:?}");
         assert!((record.phases.handshake - 0.004).abs() < 1e-9, "{record:?}");
         assert!((record.rtt_s.expect("an answer") - 0.002).abs() < 1e-9, "{record:?}");
         assert_eq!((record.connections, record.handshakes), (1, 1));
-        let record = read(&trace, &expect(Marks::default())).expect("a session");
+        let record = read(&trace, &expect(TimeHints::default())).expect("a session");
         assert!((record.session_s - 0.010).abs() < 1e-9, "{record:?}");
         assert!((record.transfer_s - 0.010).abs() < 1e-9, "{record:?}");
     }
@@ -126,7 +126,7 @@ mod tests {
     fn ignores_other_ports() {
         let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
         push(&mut trace, 1, true, b"hello");
-        let elsewhere = Expectation { port: 4500, ..expect(Marks::default()) };
+        let elsewhere = Expectation { port: 4500, ..expect(TimeHints::default()) };
         assert!(read(&trace, &elsewhere).is_none());
     }
 }

@@ -17,8 +17,8 @@ pub(crate) fn completion(packets: &[Packet], expected: &Expectation) -> Option<u
     let reply = |p: &Packet| !p.from_client && payload(p);
     let sends = |p: &Packet| p.from_client && payload(p);
     let last = packets.iter().rposition(reply)?;
-    let Some(done) = expected.marks.done_ns else {
-        let close = packets[..last].iter().rposition(sends).filter(|_| expected.parting);
+    let Some(done) = expected.hints.done_ns else {
+        let close = packets[..last].iter().rposition(sends).filter(|_| expected.has_close_exchange);
         return close.and_then(|at| packets[..at].iter().rposition(reply)).or(Some(last));
     };
     let replied = packets.iter().rposition(|p| reply(p) && p.time_ns <= done).unwrap_or(last);
@@ -42,13 +42,13 @@ pub(crate) fn request(
 ) -> usize {
     let sends = |p: &Packet| p.from_client && p.payload_len > 0;
     let from_mark =
-        if let Some(mark) = expected.marks.request_ns.filter(|_| expected.data_connections) {
+        if let Some(mark) = expected.hints.request_ns.filter(|_| expected.data_connections) {
             // FTP: the client takes the timestamp after it has written
             packets
                 .iter()
                 .rposition(|p| sends(p) && p.time_ns <= mark)
                 .or_else(|| packets.iter().position(|p| sends(p) && p.time_ns >= mark))
-        } else if let Some(mark) = expected.marks.login_ns {
+        } else if let Some(mark) = expected.hints.login_ns {
             // the server logs its answer, which passes the router half a round trip later;
             // the client sends next
             let mark = mark + (rtt_s * 0.5e9) as u64;

@@ -19,11 +19,11 @@ pub struct Expectation {
     pub frame_s: f64,
     /// Whether the session ends with an exchange of its own after the last reply (SSH: end
     /// of file, exit status, close; RFC 4254 §6.10).
-    pub parting: bool,
+    pub has_close_exchange: bool,
     /// Recognises a login, for servers whose clock cannot date it.
     pub login: Option<Login>,
     /// Timestamps by client and server.
-    pub marks: Marks,
+    pub hints: TimeHints,
 }
 
 /// Recognises a login by the sizes of the server's encrypted answers, bytes of TCP
@@ -48,7 +48,7 @@ impl Login {
 /// Timestamps by client and server, nanoseconds since the epoch. They are only as precise
 /// as the program that took them; the nearest packet gives the exact time.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Marks {
+pub struct TimeHints {
     /// When the client had written its first data command.
     pub request_ns: Option<u64>,
     /// When the server accepted the login.

@@ -16,7 +16,7 @@ mod time;
 mod totals;
 mod trace;
 
-pub use expectation::{Expectation, Login, Marks};
+pub use expectation::{Expectation, Login, TimeHints};
 pub use flow::Flow;
 pub use marker::{Marker, MarkerSearch};
 pub use phases::{Phase, Phases, Stretch};

@@ -100,7 +100,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::expectation::{Login, Marks};
+    use crate::expectation::{Login, TimeHints};
     use crate::trace::{Framing, classify};
 
     /// A trace written as a dialogue: (ms, connection, from client, payload).
@@ -143,9 +143,9 @@ mod tests {
             upload: false,
             size: 1024,
             frame_s: 0.0,
-            parting: false,
+            has_close_exchange: false,
             login: None,
-            marks: Marks::default(),
+            hints: TimeHints::default(),
         }
     }
 
@@ -289,7 +289,11 @@ mod tests {
         lines.extend([(9, 1, false, &body[..]), (30, 0, false, RECORD)]);
         let trace = trace(&[21, 50_000], &lines);
         let expected = Expectation {
-            marks: Marks { request_ns: Some(5_000_000), done_ns: Some(31_000_000), login_ns: None },
+            hints: TimeHints {
+                request_ns: Some(5_000_000),
+                done_ns: Some(31_000_000),
+                login_ns: None,
+            },
             ..expect(21, true)
         };
         let record = read(&trace, &expected).expect("a session");
@@ -330,8 +334,8 @@ mod tests {
                 (21, 0, false, RECORD),
             ],
         );
-        let marks = Marks { request_ns: Some(6_000_000), ..Marks::default() };
-        let record = read(&trace, &Expectation { marks, ..expect(21, true) }).expect("a session");
+        let hints = TimeHints { request_ns: Some(6_000_000), ..TimeHints::default() };
+        let record = read(&trace, &Expectation { hints, ..expect(21, true) }).expect("a session");
         assert_eq!((record.handshakes, record.hello_retries), (2, 0));
         let handshake = record.handshake.expect("of the control connection");
         assert_eq!((handshake.packets, handshake.round_trips), (4, 2));
@@ -391,8 +395,8 @@ mod tests {
             ],
         );
         trace.packets[4].fin = true;
-        let marks = Marks { done_ns: Some(8_500_000), ..Marks::default() };
-        let expected = Expectation { marks, ..expect(80, false) };
+        let hints = TimeHints { done_ns: Some(8_500_000), ..TimeHints::default() };
+        let expected = Expectation { hints, ..expect(80, false) };
         let session = |expected| read(&trace, &expected).expect("a session").session_s;
         assert!((session(expected) - 0.009).abs() < 1e-9);
         assert!((session(Expectation { upload: true, ..expected }) - 0.004).abs() < 1e-9);
@@ -419,7 +423,7 @@ mod tests {
             ],
         );
         let expected = Expectation {
-            marks: Marks { login_ns: Some(5_200_000), ..Marks::default() },
+            hints: TimeHints { login_ns: Some(5_200_000), ..TimeHints::default() },
             ..expect(22, false)
         };
         let record = read(&trace, &expected).expect("a session");
@@ -451,7 +455,7 @@ mod tests {
                 (12, 0, false, close_notify),
             ],
         );
-        let expected = Expectation { parting: true, ..expect(14_401, false) };
+        let expected = Expectation { has_close_exchange: true, ..expect(14_401, false) };
         let record = read(&trace, &expected).expect("a session");
         assert!((record.session_s - 0.007).abs() < 1e-9, "{}", record.session_s);
     }

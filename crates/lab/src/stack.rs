@@ -76,7 +76,7 @@ impl Stack {
 
     /// Whether the file is to be seen on the wire as it is.
     pub(crate) fn shows_content(&self) -> bool {
-        !self.is_secured() && !self.service.scrambles()
+        !self.is_secured() && !self.service.obfuscates()
     }
 
     /// Checks that packets fit through all layers, and returns their size inside the

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use headroom_lab_results::schema;
 
-pub use headroom_lab_host::content::Filling;
+pub use headroom_lab_host::content::ContentKind;
 pub use headroom_lab_results::schema::{CLIENTS, CrossTraffic, KINDS, Kind, Pace, STREAM_UNIT};
 
 /// One workload of a plan.
@@ -25,7 +25,7 @@ pub struct Workload {
     /// How long it goes on (`stream`, `packets`, `echo`, `realtime`).
     pub seconds: u32,
     /// What is in the files.
-    pub content: Filling,
+    pub content: ContentKind,
     /// Transfers one after the other in a sample, whose mean it is (`download`,
     /// `upload`); none: as many as it takes to be measured well.
     pub transfers_per_sample: Option<u32>,
@@ -46,7 +46,7 @@ impl Workload {
             clients: 1,
             commands: None,
             seconds: 1,
-            content: Filling::default(),
+            content: ContentKind::default(),
             transfers_per_sample: None,
             rate: None,
             cross_traffic: None,
@@ -57,7 +57,7 @@ impl Workload {
     /// kind in one plan, if that is not default: `parallel(clients=16)`,
     /// `download(text)`, `upload(transfers-per-sample=20)`.
     pub fn name(&self) -> String {
-        let content = Some(self.content).filter(|content| *content != Filling::default());
+        let content = Some(self.content).filter(|content| *content != ContentKind::default());
         let clients = (self.kind == Kind::Parallel).then_some(self.clients);
         let rate = self.rate.filter(|&rate| Some(rate) != self.kind.default_rate());
         let (rate, cross_traffic) = (
@@ -66,7 +66,7 @@ impl Workload {
         );
         schema::workload_name(
             self.kind.name(),
-            content.map(Filling::name),
+            content.map(ContentKind::name),
             clients,
             self.transfers_per_sample,
             [rate, cross_traffic],
@@ -103,7 +103,7 @@ pub fn canonical(name: &str) -> String {
     let Some((kind, words)) = name.strip_suffix(')').and_then(|name| name.split_once('(')) else {
         return name.to_owned();
     };
-    let default = [format!("clients={CLIENTS}"), Filling::default().name().to_owned()];
+    let default = [format!("clients={CLIENTS}"), ContentKind::default().name().to_owned()];
     let words: Vec<&str> = words.split(',').map(str::trim).collect();
     let told: Vec<&str> =
         words.into_iter().filter(|word| !default.iter().any(|d| d == word)).collect();
@@ -185,7 +185,7 @@ mod tests {
     fn a_name_has_what_is_not_default_and_tells_its_kind() {
         let one = Workload::new(Kind::Parallel, vec![1], Vec::new());
         let plain = Workload { clients: CLIENTS, ..one };
-        let crowd = Workload { clients: 16, content: Filling::Text, ..plain.clone() };
+        let crowd = Workload { clients: 16, content: ContentKind::Text, ..plain.clone() };
         let row = Workload { kind: Kind::Upload, transfers_per_sample: Some(20), ..plain.clone() };
         let names = [&plain, &crowd, &row].map(Workload::name);
         assert_eq!(

@@ -61,21 +61,19 @@ impl Server {
         ServerState { ended: self.ended.clone(), log }
     }
 
-    /// Has it start over, by SIGHUP, and returns the wall clock (ns) before that.
+    /// Reloads it by SIGHUP, and returns the wall clock (ns) before that.
     ///
     /// # Errors
     /// It has ended: its number may be another's by now.
-    pub(super) fn renew(&mut self) -> Result<u64> {
+    pub(super) fn reload(&mut self) -> Result<u64> {
         let before = now_ns();
         if let Some(ended) = self.state(before).ended {
-            return Err(Error::Failed(format!(
-                "a server that was to start over has ended ({ended})"
-            )));
+            return Err(Error::Failed(format!("a server that was to reload has ended ({ended})")));
         }
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, Signal::SIGHUP)
             .map_err(std::io::Error::from)
-            .doing(|| "renew a server".into())?;
+            .doing(|| "reload a server".into())?;
         Ok(before)
     }
 }

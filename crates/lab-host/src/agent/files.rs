@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::content::{Content, Filling, make, tree_name, verify};
+use crate::content::{Content, ContentKind, make, tree_name, verify};
 use crate::error::{Doing, Result};
 
 /// What can be done with files.
@@ -19,7 +19,7 @@ pub(crate) enum Request {
     /// Makes folders with those above them; nothing is answered.
     MakeFolders { paths: Vec<PathBuf> },
     /// Makes a file: its [`Content`].
-    Make { path: PathBuf, size: u64, seed: u64, filling: Filling },
+    Make { path: PathBuf, size: u64, seed: u64, kind: ContentKind },
     /// Makes a folder of incompressible files, named by [`tree_name`]: a [`Content`] each.
     MakeTree { folder: PathBuf, size: u64, seeds: Vec<u64> },
     /// Compares files with what they should be: `Option<String>`, what is wrong
@@ -42,13 +42,13 @@ pub(super) fn answer(request: Request) -> Result<Value> {
             paths.iter().try_for_each(|path| make_folder(path))?;
             Ok(Value::Null)
         }
-        Request::Make { path, size, seed, filling } => value(&make(&path, size, seed, filling)?),
+        Request::Make { path, size, seed, kind } => value(&make(&path, size, seed, kind)?),
         Request::MakeTree { folder, size, seeds } => {
             make_folder(&folder)?;
             let contents = seeds
                 .into_iter()
                 .zip(0..)
-                .map(|(seed, i)| make(&folder.join(tree_name(i)), size, seed, Filling::Random))
+                .map(|(seed, i)| make(&folder.join(tree_name(i)), size, seed, ContentKind::Random))
                 .collect::<Result<Vec<_>>>()?;
             value(&contents)
         }

@@ -60,8 +60,8 @@ enum Request {
         name: String,
         since_ns: u64,
     },
-    /// Have a server start over (SIGHUP); the wall clock (ns) before that.
-    Renew {
+    /// Reload a server (SIGHUP); returns the wall clock (ns) before that.
+    Reload {
         name: String,
     },
     /// Run a command to its end.
@@ -243,9 +243,9 @@ impl Agent {
         self.ask(&Request::State { name: name.to_owned(), since_ns })
     }
 
-    /// Has a server start over, by SIGHUP, and returns that host's wall clock (ns) before.
-    pub(crate) fn renew(&mut self, name: &str) -> Result<u64> {
-        self.ask(&Request::Renew { name: name.to_owned() })
+    /// Reloads a server by SIGHUP, and returns that host's wall clock (ns) before.
+    pub(crate) fn reload(&mut self, name: &str) -> Result<u64> {
+        self.ask(&Request::Reload { name: name.to_owned() })
     }
 
     /// Runs a command to its end and returns what it printed.

@@ -75,7 +75,7 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
             Ok(Value::Null)
         }
         Request::State { name, since_ns } => value(&state.server(&name)?.state(since_ns)),
-        Request::Renew { name } => value(&state.server(&name)?.renew()?),
+        Request::Reload { name } => value(&state.server(&name)?.reload()?),
         Request::Command(command) => value(&command::output(command.process()?, &command)?),
         Request::Locate { program } => value(&SearchPath::from_environment().find(&program)),
         Request::Version { program, arguments } => {

@@ -1,7 +1,7 @@
 //! The files that are moved: made once, incompressible unless a plan says otherwise,
 //! verified by hash.
 
-mod filling;
+mod kind;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
 
-pub use filling::Filling;
+pub use kind::ContentKind;
 
 /// A file's content, by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,10 +29,10 @@ pub fn tree_name(i: u32) -> String {
 }
 
 /// Makes a file of this size and kind of content.
-pub(crate) fn make(path: &Path, size: u64, seed: u64, filling: Filling) -> Result<Content> {
+pub(crate) fn make(path: &Path, size: u64, seed: u64, kind: ContentKind) -> Result<Content> {
     let doing = || format!("write the test file {} ({})", path.display(), units::size(size));
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path).doing(doing)?);
-    let mut maker = filling.maker(seed);
+    let mut maker = kind.maker(seed);
     let mut hasher = blake3::Hasher::new();
     let mut piece = vec![0; 1 << 20];
     let mut left = size;
@@ -86,7 +86,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("headroom-files-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("temp dir");
         let path = folder.join("f3000");
-        let content = make(&path, 3000, 7, Filling::Random).expect("made");
+        let content = make(&path, 3000, 7, ContentKind::Random).expect("made");
         verify(&path, content).expect("as made");
 
         let good = std::fs::read(&path).expect("read");

@@ -191,7 +191,7 @@ fn rivals(model: &Fitted, base: &Fitted) -> Option<Rivals> {
 
 /// AIC of normal errors with the correction for small samples; `parameters`
 /// counts the errors' variance. None where a residual is no number (a model that
-/// foretells a negative time) or the samples are too few.
+/// predicts a negative time) or the samples are too few.
 fn aicc(residuals: &[f64], parameters: usize) -> Option<f64> {
     let (n, k) = (residuals.len() as f64, parameters as f64);
     let squares: f64 = residuals.iter().map(|r| r * r).sum();

@@ -1,4 +1,4 @@
-//! What one link says of another: the session time of a download, foretold from
+//! What one link says of another: the session time of a download, predicted from
 //! the portable costs. It can be wrong, and its error is published.
 //!
 //! session = round trips × RTT + work + body. The body's octets pass at the rate
@@ -33,7 +33,7 @@ pub struct Costs {
     pub window_bytes: Option<f64>,
 }
 
-/// A link to foretell times on.
+/// A link to predict times on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
     /// Framing counted; none: as fast as the machine.

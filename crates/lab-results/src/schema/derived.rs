@@ -173,7 +173,7 @@ pub struct Crossover {
     pub significant: bool,
 }
 
-/// A session time foretold from the main link, and what came of it.
+/// A session time predicted from the main link, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented in docs/results.md")]
 pub struct Prediction {

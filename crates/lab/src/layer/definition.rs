@@ -54,8 +54,8 @@ pub trait Layer: Send + Sync {
         self.kind() == Kind::InPlace
     }
 
-    /// Whether [`Layer::rest`] ends its daemons, with their interfaces.
-    fn ends_at_rest(&self) -> bool {
+    /// Whether [`Layer::quiesce`] ends its daemons, with their interfaces.
+    fn ends_when_quiesced(&self) -> bool {
         false
     }
 
@@ -113,23 +113,23 @@ pub trait Layer: Send + Sync {
     /// The two ends do not come together.
     fn establish(&self, place: &Place<'_>) -> Result<()>;
 
-    /// Before a measurement: the layer is up and its keys outlast a transfer.
+    /// Resumes the layer before a measurement: it is up and its keys outlast a transfer.
     ///
     /// # Errors
     /// As [`Layer::establish`].
-    fn wake(&self, _place: &Place<'_>) -> Result<()> {
+    fn resume(&self, _place: &Place<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// After a measurement: nothing is sent until [`Layer::wake`].
+    /// Quiesces the layer after a measurement: it sends nothing until [`Layer::resume`].
     ///
     /// # Errors
     /// A command failed.
-    fn rest(&self, _place: &Place<'_>) -> Result<()> {
+    fn quiesce(&self, _place: &Place<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Packets that its two ends did not pass on since [`Layer::wake`], by reason; none
+    /// Packets that its two ends did not pass on since [`Layer::resume`], by reason; none
     /// where it does not say.
     ///
     /// # Errors

@@ -87,12 +87,12 @@ impl Layer for Dtls {
 
     /// A layer around it that was set up anew may have cut its session, which openconnect
     /// then makes again by itself, without the lab's addresses at the server.
-    fn wake(&self, place: &Place<'_>) -> Result<()> {
+    fn resume(&self, place: &Place<'_>) -> Result<()> {
         if place.client.is_dry() || is_whole(place) { Ok(()) } else { self.establish(place) }
     }
 
     /// What was just measured went in DTLS.
-    fn rest(&self, place: &Place<'_>) -> Result<()> {
+    fn quiesce(&self, place: &Place<'_>) -> Result<()> {
         if place.client.is_dry() {
             return Ok(());
         }

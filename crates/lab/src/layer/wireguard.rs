@@ -83,7 +83,7 @@ impl Layer for WireGuard {
     /// alive, and so begins a handshake without any data. Without the interval
     /// the tunnel is silent afterwards.
     fn establish(&self, place: &Place<'_>) -> Result<()> {
-        self.rest(place)?;
+        self.quiesce(place)?;
         let interval = ["persistent-keepalive", "25"];
         for host in [place.server, place.client] {
             let (seen, peer) = (place.seen_from(host), peer_of(place, host)?);
@@ -110,13 +110,13 @@ impl Layer for WireGuard {
 
     /// Fresh keys each time: they last for 120 s (whitepaper, §6.1), and a
     /// handshake would fall into a transfer.
-    fn wake(&self, place: &Place<'_>) -> Result<()> {
+    fn resume(&self, place: &Place<'_>) -> Result<()> {
         self.establish(place)
     }
 
     /// Without peers no late keepalive (whitepaper, §6.5) is sent, ten seconds
     /// after the last transfer and into somebody else's.
-    fn rest(&self, place: &Place<'_>) -> Result<()> {
+    fn quiesce(&self, place: &Place<'_>) -> Result<()> {
         [place.server, place.client].into_iter().try_for_each(|host| {
             let peer = peer_of(place, host)?;
             wg(place, host, &["set", "peer", &peer, "remove"]).map(drop)

@@ -18,7 +18,7 @@ use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
 use crate::suggest::{suggestion, with_suggestion};
 use crate::units;
-use crate::workload::{CLIENTS, CrossTraffic, Filling, Kind, Pace, Workload};
+use crate::workload::{CLIENTS, ContentKind, CrossTraffic, Kind, Pace, Workload};
 use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan; an error is `LINE: sentence`.
@@ -73,7 +73,7 @@ struct WorkloadFile {
     clients: Option<Spanned<u32>>,
     commands: Option<Spanned<Vec<String>>>,
     seconds: Option<Spanned<u32>>,
-    content: Option<Spanned<Filling>>,
+    content: Option<Spanned<ContentKind>>,
     transfers_per_sample: Option<Spanned<u32>>,
     rate: Option<Spanned<String>>,
     cross_traffic: Option<Spanned<String>>,
@@ -432,7 +432,10 @@ impl WorkloadFile {
             files: bounded(self.files.as_ref(), 10_000, 1..=100_000)?,
             clients: bounded(self.clients.as_ref(), CLIENTS, 1..=64)?,
             commands: self.commands.as_ref().map(|commands| commands.get_ref().clone()),
-            content: self.content.as_ref().map_or_else(Filling::default, |named| *named.get_ref()),
+            content: self
+                .content
+                .as_ref()
+                .map_or_else(ContentKind::default, |named| *named.get_ref()),
             transfers_per_sample: match &self.transfers_per_sample {
                 None => None,
                 asked => Some(bounded(asked.as_ref(), 1, 1..=256)?),

@@ -7,7 +7,7 @@ use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
 
 use super::{Family, Plan, PlannedStack, SshHosts};
-use crate::workload::{Filling, Kind, Workload};
+use crate::workload::{ContentKind, Kind, Workload};
 
 impl Plan {
     /// The record of this plan; where it names no family, of one that is run over IPv6.
@@ -181,7 +181,7 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         clients: (*kind == Kind::Parallel).then_some(*clients),
         commands: commands.clone(),
         seconds: kind.is_timed().then_some(*seconds),
-        content: (*content != Filling::default()).then(|| content.name().to_owned()),
+        content: (*content != ContentKind::default()).then(|| content.name().to_owned()),
         transfers_per_sample: *transfers_per_sample,
         rate: rate.map(|rate| rate.to_string()),
         cross_traffic: cross_traffic.map(|traffic| traffic.to_string()),

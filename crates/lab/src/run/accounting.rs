@@ -35,7 +35,7 @@ impl Bench<'_> {
         }
         let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
         let mut rows: Vec<(Wire, Option<Taken>)> = Vec::new();
-        self.wake(cell)?;
+        self.resume(cell)?;
         let (mut nth, mut recounted) = (0, 0);
         while nth < times {
             let prepared = self.prepare(cell)?;
@@ -67,11 +67,11 @@ impl Bench<'_> {
             nth += 1;
             if let Some(why) = failed.or(disagreed) {
                 let sentence = format!("the packets of {cell} cannot be counted: {why}");
-                return Err(self.blame_a_server(Error::Failed(sentence)));
+                return Err(self.attribute_failure(Error::Failed(sentence)));
             }
             rows.extend(seen.record.map(|record| (row(cell, times, &record, &totals), taken)));
         }
-        self.rest(cell)?;
+        self.quiesce(cell)?;
         let round_trips = rows.iter().filter_map(|(wire, _)| wire.round_trips).min();
         rows.sort_by_key(|(wire, _)| wire.bytes);
         let Some((wire, taken)) = rows.get(rows.len() / 2) else { return Ok(None) };

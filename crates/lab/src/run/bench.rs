@@ -1,4 +1,4 @@
-//! The testbed with a run's servers and layers: brought up, woken for a cell, asked
+//! The testbed with a run's servers and layers: brought up, resumed for a cell, asked
 //! whether it still runs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use headroom_lab_results::schema::LayerSetup;
 
 use super::cell::Cell;
 use super::payloads::Payloads;
-use super::wrapped::{Numbers, Wrapped};
+use super::stack_instance::{Numbers, StackInstance};
 use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::plan::{Plan, Resolver};
@@ -30,7 +30,7 @@ pub(super) struct Bench<'a> {
     pub(super) testbed: Testbed,
     pub(super) payloads: Payloads,
     pub(super) interrupted: Arc<AtomicBool>,
-    stacks: BTreeMap<String, Wrapped>,
+    stacks: BTreeMap<String, StackInstance>,
     pub(super) serial: u32,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Bench<'a> {
         testbed: Testbed,
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self> {
-        let mut stacks: BTreeMap<String, Wrapped> = BTreeMap::new();
+        let mut stacks: BTreeMap<String, StackInstance> = BTreeMap::new();
         let mut numbers = Numbers::default();
         let mut taken_ports = BTreeSet::new();
         for (planned, nth) in plan.stacks.iter().zip(0..) {
@@ -68,11 +68,12 @@ impl<'a> Bench<'a> {
                     },
                 )?;
             let congestion = &plan.congestion_control;
-            let wrapped = Wrapped::new(&planned.stack, &testbed, port, congestion, &mut numbers)?;
+            let instance =
+                StackInstance::new(&planned.stack, &testbed, port, congestion, &mut numbers)?;
             if !alone {
                 taken_ports.insert(port);
             }
-            stacks.insert(name.clone(), wrapped);
+            stacks.insert(name.clone(), instance);
         }
         let mut names = vec![testbed.server.address, loopback(testbed.family())];
         names.extend(stacks.values().map(|stack| stack.connects.ip()));
@@ -101,7 +102,7 @@ impl<'a> Bench<'a> {
                 host.make_folders(&[folder_of(host, name)])?;
             }
             let spec = service.server(&self.site(name, Role::Server)?)?;
-            let address = self.wrapped(name)?.listens;
+            let address = self.instance(name)?.listens;
             self.testbed.require_free_port(name, address)?;
             self.testbed.server.start(name, &spec)?;
             says.insert(name, spec.ready);
@@ -109,7 +110,7 @@ impl<'a> Bench<'a> {
         for (name, stack) in &mut self.stacks {
             let says = says.get(name).copied().flatten();
             self.testbed.server.wait_ready(name, stack.listens, says)?;
-            stack.rest(&self.testbed)?;
+            stack.quiesce(&self.testbed)?;
         }
         Ok(())
     }
@@ -132,30 +133,31 @@ impl<'a> Bench<'a> {
         self.stacks.get(stack).map(|stack| stack.inner_mtus().collect()).unwrap_or_default()
     }
 
-    /// Before a sample of a cell: how long its server takes by lot is drawn anew.
-    pub(super) fn draw_lots(&mut self, cell: &Cell) -> Result<()> {
+    /// Re-seeds the random login delay of a cell's server, before each sample.
+    pub(super) fn reseed_login_delay(&mut self, cell: &Cell) -> Result<()> {
         self.serial += 1;
         let service = self.service(&cell.stack)?;
-        let says = service.draw_lots(&self.site(&cell.stack, Role::Server)?, self.serial)?;
-        says.map_or(Ok(()), |says| self.testbed.server.renew(&cell.stack, says))
+        let says =
+            service.reseed_login_delay(&self.site(&cell.stack, Role::Server)?, self.serial)?;
+        says.map_or(Ok(()), |says| self.testbed.server.reload(&cell.stack, says))
     }
 
-    /// Before transfers of a cell: its layers are up.
-    pub(super) fn wake(&mut self, cell: &Cell) -> Result<()> {
-        self.stacks.get_mut(&cell.stack).map_or(Ok(()), |stack| stack.wake(&self.testbed))
+    /// Resumes the layers of a cell, before its transfers.
+    pub(super) fn resume(&mut self, cell: &Cell) -> Result<()> {
+        self.stacks.get_mut(&cell.stack).map_or(Ok(()), |stack| stack.resume(&self.testbed))
     }
 
-    /// After them: its layers send nothing.
-    pub(super) fn rest(&mut self, cell: &Cell) -> Result<()> {
-        self.stacks.get_mut(&cell.stack).map_or(Ok(()), |stack| stack.rest(&self.testbed))
+    /// Quiesces the layers of a cell, after its transfers: they send nothing.
+    pub(super) fn quiesce(&mut self, cell: &Cell) -> Result<()> {
+        self.stacks.get_mut(&cell.stack).map_or(Ok(()), |stack| stack.quiesce(&self.testbed))
     }
 
-    pub(super) fn wrapped(&self, stack: &str) -> Result<&Wrapped> {
+    pub(super) fn instance(&self, stack: &str) -> Result<&StackInstance> {
         self.stacks.get(stack).ok_or_else(|| Error::Failed(format!("no server for {stack}")))
     }
 
     /// A stack's layers, and the testbed that they are in.
-    pub(super) fn wrapped_mut(&mut self, stack: &str) -> Result<(&mut Wrapped, &Testbed)> {
+    pub(super) fn instance_mut(&mut self, stack: &str) -> Result<(&mut StackInstance, &Testbed)> {
         let found = self.stacks.get_mut(stack);
         let found = found.ok_or_else(|| Error::Failed(format!("no server for {stack}")))?;
         Ok((found, &self.testbed))
@@ -165,8 +167,8 @@ impl<'a> Bench<'a> {
         &self.interrupted
     }
 
-    /// The error, or a better one if a server of this run has ended.
-    pub(super) fn blame_a_server(&mut self, error: Error) -> Error {
+    /// Returns the error, or names a server of this run that has ended as its cause.
+    pub(super) fn attribute_failure(&mut self, error: Error) -> Error {
         if matches!(error, Error::Interrupted | Error::Ended(_)) {
             return error;
         }
@@ -199,8 +201,8 @@ impl<'a> Bench<'a> {
     pub(super) fn site(&self, stack: &str, role: Role) -> Result<Site<'_>> {
         let (client, server) = (&self.testbed.client, &self.testbed.server);
         let (host, peer) = if role == Role::Client { (client, server) } else { (server, client) };
-        let wrapped = self.wrapped(stack)?;
-        let address = if role == Role::Client { wrapped.connects } else { wrapped.listens };
+        let instance = self.instance(stack)?;
+        let address = if role == Role::Client { instance.connects } else { instance.listens };
         Ok(Site {
             host,
             peer,

@@ -30,14 +30,14 @@ impl Bench<'_> {
         let marker = Marker::new(rand::random());
         let tap = self.testbed.capture_whole(MarkerSearch::new(marker.clone()))?;
         for (cell, prepared) in self.marker_transfers(stack, link, &marker)? {
-            self.wake(&cell)?;
+            self.resume(&cell)?;
             let (seen, _) = self.transfer_whole(&cell, &prepared)?;
-            self.rest(&cell)?;
+            self.quiesce(&cell)?;
             let wrong = self.verify(&prepared)?;
             self.remove(&prepared)?;
             if let Some(why) = seen.error.or(wrong) {
                 let sentence = format!("{cell} does not work on this testbed: {why}");
-                return Err(self.blame_a_server(Error::Failed(sentence)));
+                return Err(self.attribute_failure(Error::Failed(sentence)));
             }
         }
         Expected::from(stack).verdict(&tap.exchange(MarkerSearch::new(marker))?)

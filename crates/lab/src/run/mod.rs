@@ -20,8 +20,8 @@ mod sample;
 mod schedule;
 mod set_up;
 mod space;
+mod stack_instance;
 mod transfer;
-mod wrapped;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -136,7 +136,7 @@ impl Begun<'_> {
             // Ctrl-C also reaches the commands that a run waits for.
             _ if options.interrupted.load(Ordering::Relaxed) => Error::Interrupted,
             // Whatever went wrong, a server that died explains it best.
-            error => run.bench.blame_a_server(error),
+            error => run.bench.attribute_failure(error),
         });
         let kept = run.keep(last_entry(cut.as_ref()));
         // a run that is cut may be so because nothing more can be written

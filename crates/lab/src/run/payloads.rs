@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headroom_lab_host::content::{Content, Filling};
+use headroom_lab_host::content::{Content, ContentKind};
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::Host;
 use headroom_lab_host::role::Role;
@@ -11,7 +11,7 @@ use headroom_lab_host::role::Role;
 #[derive(Debug)]
 pub(super) struct Payloads {
     seed: u64,
-    made: BTreeMap<(Role, u64, Filling), Content>,
+    made: BTreeMap<(Role, u64, ContentKind), Content>,
     trees: BTreeMap<(u64, u32), Vec<Content>>,
 }
 
@@ -26,18 +26,18 @@ impl Payloads {
         &mut self,
         host: &Host,
         size: u64,
-        filling: Filling,
+        kind: ContentKind,
     ) -> Result<(String, Content)> {
-        let name = match filling {
-            Filling::Random => format!("f{size}"),
+        let name = match kind {
+            ContentKind::Random => format!("f{size}"),
             other => format!("f{size}-{}", other.name()),
         };
-        if let Some(&content) = self.made.get(&(host.role, size, filling)) {
+        if let Some(&content) = self.made.get(&(host.role, size, kind)) {
             return Ok((name, content));
         }
         let path = host.root.join("files").join(&name);
-        let content = host.make_file(&path, size, self.seed ^ size, filling)?;
-        self.made.insert((host.role, size, filling), content);
+        let content = host.make_file(&path, size, self.seed ^ size, kind)?;
+        self.made.insert((host.role, size, kind), content);
         Ok((name, content))
     }
 

@@ -36,7 +36,7 @@ impl Bench<'_> {
             // its file is made, and where files are read from
             self.prepare(cell)?;
         }
-        self.wake(cell)?;
+        self.resume(cell)?;
         for _ in 0..times.max(1) {
             let prepared = self.prepare(&brief)?;
             let seen = self.transfer(&brief, &prepared)?;
@@ -45,12 +45,12 @@ impl Bench<'_> {
             {
                 self.remove(&prepared)?;
                 let sentence = format!("{cell} does not work on this testbed: {error}");
-                return Err(self.blame_a_server(Error::Failed(sentence)));
+                return Err(self.attribute_failure(Error::Failed(sentence)));
             }
             self.remove(&prepared)?;
             shortest = seen.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max).min(shortest);
         }
-        self.rest(cell)?;
+        self.quiesce(cell)?;
         cell.set_time(whole_s(shortest));
         Ok(())
     }
@@ -64,8 +64,8 @@ impl Bench<'_> {
             return self.measure_set_up(cell, block);
         }
         let prepared = (0..cell.batch()).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
-        self.draw_lots(cell)?;
-        self.wake(cell)?;
+        self.reseed_login_delay(cell)?;
+        self.resume(cell)?;
         let (before, watch) = (self.testbed.read_cpu()?, self.testbed.watch()?);
         let mut seen = Vec::with_capacity(prepared.len());
         for one in &prepared {
@@ -79,8 +79,8 @@ impl Bench<'_> {
         let way = if up { &cell.link.up } else { &cell.link.down };
         let usage = watch.map(|watch| watch.usage(seen.len(), way.rate_bps, up)).transpose()?;
         let after = self.testbed.read_cpu()?;
-        let drops = self.wrapped(&cell.stack)?.drops(&self.testbed)?;
-        self.rest(cell)?;
+        let drops = self.instance(&cell.stack)?.drops(&self.testbed)?;
+        self.quiesce(cell)?;
         let spent = after.zip(before).and_then(|(after, before)| after.since(&before));
 
         let mut errors: Vec<String> = seen.iter().filter_map(|s| s.error.clone()).collect();

@@ -80,7 +80,7 @@ impl Bench<'_> {
     fn set_up_layer(&mut self, cell: &Cell) -> Result<SetUp> {
         error::check(self.interrupted())?;
         let quiet = quiet(cell.link.longest_round_trip());
-        let (stack, testbed) = self.wrapped_mut(&cell.stack)?;
+        let (stack, testbed) = self.instance_mut(&cell.stack)?;
         stack.set_up_once(testbed, quiet)
     }
 }

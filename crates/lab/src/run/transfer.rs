@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 
 use headroom_lab_host::agent::{self, Job, Outcome};
-use headroom_lab_host::content::{Content, Filling, tree_name};
+use headroom_lab_host::content::{Content, ContentKind, tree_name};
 use headroom_lab_host::error::{self, Error, Result};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::{Clock, Taken};
 use headroom_lab_results::analysis::stats;
 use headroom_lab_results::schema::{Load, StreamStats};
-use headroom_lab_trace::{Expectation, Marks, Record, Totals};
+use headroom_lab_trace::{Expectation, Record, TimeHints, Totals};
 
 use super::bench::Bench;
 use super::cell::Cell;
@@ -56,18 +56,18 @@ impl Bench<'_> {
         let service = self.service(&cell.stack)?;
         let (client, server) = (&self.testbed.client, &self.testbed.server);
         let downloads = client.root.join("downloads");
-        let (payloads, filling) = (&mut self.payloads, cell.workload.content);
+        let (payloads, kind) = (&mut self.payloads, cell.workload.content);
         let mut expected = Vec::new();
         let mut folders = Vec::new();
         let tasks: Vec<Task> = match cell.workload.kind {
             Kind::Download | Kind::Page => {
-                let (remote, content) = payloads.file(server, cell.size, filling)?;
+                let (remote, content) = payloads.file(server, cell.size, kind)?;
                 let local = downloads.join(format!("d{serial}"));
                 expected.push((local.clone(), content));
                 vec![Task::Download { remote, local }]
             }
             Kind::Parallel => {
-                let (remote, content) = payloads.file(server, cell.size, filling)?;
+                let (remote, content) = payloads.file(server, cell.size, kind)?;
                 let local = |client: u32| downloads.join(format!("d{serial}-{client}"));
                 expected.extend((0..cell.workload.clients).map(|client| (local(client), content)));
                 (0..cell.workload.clients)
@@ -75,7 +75,7 @@ impl Bench<'_> {
                     .collect()
             }
             Kind::Upload => {
-                let (name, content) = payloads.file(client, cell.size, filling)?;
+                let (name, content) = payloads.file(client, cell.size, kind)?;
                 let remote = format!("incoming/u{serial}");
                 expected.push((server.root.join("files").join(&remote), content));
                 vec![Task::Upload { local: client.root.join("files").join(name), remote }]
@@ -104,12 +104,12 @@ impl Bench<'_> {
                         _ => host
                             .root
                             .join("files")
-                            .join(payloads.file(host, SMALL_FILE, Filling::default())?.0),
+                            .join(payloads.file(host, SMALL_FILE, ContentKind::default())?.0),
                     };
                     if word == NEW {
                         expected.push((
                             path.clone(),
-                            payloads.file(server, SMALL_FILE, Filling::default())?.1,
+                            payloads.file(server, SMALL_FILE, ContentKind::default())?.1,
                         ));
                     }
                     let path = path.display().to_string();
@@ -204,7 +204,7 @@ impl Bench<'_> {
                 Ok(Job { command, dialogue: invocation.dialogue.clone() })
             })
             .collect::<Result<_>>()?;
-        let stack = self.wrapped(&cell.stack)?;
+        let stack = self.instance(&cell.stack)?;
         let (clock, router) = (stack.clock(&self.testbed), self.testbed.clock());
         // under a tunnel the clock's trace is not what passes the link
         let outside = router.filter(|_| stack.is_tunnelled());
@@ -253,10 +253,10 @@ impl Bench<'_> {
             upload: matches!(kind, Kind::Upload | Kind::Stream),
             size: cell.size,
             frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
-            parting: service.parting(),
+            has_close_exchange: service.has_close_exchange(),
             login,
-            marks: Marks {
-                request_ns: reports.iter().filter_map(|r| r.marks.request_ns).min(),
+            hints: TimeHints {
+                request_ns: reports.iter().filter_map(|r| r.hints.request_ns).min(),
                 done_ns: done_ns(service, &reports, &outcomes),
                 login_ns,
             },
@@ -302,7 +302,7 @@ fn fairness(seconds: &[f64]) -> Option<f64> {
 /// does not say it is the best there is.
 fn done_ns(service: &dyn Service, reports: &[ClientReport], outcomes: &[Outcome]) -> Option<u64> {
     let said = reports.iter().zip(outcomes).filter_map(|(report, outcome)| {
-        report.marks.done_ns.or(service.over_datagrams().then_some(outcome.ended_ns))
+        report.hints.done_ns.or(service.over_datagrams().then_some(outcome.ended_ns))
     });
     said.max()
 }

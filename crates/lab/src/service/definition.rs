@@ -7,7 +7,7 @@ use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
 use headroom_lab_results::schema::{Load, StreamStats};
-use headroom_lab_trace::{Login, Marks};
+use headroom_lab_trace::{Login, TimeHints};
 
 use super::site::Site;
 use crate::catalogue::Fact;
@@ -19,7 +19,7 @@ pub trait Service: Send + Sync {
     fn secured(&self) -> bool;
 
     /// Whether what it moves is not to be seen as it is, though it is not encrypted.
-    fn scrambles(&self) -> bool {
+    fn obfuscates(&self) -> bool {
         false
     }
 
@@ -79,7 +79,7 @@ pub trait Service: Send + Sync {
     }
 
     /// Whether a session ends with an exchange of its own behind the last reply.
-    fn parting(&self) -> bool {
+    fn has_close_exchange(&self) -> bool {
         false
     }
 
@@ -94,7 +94,7 @@ pub trait Service: Send + Sync {
     ///
     /// # Errors
     /// The configuration cannot be written.
-    fn draw_lots(&self, _site: &Site<'_>, _nth: u32) -> Result<Option<&'static str>> {
+    fn reseed_login_delay(&self, _site: &Site<'_>, _nth: u32) -> Result<Option<&'static str>> {
         Ok(None)
     }
 
@@ -130,8 +130,8 @@ impl Invocation {
 pub struct ClientReport {
     /// Its own clock, in seconds.
     pub(crate) seconds: Option<f64>,
-    /// Its marks on the wall clock.
-    pub(crate) marks: Marks,
+    /// Its timestamps.
+    pub(crate) hints: TimeHints,
     /// What it says went wrong, though it may have ended well.
     pub(crate) error: Option<String>,
     /// What went, where it goes on for a time.

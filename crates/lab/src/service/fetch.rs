@@ -3,7 +3,7 @@
 
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_trace::Marks;
+use headroom_lab_trace::TimeHints;
 use serde::Deserialize;
 
 use super::tls::Tls;
@@ -79,7 +79,7 @@ pub(super) fn report(outcome: &Outcome, tls: Option<&Tls>) -> ClientReport {
     match serde_json::from_str::<Printed>(outcome.stdout.trim()) {
         Ok(printed) => ClientReport {
             seconds: Some(printed.total_s),
-            marks: Marks {
+            hints: TimeHints {
                 request_ns: printed.request_ns,
                 done_ns: printed.done_ns,
                 login_ns: None,

@@ -157,7 +157,7 @@ pub(super) const LOGIN: Login = Login { opened: 4 + 32 + 16, granted: 4 + 16 + 1
 /// 5 to 9.3 ms, doubled until it is longer than the attempt took (auth2.c,
 /// `ensure_minimum_time_since`). Which, it derives from its keys and from the text of its
 /// configuration (sshd.c, `accumulate_host_timing_secret`).
-pub(super) fn draw_lots(site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+pub(super) fn reseed_login_delay(site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
     site.write(CONFIGURATION, &configuration(site, nth))?;
     Ok(Some("Server listening"))
 }

@@ -82,8 +82,8 @@ impl Service for Qcp {
         Ok(Invocation::new(command))
     }
 
-    fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-        openssh::draw_lots(site, nth)
+    fn reseed_login_delay(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+        openssh::reseed_login_delay(site, nth)
     }
 
     fn facts(&self) -> Vec<Fact> {

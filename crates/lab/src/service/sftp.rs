@@ -74,7 +74,7 @@ impl Service for Sftp {
         Ok(Invocation::new(command))
     }
 
-    fn parting(&self) -> bool {
+    fn has_close_exchange(&self) -> bool {
         true
     }
 
@@ -99,8 +99,8 @@ impl Service for Sftp {
         ]
     }
 
-    fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-        openssh::draw_lots(site, nth)
+    fn reseed_login_delay(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+        openssh::reseed_login_delay(site, nth)
     }
 
     fn facts(&self) -> Vec<Fact> {

@@ -56,7 +56,7 @@ impl Service for Ssh {
         Ok(Invocation { dialogue: Some(commands.clone()), ..Invocation::new(command) })
     }
 
-    fn parting(&self) -> bool {
+    fn has_close_exchange(&self) -> bool {
         true
     }
 
@@ -72,8 +72,8 @@ impl Service for Ssh {
         &["pwd", "id", "ls -l /etc/hosts", "uname -a", "cat /etc/hosts", "date", "df /", "true"]
     }
 
-    fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-        openssh::draw_lots(site, nth)
+    fn reseed_login_delay(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+        openssh::reseed_login_delay(site, nth)
     }
 
     fn facts(&self) -> Vec<Fact> {

@@ -166,7 +166,7 @@ impl Layer for Ipsec {
 
     /// A gateway's firewall rules, and sockets that hear all packets of a protocol,
     /// would be a part of what every other stack of the run costs.
-    fn ends_at_rest(&self) -> bool {
+    fn ends_when_quiesced(&self) -> bool {
         !self.by_kernel()
     }
 
@@ -223,14 +223,14 @@ impl Layer for Ipsec {
         Ok(())
     }
 
-    fn wake(&self, place: &Place<'_>) -> Result<()> {
+    fn resume(&self, place: &Place<'_>) -> Result<()> {
         if self.by_kernel() {
             return Ok(());
         }
         place.hosts().into_iter().try_for_each(|host| gateway::go_on(self, place, host))
     }
 
-    fn rest(&self, place: &Place<'_>) -> Result<()> {
+    fn quiesce(&self, place: &Place<'_>) -> Result<()> {
         if self.by_kernel() {
             return Ok(());
         }

@@ -68,7 +68,7 @@ impl Service for Headroom {
         self.options.encrypts()
     }
 
-    fn scrambles(&self) -> bool {
+    fn obfuscates(&self) -> bool {
         self.options.obfuscates()
     }
 
@@ -228,9 +228,9 @@ fn report(stdout: &str) -> (ClientReport, bool) {
     let (mut report, mut gave_up) = (ClientReport::default(), false);
     for line in stdout.lines() {
         match serde_json::from_str(line) {
-            Ok(Printed::Connected { time_ns }) => report.marks.request_ns = Some(time_ns),
+            Ok(Printed::Connected { time_ns }) => report.hints.request_ns = Some(time_ns),
             Ok(Printed::End { time_ns, seconds }) => {
-                report.marks.done_ns = Some(time_ns);
+                report.hints.done_ns = Some(time_ns);
                 report.seconds = Some(seconds);
             }
             Ok(Printed::LanesSilent) => gave_up = true,
@@ -253,10 +253,10 @@ mod tests {
              {\"event\":\"end\",\"stored\":1,\"failed\":0,\"moved\":7,\"kept\":0,\"seconds\":0.5,\
              \"time_ns\":1795309701623456789}\n",
         );
-        assert_eq!(said.marks.request_ns, Some(1_795_309_701_123_456_789));
-        assert_eq!(said.marks.done_ns, Some(1_795_309_701_623_456_789));
+        assert_eq!(said.hints.request_ns, Some(1_795_309_701_123_456_789));
+        assert_eq!(said.hints.done_ns, Some(1_795_309_701_623_456_789));
         assert_eq!((said.seconds, said.error, gave_up), (Some(0.5), None, false));
-        assert_eq!(report("").0.marks.done_ns, None);
+        assert_eq!(report("").0.hints.done_ns, None);
         assert!(report("{\"event\":\"lanes_silent\"}\n").1);
     }
 
@@ -273,7 +273,7 @@ mod tests {
         let insecure = |options| {
             let service = read(options).expect("options");
             let told = service.facts().iter().any(|(name, _)| *name == "INSECURE");
-            (service.secured(), service.scrambles(), told)
+            (service.secured(), service.obfuscates(), told)
         };
         assert_eq!(insecure("cipher=aes-256-gcm,lane-ports=1"), (true, false, false));
         assert_eq!(insecure("chunk=4000"), (true, false, true));

@@ -6,7 +6,7 @@ function renderPredictionErrors(body, report, counts) {
   if (!cells.length) return;
   body.append(
     make('h3', { id: 'errors' }, 'How far off it was'),
-    make('p', { class: 'lead' }, 'The same formula, tested: session times were foretold for other links from the main link alone, then measured there. Per cent by which the prediction was too long (+) or too short (−).'),
+    make('p', { class: 'lead' }, 'The same formula, tested: session times were predicted for other links from the main link alone, then measured there. Per cent by which the prediction was too long (+) or too short (−).'),
     make('div', { class: 'scroll' }, errorTable(report, cells)));
 }
 
@@ -34,5 +34,5 @@ function errorCell(report, cell) {
   const known = link && !missingFigures(row).length;
   const own_s = known ? predictSeconds(costsOf(row), predictedLink(report, link), cell.size_bytes) : null;
   const times = `${formatTime(cell.predicted_s)}, ${formatTime(cell.measured_s)}`;
-  return make('td', {}, formatPct(cell.error_pct), make('small', {}, own_s === null ? times : make('data', { value: own_s, class: 'foretold' }, times)));
+  return make('td', {}, formatPct(cell.error_pct), make('small', {}, own_s === null ? times : make('data', { value: own_s, class: 'predicted' }, times)));
 }

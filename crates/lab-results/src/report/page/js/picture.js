@@ -7,7 +7,7 @@ const MOST_LOSS_PCT = 10;
 function renderPicture(body, report, counts) {
   if (!canPredict(report)) {
     const why = rttOf(report.mainLink) === null ? 'its round-trip time was not measured' : 'it loses packets, and what that costs cannot be told from what other links would cost';
-    body.append(make('p', {}, `Nothing can be foretold from the main link: ${why}. Measure on \`unshaped\`, with this link as a validation link.`));
+    body.append(make('p', {}, `No prediction is possible from the main link: ${why}. Measure on \`unshaped\`, with this link as a validation link.`));
     return;
   }
   renderLines(body, report, counts);

@@ -1,4 +1,4 @@
-/* What a download takes on another link, foretold from the portable costs. The formulas, their names and
+/* What a download takes on another link, predicted from the portable costs. The formulas, their names and
    their sources are those of crates/lab-results/src/analysis/predict.rs and slow_start.rs; a test in a browser
    holds both to the same figures. */
 

@@ -18,7 +18,7 @@ use crate::stack::Stack;
 const SET_UPS: u32 = 5;
 
 /// The addresses and layers of a stack.
-pub(super) struct Wrapped {
+pub(super) struct StackInstance {
     /// Where the application's server listens.
     pub(super) listens: SocketAddr,
     /// Where its client connects to.
@@ -32,8 +32,8 @@ pub(super) struct Wrapped {
     /// On the client's inner interface, where a tunnel hides the connection from
     /// the router.
     inner: Option<Tap>,
-    /// Whether daemons that end at rest are there.
-    awake: bool,
+    /// Whether its layers are resumed.
+    is_active: bool,
 }
 
 /// Numbers for the layers of a run.
@@ -43,7 +43,7 @@ pub(super) struct Numbers {
     of_layer: BTreeMap<&'static str, u16>,
 }
 
-impl Wrapped {
+impl StackInstance {
     /// Gives a stack its addresses; nothing is started.
     pub(super) fn new(
         stack: &Stack,
@@ -97,7 +97,7 @@ impl Wrapped {
             instances,
             own_ends,
             inner: None,
-            awake: false,
+            is_active: false,
         })
     }
 
@@ -111,7 +111,7 @@ impl Wrapped {
             }
             instance.layer.start(&place)?;
         }
-        self.awake = true;
+        self.is_active = true;
         self.look_inside(testbed)
     }
 
@@ -150,24 +150,24 @@ impl Wrapped {
         })
     }
 
-    /// Before measurements: every layer is up.
-    pub(super) fn wake(&mut self, testbed: &Testbed) -> Result<()> {
-        let was_awake = std::mem::replace(&mut self.awake, true);
-        self.instances.iter().try_for_each(|i| i.layer.wake(&place(testbed, i)))?;
-        let is_new = self.innermost_network().is_some_and(|i| i.layer.ends_at_rest());
-        if is_new && !was_awake { self.look_inside(testbed) } else { Ok(()) }
+    /// Resumes every layer, before measurements.
+    pub(super) fn resume(&mut self, testbed: &Testbed) -> Result<()> {
+        let was_active = std::mem::replace(&mut self.is_active, true);
+        self.instances.iter().try_for_each(|i| i.layer.resume(&place(testbed, i)))?;
+        let is_new = self.innermost_network().is_some_and(|i| i.layer.ends_when_quiesced());
+        if is_new && !was_active { self.look_inside(testbed) } else { Ok(()) }
     }
 
-    /// After them: no layer sends anything.
-    pub(super) fn rest(&mut self, testbed: &Testbed) -> Result<()> {
-        if self.innermost_network().is_some_and(|i| i.layer.ends_at_rest()) {
+    /// Quiesces every layer, after measurements: none sends anything.
+    pub(super) fn quiesce(&mut self, testbed: &Testbed) -> Result<()> {
+        if self.innermost_network().is_some_and(|i| i.layer.ends_when_quiesced()) {
             self.inner = None; // its interface goes
         }
-        self.awake = false;
-        self.instances.iter().rev().try_for_each(|i| i.layer.rest(&place(testbed, i)))
+        self.is_active = false;
+        self.instances.iter().rev().try_for_each(|i| i.layer.quiesce(&place(testbed, i)))
     }
 
-    /// Packets that its layers did not pass on since they woke, by reason; none where
+    /// Packets that its layers did not pass on since they were resumed, by reason; none where
     /// none of them says.
     pub(super) fn drops(&self, testbed: &Testbed) -> Result<Option<Drops>> {
         let mut all: Option<Drops> = None;
@@ -183,7 +183,7 @@ impl Wrapped {
 
     /// The instances whose daemons should be there.
     fn running(&self) -> impl Iterator<Item = &Instance> {
-        self.instances.iter().filter(|i| self.awake || !i.layer.ends_at_rest())
+        self.instances.iter().filter(|i| self.is_active || !i.layer.ends_when_quiesced())
     }
 
     /// Whether all daemons still run.
@@ -211,7 +211,7 @@ impl Wrapped {
         testbed: &Testbed,
         quiet: Duration,
     ) -> Result<Vec<LayerSetup>> {
-        self.wake(testbed)?;
+        self.resume(testbed)?;
         let mut rows = Vec::new();
         for instance in self.instances.iter().filter(|instance| instance.layer.negotiates()) {
             if self.clock_of(instance, testbed).is_none() {
@@ -232,7 +232,7 @@ impl Wrapped {
                 seconds: seen.iter().map(|set_up| set_up.seconds).collect(),
             });
         }
-        self.rest(testbed)?;
+        self.quiesce(testbed)?;
         Ok(rows)
     }
 
@@ -241,7 +241,7 @@ impl Wrapped {
     /// # Errors
     /// There is none, it does not come up, or nothing was seen of it.
     pub(super) fn set_up_once(&mut self, testbed: &Testbed, quiet: Duration) -> Result<SetUp> {
-        self.wake(testbed)?;
+        self.resume(testbed)?;
         let Some(outermost) = self.instances.iter().find(|i| i.layer.negotiates()) else {
             return Err(Error::Plan("no layer of this stack has anything to set up".into()));
         };
@@ -255,8 +255,8 @@ impl Wrapped {
         }
         let seen = seen.ok_or_else(|| unseen(outermost))?;
         // what is inside may have been cut by it
-        self.wake(testbed)?;
-        self.rest(testbed)?;
+        self.resume(testbed)?;
+        self.quiesce(testbed)?;
         Ok(seen)
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The content of files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Filling {
+pub enum ContentKind {
     /// Octets of chance, which nothing makes shorter.
     #[default]
     Random,
@@ -18,7 +18,7 @@ pub enum Filling {
     Binary,
 }
 
-impl Filling {
+impl ContentKind {
     /// The name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
@@ -32,13 +32,13 @@ impl Filling {
     pub(super) fn maker(self, seed: u64) -> Maker {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let words = if self == Self::Text { vocabulary(&mut random) } else { Vec::new() };
-        Maker { filling: self, random, words, made: 0, rest: Vec::new() }
+        Maker { kind: self, random, words, made: 0, rest: Vec::new() }
     }
 }
 
 /// Makes content, piece by piece.
 pub(super) struct Maker {
-    filling: Filling,
+    kind: ContentKind,
     random: ChaCha8Rng,
     /// The most frequent first.
     words: Vec<String>,
@@ -55,13 +55,13 @@ const HEADER: usize = 64;
 impl Maker {
     /// The next octets.
     pub(super) fn fill(&mut self, piece: &mut [u8]) {
-        if self.filling == Filling::Random {
+        if self.kind == ContentKind::Random {
             self.random.fill_bytes(piece);
             return;
         }
         while self.rest.len() < piece.len() {
-            let more = match self.filling {
-                Filling::Text => self.sentence(),
+            let more = match self.kind {
+                ContentKind::Text => self.sentence(),
                 _ => self.record(),
             };
             self.made += more.len() as u64;
@@ -122,8 +122,8 @@ fn vocabulary(random: &mut ChaCha8Rng) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn made(filling: Filling, seed: u64, pieces: &[usize]) -> Vec<u8> {
-        let mut maker = filling.maker(seed);
+    fn made(kind: ContentKind, seed: u64, pieces: &[usize]) -> Vec<u8> {
+        let mut maker = kind.maker(seed);
         let piece = |&len: &usize| {
             let mut piece = vec![0; len];
             maker.fill(&mut piece);
@@ -134,24 +134,24 @@ mod tests {
 
     #[test]
     fn each_compresses_as_it_says() {
-        for (filling, share) in [
-            (Filling::Random, 1.0..1.001),
-            (Filling::Text, 0.3..0.5),
-            (Filling::Binary, 0.94..0.96),
+        for (kind, share) in [
+            (ContentKind::Random, 1.0..1.001),
+            (ContentKind::Text, 0.3..0.5),
+            (ContentKind::Binary, 0.94..0.96),
         ] {
-            let octets = made(filling, 7, &[1 << 20]);
+            let octets = made(kind, 7, &[1 << 20]);
             let squeezed = zstd::bulk::compress(&octets, 3).expect("it compresses").len();
             let found = squeezed as f64 / octets.len() as f64;
-            assert!(share.contains(&found), "{}: {found}", filling.name());
+            assert!(share.contains(&found), "{}: {found}", kind.name());
         }
     }
 
     #[test]
     fn content_depends_on_the_seed_alone() {
-        for filling in [Filling::Random, Filling::Text, Filling::Binary] {
-            let whole = made(filling, 7, &[4096]);
-            assert_eq!(whole, made(filling, 7, &[1024, 1024, 2048]), "{}", filling.name());
-            assert_ne!(whole, made(filling, 8, &[4096]), "{}", filling.name());
+        for kind in [ContentKind::Random, ContentKind::Text, ContentKind::Binary] {
+            let whole = made(kind, 7, &[4096]);
+            assert_eq!(whole, made(kind, 7, &[1024, 1024, 2048]), "{}", kind.name());
+            assert_ne!(whole, made(kind, 8, &[4096]), "{}", kind.name());
         }
     }
 }
