@@ -1,7 +1,7 @@
 //! The capture at the router: one ring, drained by a thread now and then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use headroom_netio::capture::HEAD;
 use headroom_netio::{Capture, Frame};
 
 use crate::error::{Doing, Error, Result};
+use crate::lock::lock;
 use crate::namespace;
 
 /// Octets of the ring: of heads, a third of a second of the busiest traffic.
@@ -188,8 +189,4 @@ impl<S: Sink> Drop for Tap<S> {
 fn capture(interface: &str, snaplen: usize) -> Result<Capture> {
     let frames = RING / (snaplen + HEAD).next_power_of_two();
     Capture::open(interface, frames, snaplen).doing(|| format!("capture on {interface}"))
-}
-
-fn lock<S>(state: &Mutex<State<S>>) -> MutexGuard<'_, State<S>> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
+use crate::lock::lock;
 use crate::programs::{Located, Program, SearchPath};
 
 /// One word of a command line.
@@ -305,10 +306,6 @@ impl Executor {
     fn typed(&self, command: &Command) -> String {
         self.resolve(command).map_or_else(|_| command.to_string(), |resolved| resolved.to_string())
     }
-}
-
-fn lock(lines: &Mutex<Vec<String>>) -> std::sync::MutexGuard<'_, Vec<String>> {
-    lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::agent::files::Request;
@@ -12,6 +12,7 @@ use crate::agent::{Agent, Job, Outcome, ServerState};
 use crate::command::{Command, Executor, Resolved, quote};
 use crate::content::{Content, ContentKind};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::programs::{Located, Program, UNSHARE};
 use crate::role::Role;
 
@@ -340,8 +341,4 @@ pub fn last_lines(log: &[(u64, String)]) -> String {
     let from = log.len().saturating_sub(5);
     let lines: Vec<&str> = log[from..].iter().map(|(_, line)| line.as_str()).collect();
     if lines.is_empty() { "(nothing)".to_owned() } else { lines.join(" | ") }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

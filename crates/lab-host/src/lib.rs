@@ -10,6 +10,7 @@ pub mod content;
 pub mod error;
 pub mod host;
 pub mod hosts;
+mod lock;
 pub mod machine;
 mod namespace;
 pub mod programs;

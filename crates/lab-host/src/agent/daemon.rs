@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::now_ns;
 use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
+use crate::lock::lock;
 
 /// The state of a started server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -96,8 +97,4 @@ fn follow(stream: Option<impl Read + Send + 'static>, log: &Arc<Mutex<VecDeque<(
             line.clear();
         }
     });
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

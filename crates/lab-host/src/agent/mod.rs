@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
+use crate::lock::lock;
 use crate::programs::{Located, Program};
 use crate::resources::cpu::Reading;
 
@@ -37,7 +38,7 @@ pub use job::Job;
 pub use job::Outcome;
 use probe::Train;
 pub(crate) use remote::Input;
-use remote::{Heart, Words, lock};
+use remote::{Heart, Words};
 use remote_capture::CaptureSpec;
 pub use serve::serve;
 

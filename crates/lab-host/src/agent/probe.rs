@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -16,6 +16,7 @@ use nix::sys::socket::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Result};
+use crate::lock::lock;
 
 /// What a probe begins with; its number follows, big-endian.
 pub(crate) const MAGIC: [u8; 8] = *b"HRprobe\0";
@@ -87,7 +88,7 @@ fn wait_until(due: Instant, keep: Keep) {
 /// is dropped when its buffer is full, without a word to the sender.
 pub(super) fn swallow(address: SocketAddr) -> Result<()> {
     static PORTS: Mutex<BTreeMap<SocketAddr, UdpSocket>> = Mutex::new(BTreeMap::new());
-    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ports = lock(&PORTS);
     if let Entry::Vacant(free) = ports.entry(address) {
         free.insert(UdpSocket::bind(address).doing(|| format!("swallow probes at {address}"))?);
     }

@@ -4,9 +4,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStderr, ChildStdin};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use crate::lock::lock;
 
 /// The lab says at least this often that it is there, with an empty line.
 const BEAT: Duration = Duration::from_secs(3);
@@ -86,8 +88,4 @@ impl Words {
 fn gone(host: &str, said: &str) -> String {
     let said = if said.is_empty() { "nothing" } else { said.trim_end_matches('.') };
     format!("the {host} vanished; ssh said: {said}")
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

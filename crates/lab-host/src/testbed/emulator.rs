@@ -6,13 +6,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use headroom_lab_results::schema::EmulatorCounters;
 use headroom_link_spec::{Direction, DirectionCounters, Ready};
 
 use crate::error::{Doing, Error, Result};
+use crate::lock::lock;
 
 /// Why a run cannot go on; set at most once.
 pub(crate) type Alarm = Arc<OnceLock<String>>;
@@ -173,10 +174,6 @@ fn how_it_ended(child: &Mutex<Child>) -> String {
         std::thread::sleep(Duration::from_millis(1));
     }
     "it closed its output".to_owned()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::{Command as Process, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::Pair;
@@ -15,6 +15,7 @@ use crate::command::{Command, Executor};
 use crate::error::{self, Doing, Error, Result};
 use crate::host::Host;
 use crate::hosts::{self, RealHost};
+use crate::lock::lock;
 use crate::machine;
 use crate::programs::SSH;
 use crate::remote_host::{Greeting, HostSetup};
@@ -222,8 +223,7 @@ impl Ssh<'_> {
 /// Sends the program; false where the far end does not take it. In a thread of its
 /// own: a login shell that reads nothing would block it for ever.
 fn send(mut program: File, input: &Input, interrupted: &AtomicBool) -> Result<bool> {
-    let lock = || input.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(mut to) = lock().take() else { return Ok(false) };
+    let Some(mut to) = lock(input).take() else { return Ok(false) };
     let (sender, sent) = mpsc::channel();
     std::thread::spawn(move || {
         let whole = std::io::copy(&mut program, &mut to).is_ok();
@@ -235,7 +235,7 @@ fn send(mut program: File, input: &Input, interrupted: &AtomicBool) -> Result<bo
         match sent.recv_timeout(Duration::from_millis(50)) {
             Ok(to) => {
                 let whole = to.is_some();
-                *lock() = to;
+                *lock(input) = to;
                 return Ok(whole);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
