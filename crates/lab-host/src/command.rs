@@ -250,6 +250,27 @@ impl Executor {
         }
     }
 
+    /// Does what is no command; a dry run notes the line in its place.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub(crate) fn act<T>(
+        &self,
+        line: impl FnOnce() -> String,
+        act: impl FnOnce() -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.note(line);
+        self.really(act)
+    }
+
+    /// Does what a dry run leaves out without a word.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub(crate) fn really<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+        if self.is_dry() { Ok(None) } else { act().map(Some) }
+    }
+
     /// Notes a line unless it was noted before.
     pub(crate) fn note_once(&self, line: impl FnOnce() -> String) {
         if let Some(lines) = &self.dry {

@@ -10,7 +10,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use headroom_units as units;
 use nix::mount::{MntFlags, MsFlags};
 use serde::{Deserialize, Serialize};
 
@@ -104,12 +103,9 @@ impl RemoteHost {
         let reaper = Reaper::new(name.to_string_lossy().into_owned());
         let groups = cgroup::mounted_or_at(&folder.groups())?;
         let group = Cgroup::create(groups.join(name))?;
-        // It joins its group before it becomes itself, so that nothing it ever
-        // starts is charged to somebody else.
-        let script = r#"echo $$ > "$0" && exec "$@""#;
         let procs = group.path().join("cgroup.procs");
         let agent = Command::new("sh")
-            .args(["-c", script])
+            .args(["-c", cgroup::JOIN])
             .args([procs.as_path(), &program, Path::new("lab-agent")])
             .stdin(Stdio::piped())
             .spawn()
@@ -202,24 +198,15 @@ impl Folder {
     fn make_root(&mut self, bytes: u64) -> Result<()> {
         let root = self.root();
         std::fs::create_dir_all(&root).doing(|| format!("create {}", root.display()))?;
-        if bytes <= machine::available_memory() / 2 {
-            let options = format!("mode=755,size={bytes}");
+        if let Some(options) = scratch::tmpfs_options(bytes) {
             let none = MsFlags::empty();
             nix::mount::mount(Some("none"), &root, Some("tmpfs"), none, Some(options.as_str()))
                 .doing(|| format!("mount a tmpfs on {}", root.display()))?;
             self.is_tmpfs = true;
             return Ok(());
         }
-        let free = scratch::free_space(&root)?;
-        if free < bytes {
-            return Err(Error::Failed(format!(
-                "{} has {} free and this plan needs {} for its files; set TMPDIR there to a folder with more",
-                root.display(),
-                units::size(free),
-                units::size(bytes)
-            )));
-        }
-        Ok(())
+        let advice = "set TMPDIR there to a folder with more";
+        scratch::require_space(&root, &root.display().to_string(), bytes, advice)
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Doing, Error, Result};
+use crate::machine;
 
 const PREFIX: &str = "headroom-";
 const LOCK: &str = "lock";
@@ -55,6 +56,24 @@ impl Drop for Scratch {
             );
         }
     }
+}
+
+/// Options of a tmpfs for so many bytes of files; none where they do not fit into half of
+/// the free memory.
+pub(crate) fn tmpfs_options(bytes: u64) -> Option<String> {
+    (bytes <= machine::available_memory() / 2).then(|| format!("mode=755,size={bytes}"))
+}
+
+/// Refuses a folder, called `name`, whose disk has less than `bytes` free.
+pub(crate) fn require_space(path: &Path, name: &str, bytes: u64, advice: &str) -> Result<()> {
+    let free = free_space(path)?;
+    if free >= bytes {
+        return Ok(());
+    }
+    let (free, needed) = (headroom_units::size(free), headroom_units::size(bytes));
+    Err(Error::Failed(format!(
+        "{name} has {free} free and this plan needs {needed} for its files; {advice}"
+    )))
 }
 
 /// A name for a run.

@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 use crate::error::{Doing, Error, Result};
 use crate::scratch;
 
+/// A shell's script: joins the group of that `cgroup.procs` and becomes the command behind
+/// it, so that nothing the command ever does is charged to another group.
+pub(crate) const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
+
 /// A control group with its processes; killed and removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Cgroup {

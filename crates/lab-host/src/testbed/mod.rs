@@ -6,9 +6,12 @@
 mod clock;
 mod emulator;
 mod ends;
+mod groups;
 mod link;
+mod mounts;
 mod netns;
 mod probes;
+mod readings;
 mod router;
 mod rules;
 mod selftest;
@@ -17,35 +20,36 @@ mod ssh;
 mod verdict;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::Command as Process;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
 use headroom_lab_results::schema::{EmulatorReport, HostRecord, LinkReport, SshHosts};
 use headroom_lab_trace::{ClientSide, Framing};
 use headroom_link_spec::LinkSpec;
-use nix::mount::MsFlags;
 
 use crate::agent::Agent;
 use crate::capture::{Sink, Tap};
 use crate::command::{Command, Executor};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::hosts::RealHost;
 use crate::machine;
 use crate::namespace;
-use crate::programs::{MOUNT, NSENTER};
+use crate::programs::MOUNT;
 use crate::reaper::Reaper;
-use crate::resources::cgroup::{self, Cgroup};
-use crate::resources::cpu::{Meter, Reading, Spent};
-use crate::resources::usage::{Sources, Watch};
+use crate::resources::cgroup;
+use crate::resources::cpu::Meter;
 use crate::role::Role;
 use crate::scratch::{self, Scratch, run_name};
+
+use groups::Groups;
+use mounts::Mount;
 
 pub use clock::{Clock, Taken};
 pub use ends::Ends;
 pub use link::Kernel;
+pub use readings::{Counters, CpuReading};
 pub(crate) use router::Router;
 pub use rules::needed as needs_rules;
 pub use spec::TestbedSpec;
@@ -66,24 +70,10 @@ pub struct Settings {
     pub interrupted: Arc<AtomicBool>,
 }
 
+/// The name of a dry run, which makes nothing that needs one of its own.
+const NO_ID: &str = "00000000";
 /// Octets of an Ethernet header.
 const ETHERNET: u32 = 14;
-
-/// What an interface has counted since it was made, both ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames, whatever is in them.
-    pub frames: u64,
-    /// Ethernet headers included.
-    pub octets: u64,
-}
-
-impl Counters {
-    /// What was counted since an earlier reading.
-    pub fn since(self, before: Self) -> Self {
-        Self { frames: self.frames - before.frames, octets: self.octets - before.octets }
-    }
-}
 
 /// A client and a server, what is between them, and everything that they need to
 /// be removed.
@@ -125,14 +115,6 @@ struct Namespaces {
     groups: Option<Groups>,
     names: netns::Names,
     meter: Meter,
-}
-
-/// The control groups of the run; what is in them is killed when they are dropped.
-#[derive(Debug)]
-struct Groups {
-    client: Cgroup,
-    server: Cgroup,
-    _run: Cgroup,
 }
 
 impl Testbed {
@@ -182,18 +164,14 @@ impl Testbed {
             ));
         }
         scratch::require_plain(&settings.scratch_parent)?;
-        let (scratch, id, folder) = if executor.is_dry() {
-            let id = "00000000".to_owned();
-            let folder = settings.scratch_parent.join(run_name(&id));
-            executor.note(|| format!("mkdir {}", folder.display()));
-            (None, id, folder)
-        } else {
-            let scratch = Scratch::create(&settings.scratch_parent)?;
-            let (id, folder) = (scratch.id.clone(), scratch.path().to_owned());
-            (Some(scratch), id, folder)
-        };
-        enter_private_mounts(&executor)?;
-        let (root, root_mount) = mount_root(&executor, &folder, settings)?;
+        let folder_of = |id: &str| settings.scratch_parent.join(run_name(id));
+        let scratch = executor.act(
+            || format!("mkdir {}", folder_of(NO_ID).display()),
+            || Scratch::create(&settings.scratch_parent),
+        )?;
+        let id = scratch.as_ref().map_or(NO_ID, |scratch| &scratch.id).to_owned();
+        mounts::enter_private(&executor)?;
+        let (root, root_mount) = mounts::mount_root(&executor, &folder_of(&id), settings)?;
         let root_kind = if root_mount.is_some() { "tmpfs" } else { "disk" };
         let names = netns::Names::new(&id);
         let addresses = netns::addresses(family);
@@ -201,16 +179,16 @@ impl Testbed {
 
         let group_root = cgroup::mounted().unwrap_or_else(|| PathBuf::from("/run/cgroup"));
         if cgroup::mounted().is_none() {
-            make_folder(&executor, &group_root)?;
+            mounts::make_folder(&executor, &group_root)?;
             let target = group_root.display().to_string();
             executor.run(&Command::new(MOUNT, ["-t", "cgroup2", "none", &target]))?;
         }
         let group = group_root.join(run_name(&id));
-        let reaper = (!executor.is_dry()).then(|| Reaper::new(run_name(&id)));
-        let groups = make_groups(&executor, &group)?;
+        let reaper = executor.really(|| Ok(Reaper::new(run_name(&id))))?;
+        let groups = Groups::new(&executor, &group)?;
         let host = |role: Role, namespace: &str, address: IpAddr| -> Result<Host> {
             let net = format!("--net={}", namespace::path(namespace));
-            let agent = start_agent(role, &net, &group, settings, &executor)?;
+            let agent = groups::start_agent(role, &net, &group, settings, &executor)?;
             let (root, headroom) = (root.clone(), settings.headroom.clone());
             let by_hand = format!("nsenter {net}");
             Ok(Host::new(role, address, root, headroom, by_hand, Arc::clone(&executor), agent))
@@ -220,18 +198,17 @@ impl Testbed {
         prepare_folders(&server)?;
         let router =
             Router::new(spec, family, kernel, &names, &group, &settings.headroom, &executor)?;
-        if !executor.is_dry() {
+        executor.really(|| {
             client.agent()?.watch(router.alarm());
             server.agent()?.watch(router.alarm());
-        }
+            Ok(())
+        })?;
         let meter = Meter::new(spec.kernel_threads_work);
-        let tap = if executor.is_dry() {
-            None
-        } else {
+        let tap = executor.really(|| {
             let interface = netns::ROUTER_TO_CLIENT;
             let side = ClientSide::network(addresses.client, netns::network_bits(family));
-            Some(Tap::open(&names.router, interface, Framing::Ethernet, side)?)
-        };
+            Tap::open(&names.router, interface, Framing::Ethernet, side)
+        })?;
         Ok(Self {
             place: Place::Here(Box::new(Namespaces { router, groups, names, meter })),
             client,
@@ -250,7 +227,7 @@ impl Testbed {
     /// The run's unique name.
     pub fn id(&self) -> &str {
         match &self.place {
-            Place::Here(_) => self.scratch.as_ref().map_or("00000000", |scratch| &scratch.id),
+            Place::Here(_) => self.scratch.as_ref().map_or(NO_ID, |scratch| &scratch.id),
             Place::Machines(pair) => &pair.id,
         }
     }
@@ -363,29 +340,10 @@ impl Testbed {
         Tap::start(router, interface, Framing::Ethernet, snaplen, sink)
     }
 
-    /// What the router's interface towards the client has counted, both ways.
-    pub fn router_counters(&self) -> Result<Counters> {
-        let command = netns::counters_command(self.names()?);
-        let said = self.executor.run(&command)?;
-        let links: serde_json::Value =
-            serde_json::from_str(&said).doing(|| format!("read what `{command}` printed"))?;
-        let both = |of: &str| {
-            let way = |way: &str| links[0]["stats64"][way][of].as_u64();
-            Some(way("rx")? + way("tx")?)
-        };
-        both("packets")
-            .zip(both("bytes"))
-            .map(|(frames, octets)| Counters { frames, octets })
-            .ok_or_else(|| Error::Failed(format!("`{command}` printed no counters")))
-    }
-
     /// A capture on a tunnel's interface on the client, where `client` is its
     /// address; none in a dry run.
     pub fn tap_client(&self, interface: &str, client: IpAddr) -> Result<Option<Tap>> {
-        if self.executor.is_dry() {
-            return Ok(None);
-        }
-        Tap::open(&self.names()?.client, interface, Framing::Ip, client).map(Some)
+        self.executor.really(|| Tap::open(&self.names()?.client, interface, Framing::Ip, client))
     }
 
     /// The two ends of an instance of a layer that has addresses of its own on the
@@ -472,97 +430,10 @@ impl Testbed {
     pub(crate) fn server_agent(&self) -> Result<MutexGuard<'_, Agent>> {
         self.server.agent()
     }
-
-    /// Watches both sides and the link from now on; nobody does between two real
-    /// machines, and in a dry run.
-    ///
-    /// # Errors
-    /// The counters cannot be read.
-    pub fn watch(&self) -> Result<Option<Watch>> {
-        let Place::Here(here) = &self.place else { return Ok(None) };
-        let Some(groups) = &here.groups else { return Ok(None) };
-        let sources = Sources {
-            client: groups.client.path().to_owned(),
-            server: groups.server.path().to_owned(),
-            to_client: netns::ROUTER_TO_CLIENT,
-            to_server: netns::ROUTER_TO_SERVER,
-        };
-        let router = namespace::path(&here.names.router);
-        Watch::start(sources, move || namespace::enter(&router)).map(Some)
-    }
-
-    /// CPU time so far, of both sides and of the machine; none in a dry run.
-    pub fn read_cpu(&self) -> Result<Option<CpuReading>> {
-        if self.executor.is_dry() {
-            return Ok(None);
-        }
-        match &self.place {
-            Place::Here(here) => {
-                let Some(groups) = &here.groups else { return Ok(None) };
-                let Some(router) = &here.router.cgroup else { return Ok(None) };
-                let reading = here.meter.read(&groups.client, &groups.server, router)?;
-                Ok(Some(CpuReading::One(reading)))
-            }
-            Place::Machines(_) => {
-                let (client, server) = (self.client_agent()?.cpu()?, self.server_agent()?.cpu()?);
-                Ok(Some(CpuReading::Two { client, server }))
-            }
-        }
-    }
-}
-
-/// Counters of one machine, or of each of two.
-#[derive(Debug, Clone, Copy)]
-pub enum CpuReading {
-    /// Of the machine that is both hosts.
-    One(Reading),
-    /// Of two machines.
-    Two {
-        /// Of the client's.
-        client: Reading,
-        /// Of the server's.
-        server: Reading,
-    },
-}
-
-impl CpuReading {
-    /// What was spent since `earlier`, a reading of the same testbed.
-    pub fn since(&self, earlier: &Self) -> Option<Spent> {
-        match (self, earlier) {
-            (Self::One(now), Self::One(then)) => Some(now.since(then)),
-            (Self::Two { client, server }, Self::Two { client: near, server: far }) => {
-                Some(Spent::of_both(&client.since(near), &server.since(far)))
-            }
-            _ => None,
-        }
-    }
 }
 
 fn no_router() -> Error {
     Error::Failed("there is no router between two real machines".into())
-}
-
-/// Starts the agent of a host: it joins its group before it becomes itself, so
-/// that nothing it ever does is charged to somebody else.
-fn start_agent(
-    role: Role,
-    net: &str,
-    group: &Path,
-    settings: &Settings,
-    executor: &Executor,
-) -> Result<Option<Agent>> {
-    let script = r#"echo $$ > "$0" && exec "$@""#;
-    let headroom = settings.headroom.display().to_string();
-    let procs = group.join(role.to_string()).join("cgroup.procs").display().to_string();
-    let command = Command::new(NSENTER, [net, "sh", "-c", script, &procs, &headroom, "lab-agent"]);
-    executor.note(|| {
-        format!("{command}  # starts what follows on the {role}, as `nsenter` would by hand")
-    });
-    if executor.is_dry() {
-        return Ok(None);
-    }
-    let process: Process = executor.process(&command)?;
-    Agent::start(&role.to_string(), process, Arc::clone(&settings.interrupted)).map(Some)
 }
 
 /// The folders of a run.
@@ -572,91 +443,4 @@ fn prepare_folders(host: &Host) -> Result<()> {
     // Pure-FTPd and nginx write uploads as nobody
     let incoming = host.root.join("files/incoming").display().to_string();
     host.run(&Command::new("chown", ["65534:65534", &incoming])).map(drop)
-}
-
-fn make_groups(executor: &Executor, path: &Path) -> Result<Option<Groups>> {
-    let make = |path: PathBuf| make_group(executor, path);
-    let (run, client, server) =
-        (make(path.to_owned())?, make(path.join("client"))?, make(path.join("server"))?);
-    Ok(client.zip(server).zip(run).map(|((client, server), run)| Groups {
-        client,
-        server,
-        _run: run,
-    }))
-}
-
-fn make_group(executor: &Executor, path: PathBuf) -> Result<Option<Cgroup>> {
-    executor.note(|| format!("mkdir {}", path.display()));
-    if executor.is_dry() { Ok(None) } else { Cgroup::create(path).map(Some) }
-}
-
-fn make_folder(executor: &Executor, path: &Path) -> Result<()> {
-    executor.note(|| format!("mkdir -p {}", path.display()));
-    if executor.is_dry() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(path).doing(|| format!("create {}", path.display()))
-}
-
-/// Leaves the machine's mount namespace and covers `/run`, so that namespaces,
-/// sockets and pid files end with this process, however it ends.
-fn enter_private_mounts(executor: &Executor) -> Result<()> {
-    executor.note(|| "unshare --mount --propagation private sh  # the rest happens inside".into());
-    executor.note(|| "mount -t tmpfs -o mode=755 none /run".into());
-    if executor.is_dry() {
-        return Ok(());
-    }
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).map_err(|error| {
-        Error::Missing(format!("cannot leave the machine's mount namespace ({error}): run as root"))
-    })?;
-    // Not by the program `mount`, which keeps a folder in `/run`: still the machine's here
-    let mount = |source: Option<&str>, target: &str, kind: Option<&str>, flags, options| {
-        nix::mount::mount(source, target, kind, flags, options)
-            .doing(|| format!("cover {target} with mounts of the lab's own"))
-    };
-    mount(None, "/", None, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None)?;
-    mount(Some("none"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
-}
-
-/// A mount that ends with this value; without it the folder below could not be
-/// removed.
-#[derive(Debug)]
-struct Mount(PathBuf);
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Fails only where nothing is mounted: in a dry run.
-        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
-    }
-}
-
-/// A tmpfs where the files fit into half of the free memory, else the disk, as
-/// where the user chose the folder.
-fn mount_root(
-    executor: &Executor,
-    folder: &Path,
-    settings: &Settings,
-) -> Result<(PathBuf, Option<Mount>)> {
-    let root = folder.join("root");
-    make_folder(executor, &root)?;
-    let bytes = settings.scratch_bytes;
-    if !settings.scratch_chosen && bytes <= machine::available_memory() / 2 {
-        let options = format!("mode=755,size={bytes}");
-        let target = root.display().to_string();
-        executor.run(&Command::new(MOUNT, ["-t", "tmpfs", "-o", &options, "none", &target]))?;
-        let mount = Mount(root.clone());
-        return Ok((root, Some(mount)));
-    }
-    if !executor.is_dry() {
-        let free = scratch::free_space(folder)?;
-        if free < bytes {
-            return Err(Error::Failed(format!(
-                "the scratch folder {} has {} free and this plan needs {} for its files; choose another with --scratch",
-                folder.display(),
-                headroom_units::size(free),
-                headroom_units::size(bytes)
-            )));
-        }
-    }
-    Ok((root, None))
 }

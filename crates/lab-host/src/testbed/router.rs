@@ -17,7 +17,7 @@ use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::namespace;
 use crate::programs::NSENTER;
-use crate::resources::cgroup::Cgroup;
+use crate::resources::cgroup::{self, Cgroup};
 
 /// The router's namespace with its control group, and what makes the link there.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Router {
         executor: &Arc<Executor>,
     ) -> Result<Self> {
         let group = group.join("router");
-        let cgroup = super::make_group(executor, group.clone())?;
+        let cgroup = super::groups::make_group(executor, &group)?;
         Ok(Self {
             emulator: None,
             ruled: false,
@@ -169,24 +169,20 @@ impl Router {
                 .chain(["--spec".into(), spec.to_string()])
                 .chain(["--seed".into(), self.seed.to_string()]),
         );
-        // It joins its group before it becomes itself, so that nothing it ever
-        // does is charged to somebody else.
-        let script = r#"echo $$ > "$0" && exec "$@""#;
         let procs = self.group.join("cgroup.procs").display().to_string();
         let net = format!("--net={}", namespace::path(&self.names.router));
         let command =
-            Command::new(NSENTER, [&net, "sh", "-c", script, &procs]).running(link.clone());
-        self.executor.note(|| format!("{command} &  # makes the link for as long as it runs"));
-        if !self.executor.is_dry() {
+            Command::new(NSENTER, [&net, "sh", "-c", cgroup::JOIN, &procs]).running(link.clone());
+        let line = || format!("{command} &  # makes the link for as long as it runs");
+        self.emulator = self.executor.act(line, || {
             let process = self.executor.process(&command)?;
-            let process = Emulator::start(process, &spec.to_string(), &self.alarm)?;
-            self.emulator = Some(InUse {
-                process,
+            Ok(InUse {
+                process: Emulator::start(process, &spec.to_string(), &self.alarm)?,
                 since: Instant::now(),
                 counters: EmulatorCounters::default(),
                 cpu_s: self.cpu_seconds(),
-            });
-        }
+            })
+        })?;
         Ok(link.to_string())
     }
 

@@ -1,0 +1,105 @@
+//! What a testbed's counters say: frames at the router, CPU time of both sides.
+
+use super::{Place, Testbed, netns};
+use crate::error::{Doing, Error, Result};
+use crate::namespace;
+use crate::resources::cpu::{Reading, Spent};
+use crate::resources::usage::{Sources, Watch};
+
+/// What an interface has counted since it was made, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames, whatever is in them.
+    pub frames: u64,
+    /// Ethernet headers included.
+    pub octets: u64,
+}
+
+impl Counters {
+    /// What was counted since an earlier reading.
+    pub fn since(self, before: Self) -> Self {
+        Self { frames: self.frames - before.frames, octets: self.octets - before.octets }
+    }
+}
+
+impl Testbed {
+    /// What the router's interface towards the client has counted, both ways.
+    pub fn router_counters(&self) -> Result<Counters> {
+        let command = netns::counters_command(self.names()?);
+        let said = self.executor.run(&command)?;
+        let links: serde_json::Value =
+            serde_json::from_str(&said).doing(|| format!("read what `{command}` printed"))?;
+        let both = |of: &str| {
+            let way = |way: &str| links[0]["stats64"][way][of].as_u64();
+            Some(way("rx")? + way("tx")?)
+        };
+        both("packets")
+            .zip(both("bytes"))
+            .map(|(frames, octets)| Counters { frames, octets })
+            .ok_or_else(|| Error::Failed(format!("`{command}` printed no counters")))
+    }
+
+    /// Watches both sides and the link from now on; nobody does between two real
+    /// machines, and in a dry run.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn watch(&self) -> Result<Option<Watch>> {
+        let Place::Here(here) = &self.place else { return Ok(None) };
+        let Some(groups) = &here.groups else { return Ok(None) };
+        let sources = Sources {
+            client: groups.client.path().to_owned(),
+            server: groups.server.path().to_owned(),
+            to_client: netns::ROUTER_TO_CLIENT,
+            to_server: netns::ROUTER_TO_SERVER,
+        };
+        let router = namespace::path(&here.names.router);
+        Watch::start(sources, move || namespace::enter(&router)).map(Some)
+    }
+
+    /// CPU time so far, of both sides and of the machine; none in a dry run.
+    pub fn read_cpu(&self) -> Result<Option<CpuReading>> {
+        if self.executor.is_dry() {
+            return Ok(None);
+        }
+        match &self.place {
+            Place::Here(here) => {
+                let Some(groups) = &here.groups else { return Ok(None) };
+                let Some(router) = &here.router.cgroup else { return Ok(None) };
+                let reading = here.meter.read(&groups.client, &groups.server, router)?;
+                Ok(Some(CpuReading::One(reading)))
+            }
+            Place::Machines(_) => {
+                let (client, server) = (self.client_agent()?.cpu()?, self.server_agent()?.cpu()?);
+                Ok(Some(CpuReading::Two { client, server }))
+            }
+        }
+    }
+}
+
+/// Counters of one machine, or of each of two.
+#[derive(Debug, Clone, Copy)]
+pub enum CpuReading {
+    /// Of the machine that is both hosts.
+    One(Reading),
+    /// Of two machines.
+    Two {
+        /// Of the client's.
+        client: Reading,
+        /// Of the server's.
+        server: Reading,
+    },
+}
+
+impl CpuReading {
+    /// What was spent since `earlier`, a reading of the same testbed.
+    pub fn since(&self, earlier: &Self) -> Option<Spent> {
+        match (self, earlier) {
+            (Self::One(now), Self::One(then)) => Some(now.since(then)),
+            (Self::Two { client, server }, Self::Two { client: near, server: far }) => {
+                Some(Spent::of_both(&client.since(near), &server.since(far)))
+            }
+            _ => None,
+        }
+    }
+}
