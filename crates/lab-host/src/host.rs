@@ -13,7 +13,7 @@ use crate::command::{Command, Executor, Resolved, quote};
 use crate::content::{Content, ContentKind};
 use crate::error::{Error, Result};
 use crate::lock::lock;
-use crate::programs::{Located, Program, UNSHARE};
+use crate::programs::{Located, Origin, Program, UNSHARE};
 use crate::role::Role;
 
 /// A host with its agent.
@@ -88,7 +88,15 @@ impl Host {
         self.executor.note(line);
     }
 
-    /// Where a program is.
+    /// Does what a dry run leaves out without a word.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub fn really<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+        if self.is_dry() { Ok(None) } else { act().map(Some) }
+    }
+
+    /// Returns where a program is.
     ///
     /// # Errors
     /// [`Error::Missing`] with the package that has it.
@@ -97,6 +105,19 @@ impl Host {
             None => self.executor.search_path().locate(program),
             Some(agent) => lock(agent).locate(program),
         }
+    }
+
+    /// Returns where a program is; a dry run leaves it to who repeats the commands.
+    ///
+    /// # Errors
+    /// As [`Host::locate`].
+    pub fn located(&self, program: Program) -> Result<Located> {
+        let found = self.really(|| self.locate(program))?;
+        Ok(found.unwrap_or_else(|| Located {
+            path: program.name.into(),
+            origin: Origin::System,
+            environment: BTreeMap::new(),
+        }))
     }
 
     /// The private cache of programs, as `$HEADROOM_PARTS` names it.
@@ -121,33 +142,44 @@ impl Host {
         }
     }
 
+    /// Runs a command and returns what it printed; `stand_in` in a dry run.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    pub fn ask(&self, command: &Command, stand_in: &str) -> Result<String> {
+        let printed = self.run(command)?;
+        Ok(if self.is_dry() { stand_in.to_owned() } else { printed })
+    }
+
     /// Writes a text.
     pub fn write(&self, path: &Path, content: &str) -> Result<()> {
-        let Some(agent) = &self.agent else {
-            self.note(|| format!("cat > {} <<'EOF'\n{content}EOF", path.display()));
-            return Ok(());
-        };
-        let (path, content) = (path.to_owned(), content.to_owned());
-        lock(agent).files(Request::Write { path, content })
+        let line = || format!("cat > {} <<'EOF'\n{content}EOF", path.display());
+        self.write_as(line, path, content)
+    }
+
+    /// Writes a text that a dry run notes as `line`.
+    pub fn write_as(
+        &self,
+        line: impl FnOnce() -> String,
+        path: &Path,
+        content: &str,
+    ) -> Result<()> {
+        self.note(line);
+        let request = Request::Write { path: path.to_owned(), content: content.to_owned() };
+        self.really(|| self.agent()?.files::<()>(request)).map(drop)
     }
 
     /// Reads a text; in a dry run, words that stand for it.
     pub fn read(&self, path: &Path) -> Result<String> {
-        match &self.agent {
-            None => Ok(format!("(the content of {})\n", path.display())),
-            Some(agent) => lock(agent).files(Request::Read { path: path.to_owned() }),
-        }
+        let text = self.really(|| self.agent()?.files(Request::Read { path: path.to_owned() }))?;
+        Ok(text.unwrap_or_else(|| format!("(the content of {})\n", path.display())))
     }
 
     /// Makes folders, with those above them.
     pub fn make_folders(&self, paths: &[PathBuf]) -> Result<()> {
-        let Some(agent) = &self.agent else {
-            for path in paths {
-                self.note(|| format!("mkdir -p {}", path.display()));
-            }
-            return Ok(());
-        };
-        lock(agent).files(Request::MakeFolders { paths: paths.to_vec() })
+        paths.iter().for_each(|path| self.note(|| format!("mkdir -p {}", path.display())));
+        let request = Request::MakeFolders { paths: paths.to_vec() };
+        self.really(|| self.agent()?.files::<()>(request)).map(drop)
     }
 
     /// Makes a file.
@@ -158,21 +190,20 @@ impl Host {
         seed: u64,
         kind: ContentKind,
     ) -> Result<Content> {
-        let Some(agent) = &self.agent else {
-            let from = match kind {
-                ContentKind::Random => "/dev/urandom".to_owned(),
-                other => format!("{}.example", other.name()),
-            };
-            self.executor.note_once(|| format!("head -c {size} {from} > {}", path.display()));
-            return Ok(Content { size, hash: blake3::hash(b"") });
+        let from = match kind {
+            ContentKind::Random => "/dev/urandom".to_owned(),
+            other => format!("{}.example", other.name()),
         };
-        lock(agent).files(Request::Make { path: path.to_owned(), size, seed, kind })
+        self.executor.note_once(|| format!("head -c {size} {from} > {}", path.display()));
+        let request = Request::Make { path: path.to_owned(), size, seed, kind };
+        let made = self.really(|| self.agent()?.files(request))?;
+        Ok(made.unwrap_or(Content { size, hash: blake3::hash(b"") }))
     }
 
     /// Makes a folder of incompressible files, one for each seed.
     pub fn make_tree(&self, folder: &Path, size: u64, seeds: Vec<u64>) -> Result<Vec<Content>> {
-        let Some(agent) = &self.agent else { return Ok(Vec::new()) };
-        lock(agent).files(Request::MakeTree { folder: folder.to_owned(), size, seeds })
+        let request = Request::MakeTree { folder: folder.to_owned(), size, seeds };
+        Ok(self.really(|| self.agent()?.files(request))?.unwrap_or_default())
     }
 
     /// Compares files with what they should be; what is wrong with the first
@@ -203,9 +234,11 @@ impl Host {
     pub fn start(&self, name: &str, spec: &ServerSpec) -> Result<()> {
         let command = isolated(spec);
         self.note(|| format!("{} {command} &", self.by_hand));
-        let Some(agent) = &self.agent else { return Ok(()) };
-        let resolved = self.resolve(&command)?;
-        lock(agent).start_server(name, resolved)
+        self.really(|| {
+            let resolved = self.resolve(&command)?;
+            self.agent()?.start_server(name, resolved)
+        })
+        .map(drop)
     }
 
     /// Whether a started server runs, and what it wrote since then.
@@ -233,13 +266,12 @@ impl Host {
     /// # Errors
     /// It ended before, or did not answer within ten seconds; with its words.
     pub fn wait_ready(&self, name: &str, address: SocketAddr, says: Option<&str>) -> Result<()> {
-        if self.is_dry() {
-            return Ok(());
-        }
-        self.until(name, 0, &format!("does not answer at {address} after 10 s"), |log| match says {
+        let late = format!("does not answer at {address} after 10 s");
+        let ready = |log: &[(u64, String)]| match says {
             Some(word) => Ok(log.iter().any(|(_, line)| line.contains(word))),
             None => self.connects(address),
-        })
+        };
+        self.really(|| self.until(name, 0, &late, ready)).map(drop)
     }
 
     /// Waits until a server is `ready` by what it wrote since then.

@@ -402,7 +402,7 @@ impl Testbed {
 
     /// Refuses a port on which something listens already.
     pub fn require_free_port(&self, name: &str, address: SocketAddr) -> Result<()> {
-        if !self.server.is_dry() && self.server.connects(address)? {
+        if self.server.really(|| self.server.connects(address))? == Some(true) {
             return Err(Error::Failed(format!(
                 "port {} of the server host is taken before the {name} server has started; \
                  something else listens there",

@@ -228,10 +228,7 @@ impl Place<'_> {
         what: &str,
         mut so: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        if host.is_dry() {
-            return Ok(());
-        }
-        self.until_some(host, what, || Ok(so()?.then_some(())))
+        host.really(|| self.until_some(host, what, || Ok(so()?.then_some(())))).map(drop)
     }
 
     /// Waits until there is something on a host, while the daemon there runs.
@@ -302,9 +299,10 @@ impl Place<'_> {
     /// # Errors
     /// It does not within the time that it may take; with its words.
     pub(crate) fn until_ended(&self, host: &Host) -> Result<()> {
-        if host.is_dry() {
-            return Ok(());
-        }
+        host.really(|| self.wait_for_end(host)).map(drop)
+    }
+
+    fn wait_for_end(&self, host: &Host) -> Result<()> {
         let deadline = Instant::now() + PATIENCE_AT_END;
         loop {
             let state = host.server(&self.at.daemon(), 0)?;

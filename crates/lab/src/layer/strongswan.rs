@@ -183,26 +183,22 @@ fn prefer_main_table(place: &Place<'_>, host: &Host) -> Result<()> {
 /// looks for them: behind a copy of `/usr/lib` made of links.
 fn daemon(host: &Host, settings: &str) -> Result<Command> {
     let mut script = format!("export STRONGSWAN_CONF={}", quote(settings));
-    let mut program = CHARON.name.to_owned();
-    if !host.is_dry() {
-        let located = host.locate(CHARON)?;
-        program = located.path.display().to_string();
-        if located.origin == Origin::Cache
-            && let Some(root) = located.path.ancestors().nth(3)
-        {
-            let libraries = quote(&format!("{}{LIBRARIES}", root.display())).clone();
-            script += &format!(
-                " && mkdir /run/real /run/links && mount --bind /usr/lib /run/real \
-                 && ln -s /run/real/* /run/links && ln -sfn {libraries} /run/links/ipsec \
-                 && mount --bind /run/links /usr/lib"
-            );
-        }
-        for (name, value) in
-            located.environment.iter().filter(|(name, _)| *name != "STRONGSWAN_CONF")
-        {
-            script += &format!(" && export {name}={}", quote(value));
-        }
+    let located = host.located(CHARON)?;
+    let program = located.path.display().to_string();
+    if located.origin == Origin::Cache
+        && let Some(root) = located.path.ancestors().nth(3)
+    {
+        let libraries = quote(&format!("{}{LIBRARIES}", root.display()));
+        script += &format!(
+            " && mkdir /run/real /run/links && mount --bind /usr/lib /run/real \
+             && ln -s /run/real/* /run/links && ln -sfn {libraries} /run/links/ipsec \
+             && mount --bind /run/links /usr/lib"
+        );
     }
+    for (name, value) in located.environment.iter().filter(|(name, _)| *name != "STRONGSWAN_CONF") {
+        script += &format!(" && export {name}={}", quote(value));
+    }
+
     script += r#" && exec "$0""#;
     Ok(Command::new("sh", ["-c", &script, &program]))
 }

@@ -87,10 +87,9 @@ impl<'a> Bench<'a> {
 
     /// Starts the layers and the server of each stack and waits until all answer.
     pub(super) fn start_servers(&mut self) -> Result<()> {
-        if let Some(resolver) = self.resolver()
-            && !self.testbed.server.is_dry()
-        {
-            self.testbed.server.agent()?.swallow((resolver, NAME_SERVER_PORT).into())?;
+        if let Some(resolver) = self.resolver() {
+            let (server, address) = (&self.testbed.server, (resolver, NAME_SERVER_PORT).into());
+            server.really(|| server.agent()?.swallow(address))?;
         }
         let mut says = BTreeMap::new();
         for planned in &self.plan.stacks {

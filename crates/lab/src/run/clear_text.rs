@@ -70,17 +70,9 @@ impl Bench<'_> {
         let content = marker.file();
         for host in [client, server] {
             let path = host.root.join("files").join(FILE);
-            if host.is_dry() {
-                host.note(|| {
-                    format!(
-                        "yes MARKER | tr -d '\\n' | head -c {} > {}",
-                        content.len(),
-                        path.display()
-                    )
-                });
-            } else {
-                host.write(&path, &content)?;
-            }
+            let (size, to) = (content.len(), path.display());
+            let line = || format!("yes MARKER | tr -d '\\n' | head -c {size} > {to}");
+            host.write_as(line, &path, &content)?;
         }
         let hash = Content { size: content.len() as u64, hash: blake3::hash(content.as_bytes()) };
         let sent = || Some(client.root.join("files").join(FILE));

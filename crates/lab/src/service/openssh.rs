@@ -132,10 +132,7 @@ pub(super) fn options(site: &Site<'_>) -> Vec<String> {
 /// How a shell on the server starts a program; from the cache it needs its libraries
 /// named.
 pub(super) fn remote_program(site: &Site<'_>, program: Program) -> Result<String> {
-    if site.host.is_dry() {
-        return Ok(program.name.to_owned());
-    }
-    let located = site.peer.locate(program)?;
+    let located = site.peer.located(program)?;
     let variables =
         located.environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
     let words: Vec<String> = variables.chain([located.path.display().to_string()]).collect();

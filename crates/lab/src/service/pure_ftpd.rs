@@ -15,10 +15,9 @@ pub(super) const PURE_PW: Program = Program::new("pure-pw", "pure-ftpd", &[]).on
 pub(super) fn server(site: &Site<'_>, tls: Option<&Tls>) -> Result<ServerSpec> {
     // md5-crypt: pure-pw itself would hash with argon2id, 2.3 s for each login
     let salted = Command::new(OPENSSL, ["passwd", "-1", "-salt", "headroom", FTP_USER.1]);
-    let printed = site.host.run(&salted)?;
-    let hash = if site.host.is_dry() { "(what this printed)" } else { printed.trim() };
-    let entry =
-        format!("{}:{}:65534:65534::{}/./:::::::::::::\n", FTP_USER.0, hash, site.files.display());
+    let hash = site.host.ask(&salted, "(what this printed)")?;
+    let (user, hash, home) = (FTP_USER.0, hash.trim(), site.files.display());
+    let entry = format!("{user}:{hash}:65534:65534::{home}/./:::::::::::::\n");
     let accounts = site.write("accounts", &entry)?;
     let database = site.dir.join("accounts.pdb").display().to_string();
     site.host.run(&Command::new(PURE_PW, ["mkdb", &database, "-f", &accounts]))?;

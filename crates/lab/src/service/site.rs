@@ -39,10 +39,7 @@ pub struct Site<'a> {
 impl Site<'_> {
     /// Absolute path of a program.
     pub(crate) fn program(&self, program: Program) -> Result<String> {
-        if self.host.is_dry() {
-            return Ok(program.name.to_owned());
-        }
-        Ok(self.host.locate(program)?.path.display().to_string())
+        Ok(self.host.located(program)?.path.display().to_string())
     }
 
     /// Writes a file into this service's folder and returns its path.

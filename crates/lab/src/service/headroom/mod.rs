@@ -195,11 +195,8 @@ impl Service for Headroom {
 fn identity(site: &Site<'_>, file: &str) -> Result<(String, String)> {
     let headroom = site.host.headroom.display().to_string();
     let path = site.path(file).display().to_string();
-    let printed =
-        site.host.run(&Command::new(headroom, ["identity", "show", "--identity", &path]))?;
-    if site.host.is_dry() {
-        return Ok(("(the key)".to_owned(), "(the fingerprint)".to_owned()));
-    }
+    let show = Command::new(headroom, ["identity", "show", "--identity", &path]);
+    let printed = site.host.ask(&show, "(the key)\n(the fingerprint)")?;
     let mut lines = printed.lines().map(str::to_owned);
     lines
         .next()
