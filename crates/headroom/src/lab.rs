@@ -151,7 +151,7 @@ fn tell_study(results: &StudyResults, folder: &Path, json: bool) -> anyhow::Resu
         println!("{}", serde_json::to_string_pretty(results)?);
     } else {
         print!("{}", study::report::terminal(results, width()));
-        println!("\nReport: {}", folder.join("report.html").display());
+        println!("Report: {}", folder.join("report.html").display());
     }
     Ok(())
 }
@@ -198,7 +198,7 @@ fn tell(outcome: Outcome, folder: &Path, arguments: &Run) -> anyhow::Result<Exit
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
         print!("{}", report::terminal::answer(&results, width(), Detail::of(arguments.full)));
-        println!("\nReport: {}", folder.join("report.html").display());
+        println!("Report: {}", folder.join("report.html").display());
     }
     match cut {
         None => {
@@ -318,12 +318,11 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
     })
 }
 
+/// Columns of the terminal, or of `COLUMNS`.
 fn width() -> usize {
-    std::env::var("COLUMNS")
-        .ok()
-        .and_then(|columns| columns.parse().ok())
-        .unwrap_or(100)
-        .clamp(60, 140)
+    let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    set.or_else(terminal).unwrap_or(80).clamp(60, 140)
 }
 
 fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
@@ -352,7 +351,7 @@ fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
     };
     report::write(dir, &results)?;
     print!("{}", report::terminal::answer(&results, width(), detail));
-    println!("\nReport: {}", std::path::absolute(dir.join("report.html"))?.display());
+    println!("Report: {}", std::path::absolute(dir.join("report.html"))?.display());
     Ok(ExitCode::SUCCESS)
 }
 

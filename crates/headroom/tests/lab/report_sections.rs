@@ -231,7 +231,7 @@ fn assert_wire(page: &str, results: &Value) {
         "<a href=\"captures/http%231.pcap\" title=\"http#1.pcap\">pcap</a><small>whole frames</small>",
         // a file of that name, not a script
         "<a href=\"javascript%3Adocument.title%3D'pwned'\"",
-        ">pcap</a><small>190 octets a frame</small>",
+        ">pcap</a><small>190 bytes a frame</small>",
     ] {
         assert!(shown.contains(link), "{link}: {shown}");
     }

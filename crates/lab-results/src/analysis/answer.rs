@@ -2,6 +2,7 @@
 
 use super::disturbance::Disturbance;
 use super::sentence;
+use super::sentence::read::CONDITIONS;
 use crate::schema::{Portable, Results, WAITS};
 
 /// Answers the question of a run: first what spoils the answer, then what each stack costs
@@ -25,7 +26,7 @@ pub fn answer(results: &Results) -> (Vec<String>, Vec<String>) {
 /// Of so many stacks the answer says what they encrypt with; of more the report does.
 const MOST_NAMED: usize = 5;
 
-/// What costs depend on beside the stacks' names.
+/// Names what costs depend on, apart from the stacks.
 fn conditions(results: &Results) -> String {
     let (plan, environment) = (&results.plan, &results.environment);
     let machine = match environment.hosts.len() {
@@ -50,7 +51,7 @@ fn conditions(results: &Results) -> String {
     };
     let stacks: Vec<String> = secured.filter_map(|stack| of_stack(&stack.name)).collect();
     let stacks = if stacks.len() > MOST_NAMED { String::new() } else { stacks.concat() };
-    format!("Holds for {machine}, {offload}, MTU {}{stacks}.", plan.mtu)
+    format!("{CONDITIONS}{machine}, {offload}, MTU {}{stacks}.", plan.mtu)
 }
 
 /// A wait below this needs no explanation.

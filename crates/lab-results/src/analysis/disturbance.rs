@@ -47,11 +47,11 @@ impl Disturbance {
     pub fn note(&self) -> Option<String> {
         (self.disturbed > 0).then(|| {
             let counts = if self.is_severe() {
-                "they count, for the others are fewer"
+                "it counts them, because the others are fewer"
             } else {
-                "where a cell has more undisturbed runs, these alone count"
+                "in cells with more undisturbed runs it counts only those"
             };
-            format!("{}. They were repeated where time allowed; {counts}.", self.told())
+            format!("{}. The lab repeated them where time allowed; {counts}.", self.told())
         })
     }
 

@@ -1,11 +1,11 @@
-//! What to warn of beside the answer.
+//! The warnings of a run.
 
 use std::collections::BTreeSet;
 
 use super::disturbance::Disturbance;
 use crate::schema::{HostRecord, Results};
 
-/// What the reader should know before believing the results.
+/// Warns of what limits the results.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = results.incomplete().into_iter().collect();
     if let Some(last) = results.resumed.last() {
@@ -16,8 +16,8 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
             .map(String::as_str)
             .collect();
         warnings.push(format!(
-            "This run was interrupted and continued {} time(s), last at {} with {} block(s) done. Each link was tested \
-             again; its last test is the one shown.",
+            "This run was interrupted and continued {} time(s), last at {} with {} block(s) done. The lab \
+             tested each link again and shows the last test.",
             results.resumed.len(),
             last.at,
             last.blocks_before
@@ -25,7 +25,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
         if !changed.is_empty() {
             let changed = changed.into_iter().collect::<Vec<_>>().join("; ");
             warnings.push(format!(
-                "Machine or programs changed before the run was continued, so its blocks are of two kinds: {changed}."
+                "Machine or programs changed before the run was continued, so its blocks mix both: {changed}."
             ));
         }
     }
@@ -45,9 +45,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     warnings.extend(Disturbance::of(&results.samples).note());
     let steal = results.samples.iter().filter_map(|s| s.steal_pct).fold(0.0, f64::max);
     if steal > 5.0 {
-        warnings.push(format!(
-            "The hypervisor took up to {steal:.0} % of this machine away during a sample."
-        ));
+        warnings.push(format!("CPU steal reached {steal:.0} % during a sample."));
     }
     let limited_by = |what: &str| {
         results.summary.iter().filter(|row| row.limited_by.as_deref() == Some(what)).count()
@@ -55,8 +53,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     let crowded = limited_by("background load");
     if crowded > 0 {
         warnings.push(format!(
-            "{crowded} of {} cells were limited by background load: other programs took more of this machine than was \
-             left idle.",
+            "{crowded} of {} cells were limited by background load: other programs used more CPU than was idle.",
             results.summary.len()
         ));
     }
@@ -64,14 +61,14 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     if limited > 0 {
         let whose = match results.environment.hosts.as_slice() {
             [] => format!(
-                "client, server and router share these {} cores, so their times say what this machine can do, not \
-                 what the network can",
+                "client, server and router share these {} cores, so their times show the limit of this \
+                 machine, not of the network",
                 results.environment.cores
             ),
             hosts => {
                 let of = |host: &HostRecord| format!("{} with {} cores", host.role, host.cores);
                 let hosts: Vec<String> = hosts.iter().map(of).collect();
-                format!("one of the hosts ({}) had nothing to spare", hosts.join(", "))
+                format!("one of the hosts ({}) had no idle CPU", hosts.join(", "))
             }
         };
         warnings.push(format!(

@@ -1,5 +1,6 @@
 //! The report: one HTML file that needs no network, with its data inside.
 
+use crate::analysis::sentence::read;
 use crate::error::{Doing, Error, Result};
 use crate::schema::Results;
 
@@ -32,13 +33,18 @@ const SCRIPT: &str = concat!(
     include_str!("page/js/main.js"),
 );
 
+/// Sentences above the picture, so that both fit the first screen.
+const MOST_LEADING: usize = 4;
+
 pub(super) fn page(results: &Results) -> Result<String> {
     let json = serde_json::to_string(results).doing(|| "write the report's data".into())?;
     let notice = results.incomplete().map_or_else(String::new, |sentence| {
         format!("<p class=\"notice\" role=\"alert\">{}</p>", escaped(&sentence))
     });
-    let answer = results.answer.iter().map(|sentence| format!("<p>{}</p>", escaped(sentence)));
-    let paragraphs: String = std::iter::once(notice).chain(answer).collect();
+    let paragraph = |sentence: &String| format!("<p>{}</p>", escaped(sentence));
+    let (lead, more) = results.answer.split_at(read::lead(results).min(MOST_LEADING));
+    let lead: String = std::iter::once(notice).chain(lead.iter().map(paragraph)).collect();
+    let more: String = more.iter().map(paragraph).collect();
     let title = escaped(&results.plan.question);
     fill(
         TEMPLATE,
@@ -50,7 +56,8 @@ pub(super) fn page(results: &Results) -> Result<String> {
             // a `<` in a string of the data could end the script element
             ("{{results_json}}", &json.replace('<', "\\u003c")),
             ("{{title}}", &title),
-            ("{{answer_html}}", &paragraphs),
+            ("{{answer_html}}", &lead),
+            ("{{more_html}}", &more),
         ],
     )
 }
@@ -97,8 +104,13 @@ mod tests {
 
     #[test]
     fn the_template_has_every_placeholder_once() {
-        for placeholder in ["{{results_json}}", "{{title}}", "{{answer_html}}", "/*{{report_js}}*/"]
-        {
+        for placeholder in [
+            "{{results_json}}",
+            "{{title}}",
+            "{{answer_html}}",
+            "{{more_html}}",
+            "/*{{report_js}}*/",
+        ] {
             assert_eq!(TEMPLATE.matches(placeholder).count(), 1, "{placeholder}");
         }
     }

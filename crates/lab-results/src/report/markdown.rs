@@ -24,7 +24,7 @@ pub fn summary(results: &Results) -> String {
     let environment = &results.environment;
     text += &format!(
         "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks, headroom {}. {LEGEND} Fixed cost and \
-         cost per GB: of the whole session, login included.\n",
+         cost per GB: of the session, login included.\n",
         environment.started,
         environment.cpu,
         environment.cores,
@@ -41,11 +41,11 @@ pub fn summary(results: &Results) -> String {
     text
 }
 
-/// What the tables of workloads need beside them.
-pub(super) const LEGEND: &str = "Times: sessions, connecting included (of streams and datagrams, one unit); geometric \
-                                 mean of n runs. Overhead: more than the baseline, paired in blocks, with its 95 % \
-                                 interval; fewer than five runs support no comparison. \u{25c7}: too short for the \
-                                 link's shaper to act on. Limited by: at the largest size.";
+/// Explains the tables of workloads.
+pub(super) const LEGEND: &str = "Times: geometric mean of n sessions, connecting included (streams and datagrams: one \
+                                 unit). Overhead: time over the baseline's in the same block, with its 95 % interval; \
+                                 fewer than five runs support no comparison. \u{25c7}: too short for the link's \
+                                 shaper to act on. Limited by: at the largest size.";
 
 /// One table for each workload of the main link, in which a column has one unit.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
@@ -58,20 +58,110 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
         .collect()
 }
 
-/// What a stack costs anywhere; then models, bytes and predictions.
+/// Costs on any link, models, bytes and predictions.
 pub(super) fn further_tables(results: &Results) -> Vec<Table> {
     std::iter::once(portable(results)).chain(super::models::tables(results)).collect()
 }
 
+fn rows_of<'a>(results: &'a Results, name: &str) -> impl Iterator<Item = &'a Summary> {
+    results.summary.iter().filter(move |row| row.link == results.link.name && row.workload == name)
+}
+
+fn columns_of<'a>(results: &'a Results, name: &str) -> Vec<Column<'a>> {
+    let sizes: BTreeSet<u64> = rows_of(results, name).map(|row| row.size_bytes).collect();
+    let of = |size| rows_of(results, name).filter(move |row| row.size_bytes == size).collect();
+    sizes.into_iter().map(|size| Column::of(of(size))).collect()
+}
+
+/// The table of the first workload that fits a terminal: the smallest and the largest size.
+pub(super) struct Overview<'a> {
+    name: String,
+    columns: Vec<Column<'a>>,
+    stacks: Vec<&'a str>,
+    /// What limited the largest size, where it fits.
+    limits: bool,
+    width: usize,
+}
+
+impl<'a> Overview<'a> {
+    /// Chooses the sizes that fit into `width` columns; none: nothing was measured.
+    pub(super) fn new(results: &'a Results, width: usize) -> Option<Self> {
+        let names = || results.plan.workloads.iter().map(WorkloadRecord::name);
+        let name = names().find(|name| rows_of(results, name).next().is_some())?;
+        let stacks = results.plan.stacks.iter().map(|stack| stack.name.as_str());
+        let stacks: Vec<&str> =
+            stacks.filter(|stack| rows_of(results, &name).any(|row| row.stack == *stack)).collect();
+        let count = columns_of(results, &name).len();
+        // the last choice is taken even where it does not fit
+        let choices = [(count, true), (2, true), (2, false), (1, true), (1, false)];
+        let choices = choices.into_iter().filter(|(sizes, _)| *sizes <= count).map(|choice| {
+            let (sizes, limits) = choice;
+            let mut columns = columns_of(results, &name);
+            columns.drain(sizes - 1..count - 1);
+            Self { name: name.clone(), columns, stacks: stacks.clone(), limits, width }
+        });
+        let mut last = None;
+        for choice in choices {
+            if choice.table().columns_wide() <= width {
+                return Some(choice);
+            }
+            last = Some(choice);
+        }
+        last
+    }
+
+    /// Whether a row has an overhead.
+    pub(super) fn compares(&self) -> bool {
+        self.rows().any(|row| row.overhead_pct.or(row.session_overhead_pct).is_some())
+    }
+
+    /// The rows of the results that the table shows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &'a Summary> {
+        self.columns.iter().flat_map(|column| column.rows.iter().copied())
+    }
+
+    /// The table with at most so many rows; the last says how many stacks are left out.
+    pub(super) fn with_rows(self, most: usize) -> Table {
+        let mut table = self.table();
+        let wide = table.columns_wide();
+        if wide > self.width {
+            table.shorten_names(wide - self.width);
+        }
+        if table.rows.len() > most {
+            let left_out = table.rows.len() - (most - 1);
+            table.rows.truncate(most - 1);
+            let mut last = vec![String::new(); table.header.len()];
+            last[0] = format!("… {left_out} more");
+            table.rows.push(last);
+        }
+        table
+    }
+
+    fn table(&self) -> Table {
+        let mut header = vec![self.name.clone()];
+        let compares = self.compares();
+        for column in &self.columns {
+            header.push(column.title());
+            header.extend(compares.then(|| "overhead, %".to_owned()));
+        }
+        header.extend(self.limits.then(|| "limited by".to_owned()));
+        let rows = self.stacks.iter().map(|&stack| {
+            let shown = if compares { 2 } else { 1 };
+            let cells =
+                self.columns.iter().flat_map(|column| column.cells(stack).into_iter().take(shown));
+            let limit = self.limits.then(|| {
+                let last = self.columns.last().and_then(|column| column.row(stack));
+                last.and_then(|row| row.limited_by.clone()).unwrap_or_else(dash)
+            });
+            std::iter::once(stack.to_owned()).chain(cells).chain(limit).collect()
+        });
+        Table { rows: rows.collect(), header }
+    }
+}
+
 fn table(results: &Results, name: &str) -> Table {
-    let rows = || {
-        results.summary.iter().filter(|row| row.link == results.link.name && row.workload == name)
-    };
-    let sizes: BTreeSet<u64> = rows().map(|row| row.size_bytes).collect();
-    let columns: Vec<Column> = sizes
-        .iter()
-        .map(|&size| Column::of(rows().filter(|row| row.size_bytes == size).collect()))
-        .collect();
+    let rows = || rows_of(results, name);
+    let columns = columns_of(results, name);
     let mut header = vec![name.to_owned(), "n".to_owned()];
     for column in &columns {
         header.push(column.title());
@@ -120,10 +210,12 @@ impl<'a> Column<'a> {
         if size == 0 { unit.to_owned() } else { format!("{}, {unit}", units::size(size)) }
     }
 
+    fn row(&self, stack: &str) -> Option<&'a Summary> {
+        self.rows.iter().copied().find(|row| row.stack == stack)
+    }
+
     fn cells(&self, stack: &str) -> [String; 2] {
-        let Some(row) = self.rows.iter().find(|row| row.stack == stack) else {
-            return [dash(), dash()];
-        };
+        let Some(row) = self.row(stack) else { return [dash(), dash()] };
         let mut text = match time(row) {
             Some(seconds) => units::three(seconds / self.unit.0),
             None => "failed".to_owned(),

@@ -1,5 +1,6 @@
 //! What people and programs read: terminal, HTML, CSV, Markdown, JSON.
 
+mod brief;
 pub mod compare;
 mod csv;
 pub mod html;

@@ -1,5 +1,4 @@
-//! Tables beside the answer's own: what a transfer costs at any size, where its
-//! bytes go, what setting up a layer takes, how far predictions were off.
+//! Tables of models, bytes on the wire, layer set-up and prediction errors.
 
 use headroom_units as units;
 
@@ -7,7 +6,7 @@ use super::table::Table;
 use crate::analysis::{predict, stats};
 use crate::schema::{Model, Results, Summary};
 
-/// Those that have something to say.
+/// Returns those that have rows.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
     [costs(results), wire(results), set_ups(results), predictions(results)]
         .into_iter()
@@ -38,7 +37,7 @@ fn costs(results: &Results) -> Table {
             "n",
             "fixed cost, ms",
             "cost/GB, s",
-            "off by at most, %",
+            "largest error, %",
             "AICc prefers",
         ]),
         rows: rows.collect(),
@@ -54,12 +53,12 @@ fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
     format!("{value:.decimals$} ± {half:.decimals$}")
 }
 
-/// A model that is off by more than this at a size is no description of it, however
-/// narrow the intervals of its coefficients.
+/// A model with a larger error at a size does not describe it, however narrow the intervals
+/// of its coefficients.
 const USELESS_PCT: f64 = 33.0;
 
 fn fit(worst_pct: f64) -> String {
-    let verdict = if worst_pct > USELESS_PCT { ": of no use" } else { "" };
+    let verdict = if worst_pct > USELESS_PCT { ": unusable" } else { "" };
     format!("{}{verdict}", units::three(worst_pct))
 }
 
@@ -148,7 +147,7 @@ fn content(results: &Results, stack: &str) -> String {
         match (row.marker_seen, row.secured) {
             (true, _) => "readable",
             (false, true) => "nothing in clear",
-            (false, false) => "scrambled",
+            (false, false) => "obfuscated",
         }
         .to_owned()
     })
@@ -183,8 +182,8 @@ mod tests {
     use crate::schema::ModelPoint;
 
     #[test]
-    fn says_that_a_model_which_is_wrong_by_half_is_of_no_use() {
-        assert_eq!((fit(54.8).as_str(), fit(4.2).as_str()), ("54.8: of no use", "4.2"));
+    fn marks_a_model_that_is_wrong_by_half_as_unusable() {
+        assert_eq!((fit(54.8).as_str(), fit(4.2).as_str()), ("54.8: unusable", "4.2"));
     }
 
     #[test]
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sizes_say_nothing_of_the_fit() {
+    fn two_sizes_do_not_test_the_fit() {
         let point = |size_bytes, measured_s| ModelPoint {
             size_bytes,
             measured_s,

@@ -1,4 +1,4 @@
-//! The answer on the terminal: question, answer, what was measured, notes.
+//! The answer on the terminal: one screen, or all tables and notes.
 
 use super::markdown::{LEGEND, further_tables, tables};
 use super::table::Table;
@@ -7,7 +7,7 @@ use crate::schema::Results;
 /// How much is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// The answer, the first workloads' tables, and notes; the rest is in the report.
+    /// The answer and one table, on one screen.
     Main,
     /// Every table, and what each link's test found.
     Full,
@@ -20,11 +20,15 @@ impl Detail {
     }
 }
 
-/// Tables of workloads that are printed without `--full`: downloads and uploads, mostly.
-const MAIN_TABLES: usize = 2;
-
 /// Prints the answer, `width` columns wide where that is possible.
 pub fn answer(results: &Results, width: usize, detail: Detail) -> String {
+    match detail {
+        Detail::Main => super::brief::answer(results, width),
+        Detail::Full => full(results, width),
+    }
+}
+
+fn full(results: &Results, width: usize) -> String {
     let interrupted = results.incomplete();
     let mut text = String::new();
     for sentence in interrupted.iter().chain([&results.plan.question]) {
@@ -34,28 +38,15 @@ pub fn answer(results: &Results, width: usize, detail: Detail) -> String {
     for sentence in &results.answer {
         text += &wrapped(sentence, width);
     }
-    let (mut shown, mut hidden) = (tables(results), 0);
-    if detail == Detail::Main {
-        hidden = shown.len().saturating_sub(MAIN_TABLES);
-        shown.truncate(MAIN_TABLES);
-    } else {
-        shown.extend(further_tables(results));
-    }
-    for table in &shown {
+    for table in tables(results).iter().chain(&further_tables(results)) {
         text.push('\n');
         text += &aligned(table);
     }
     text.push('\n');
-    if hidden > 0 {
-        let tables = if hidden == 1 { "table is" } else { "tables are" };
-        text += &wrapped(&format!("{hidden} more {tables} in the report, or with --full."), width);
-    }
     text += &wrapped(LEGEND, width);
-    if detail == Detail::Full {
-        text += &wrapped(FULL_LEGEND, width);
-        for link in super::links::sentences(results) {
-            text += &wrapped(&link, width);
-        }
+    text += &wrapped(FULL_LEGEND, width);
+    for link in super::links::sentences(results) {
+        text += &wrapped(&link, width);
     }
     for warning in results.warnings.iter().filter(|warning| Some(*warning) != interrupted.as_ref())
     {
@@ -64,20 +55,14 @@ pub fn answer(results: &Results, width: usize, detail: Detail) -> String {
     text
 }
 
-const FULL_LEGEND: &str = "Round trips: before the first byte of the file. +bytes/MB: on the wire beyond the file, in \
-                           its direction, per MB of it. Fixed cost and cost per GB: of the whole session, with the \
-                           95 % interval; AICc prefers: that model of the overhead, or a line over log(size). Payload \
-                           efficiency: bytes of file for each byte on the wire in its direction; headers: bytes of a \
-                           full packet that are not the file's; content: whether a marker in a file could be read on \
-                           the wire.";
+const FULL_LEGEND: &str = "Round trips: before the first payload byte. +bytes/MB: protocol overhead per MB of payload. \
+                           Fixed cost and cost/GB: of the session, with the 95 % interval. AICc prefers: this model of \
+                           the overhead, or a line over log(size). Payload efficiency: payload bytes per byte on the \
+                           wire, in their direction. Headers/packet: bytes of a full packet that are not payload. \
+                           Content: whether a marker in a file was readable on the wire.";
 
 pub(super) fn aligned(table: &Table) -> String {
-    let columns = table.header.len();
-    let width = |column: usize| {
-        let rows = std::iter::once(&table.header).chain(&table.rows);
-        rows.map(|row| row[column].chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widths = table.widths();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
             let space = " ".repeat(width - cell.chars().count());

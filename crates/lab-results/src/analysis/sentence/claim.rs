@@ -97,11 +97,11 @@ impl Claim {
     }
 }
 
-/// Words by which a printed sentence is known again: of a time whose interval holds 0,
-pub(super) const UNDECIDED: &str = "its further time cannot be told from 0";
-/// of one that too few runs tell,
-pub(super) const NOT_TOLD: &str = "its time is not told";
-/// and of a rate that no link of the run checked.
+/// Words that mark a printed sentence: a time whose interval includes 0,
+pub(super) const UNDECIDED: &str = "its further time is not significant";
+/// a time of too few runs,
+pub(super) const NOT_TOLD: &str = "its time is unknown";
+/// and a rate that no link of the run checked.
 pub(super) const BY_MODEL: &str = " by the cost model (no slower link of this run checks it)";
 /// Shares of bytes that are closer together than this are the same.
 const SAME_BYTES: f64 = 0.0005;
@@ -143,7 +143,7 @@ impl Costs {
         }
         if let Some(fills) = self.fills {
             let rate = rate(fills.bps);
-            text += &format!("; once under way, large downloads fill links up to {rate}");
+            text += &format!("; large downloads fill links up to {rate}");
             if !fills.checked {
                 text += BY_MODEL;
             }
@@ -159,7 +159,7 @@ impl Costs {
         }
     }
 
-    /// Which of the round trips are the client's and the server's own.
+    /// Names the round trips that client and server cause, not the protocol.
     fn habits(&self) -> String {
         let [hellos, refused] = self.retries;
         let plural = |n: u32, word: &str| if n == 1 { word.to_owned() } else { format!("{word}s") };
@@ -172,7 +172,7 @@ impl Costs {
         }
         match habits.is_empty() {
             true => String::new(),
-            false => format!(" ({}: habits of this client and server)", habits.join(", ")),
+            false => format!(" ({}, which depend on client and server)", habits.join(", ")),
         }
     }
 
@@ -221,7 +221,7 @@ impl Costs {
             }
             (_, Fixed::Undecided([lo, hi])) => {
                 let time = self::apart(lo, hi);
-                found.push(format!("small files take {time} more, which can be nothing"));
+                found.push(format!("small files take {time} more, an interval that includes 0"));
             }
             (_, Fixed::TooFew) => {}
         }
@@ -304,7 +304,7 @@ impl Compared {
                 Some([lo, _]) if lo > 0.0 => {
                     format!("{} (+{} %)", stack(session), slower.rounded())
                 }
-                _ => format!("{} (cannot be told apart)", stack(session)),
+                _ => format!("{} (no significant difference)", stack(session)),
             })
             .collect();
         let (last, before) = match others.split_last() {
@@ -353,7 +353,7 @@ impl Compared {
     }
 }
 
-/// Says that `n` runs do not tell what `what` is about.
+/// Says that `n` runs are too few for `what`.
 pub(super) fn too_few(what: &str, n: usize) -> String {
     let runs = if n == 1 { "run supports" } else { "runs support" };
     format!("{what}: {n} {runs} no comparison, {LEAST_RUNS} are needed")

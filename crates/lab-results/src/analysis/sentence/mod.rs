@@ -56,7 +56,7 @@ impl Checked {
                     };
                     let text = version.text.trim_end_matches('.');
                     self.notes.push(format!(
-                        "Not said, because cells of this run contradict it: \"{text}\" ({first}{others})."
+                        "Omitted, because measurements of this run contradict it: \"{text}\" ({first}{others})."
                     ));
                 }
             }

@@ -8,6 +8,9 @@ use super::claim::{BY_MODEL, Claim, Compared, Costs, Fills, Fixed, NOT_TOLD, UND
 use crate::analysis::measured::Estimate;
 use crate::schema::Results;
 
+/// How the sentence on the machine, the offloads and the ciphers begins.
+pub(in crate::analysis) const CONDITIONS: &str = "Measured with ";
+
 /// A printed sentence, read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading {
@@ -27,7 +30,7 @@ pub fn read(sentence: &str, results: &Results) -> Reading {
     }
     // what is no comparison is known by its first words: any other could hold one
     let is_disturbed = |words: &str| words.starts_with(|first: char| first.is_ascii_digit());
-    let is_plain = sentence.starts_with("Holds for ")
+    let is_plain = sentence.starts_with(CONDITIONS)
         || sentence.split_once(" blocks were disturbed ").is_some_and(|(n, _)| is_disturbed(n));
     let of_row = [" takes ", " carries ", " arrives at "];
     if !is_plain && of_row.iter().any(|words| sentence.contains(words)) {
@@ -49,6 +52,15 @@ pub fn contradictions(results: &Results) -> Vec<String> {
         Reading::Unknown => vec![format!("\"{sentence}\": no rule holds it against figures")],
     };
     results.answer.iter().flat_map(against).collect()
+}
+
+/// Counts the sentences at the start of an answer that answer the question: what stacks
+/// cost, and why not to believe it. The others compare stacks and say where it holds.
+pub fn lead(results: &Results) -> usize {
+    let is_lead = |sentence: &&String| {
+        compared(sentence, results).is_none() && !sentence.starts_with(CONDITIONS)
+    };
+    results.answer.iter().take_while(is_lead).count()
 }
 
 fn costs(sentence: &str, results: &Results) -> Option<Claim> {

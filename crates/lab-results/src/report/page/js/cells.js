@@ -1,11 +1,11 @@
 /* Every stack at every size, and the runs of each cell. */
 
 const LIMITS = {
-  CPU: 'Limited by the CPU: client and server computed nearly all of the time, or took all but a tenth of the machine, so this is a result of the processor and not of the network',
-  'background load': 'Limited by background load: other programs took more of the machine than was left idle, so this is a result of what else ran',
+  CPU: 'Limited by the CPU: client and server computed nearly all of the time, or took all but a tenth of the machine, so this shows the processor, not the network',
+  'background load': 'Limited by background load: other programs used more CPU than was idle',
   link: 'Limited by the link: the network was full',
-  window: 'Limited by a window: a TCP or SSH window, or the client\'s outstanding requests, held the sender back',
-  waiting: 'Limited by waiting: most of the time nothing moved, the two sides waited for each other',
+  window: 'Limited by a window: a TCP or SSH window, or the client\'s outstanding requests, limited the sender',
+  waiting: 'Limited by waiting: most of the time both sides waited for each other',
 };
 
 function renderHeatMaps(body, report, counts) {
@@ -85,11 +85,11 @@ function heatOf(pct) {
 
 function heatNotes(rows) {
   const notes = [];
-  if (rows.some((row) => row.limited_by === 'CPU')) notes.push('▲ CPU: CPU-limited on shared cores. Client and server took nearly all of the time or of the machine, so the cell tells about this processor, not about the network.');
-  if (rows.some((row) => row.limited_by === 'background load')) notes.push('▲ background load: other programs took more of the machine than was left idle, so the cell tells about them.');
-  if (rows.some((row) => row.not_shaped === true)) notes.push('◇ not shaped: the transfer took less than 100 ms and slipped through the shaper\'s bucket; its link rate was not in force.');
-  if (rows.some((row) => number(row.outliers) > 0)) notes.push('○ outlier: a run further from the median of its cell than 3.5 robust standard deviations. It is marked and counts all the same.');
-  if (rows.some((row) => number(row.failed) > 0)) notes.push('✕ failed: runs that ended in an error. They are counted and left out of the mean, never retried.');
+  if (rows.some((row) => row.limited_by === 'CPU')) notes.push('▲ CPU: CPU-limited on shared cores. Client and server took nearly all of the time or of the machine, so the figure shows this processor, not the network.');
+  if (rows.some((row) => row.limited_by === 'background load')) notes.push('▲ background load: other programs used more CPU than was idle.');
+  if (rows.some((row) => row.not_shaped === true)) notes.push('◇ not shaped: the transfer took less than 100 ms and passed within the burst of the token bucket, so the link rate did not apply.');
+  if (rows.some((row) => number(row.outliers) > 0)) notes.push('○ outlier: a run further from the median of its cell than 3.5 robust standard deviations. It is marked, and it counts.');
+  if (rows.some((row) => number(row.failed) > 0)) notes.push('✕ failed: runs that ended in an error. The lab reports them, leaves them out of the mean and does not retry them.');
   return notes;
 }
 
@@ -97,7 +97,7 @@ function openRuns(report, row) {
   const dialog = document.getElementById('runs');
   const samples = samplesOf(report, row);
   document.getElementById('runs-title').textContent = `${asText(row.stack)}: ${workloadTitle(asText(row.workload)).toLowerCase()}${number(row.size_bytes) === null ? '' : `, ${formatSize(row.size_bytes)}`}, link ${asText(row.link)}`;
-  dialog.querySelector('.body').replaceChildren(cellFacts(row), samples.length ? make('div', { class: 'scroll', tabindex: 0 }, sampleTable(samples)) : make('p', {}, 'The results hold no single runs of this cell.'));
+  dialog.querySelector('.body').replaceChildren(cellFacts(row), samples.length ? make('div', { class: 'scroll', tabindex: 0 }, sampleTable(samples)) : make('p', {}, 'The results have no single runs of this cell.'));
   dialog.showModal();
 }
 
@@ -126,7 +126,7 @@ function sampleTable(samples) {
       make('td', { class: 'error' }, [sample.outlier === true ? '○ outlier' : null, sample.disturbed ? asText(sample.disturbed) : null].filter(Boolean).join('; ')), make('td', { class: 'error' }, sample.ok === false ? `✕ ${asText(sample.error ?? 'failed')}` : asText(sample.error ?? '')));
   });
   const heads = ['Transfer', 'Session', 'Client\'s clock', 'Process', 'CPU, client', 'CPU, server', 'CPU, machine', 'CPU idle', 'Averaged over'];
-  return make('table', {}, make('caption', {}, 'One row a run. Transfer and session are read from the wire; the client\'s clock and the process\'s time stand beside them.'),
+  return make('table', {}, make('caption', {}, 'One row per run. Transfer and session come from the wire; the client\'s own clock and the process time are for comparison.'),
     make('thead', {}, make('tr', {}, columnHead('Block', { class: 'text' }), ...heads.map((name) => columnHead(name)), columnHead('Marked', { class: 'text' }), columnHead('Error', { class: 'text' }))),
     make('tbody', {}, ...rows));
 }

@@ -198,11 +198,11 @@ function drawMark(overlay, { point, x, y: centre }, area, y) {
 
 /** Where each stack stops filling the link; baselines too, on the zero line, since that is where the lines go flat. */
 function kneeDots(model, lines, picture, chartWidth, x, y) {
-  const label = lines.length > MOST_FULL_LABELS || chartWidth < NARROW ? (name, rate) => `${name} ${rate}` : (name, rate) => `${name}: once under way, fills ${rate}`;
+  const label = lines.length > MOST_FULL_LABELS || chartWidth < NARROW ? (name, rate) => `${name} ${rate}` : (name, rate) => `${name}: fills ${rate}`;
   const dots = lines.filter((line) => line.knee_bps !== null && line.knee_bps < RATE_DOMAIN.limit).map((line) => ({
     x: x(line.knee_bps), y: y(picture.at(line, line.knee_bps)), colour: colourOf(line.index), text: label(shorten(line.name), formatRate(line.knee_bps)),
   }));
-  for (const [name, rate] of baselineKnees(lines)) dots.push({ x: x(rate), y: y(0), colour: '--soft', unlabelled: true, text: `${name}: once under way, fills ${formatRate(rate)}` });
+  for (const [name, rate] of baselineKnees(lines)) dots.push({ x: x(rate), y: y(0), colour: '--soft', unlabelled: true, text: `${name}: fills ${formatRate(rate)}` });
   return dots;
 }
 

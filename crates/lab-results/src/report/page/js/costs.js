@@ -3,11 +3,11 @@
 const MOST_SIZES_IN_COST_TABLE = 4;
 
 const COST_COLUMNS = [
-  ['Overhead', 'Time of the stack divided by that of its baseline in the same block, less 1, and its 95 % interval. A lighter figure: the interval holds 0 %, so this run cannot tell the two apart.'],
+  ['Overhead', 'Time of the stack divided by that of its baseline in the same block, less 1, and its 95 % interval. A lighter figure: the interval includes 0 %, so the difference is not significant.'],
   ['Round trips before first byte', 'How often one side had to wait for the other before the first byte of the file was sent.'],
   ['Extra bytes per MB', 'Bytes on the wire beyond the file, in its direction, for each megabyte of file.'],
   ['CPU-seconds per GB', 'CPU time of client and server together for each gigabyte of file.'],
-  ['Limited by', 'What held the transfer back at each size: the link, a processor, a window, or waiting for the other side.'],
+  ['Limited by', 'The bottleneck at each size: the link, a processor, a window, or waiting for the other side.'],
 ];
 
 function renderCosts(body, report) {

@@ -6,7 +6,7 @@ function renderPredictionErrors(body, report, counts) {
   if (!cells.length) return;
   body.append(
     make('h3', { id: 'errors' }, 'How far off it was'),
-    make('p', { class: 'lead' }, 'The same formula, tested: session times were predicted for other links from the main link alone, then measured there. Per cent by which the prediction was too long (+) or too short (−).'),
+    make('p', { class: 'lead' }, 'The lab predicted session times on other links from the main link alone, then measured them. Error of the prediction: too long (+) or too short (−).'),
     make('div', { class: 'scroll' }, errorTable(report, cells)));
 }
 

@@ -101,9 +101,9 @@ function describeLink(link) {
 }
 
 /** Powers of ten, as sizes between those that were measured are written. */
-function formatOctets(octets) {
-  const [factor, unit] = [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']].find(([candidate]) => octets >= candidate) ?? [1, 'B'];
-  return `${format3(octets / factor)} ${unit}`;
+function formatBytes(bytes) {
+  const [factor, unit] = [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']].find(([candidate]) => bytes >= candidate) ?? [1, 'B'];
+  return `${format3(bytes / factor)} ${unit}`;
 }
 
 /** A value with half of its 95 % interval, in as many digits as the half deserves. */

@@ -8,9 +8,9 @@ function renderLinks(body, report, counts) {
   counts.links += report.links.length;
   body.append(
     make('p', { class: 'lead' }, tested.length
-      ? 'Each link was tested by UDP probes before it was used, in both directions: asked for, and found. A main link that fails its test fails the run; a validation link that fails is left out.'
-      : report.links.some(isReal) ? 'Client and server are two real hosts, and the link between them is what it is: how long there and back takes was measured, by the client\u2019s clock alone.'
-      : 'There was no rate, delay or loss to test: the link was as fast as the machine.'),
+      ? 'The lab tested each link with UDP probes in both directions before it used it. A main link that fails its test fails the run; a validation link that fails is left out.'
+      : report.links.some(isReal) ? 'Client and server are two real hosts. Of their link the lab measured the round-trip time, by the client\u2019s clock.'
+      : 'The link had no rate, delay or loss to test.'),
     make('div', { class: 'scroll' }, linkTable(report.links)));
   const details = report.links.filter((link) => list(link.commands).length);
   for (const link of details) body.append(folded(`Commands that made ${linkName(link)}`, make('pre', {}, list(link.commands).map(asText).join('\n'))));
@@ -20,7 +20,7 @@ function linkTable(links) {
   const rows = links.flatMap((link, position) => linkRows(link, position));
   const heads = [['Link', 'text'], ['Direction', 'text'], ['Rate'], ['Delay, one way'], ['99th percentile'], ['Loss'], ['Verdict', 'text'], ['Round trip']];
   return make('table', { class: 'links' },
-    make('caption', {}, 'Large: what was asked for. Small print: what was found, and the bound that it had to keep. 99th percentile: delay beyond what was asked for.'),
+    make('caption', {}, 'Large: requested. Small print: measured, and the tolerance. 99th percentile: delay beyond the requested one.'),
     make('thead', {}, make('tr', {}, ...heads.map(([head, kind]) => columnHead(head, { class: kind ?? null })))),
     make('tbody', {}, ...rows));
 }
@@ -38,7 +38,7 @@ function linkRows(link, position) {
 
 function testCells(link, test) {
   if (test === null && isReal(link)) {
-    return ['not known', `${milliseconds(link.delay_ms)} (half of there and back)`, '–', 'not known'].map((text) => make('td', {}, text))
+    return ['not known', `${milliseconds(link.delay_ms)} (half of the round trip)`, '–', 'not known'].map((text) => make('td', {}, text))
       .concat(make('td', { class: 'text' }, 'not made, so not tested'));
   }
   if (test === null) {

@@ -21,7 +21,7 @@ function hostTable(hosts) {
   const keys = ['host', 'address', 'cpu', 'cores', 'kernel', 'distribution', 'files'];
   const rows = hosts.map((host) => make('tr', {}, rowHead(host.role), ...keys.map((key) => make('td', { class: 'text' }, asText(host[key]))),
     make('td', {}, positive(host.memory_bytes) === null ? '–' : formatMemory(host.memory_bytes))));
-  return make('table', {}, make('caption', {}, 'Client and server are real hosts; what stands above is the client\'s'),
+  return make('table', {}, make('caption', {}, 'Client and server are real hosts; the facts above are the client\'s'),
     make('thead', {}, make('tr', {}, ...['Role', 'Host', 'Address', 'Processor', 'Cores', 'Kernel', 'System', 'Files on'].map((name) => columnHead(name, { class: 'text' })), columnHead('Memory'))),
     make('tbody', {}, ...rows));
 }
@@ -34,7 +34,7 @@ function stackFactTable(facts) {
 function programTable(programs) {
   if (!programs.length) return make('p', {}, 'The results name no program.');
   const rows = programs.map((program) => make('tr', {}, rowHead(program.name), ...['version', 'origin', 'path'].map((key) => make('td', { class: 'text' }, asText(program[key] ?? '–')))));
-  return make('table', {}, make('caption', {}, 'Programs under test, and where each came from'), make('thead', {}, make('tr', {}, ...['Program', 'Version', 'Origin', 'Path'].map((name) => columnHead(name, { class: 'text' })))), make('tbody', {}, ...rows));
+  return make('table', {}, make('caption', {}, 'Programs under test, and their origin'), make('thead', {}, make('tr', {}, ...['Program', 'Version', 'Origin', 'Path'].map((name) => columnHead(name, { class: 'text' })))), make('tbody', {}, ...rows));
 }
 
 function renderWarnings(body, report) {

@@ -5,7 +5,7 @@ const VIEWS = { time: 'time', fastest: 'times the fastest' };
 function renderModels(body, report, counts) {
   counts.models += report.models.length;
   if (!report.models.length) {
-    body.append(make('p', {}, 'No stack moved files of two sizes, so there is no model of its time.'));
+    body.append(make('p', {}, 'No stack moved files of two sizes, so there is no model.'));
     return;
   }
   const names = (key) => [...new Set(report.models.map((model) => asText(model[key])))];
@@ -27,9 +27,9 @@ function renderModels(body, report, counts) {
       crossingList(models, crossings),
       make('div', { class: 'scroll' }, modelTable(models)),
       modelKey(models, crossings),
-      make('figure', {}, make('figcaption', {}, choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are the models, marks were measured.' : 'Time of one transfer, divided by the fastest model at its size: the stack at 1 wins, and lines swap where one overtakes another.'), time));
+      make('figure', {}, make('figcaption', {}, choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are models, marks are measurements.' : 'Time of one transfer, divided by the fastest model at its size: the stack at 1 wins, and lines swap where one overtakes another.'), time));
     fit.replaceChildren(
-      make('p', { class: 'lead' }, `Residuals of the models of ${workloadTitle(choice.workload).toLowerCase()}s on ${choice.link}, ${CLOCKS[choice.clock]}: how far each run lies from its model. A cloud around 0 is noise; a bow means that the model misses something.`),
+      make('p', { class: 'lead' }, `Residuals of the models of ${workloadTitle(choice.workload).toLowerCase()}s on ${choice.link}, ${CLOCKS[choice.clock]}: measured over modelled time of each run. A cloud around 0 is noise; a curve is an error of the model.`),
       modelKey(models, []),
       residuals);
     plots.push(timePlot(time, models, crossings, choice.view), residualPlot(residuals, models));
@@ -54,7 +54,7 @@ function modelsOf(report, { link, workload, clock }) {
   const path = slowStartPath(report, report.links.find((candidate) => linkName(candidate) === link));
   return report.stacks.flatMap((stack) => own.filter((model) => model.stack === stack.name).map((model) => ({
     ...model, name: stack.name, index: stack.index, points: records(model.points), residuals: residualsOf(report, model),
-    secondsAt: (octets) => model.fixed_s + model.seconds_per_gb * octets / 1e9 + (path ? slowStartWaits(path, octets) : 0),
+    secondsAt: (bytes) => model.fixed_s + model.seconds_per_gb * bytes / 1e9 + (path ? slowStartWaits(path, bytes) : 0),
   })));
 }
 
@@ -82,17 +82,17 @@ function crossingList(models, crossings) {
   const sure = crossings.filter((crossing) => crossing.significant === true), open = crossings.filter((crossing) => !sure.includes(crossing));
   if (!crossings.length) {
     const sizes = models.flatMap((model) => model.points.map((point) => point.size_bytes));
-    return make('p', {}, models.length > 1 ? `Between ${formatSize(Math.min(...sizes))} and ${formatSize(Math.max(...sizes))} no stack overtakes another, as far as this run can tell.` : '');
+    return make('p', {}, models.length > 1 ? `Between ${formatSize(Math.min(...sizes))} and ${formatSize(Math.max(...sizes))} this run shows no crossover.` : '');
   }
   return make('ul', { class: 'crossings' }, ...sure.map((crossing) => make('li', {}, make('b', {}, `${asText(crossing.below)} is cheaper than ${asText(crossing.above)} below ${crossingText(crossing)}`))),
-    open.length ? make('li', {}, 'With one end in doubt, beyond the sizes that were measured (…): ', open.map((crossing) => `${asText(crossing.below)} is cheaper than ${asText(crossing.above)} below ${crossingText(crossing)}`).join('; '), '.') : null);
+    open.length ? make('li', {}, 'With one end beyond the measured sizes (…): ', open.map((crossing) => `${asText(crossing.below)} is cheaper than ${asText(crossing.above)} below ${crossingText(crossing)}`).join('; '), '.') : null);
 }
 
 /** `3.1 MB [2.2, 4.0]`: the interval in the unit of the size. */
 function crossingText({ size_bytes, ci95_bytes }) {
   const [factor] = [1e9, 1e6, 1e3, 1].filter((candidate) => size_bytes >= candidate);
   const ends = list(ci95_bytes).map((end) => (number(end) === null ? '…' : format3(end / (factor ?? 1))));
-  return `${formatOctets(size_bytes)}${ends.length === 2 ? ` [${ends.join(', ')}]` : ''}`;
+  return `${formatBytes(size_bytes)}${ends.length === 2 ? ` [${ends.join(', ')}]` : ''}`;
 }
 
 function modelTable(models) {
@@ -101,12 +101,12 @@ function modelTable(models) {
     const worst = model.points.length < 3 ? NaN : Math.max(...model.points.map((point) => 100 * Math.abs(point.measured_s / point.modelled_s - 1)));
     return make('tr', { class: model.index < 0 ? 'baseline' : null }, rowHead(model.name),
       make('td', {}, asText(model.n)), make('td', {}, withHalf(model.fixed_s, model.fixed_ci95_s, 1e3)), make('td', {}, withHalf(model.seconds_per_gb, model.seconds_per_gb_ci95)),
-      make('td', {}, Number.isFinite(worst) ? `${format3(worst)}${worst > 33 ? ': of no use' : ''}` : '–'),
+      make('td', {}, Number.isFinite(worst) ? `${format3(worst)}${worst > 33 ? ': unusable' : ''}` : '–'),
       make('td', { class: 'text' }, ...preferenceText(model)));
   });
   return make('table', { class: 'models' },
-    make('caption', {}, 'n: blocks of the size with the fewest. ± half of the 95 % interval, which ends at 0. Off by at most: the distance between the model and the mean of the size that lies furthest from it (of three sizes or more). Explains the overhead: this model, or a straight line over log(size) as in the studies, whichever has the lower AICc (Akaike, corrected for few runs).'),
-    make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('n'), columnHead('Fixed cost per transfer, ms'), columnHead('Cost per GB, s'), columnHead('Off by at most, %'), columnHead('Explains the overhead', { class: 'text' }))),
+    make('caption', {}, 'n: blocks of the size with the fewest. ± half of the 95 % interval, which ends at 0. Largest error: distance between the model and the mean of a size, for three sizes or more. Explains the overhead: this model, or a straight line over log(size) as in the studies, whichever has the lower AICc (Akaike, corrected for few runs).'),
+    make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('n'), columnHead('Fixed cost per transfer, ms'), columnHead('Cost per GB, s'), columnHead('Largest error, %'), columnHead('Explains the overhead', { class: 'text' }))),
     make('tbody', {}, ...rows));
 }
 
@@ -114,7 +114,7 @@ function preferenceText(model) {
   if (!model.preferred) return [model.index < 0 ? 'baseline' : '–'];
   const lead = number(model.aic_cost) === null || number(model.aic_log_line) === null ? '' : `, by ${format3(Math.abs(model.aic_cost - model.aic_log_line))}`;
   const line = record(model.log_line);
-  const formula = number(line.slope_pct) === null ? null : make('small', {}, `line: ${format3(line.intercept_pct)} % ${line.slope_pct < 0 ? '−' : '+'} ${format3(Math.abs(line.slope_pct))} % · ln(octets)`);
+  const formula = number(line.slope_pct) === null ? null : make('small', {}, `line: ${format3(line.intercept_pct)} % ${line.slope_pct < 0 ? '−' : '+'} ${format3(Math.abs(line.slope_pct))} % · ln(bytes)`);
   return [`${model.preferred === 'cost' ? 'this model' : 'the log-line'}${lead}`, formula];
 }
 

@@ -6,7 +6,7 @@ const MOST_LOSS_PCT = 10;
 
 function renderPicture(body, report, counts) {
   if (!canPredict(report)) {
-    const why = rttOf(report.mainLink) === null ? 'its round-trip time was not measured' : 'it loses packets, and what that costs cannot be told from what other links would cost';
+    const why = rttOf(report.mainLink) === null ? 'its round-trip time was not measured' : 'it loses packets, so its costs do not transfer to other links';
     body.append(make('p', {}, `No prediction is possible from the main link: ${why}. Measure on \`unshaped\`, with this link as a validation link.`));
     return;
   }
@@ -35,8 +35,8 @@ function renderLines(body, report, counts) {
   };
   addTools(body, ...pictureControls(report, model, state, redraw));
   const lead = model.atMost_bps === null
-    ? 'Predicted overhead of one download, connecting included, on a link you choose. Left of its dot a stack still fills the link once a large file is under way (its fixed time stays, and is what the line shows there); right of it this machine is the limit.'
-    : `Predicted overhead of one download, connecting included, on a link you choose. It ends at ${formatRate(model.atMost_bps)}, where this was measured: what this machine would do on a faster link was not seen.`;
+    ? 'Predicted overhead of one download, connecting included. Left of its dot a stack fills the link; right of it this machine is the limit.'
+    : `Predicted overhead of one download, connecting included, on links up to ${formatRate(model.atMost_bps)}, the rate of the measured link.`;
   body.append(
     make('p', { class: 'lead' }, lead),
     seriesKey(model, state, view), view.plot, view.readout, view.notes,
@@ -98,7 +98,7 @@ function seriesKey(model, state, view) {
     return make('li', {}, make('label', {}, box, lineSwatch(line), `${line.name} over ${line.baseline}`));
   });
   return make('ul', { class: 'series', 'aria-label': 'Lines of the picture' }, ...items,
-    model.lines.some((line) => line.knee_bps !== null) ? make('li', {}, kneeSwatch(), 'fastest link it still fills once a large file is under way') : null,
+    model.lines.some((line) => line.knee_bps !== null) ? make('li', {}, kneeSwatch(), 'fastest link that it fills') : null,
     make('li', {}, markSwatch(), 'measured, with 95 % interval'));
 }
 

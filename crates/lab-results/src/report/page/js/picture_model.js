@@ -22,8 +22,8 @@ function predictableLines(report) {
   return { lines, omitted };
 }
 
-function predictOverheadPct(line, link, octets) {
-  return 100 * (predictSeconds(line.costs, link, octets) / predictSeconds(line.base, link, octets) - 1);
+function predictOverheadPct(line, link, bytes) {
+  return 100 * (predictSeconds(line.costs, link, bytes) / predictSeconds(line.base, link, bytes) - 1);
 }
 
 /** What was measured on the session clock, at the place in the picture where the line should meet it. */

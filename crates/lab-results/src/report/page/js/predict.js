@@ -20,7 +20,7 @@ function costsOf(row) {
   };
 }
 
-/** Octets of TCP payload in a full packet: the MTU less IP's header and TCP's with time stamps. */
+/** Bytes of TCP payload in a full packet: the MTU less IP's header and TCP's with time stamps. */
 function segmentBytes(plan) {
   return Math.max(1, (number(plan.mtu) ?? 1500) - (plan.family === 'ipv4' ? 20 : 40) - 32);
 }
@@ -39,24 +39,24 @@ function predictedLink(report, link) {
 }
 
 /** Seconds of a session that downloads one file. */
-function predictSeconds(costs, link, octets) {
-  return costs.round_trips * link.rtt_s + costs.work_s + bodySeconds(costs, link, octets) + setupTimeouts(costs, link);
+function predictSeconds(costs, link, bytes) {
+  return costs.round_trips * link.rtt_s + costs.work_s + bodySeconds(costs, link, bytes) + setupTimeouts(costs, link);
 }
 
-function bodySeconds(costs, link, octets) {
+function bodySeconds(costs, link, bytes) {
   const onLink = link.rate_bps === null ? Infinity : link.rate_bps / 8 / costs.line_bytes_per_byte;
   const worked = costs.seconds_per_byte === null ? Infinity : 1 / costs.seconds_per_byte;
   const windowed = costs.window_bytes === null || link.rtt_s <= 0 ? Infinity : costs.window_bytes / link.rtt_s;
   const bytes_per_s = Math.min(onLink, worked, windowed);
   const path = { bytes_per_s, rtt_s: link.rtt_s, segment_bytes: link.segment_bytes };
   const unhindered = (part) => part / bytes_per_s + slowStartWaits(path, part);
-  if (link.loss <= 0) return unhindered(octets);
-  const segments = Math.ceil(octets / link.segment_bytes);
+  if (link.loss <= 0) return unhindered(bytes);
+  const segments = Math.ceil(bytes / link.segment_bytes);
   const anyLost = 1 - (1 - link.loss) ** segments;
   const first = Math.min(anyLost * (1 - link.loss) / link.loss + 1, segments);
-  const firstBytes = Math.min(first * link.segment_bytes, octets);
+  const firstBytes = Math.min(first * link.segment_bytes, bytes);
   const lossy = cubicWindow(link.rtt_s, link.loss) * link.segment_bytes / link.rtt_s;
-  return unhindered(firstBytes) + anyLost * link.rtt_s + (octets - firstBytes) / Math.min(bytes_per_s, lossy);
+  return unhindered(firstBytes) + anyLost * link.rtt_s + (bytes - firstBytes) / Math.min(bytes_per_s, lossy);
 }
 
 /** Average congestion window in segments under random loss. */
@@ -68,13 +68,13 @@ function setupTimeouts(costs, link) {
   return costs.round_trips * 2 * link.loss * (LEAST_TIMEOUT_S + link.rtt_s);
 }
 
-/** Seconds in which a sender of `octets` waits for its window to grow; `bytes_per_s` may be infinite. */
-function slowStartWaits({ bytes_per_s, rtt_s, segment_bytes }, octets) {
+/** Seconds in which a sender of `bytes` waits for its window to grow; `bytes_per_s` may be infinite. */
+function slowStartWaits({ bytes_per_s, rtt_s, segment_bytes }, bytes) {
   let congestionWindow = INITIAL_SEGMENTS * segment_bytes, sent = 0, waits = 0;
   for (let round = 0; round < 64; round++) {
     sent += congestionWindow;
     const sending = congestionWindow / bytes_per_s, firstAcknowledged = rtt_s + segment_bytes / bytes_per_s;
-    if (sent >= octets || sending >= firstAcknowledged) break;
+    if (sent >= bytes || sending >= firstAcknowledged) break;
     waits += firstAcknowledged - sending;
     congestionWindow *= 2;
   }

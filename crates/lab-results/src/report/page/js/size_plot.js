@@ -25,7 +25,7 @@ function sizePlot(place, { sizes, series, curves, axis, label, overlay }) {
       image.setAttribute('width', u.over.clientWidth);
       image.setAttribute('height', u.over.clientHeight);
       image.replaceChildren();
-      overlay(image, (octets) => u.valToPos(octets, 'x'), (value) => u.valToPos(value, 'y'), u.over);
+      overlay(image, (bytes) => u.valToPos(bytes, 'x'), (value) => u.valToPos(value, 'y'), u.over);
     }] },
   }, [columns, ...curves(columns)], place);
   chart.over.append(image);
@@ -37,7 +37,7 @@ function sizePlot(place, { sizes, series, curves, axis, label, overlay }) {
 }
 
 function sizeDomain(sizes) {
-  const known = sizes.filter((octets) => octets > 0);
+  const known = sizes.filter((bytes) => bytes > 0);
   return [Math.min(...known) / 1.6, Math.max(...known) * 1.6];
 }
 
@@ -48,25 +48,25 @@ function curveSizes([least, most]) {
 
 function sizeTicks([least, most]) {
   const ticks = [];
-  for (let octets = 1; octets <= most; octets *= 4) if (octets >= least) ticks.push(octets);
+  for (let bytes = 1; bytes <= most; bytes *= 4) if (bytes >= least) ticks.push(bytes);
   return ticks;
 }
 
 function sizeLabels(chart, ticks) {
   let last = -Infinity;
-  return ticks.map((octets) => {
-    const at = chart.valToPos(octets, 'x');
+  return ticks.map((bytes) => {
+    const at = chart.valToPos(bytes, 'x');
     if (at - last < 62) return '';
     last = at;
-    return formatSize(octets);
+    return formatSize(bytes);
   });
 }
 
 function timePlot(place, models, crossings, view) {
-  const fastest = (octets) => Math.min(...models.map((model) => model.secondsAt(octets)).filter((seconds) => seconds > 0));
-  const scaled = (seconds, octets) => (view === 'time' ? seconds : seconds / fastest(octets));
-  const points = models.flatMap((model) => model.points.filter((point) => point.size_bytes > 0 && point.measured_s > 0).map((point) => ({ model, octets: point.size_bytes, value: scaled(point.measured_s, point.size_bytes), seconds: point.measured_s })));
-  const curve = (model) => (octets) => { const seconds = model.secondsAt(octets); return seconds > 0 ? scaled(seconds, octets) : null; };
+  const fastest = (bytes) => Math.min(...models.map((model) => model.secondsAt(bytes)).filter((seconds) => seconds > 0));
+  const scaled = (seconds, bytes) => (view === 'time' ? seconds : seconds / fastest(bytes));
+  const points = models.flatMap((model) => model.points.filter((point) => point.size_bytes > 0 && point.measured_s > 0).map((point) => ({ model, bytes: point.size_bytes, value: scaled(point.measured_s, point.size_bytes), seconds: point.measured_s })));
+  const curve = (model) => (bytes) => { const seconds = model.secondsAt(bytes); return seconds > 0 ? scaled(seconds, bytes) : null; };
   const sizes = models.flatMap((model) => model.points.map((point) => point.size_bytes));
   const values = [...points.map((point) => point.value), ...models.flatMap((model) => curveSizes(sizeDomain(sizes)).map(curve(model)))].filter((value) => value > 0);
   const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -84,9 +84,9 @@ function timePlot(place, models, crossings, view) {
     label: `Time against size, one line each for ${models.map((model) => model.name).join(', ')}; the table above holds fixed cost and cost per gigabyte.`,
     overlay: (image, x, y, area) => {
       drawCrossings(image, models, crossings, scaled, x, y, area);
-      for (const { model, octets, value, seconds } of points) {
-        const mark = markShape(model.index, x(octets), y(value), { class: 'mark', stroke: `var(${colourOf(model.index)})` });
-        mark.append(drawing('title', {}, `${model.name}, ${formatSize(octets)}: measured ${formatTime(seconds)}, model ${formatTime(model.secondsAt(octets))}`));
+      for (const { model, bytes, value, seconds } of points) {
+        const mark = markShape(model.index, x(bytes), y(value), { class: 'mark', stroke: `var(${colourOf(model.index)})` });
+        mark.append(drawing('title', {}, `${model.name}, ${formatSize(bytes)}: measured ${formatTime(seconds)}, model ${formatTime(model.secondsAt(bytes))}`));
         image.append(mark);
       }
     },
@@ -116,7 +116,7 @@ function drawCrossings(image, models, crossings, scaled, x, y, area) {
 function labelCrossings(image, crossings, x, width) {
   let last = -Infinity;
   for (const crossing of crossings) {
-    const text = formatOctets(crossing.size_bytes), half = textWidth(text, '12px') / 2, at = x(crossing.size_bytes);
+    const text = formatBytes(crossing.size_bytes), half = textWidth(text, '12px') / 2, at = x(crossing.size_bytes);
     if (!(at >= 0 && at <= width) || at - half < last + 6) continue;
     last = at + half;
     image.append(drawing('text', { x: at, y: -7, 'text-anchor': 'middle' }, text));
@@ -125,22 +125,22 @@ function labelCrossings(image, crossings, x, width) {
 
 function residualPlot(place, models) {
   const residuals = models.flatMap((model, turn) => model.residuals.filter((residual) => residual.size_bytes > 0).map((residual) => ({
-    model, turn, octets: residual.size_bytes, pct: 100 * Math.expm1(residual.log_ratio), block: residual.block, outlier: residual.outlier,
+    model, turn, bytes: residual.size_bytes, pct: 100 * Math.expm1(residual.log_ratio), block: residual.block, outlier: residual.outlier,
   })));
   const reach = 1.12 * Math.max(LEAST_RESIDUAL_PCT, ...residuals.map((residual) => Math.abs(residual.pct)));
   const apart = Math.min(9, 48 / models.length);
   return sizePlot(place, {
-    sizes: residuals.length ? residuals.map((residual) => residual.octets) : [KIB, MIB],
+    sizes: residuals.length ? residuals.map((residual) => residual.bytes) : [KIB, MIB],
     series: [],
     curves: () => [],
     axis: { label: `Measured − model (${SYMMETRIC_LOG})`, scale: { distr: 4, asinh: LEAST_RESIDUAL_PCT, range: () => [-reach, reach] }, splits: overheadTicks, values: (_, ticks) => ticks.map((tick) => `${signed(tick, format3)} %`.replace('±', '')) },
     label: 'Residuals in per cent against size, one kind of mark each stack. They lie within the figures of the column "fits within" but for the noise of single runs.',
     overlay: (image, x, y, area) => {
       image.append(drawing('line', { class: 'zero', x1: 0, x2: area.clientWidth, y1: y(0), y2: y(0) }));
-      for (const { model, turn, octets, pct, block, outlier } of residuals) {
-        const across = x(octets) + (turn - (models.length - 1) / 2) * apart, down = y(pct);
+      for (const { model, turn, bytes, pct, block, outlier } of residuals) {
+        const across = x(bytes) + (turn - (models.length - 1) / 2) * apart, down = y(pct);
         const mark = markShape(model.index, across, down, { class: 'mark small', stroke: `var(${colourOf(model.index)})` });
-        mark.append(drawing('title', {}, `${model.name}, ${formatSize(octets)}, block ${asText(block)}: ${formatPct(pct)}${outlier ? ', an outlier' : ''}`));
+        mark.append(drawing('title', {}, `${model.name}, ${formatSize(bytes)}, block ${asText(block)}: ${formatPct(pct)}${outlier ? ', an outlier' : ''}`));
         image.append(mark);
         if (outlier) image.append(drawing('circle', { class: 'outlier', cx: across, cy: down, r: 9 }));
       }

@@ -3,14 +3,14 @@
 function renderTimelines(body, report, counts) {
   const usable = report.timelines.filter((timeline) => positive(timeline.session_s) !== null && records(timeline.segments).length);
   for (const timeline of report.timelines.filter((candidate) => !usable.includes(candidate))) {
-    body.append(make('p', { class: 'lead' }, `${asText(timeline.stack)}: no transfer could be cut into phases.`));
+    body.append(make('p', { class: 'lead' }, `${asText(timeline.stack)}: no transfer could be divided into phases.`));
   }
   if (!usable.length) {
-    body.prepend(make('p', {}, 'No transfer was cut into phases in this run.'));
+    body.prepend(make('p', {}, 'No transfer of this run was divided into phases.'));
     return;
   }
   body.prepend(
-    make('p', { class: 'lead' }, 'One transfer of each stack from its first packet to its last, cut into what it was doing. All strips of a group have the same scale.'),
+    make('p', { class: 'lead' }, 'One transfer of each stack, first packet to last, divided into phases. All strips of a group have the same scale.'),
     phaseKey());
   const rank = (timeline) => { const at = report.stacks.findIndex((stack) => stack.name === timeline.stack); return at < 0 ? Infinity : at; };
   for (const [title, group] of groupBy(usable, (timeline) => `${workloadTitle(asText(timeline.workload))}${timeline.size_bytes ? `, ${formatSize(timeline.size_bytes)}` : ''}`)) {
@@ -113,7 +113,7 @@ function phaseTable(timelines) {
     return make('tr', {}, rowHead(timeline.stack), make('td', { class: 'text' }, workloadTitle(asText(timeline.workload))), make('td', {}, formatSize(timeline.size_bytes)),
       ...kinds.map((kind) => make('td', {}, formatTime(spent(kind)))), make('td', {}, formatTime(timeline.session_s)));
   });
-  return make('table', {}, make('caption', {}, 'Time in each phase; a phase entered more than once is added up'),
+  return make('table', {}, make('caption', {}, 'Time in each phase; repeated phases are added up'),
     make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Workload', { class: 'text' }), columnHead('Size'), ...['Connecting', 'Handshake', 'Login', 'File', 'Idle', 'Session'].map((name) => columnHead(name)))),
     make('tbody', {}, ...rows));
 }

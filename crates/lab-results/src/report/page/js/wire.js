@@ -1,4 +1,4 @@
-/* What is on the wire: packets and octets, clear text, the measures of RFC 6349, the set-up of layers. */
+/* What is on the wire: packets and bytes, clear text, the measures of RFC 6349, the set-up of layers. */
 
 const ETHERNET_HEADER_BYTES = 14;
 
@@ -42,7 +42,7 @@ function accountingText({ accounting, plan }) {
     ...(positive(accounting.recounted) ? [`${format3(accounting.recounted)} more were left out because it did not`] : []),
     `no frame was over the MTU of ${asText(plan.mtu)}`,
   ];
-  return `${checks.join('; ')}. A run in which one of these fails is given up.`;
+  return `${checks.join('; ')}. The lab aborts a run in which one of these checks fails.`;
 }
 
 function wireTables(report, cells, counts) {
@@ -58,7 +58,7 @@ function wireTables(report, cells, counts) {
     shown.length ? make('div', { class: 'scroll' }, wireTable(report, shown)) : make('p', {}, 'Packets of these transfers were not counted.'),
     ...(measures.length ? [
       make('h3', {}, 'In the measures of RFC 6349'),
-      make('p', { class: 'lead' }, 'Beside our own: the time over the least that the link allows (1 is ideal), the share of octets that had to be sent only once, and how much the round trip grew while the file moved.'),
+      make('p', { class: 'lead' }, 'Time over the least that the link allows (1 is ideal), share of bytes that were not retransmitted, and growth of the round-trip time during the transfer.'),
       make('div', { class: 'scroll' }, rfcTable(measures))] : []),
   ];
 }
@@ -67,7 +67,7 @@ function wireTable(report, cells) {
   const limit = (number(report.plan.mtu) ?? 1500) + ETHERNET_HEADER_BYTES;
   const captures = cells.map(({ row }) => (row ? captureOf(report, row) : null));
   const kept = captures.some((capture) => capture !== null);
-  const heads = ['Packets', 'Octets', 'Payload efficiency', 'Headers per full packet', 'Largest frame', 'Sent again', 'Round trips', 'Connections', 'Handshakes'];
+  const heads = ['Packets', 'Bytes', 'Payload efficiency', 'Headers per full packet', 'Largest frame', 'Resent', 'Round trips', 'Connections', 'Handshakes'];
   const rows = cells.map(({ stack, row, wire }, position) => {
     const own = record(wire);
     const figure = (value, format) => make('td', {}, number(value) === null ? '–' : format(value));
@@ -75,7 +75,7 @@ function wireTable(report, cells) {
     return make('tr', { class: stack.index < 0 ? 'baseline' : null }, rowHead(stack.name),
       make('td', { class: 'text' }, ...clearTextOf(report, stack)),
       figure(own.packets, whole), figure(own.bytes, whole), figure(own.payload_efficiency_pct, (pct) => `${pct.toFixed(2)} %`),
-      figure(own.header_bytes_per_packet, (octets) => octets.toFixed(1)),
+      figure(own.header_bytes_per_packet, (bytes) => bytes.toFixed(1)),
       make('td', {}, number(own.largest_frame_bytes) === null ? '–' : `${whole(own.largest_frame_bytes)}${own.largest_frame_bytes > limit ? ' ✕' : ''}`),
       make('td', {}, row ? sentAgain(report, row) : '–'),
       figure(own.round_trips, whole), figure(own.connections, whole),
@@ -83,7 +83,7 @@ function wireTable(report, cells) {
       kept ? make('td', { class: 'text' }, ...captureText(captures[position], limit)) : null);
   });
   return make('table', { class: 'wire' },
-    make('caption', {}, `One transfer each, all frames, Ethernet headers counted, none larger than ${limit.toLocaleString('en-US')} octets. Payload efficiency: octets of the file for each octet in its direction. Sent again: TCP's share, in the timed runs. Content: whether a random marker in a file could be read on the wire.`),
+    make('caption', {}, `One transfer each, all frames, Ethernet headers counted, none larger than ${limit.toLocaleString('en-US')} bytes. Payload efficiency: bytes of the file per byte in its direction. Resent: by TCP, in the timed runs. Content: whether a random marker in a file was readable on the wire.`),
     make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Content', { class: 'text' }), ...heads.map((head) => columnHead(head)), kept ? columnHead('Capture', { class: 'text' }) : null)),
     make('tbody', {}, ...rows));
 }
@@ -95,7 +95,7 @@ function captureOf(report, row) {
 function captureText(capture, limit) {
   if (capture === null) return ['–'];
   const target = inFolder(capture.file), name = asText(capture.file).split('/').pop();
-  const cut = number(capture.snaplen) === null ? null : capture.snaplen < limit ? `${format3(capture.snaplen)} octets a frame` : 'whole frames';
+  const cut = number(capture.snaplen) === null ? null : capture.snaplen < limit ? `${format3(capture.snaplen)} bytes a frame` : 'whole frames';
   return [target === null ? shorten(name) : make('a', { href: target, title: name }, 'pcap'), cut === null ? null : make('small', {}, cut)];
 }
 
@@ -108,7 +108,7 @@ function inFolder(path) {
 function clearTextOf(report, stack) {
   const row = report.clearText.get(stack.name);
   if (!row) return ['not checked'];
-  const searched = number(row.bytes_searched) === null ? null : make('small', {}, `${formatOctets(row.bytes_searched)} searched`);
+  const searched = number(row.bytes_searched) === null ? null : make('small', {}, `${formatBytes(row.bytes_searched)} searched`);
   if (row.marker_seen === true) return [row.secured === true ? make('b', {}, '✕ readable') : 'readable', searched];
   return [row.secured === true ? '✓ nothing in clear' : 'marker not seen', searched];
 }
@@ -147,10 +147,10 @@ function layerSetUps(report, counts) {
   });
   return [
     make('h3', { id: 'layers' }, 'Setting up a layer'),
-    make('p', { class: 'lead' }, 'A tunnel is brought up once and then carries many transfers: this is paid before the first of them and is part of no other figure here.'),
+    make('p', { class: 'lead' }, 'Time to bring a tunnel up, once, before its first transfer. No other figure here includes it.'),
     make('div', { class: 'scroll' }, make('table', { class: 'layers' },
       make('caption', {}, 'First packet of the handshake to its last, on the main link; the median of several times from nothing.'),
-      make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Layer', { class: 'text' }), ...['Round trips', 'Packets', 'Octets', 'Time'].map((head) => columnHead(head)))),
+      make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Layer', { class: 'text' }), ...['Round trips', 'Packets', 'Bytes', 'Time'].map((head) => columnHead(head)))),
       make('tbody', {}, ...rows))),
   ];
 }

@@ -1,0 +1,111 @@
+//! The answer of a run on one screen: the question, the answer, one table, and where the
+//! rest is.
+
+use super::markdown::{Overview, further_tables, tables};
+use super::terminal::{aligned, wrapped};
+use crate::analysis::sentence::read;
+use crate::analysis::stats::LEAST_RUNS;
+use crate::schema::{Kind, Results, Summary};
+
+/// Lines of the answer. With the path of the report and a prompt it fits a terminal of 24.
+const LINES: usize = 22;
+
+/// Lines that are kept for sentences, whatever the number of stacks.
+const LINES_OF_SENTENCES: usize = 6;
+
+/// Prints the answer in at most [`LINES`] lines, `width` columns wide.
+pub(super) fn answer(results: &Results, width: usize) -> String {
+    let mut head = String::new();
+    for sentence in results.incomplete().iter().chain([&results.plan.question]) {
+        head += &wrapped(sentence, width);
+    }
+    let overview = Overview::new(results, width);
+    let legend = legend(results, overview.as_ref(), width);
+    // blank lines around the sentences, header and rule of the table, a line on the rest
+    let fixed = lines(&head) + lines(&legend) + if overview.is_some() { 6 } else { 3 };
+    let mut room = LINES.saturating_sub(fixed);
+    let (lead, more) = results.answer.split_at(read::lead(results));
+    let wrap = |sentence: &String| wrapped(sentence, width);
+    let (lead, more): (Vec<_>, Vec<_>) =
+        (lead.iter().map(wrap).collect(), more.iter().map(wrap).collect());
+    let notes: Vec<String> =
+        notes(results).map(|note| wrapped(&format!("Note: {note}"), width)).collect();
+    let table = overview.map(|overview| {
+        let wanted: usize = lead.iter().map(|sentence| lines(sentence)).sum();
+        overview.with_rows(room.saturating_sub(wanted.min(LINES_OF_SENTENCES)).max(1))
+    });
+    room = room.saturating_sub(table.as_ref().map_or(0, |table| table.rows.len()));
+    // what a table cannot show comes before what it shows
+    let lead = fitting(&lead, &mut room);
+    let notes_shown = fitting(&notes, &mut room);
+    let more = fitting(&more, &mut room);
+    let left_out = [
+        (results.answer.len() - lead.len() - more.len(), "sentence"),
+        (
+            tables(results).len() + further_tables(results).len() - usize::from(table.is_some()),
+            "table",
+        ),
+        (notes.len() - notes_shown.len(), "note"),
+    ];
+    let mut text = format!("{head}\n{}{}", lead.concat(), more.concat());
+    if let Some(table) = &table {
+        text += &format!("\n{}", aligned(table));
+    }
+    text + "\n" + &legend + &notes_shown.concat() + &rest(left_out, width)
+}
+
+/// The texts that fit into `room` lines, in their order.
+fn fitting(texts: &[String], room: &mut usize) -> Vec<String> {
+    let fits = |text: &&String| match room.checked_sub(lines(text)) {
+        Some(left) => {
+            *room = left;
+            true
+        }
+        None => false,
+    };
+    texts.iter().filter(fits).cloned().collect()
+}
+
+fn notes(results: &Results) -> impl Iterator<Item = &String> {
+    let interrupted = results.incomplete();
+    results.warnings.iter().filter(move |note| Some(*note) != interrupted.as_ref())
+}
+
+fn lines(text: &str) -> usize {
+    text.matches('\n').count()
+}
+
+/// Explains the table in a line or two.
+fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> String {
+    let Some(overview) = overview else { return String::new() };
+    let rows = || overview.rows();
+    let (least, most) = (rows().map(|row| row.n).min(), rows().map(|row| row.n).max());
+    let n = match (least.unwrap_or(0), most.unwrap_or(0)) {
+        (least, most) if least == most => format!("n = {least}"),
+        (least, most) => format!("n = {least} to {most}"),
+    };
+    let is_timed = |row: &Summary| Kind::of(&row.workload).is_some_and(Kind::is_timed);
+    let times = if rows().any(is_timed) { "times of one unit" } else { "session times" };
+    let mut text =
+        format!("Link {}, {n}; {times}, overhead with its 95 % interval.", results.link.name);
+    if overview.compares() && least.is_some_and(|least| least < LEAST_RUNS) {
+        text += &format!(" Fewer than {LEAST_RUNS} runs support no comparison.");
+    }
+    if rows().any(|row| row.not_shaped) {
+        text += " \u{25c7}: too short for the link's shaper to act on.";
+    }
+    wrapped(&text, width)
+}
+
+/// Counts what is not shown.
+fn rest(left_out: [(usize, &str); 3], width: usize) -> String {
+    let counted: Vec<String> = left_out
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    match counted.is_empty() {
+        true => String::new(),
+        false => wrapped(&format!("More with --full: {}.", counted.join(", ")), width),
+    }
+}
