@@ -454,8 +454,8 @@ fn list() -> anyhow::Result<ExitCode> {
         list_entry(entry, "");
     }
     println!("\nWorkloads");
-    for kind in workload::KINDS {
-        println!("  {:10}{}", kind.name(), kind.about());
+    for work in workload::ALL {
+        println!("  {:10}{}", work.kind().name(), work.about());
     }
     println!("\nPlans");
     let mut plans: Vec<PathBuf> = ["plans", "plans/studies"]

@@ -48,25 +48,57 @@ pub const KINDS: [Kind; 11] = [
     Kind::Realtime,
 ];
 
+/// What the time of a sample is that of, and so what is captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeOf {
+    /// A session on the wire, from request to completion.
+    Session,
+    /// [`STREAM_UNIT`] at the rate that was seen on the wire.
+    Flow,
+    /// What the client says; nothing is captured.
+    Client,
+    /// What passed on the wire when a layer was set up.
+    LayerSetup,
+}
+
+/// What reports know of a kind.
+struct Facts {
+    name: &'static str,
+    time: TimeOf,
+    goes_up: bool,
+    moves_files: bool,
+}
+
+impl Facts {
+    const fn new(name: &'static str, time: TimeOf, goes_up: bool, moves_files: bool) -> Self {
+        Self { name, time, goes_up, moves_files }
+    }
+}
+
 /// What a stream's time is told for: one GiB of it.
 pub const STREAM_UNIT: u64 = 1 << 30;
 
 impl Kind {
+    const fn facts(self) -> Facts {
+        use TimeOf::{Client, Flow, Session};
+        match self {
+            Self::Download => Facts::new("download", Session, false, true),
+            Self::Upload => Facts::new("upload", Session, true, true),
+            Self::Many => Facts::new("many", Session, false, true),
+            Self::Parallel => Facts::new("parallel", Session, false, true),
+            Self::Commands => Facts::new("commands", Session, false, false),
+            Self::Page => Facts::new("page", Session, false, false),
+            Self::Stream => Facts::new("stream", Flow, true, false),
+            Self::Packets => Facts::new("packets", Client, true, false),
+            Self::Echo => Facts::new("echo", Client, false, false),
+            Self::Setup => Facts::new("setup", TimeOf::LayerSetup, false, false),
+            Self::Realtime => Facts::new("realtime", Client, true, false),
+        }
+    }
+
     /// The name in plans and results.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Download => "download",
-            Self::Upload => "upload",
-            Self::Many => "many",
-            Self::Parallel => "parallel",
-            Self::Commands => "commands",
-            Self::Page => "page",
-            Self::Stream => "stream",
-            Self::Packets => "packets",
-            Self::Echo => "echo",
-            Self::Setup => "setup",
-            Self::Realtime => "realtime",
-        }
+        self.facts().name
     }
 
     /// The kind of a workload that has this name in results ([`workload_name`]).
@@ -75,81 +107,34 @@ impl Kind {
         KINDS.into_iter().find(|known| known.name() == kind)
     }
 
+    /// What the time of a sample is that of.
+    pub fn time(self) -> TimeOf {
+        self.facts().time
+    }
+
     /// Whether it is one or more files that are moved and verified.
     pub fn moves_files(self) -> bool {
-        matches!(self, Self::Download | Self::Upload | Self::Many | Self::Parallel)
+        self.facts().moves_files
     }
 
     /// Whether it goes on for a time, in place of moving files.
     pub fn is_timed(self) -> bool {
-        matches!(self, Self::Stream) || self.is_datagrams()
+        matches!(self.time(), TimeOf::Flow | TimeOf::Client)
     }
 
     /// Whether it is of datagrams, which the load's own ends count.
     pub fn is_datagrams(self) -> bool {
-        matches!(self, Self::Packets | Self::Echo | Self::Realtime)
+        self.time() == TimeOf::Client
     }
 
     /// Whether what it moves goes from client to server; what goes both ways alike does not.
     pub fn goes_up(self) -> bool {
-        matches!(self, Self::Upload | Self::Stream | Self::Packets | Self::Realtime)
-    }
-
-    /// One line for `headroom lab list`.
-    pub fn about(self) -> &'static str {
-        match self {
-            Self::Download => {
-                "one file from server to client (content = text or binary, transfers-per-sample = N)"
-            }
-            Self::Upload => "one file from client to server",
-            Self::Many => "a folder of 10 000 × 1 KiB in one session (files = N)",
-            Self::Parallel => "the same download by 4 clients at once (clients = N)",
-            Self::Commands => {
-                "a list of commands, each waiting for the last one's answer (commands = [...]; {local}, \
-                 {remote} and {new} are paths of small files)"
-            }
-            Self::Page => "one small page over HTTP or HTTPS",
-            Self::Stream => "one TCP stream for 5 s (seconds = N); its time is that of 1 GiB",
-            Self::Packets => {
-                "as many datagrams as arrive for 3 s, or at a rate (rate = \"100pps\"); the time is that of one"
-            }
-            Self::Echo => "one datagram there and back at a time for 3 s; the time is the median",
-            Self::Setup => {
-                "setting up a stack's outermost layer from nothing, apart from any transfer"
-            }
-            Self::Realtime => {
-                "an RTP stream for 10 s (rate = \"1mbit\", cross-traffic = \"bulk\"): loss, delay, jitter over time"
-            }
-        }
-    }
-
-    /// Octets of each file or datagram, where a plan does not say.
-    pub fn default_sizes(self) -> Vec<u64> {
-        match self {
-            Self::Download | Self::Upload => vec![1 << 10, 1 << 20, 256 << 20],
-            Self::Many => vec![1 << 10],
-            Self::Parallel => vec![64 << 20],
-            Self::Commands | Self::Setup => vec![0],
-            Self::Page => vec![4 << 10],
-            Self::Stream => vec![STREAM_UNIT],
-            Self::Packets => vec![64, 512, 1400],
-            Self::Echo => vec![64],
-            Self::Realtime => vec![1000],
-        }
+        self.facts().goes_up
     }
 
     /// How fast it is sent, where a plan does not say and it must be said.
     pub fn default_rate(self) -> Option<Pace> {
         (self == Self::Realtime).then_some(Pace::Bits(1_000_000))
-    }
-
-    /// How long it goes on, where a plan does not say.
-    pub fn default_seconds(self) -> u32 {
-        match self {
-            Self::Stream => 5,
-            Self::Realtime => 10,
-            _ => 3,
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use headroom_lab_host::error::{Error, Result};
 
 use super::{Family, Offload, Plan};
 use crate::stack::Stack;
-use crate::workload::Kind;
+use crate::workload::{Key, Kind, work};
 
 /// What a command line says of a plan that stands in no file; what is not said is as in a
 /// file that does not say it.
@@ -84,8 +84,10 @@ impl CommandLine {
                 names.join(", ")
             )));
         }
+        // those of a folder's files and of a page are a plan's affair
         let has_sizes = |kind: &Kind| {
-            matches!(kind, Kind::Download | Kind::Upload | Kind::Parallel) || kind.is_datagrams()
+            let alone = kind.moves_files() && !work(*kind).keys().contains(&Key::Files);
+            alone || kind.is_datagrams()
         };
         if !self.sizes.is_empty()
             && let Some(kind) = kinds.iter().find(|kind| !has_sizes(kind))

@@ -2,7 +2,6 @@
 //! to a [`Plan`], and every mistake is told with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::str::FromStr;
 
 use headroom_lab_results::analysis::stop::{self, Until};
@@ -18,7 +17,7 @@ use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
 use crate::suggest::{suggestion, with_suggestion};
 use crate::units;
-use crate::workload::{CLIENTS, ContentKind, CrossTraffic, Kind, Pace, Workload};
+use crate::workload::{CLIENTS, ContentKind, CrossTraffic, Key, Kind, Pace, Workload, work};
 use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan; an error is `LINE: sentence`.
@@ -420,17 +419,21 @@ impl WorkloadFile {
             }
         }
         self.check_keys(kind)?;
+        let count = |key, written, default, bounds| match work(kind).keys().contains(&key) {
+            true => bounded(written, default, bounds),
+            false => Ok(1),
+        };
         let sizes = self.sizes(kind)?;
         let rate = self.rate(kind, &sizes)?;
-        let seconds = bounded(self.seconds.as_ref(), kind.default_seconds(), 1..=60)?;
+        let seconds = bounded(self.seconds.as_ref(), work(kind).default_seconds(), 1..=60)?;
         let cross_traffic =
             self.cross_traffic.as_ref().map(read_spanned::<CrossTraffic>).transpose()?;
         Ok(Workload {
             kind,
             sizes,
             stacks: names,
-            files: bounded(self.files.as_ref(), 10_000, 1..=100_000)?,
-            clients: bounded(self.clients.as_ref(), CLIENTS, 1..=64)?,
+            files: count(Key::Files, self.files.as_ref(), 10_000, 1..=100_000)?,
+            clients: count(Key::Clients, self.clients.as_ref(), CLIENTS, 1..=64)?,
             commands: self.commands.as_ref().map(|commands| commands.get_ref().clone()),
             content: self
                 .content
@@ -448,9 +451,10 @@ impl WorkloadFile {
 
     /// The sizes of its files or datagrams, in bytes.
     fn sizes(&self, kind: Kind) -> Result<Vec<u64>, At> {
-        let Some(sizes) = &self.sizes else { return Ok(kind.default_sizes()) };
+        let Some(sizes) = &self.sizes else { return Ok(work(kind).default_sizes()) };
         if sizes.get_ref().is_empty() {
-            let default: Vec<String> = kind.default_sizes().into_iter().map(units::size).collect();
+            let default: Vec<String> =
+                work(kind).default_sizes().into_iter().map(units::size).collect();
             let message = format!(
                 "the list of sizes is empty: leave out `sizes` for those of this workload by default ({})",
                 default.join(", ")
@@ -493,38 +497,22 @@ impl WorkloadFile {
 
     /// A key that the workload would ignore is a mistake of the plan's author.
     fn check_keys(&self, kind: Kind) -> Result<(), At> {
-        let wrong = |span: Option<Range<usize>>, key: &str| match span {
-            Some(span) => {
-                Err(At { span, message: format!("the workload `{}` has no `{key}`", kind.name()) })
+        let given = [
+            (Key::Sizes, self.sizes.as_ref().map(Spanned::span)),
+            (Key::Commands, self.commands.as_ref().map(Spanned::span)),
+            (Key::Seconds, self.seconds.as_ref().map(Spanned::span)),
+            (Key::Rate, self.rate.as_ref().map(Spanned::span)),
+            (Key::CrossTraffic, self.cross_traffic.as_ref().map(Spanned::span)),
+            (Key::Files, self.files.as_ref().map(Spanned::span)),
+            (Key::Clients, self.clients.as_ref().map(Spanned::span)),
+            (Key::TransfersPerSample, self.transfers_per_sample.as_ref().map(Spanned::span)),
+            (Key::Content, self.content.as_ref().map(Spanned::span)),
+        ];
+        for (key, span) in given {
+            if let Some(span) = span.filter(|_| !work(kind).keys().contains(&key)) {
+                let message = format!("the workload `{}` has no `{}`", kind.name(), key.name());
+                return Err(At { span, message });
             }
-            None => Ok(()),
-        };
-        if matches!(kind, Kind::Commands | Kind::Stream | Kind::Setup) {
-            wrong(self.sizes.as_ref().map(Spanned::span), "sizes")?;
-        }
-        if kind != Kind::Commands {
-            wrong(self.commands.as_ref().map(Spanned::span), "commands")?;
-        }
-        if !kind.is_timed() {
-            wrong(self.seconds.as_ref().map(Spanned::span), "seconds")?;
-        }
-        if !matches!(kind, Kind::Packets | Kind::Realtime) {
-            wrong(self.rate.as_ref().map(Spanned::span), "rate")?;
-        }
-        if kind != Kind::Realtime {
-            wrong(self.cross_traffic.as_ref().map(Spanned::span), "cross-traffic")?;
-        }
-        if kind != Kind::Many {
-            wrong(self.files.as_ref().map(Spanned::span), "files")?;
-        }
-        if kind != Kind::Parallel {
-            wrong(self.clients.as_ref().map(Spanned::span), "clients")?;
-        }
-        if !matches!(kind, Kind::Download | Kind::Upload) {
-            wrong(self.transfers_per_sample.as_ref().map(Spanned::span), "transfers-per-sample")?;
-        }
-        if !matches!(kind, Kind::Download | Kind::Upload | Kind::Parallel) {
-            wrong(self.content.as_ref().map(Spanned::span), "content")?;
         }
         match &self.commands {
             Some(commands) if commands.get_ref().is_empty() => {

@@ -7,7 +7,7 @@ use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
 
 use super::{Family, Plan, PlannedStack, SshHosts};
-use crate::workload::{ContentKind, Kind, Workload};
+use crate::workload::{ContentKind, Key, Kind, Workload};
 
 impl Plan {
     /// The record of this plan; where it names no family, of one that is run over IPv6.
@@ -177,8 +177,8 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         kind: kind.name().to_owned(),
         sizes_bytes: sizes.clone(),
         stacks: stacks.clone(),
-        files: (*kind == Kind::Many).then_some(*files),
-        clients: (*kind == Kind::Parallel).then_some(*clients),
+        files: workload.takes(Key::Files).then_some(*files),
+        clients: workload.takes(Key::Clients).then_some(*clients),
         commands: commands.clone(),
         seconds: kind.is_timed().then_some(*seconds),
         content: (*content != ContentKind::default()).then(|| content.name().to_owned()),

@@ -8,7 +8,7 @@ use headroom_lab_host::testbed::Counters;
 use headroom_lab_results::schema::{KeptCapture, Wire};
 use headroom_lab_trace::{Record, Totals};
 
-use crate::workload::Kind;
+use crate::workload::{Key, TimeOf};
 
 use super::bench::Bench;
 use super::captures::{PcapFile, Taken};
@@ -30,7 +30,7 @@ impl Bench<'_> {
         cell: &Cell,
         captures: Option<&Path>,
     ) -> Result<Option<(Wire, Option<KeptCapture>)>> {
-        if cell.workload.kind == Kind::Setup {
+        if cell.workload.kind.time() == TimeOf::LayerSetup {
             return Ok(Some((self.account_set_up(cell)?, None)));
         }
         let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
@@ -102,7 +102,7 @@ fn disagreement(totals: &Totals, counted: Counters) -> Option<String> {
 }
 
 fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
-    let upload = cell.workload.kind == Kind::Upload;
+    let upload = cell.workload.kind.goes_up();
     let (file_way, ack_way) = (totals.way(upload), totals.way(!upload));
     Wire {
         captures,
@@ -114,7 +114,7 @@ fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
         largest_frame_bytes: totals.largest(),
         payload_efficiency_pct: file_way.efficiency_pct(cell.octets()),
         header_bytes_per_packet: file_way.header_octets(cell.octets()),
-        round_trips: record.round_trips.filter(|_| cell.workload.kind != Kind::Parallel),
+        round_trips: record.round_trips.filter(|_| !cell.workload.takes(Key::Clients)),
         connections: record.connections,
         handshakes: record.handshakes,
         hello_retries: record.hello_retries,

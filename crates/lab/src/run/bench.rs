@@ -15,12 +15,12 @@ use headroom_lab_host::testbed::Testbed;
 use headroom_lab_results::schema::LayerSetup;
 
 use super::cell::Cell;
-use super::payloads::Payloads;
 use super::stack_instance::{Numbers, StackInstance};
 use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::plan::{Plan, Resolver};
 use crate::service::{SSH_KEYGEN, Service, Site, write_credentials};
+use crate::workload::Payloads;
 
 const NAME_SERVER_PORT: u16 = 53;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::link::LinkSpec;
 use crate::units;
-use crate::workload::{Kind, Workload};
+use crate::workload::{Key, Workload};
 
 /// Clock ticks are 10 ms, so less than this is measured in batches.
 const LEAST_SAMPLE_S: f64 = 0.3;
@@ -79,8 +79,8 @@ impl Cell {
         let (mut more_s, mut times) = (0.0, 1.0);
         if self.workload.kind.is_timed() {
             more_s = f64::from(std::mem::replace(&mut brief.workload.seconds, 1) - 1);
-        } else if let (Kind::Download | Kind::Upload, Some(bps)) =
-            (self.workload.kind, self.link.slowest_bps())
+        } else if let Some(bps) = self.link.slowest_bps()
+            && self.workload.takes(Key::TransfersPerSample)
         {
             // past slow start on any link that people have, and no minutes without a figure
             let octets = (bps as f64 / 8.0 * WARM_AFTER_S) as u64;
@@ -95,9 +95,8 @@ impl Cell {
     /// Transfers whose files can be kept until the clocks have stopped.
     fn largest_batch(&self) -> u32 {
         // each file of a folder is a file to verify
-        let files = if self.workload.kind == Kind::Many { self.workload.files } else { 1 };
-        let fits =
-            (BATCH_BYTES / self.octets().max(1)).min(u64::from(LARGEST_BATCH.min(10_000 / files)));
+        let fits = (BATCH_BYTES / self.octets().max(1))
+            .min(u64::from(LARGEST_BATCH.min(10_000 / self.workload.files)));
         fits.max(1) as u32
     }
 
@@ -130,8 +129,7 @@ impl Cell {
             let mathis = SEGMENT_BITS / rtt_s.max(0.001) / (loss_pct / 100.0).sqrt();
             slowest_bps = slowest_bps.min(mathis / 4.0);
         }
-        let files =
-            if self.workload.kind == Kind::Many { f64::from(self.workload.files) } else { 1.0 };
+        let files = f64::from(self.workload.files);
         let seconds = 60.0 + files * 20.0 * rtt_s + self.octets() as f64 * 8.0 / slowest_bps;
         Duration::from_secs_f64(seconds)
     }
@@ -140,7 +138,7 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.stack, self.workload.name())?;
-        if self.size > 0 && self.workload.kind != Kind::Stream {
+        if self.size > 0 && self.workload.takes(Key::Sizes) {
             write!(f, " {}", units::size(self.size))
         } else {
             Ok(())
@@ -151,6 +149,7 @@ impl fmt::Display for Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Kind;
 
     fn cell(kind: Kind, size: u64, link: &str) -> Cell {
         let workload = Workload::new(kind, vec![size], Vec::new());

@@ -1,17 +1,14 @@
 //! The clear-text check: each stack moves a file full of a marker both ways, and
 //! the router looks for it.
 
-use std::path::PathBuf;
-
 use headroom_lab_host::content::Content;
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_host::role::Role;
 use headroom_lab_results::schema::ClearText;
 use headroom_lab_trace::{Marker, MarkerSearch};
 
 use crate::link::LinkSpec;
 use crate::stack::Stack;
-use crate::workload::{Kind, Sending, Task, Workload};
+use crate::workload::{self, Kind, MarkerFile, Transfer, Workload};
 
 use super::bench::Bench;
 use super::cell::Cell;
@@ -51,8 +48,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A download and an upload of a file full of the marker; where a stack moves
-    /// no files, a command that says it.
+    /// Downloads and uploads of a file full of the marker; where a stack moves no files,
+    /// what else carries it.
     fn marker_transfers(
         &self,
         stack: &Stack,
@@ -60,55 +57,27 @@ impl Bench<'_> {
         marker: &Marker,
     ) -> Result<Vec<(Cell, Prepared)>> {
         let (client, server) = (&self.testbed.client, &self.testbed.server);
-        let accepts = |kind: &Kind| stack.service.accepts(*kind);
-        let mut kinds: Vec<Kind> =
-            [Kind::Download, Kind::Upload].into_iter().filter(accepts).collect();
-        if kinds.is_empty() {
-            let others = [Kind::Commands, Kind::Stream, Kind::Packets, Kind::Realtime];
-            kinds.extend(others.into_iter().filter(accepts));
-        }
-        let content = marker.file();
+        let text = marker.file();
+        let (size, hash) = (text.len() as u64, blake3::hash(text.as_bytes()));
         for host in [client, server] {
             let path = host.root.join("files").join(FILE);
-            let (size, to) = (content.len(), path.display());
-            let line = || format!("yes MARKER | tr -d '\\n' | head -c {size} > {to}");
-            host.write_as(line, &path, &content)?;
+            let line = || format!("yes MARKER | tr -d '\\n' | head -c {size} > {}", path.display());
+            host.write_as(line, &path, &text)?;
         }
-        let hash = Content { size: content.len() as u64, hash: blake3::hash(content.as_bytes()) };
-        let sent = || Some(client.root.join("files").join(FILE));
-        let transfer = |kind: Kind| {
-            let local = client.root.join("downloads").join(FILE);
-            let remote = format!("incoming/{FILE}");
-            let (task, arrives): (Task, Option<PathBuf>) = match kind {
-                Kind::Upload => (
-                    Task::Upload {
-                        local: client.root.join("files").join(FILE),
-                        remote: remote.clone(),
-                    },
-                    Some(server.root.join("files").join(&remote)),
-                ),
-                Kind::Commands => (Task::Commands(vec![format!("echo {}", marker.as_str())]), None),
-                Kind::Stream => (Task::Stream { seconds: 1, content: sent() }, None),
-                Kind::Packets | Kind::Realtime => {
-                    let sending = match kind {
-                        Kind::Packets => Sending::Echo,
-                        _ => Sending::Realtime { per_second: 50.0, cross_traffic: Some((0, 1)) },
-                    };
-                    (Task::Datagrams { sending, size: 512, seconds: 1, content: sent() }, None)
-                }
-                _ => {
-                    let task = Task::Download { remote: FILE.to_owned(), local: local.clone() };
-                    (task, Some(local))
-                }
-            };
-            let size = if arrives.is_some() { hash.size } else { 0 };
+        let content = Content { size, hash };
+        let file = MarkerFile { client, server, name: FILE, marker: marker.as_str(), content };
+        let able = workload::ALL.into_iter().filter(|work| stack.service.accepts(work.kind()));
+        let (files, others): (Vec<_>, Vec<_>) = able
+            .filter_map(|work| Some((work.kind(), work.carry_marker(&file)?)))
+            .partition(|(kind, _)| kind.moves_files());
+        let transfers = if files.is_empty() { others } else { files };
+        let prepare = |(kind, transfer): (Kind, Transfer)| {
+            let size = if transfer.expected.is_empty() { 0 } else { size };
             let workload = Workload::new(kind, vec![size], vec![stack.name.clone()]);
             let cell = Cell::new(link, &stack.name, &workload, size);
-            let expected = arrives.into_iter().map(|path| (path, hash)).collect();
-            let on = if kind == Kind::Upload { Role::Server } else { Role::Client };
-            let prepared = self.invoke(&cell, &[task], on, expected)?;
+            let prepared = self.invoke(&cell, transfer)?;
             Ok((cell, prepared))
         };
-        kinds.into_iter().map(transfer).collect()
+        transfers.into_iter().map(prepare).collect()
     }
 }

@@ -8,7 +8,7 @@ use super::cell::Cell;
 use crate::link::LinkSpec;
 use crate::plan::Plan;
 use crate::units;
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 // What is assumed of a machine that nobody has measured yet. Of the 53 kept parts of the
 // studies (docs/studies/samples.tar.xz), half took between 1.0 and 1.7 times as long as this
@@ -23,8 +23,6 @@ const SESSION_S: f64 = 0.08;
 const ROUND_TRIPS: f64 = 16.0;
 /// What sshd waits for a resolver that never answers.
 const RESOLVER_S: f64 = 10.0;
-/// Each file of a folder.
-const SMALL_FILE_S: f64 = 0.0005;
 /// Building the testbed and taking it down, and for each stack its server and the check
 /// for clear text.
 const TESTBED_S: f64 = 4.0;
@@ -224,12 +222,7 @@ fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
             bps = bps.min(1.22 * 1448.0 * 8.0 / rtt_s / loss.sqrt());
         }
     }
-    let files_s = match workload.kind {
-        Kind::Many => f64::from(workload.files) * SMALL_FILE_S,
-        Kind::Commands => workload.commands.as_ref().map_or(5, Vec::len) as f64 * (0.02 + rtt_s),
-        _ => 0.0,
-    };
-    session_s + files_s + bytes(cell) * 8.0 / bps
+    session_s + workload.work().extra_s(workload, rtt_s) + bytes(cell) * 8.0 / bps
 }
 
 /// The sentence about a plan's expected time, for people.

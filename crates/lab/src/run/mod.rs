@@ -13,7 +13,6 @@ mod environment;
 mod estimate;
 mod journal;
 mod options;
-mod payloads;
 mod record;
 mod resume;
 mod sample;

@@ -9,7 +9,7 @@ use headroom_lab_trace::{Record, SetUp};
 use super::bench::Bench;
 use super::cell::Cell;
 use super::transfer::Seen;
-use crate::workload::{Kind, STREAM_UNIT};
+use crate::workload::{STREAM_UNIT, TimeOf};
 
 /// A sample, and what of it the results do not keep.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Measured {
 impl Bench<'_> {
     /// Runs a cell before it counts, and finds out how long it takes.
     pub(super) fn warm_up(&mut self, cell: &mut Cell, times: u32) -> Result<()> {
-        if cell.workload.kind == Kind::Setup {
+        if cell.workload.kind.time() == TimeOf::LayerSetup {
             let seconds = self.warm_up_set_up(cell, times)?;
             cell.expect(seconds);
             return Ok(());
@@ -60,7 +60,7 @@ impl Bench<'_> {
     /// # Errors
     /// Only what ends the run; a failed transfer is a sample with its error.
     pub(super) fn measure(&mut self, cell: &Cell, block: u32) -> Result<Measured> {
-        if cell.workload.kind == Kind::Setup {
+        if cell.workload.kind.time() == TimeOf::LayerSetup {
             return self.measure_set_up(cell, block);
         }
         let prepared = (0..cell.batch()).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
@@ -105,13 +105,11 @@ impl Bench<'_> {
         let kind = cell.workload.kind;
         let over_datagrams = self.service(&cell.stack)?.over_datagrams();
         let load = seen.first().and_then(|one| one.load);
-        let seconds = match kind {
-            Kind::Packets | Kind::Echo | Kind::Realtime => {
-                seen.first().and_then(|one| one.client_s)
-            }
-            Kind::Stream => load
+        let seconds = match kind.time() {
+            TimeOf::Client => seen.first().and_then(|one| one.client_s),
+            TimeOf::Flow => load
                 .and_then(|load| Some(load.measured_s? * STREAM_UNIT as f64 / load.bytes? as f64)),
-            _ => mean(|r| r.transfer_s),
+            TimeOf::Session | TimeOf::LayerSetup => mean(|r| r.transfer_s),
         };
         // what goes on for a time has no session that takes one
         let sessions: &[&Record] = if kind.is_timed() { &[] } else { &records };
@@ -123,11 +121,7 @@ impl Bench<'_> {
             stack: cell.stack.clone(),
             workload: cell.workload.name(),
             size_bytes: cell.size,
-            files: match cell.workload.kind {
-                Kind::Many => cell.workload.files,
-                Kind::Parallel => cell.workload.clients,
-                _ => 1,
-            },
+            files: cell.workload.files * cell.workload.clients,
             block,
             ok: errors.is_empty(),
             seconds,

@@ -4,8 +4,7 @@
 use std::path::PathBuf;
 
 use headroom_lab_host::agent::{self, Job, Outcome};
-use headroom_lab_host::content::{Content, ContentKind, tree_name};
-use headroom_lab_host::error::{self, Error, Result};
+use headroom_lab_host::error::{self, Result};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::{Clock, Taken};
 use headroom_lab_results::analysis::stats;
@@ -15,26 +14,12 @@ use headroom_lab_trace::{Expectation, Record, TimeHints, Totals};
 use super::bench::Bench;
 use super::cell::Cell;
 use crate::service::{ClientReport, Invocation, Service};
-use crate::workload::{Kind, Task};
-
-/// What commands may say in place of small files' paths.
-const SMALL_FILES: [&str; 3] = [LOCAL, REMOTE, NEW];
-/// A file of the client, one of the server, and the name of one that is to be the
-/// server's copy at the client.
-const LOCAL: &str = "{local}";
-const REMOTE: &str = "{remote}";
-const NEW: &str = "{new}";
-/// Octets of such a file: a line that somebody typed.
-const SMALL_FILE: u64 = 100;
+use crate::workload::{Ground, Key, TimeOf, Transfer};
 
 /// A prepared transfer: its client processes, and what to check afterwards.
 pub(super) struct Prepared {
     pub(super) invocations: Vec<Invocation>,
-    /// Where the files end up.
-    on: Role,
-    /// Files that must then be there; removed after verification.
-    expected: Vec<(PathBuf, Content)>,
-    folders: Vec<PathBuf>,
+    transfer: Transfer,
 }
 
 /// What was seen of one transfer.
@@ -52,97 +37,24 @@ impl Bench<'_> {
     /// Makes the files, the tasks and the command lines of one transfer.
     pub(super) fn prepare(&mut self, cell: &Cell) -> Result<Prepared> {
         self.serial += 1;
-        let serial = self.serial;
-        let service = self.service(&cell.stack)?;
-        let (client, server) = (&self.testbed.client, &self.testbed.server);
-        let downloads = client.root.join("downloads");
-        let (payloads, kind) = (&mut self.payloads, cell.workload.content);
-        let mut expected = Vec::new();
-        let mut folders = Vec::new();
-        let tasks: Vec<Task> = match cell.workload.kind {
-            Kind::Download | Kind::Page => {
-                let (remote, content) = payloads.file(server, cell.size, kind)?;
-                let local = downloads.join(format!("d{serial}"));
-                expected.push((local.clone(), content));
-                vec![Task::Download { remote, local }]
-            }
-            Kind::Parallel => {
-                let (remote, content) = payloads.file(server, cell.size, kind)?;
-                let local = |client: u32| downloads.join(format!("d{serial}-{client}"));
-                expected.extend((0..cell.workload.clients).map(|client| (local(client), content)));
-                (0..cell.workload.clients)
-                    .map(|client| Task::Download { remote: remote.clone(), local: local(client) })
-                    .collect()
-            }
-            Kind::Upload => {
-                let (name, content) = payloads.file(client, cell.size, kind)?;
-                let remote = format!("incoming/u{serial}");
-                expected.push((server.root.join("files").join(&remote), content));
-                vec![Task::Upload { local: client.root.join("files").join(name), remote }]
-            }
-            Kind::Many => {
-                let count = cell.workload.files;
-                let local = downloads.join(format!("t{serial}"));
-                let (remote, contents) = payloads.tree(server, cell.size, count)?;
-                client.make_folders(std::slice::from_ref(&local))?;
-                let names: Vec<String> = (0..count).map(tree_name).collect();
-                expected.extend(names.iter().map(|name| local.join(name)).zip(contents));
-                folders.push(local.clone());
-                vec![Task::DownloadTree { remote, names, local }]
-            }
-            Kind::Commands => {
-                let own = || service.default_commands().iter().map(|c| (*c).to_owned()).collect();
-                let mut commands = cell.workload.commands.clone().unwrap_or_else(own);
-                let local = downloads.join(format!("d{serial}"));
-                for word in SMALL_FILES {
-                    if !commands.iter().any(|command| command.contains(word)) {
-                        continue;
-                    }
-                    let host = if word == REMOTE { server } else { client };
-                    let path = match word {
-                        NEW => local.clone(),
-                        _ => host
-                            .root
-                            .join("files")
-                            .join(payloads.file(host, SMALL_FILE, ContentKind::default())?.0),
-                    };
-                    if word == NEW {
-                        expected.push((
-                            path.clone(),
-                            payloads.file(server, SMALL_FILE, ContentKind::default())?.1,
-                        ));
-                    }
-                    let path = path.display().to_string();
-                    commands.iter_mut().for_each(|command| *command = command.replace(word, &path));
-                }
-                vec![Task::Commands(commands)]
-            }
-            Kind::Setup => Vec::new(),
-            Kind::Stream => vec![Task::Stream { seconds: cell.workload.seconds, content: None }],
-            Kind::Packets | Kind::Echo | Kind::Realtime => {
-                let sending = cell.workload.sending(cell.size);
-                let sending = sending.ok_or_else(|| Error::Plan(format!("{cell} has no rate")))?;
-                let (size, seconds) = (cell.size, cell.workload.seconds);
-                vec![Task::Datagrams { sending, size, seconds, content: None }]
-            }
+        let mut ground = Ground {
+            default_commands: self.service(&cell.stack)?.default_commands(),
+            client: &self.testbed.client,
+            server: &self.testbed.server,
+            payloads: &mut self.payloads,
+            serial: self.serial,
         };
-        let upload = cell.workload.kind == Kind::Upload;
-        let on = if upload { Role::Server } else { Role::Client };
-        Ok(Prepared { folders, ..self.invoke(cell, &tasks, on, expected)? })
+        let workload = &cell.workload;
+        let transfer = workload.work().prepare(workload, cell.size, &mut ground)?;
+        self.invoke(cell, transfer)
     }
 
-    /// The command lines of a cell's tasks, whose files end up on `on`.
-    pub(super) fn invoke(
-        &self,
-        cell: &Cell,
-        tasks: &[Task],
-        on: Role,
-        expected: Vec<(PathBuf, Content)>,
-    ) -> Result<Prepared> {
+    /// The command lines of a cell's transfer.
+    pub(super) fn invoke(&self, cell: &Cell, transfer: Transfer) -> Result<Prepared> {
         let (site, service) = (self.site(&cell.stack, Role::Client)?, self.service(&cell.stack)?);
-        let invocations =
-            tasks.iter().map(|task| service.client(&site, task)).collect::<Result<_>>()?;
-        Ok(Prepared { invocations, on, expected, folders: Vec::new() })
+        let tasks = transfer.tasks.iter();
+        let invocations = tasks.map(|task| service.client(&site, task)).collect::<Result<_>>()?;
+        Ok(Prepared { invocations, transfer })
     }
 
     /// Notes the commands of a cell's client.
@@ -161,16 +73,20 @@ impl Bench<'_> {
 
     /// Checks every transferred file; what is wrong with the first bad one.
     pub(super) fn verify(&self, prepared: &Prepared) -> Result<Option<String>> {
-        if prepared.expected.is_empty() {
-            return Ok(None);
+        let Transfer { on: Some(role), expected, .. } = &prepared.transfer else { return Ok(None) };
+        match expected[..] {
+            [] => Ok(None),
+            _ => self.testbed.host(*role).verify(expected.clone()),
         }
-        self.testbed.host(prepared.on).verify(prepared.expected.clone())
     }
 
     pub(super) fn remove(&self, prepared: &Prepared) -> Result<()> {
-        let files = prepared.expected.iter().map(|(path, _)| path);
-        let paths: Vec<PathBuf> = files.chain(&prepared.folders).cloned().collect();
-        if paths.is_empty() { Ok(()) } else { self.testbed.host(prepared.on).remove(paths) }
+        let Transfer { on: Some(role), expected, folders, .. } = &prepared.transfer else {
+            return Ok(());
+        };
+        let files = expected.iter().map(|(path, _)| path);
+        let paths: Vec<PathBuf> = files.chain(folders).cloned().collect();
+        if paths.is_empty() { Ok(()) } else { self.testbed.host(*role).remove(paths) }
     }
 
     /// Runs one prepared transfer and reads its trace.
@@ -211,12 +127,10 @@ impl Bench<'_> {
         clock.into_iter().chain(outside).try_for_each(Clock::forget)?;
         let kind = cell.workload.kind;
         // a capture's work would be a part of what is measured, and its clock is not needed
-        let unneeded: Vec<Clock<'_>> = match kind {
-            Kind::Packets | Kind::Echo | Kind::Realtime => {
-                clock.into_iter().chain(outside).collect()
-            }
-            Kind::Stream => outside.into_iter().collect(),
-            _ => Vec::new(),
+        let unneeded: Vec<Clock<'_>> = match kind.time() {
+            TimeOf::Client => clock.into_iter().chain(outside).collect(),
+            TimeOf::Flow => outside.into_iter().collect(),
+            TimeOf::Session | TimeOf::LayerSetup => Vec::new(),
         };
         let (clock, outside) =
             (clock.filter(|_| !kind.is_datagrams()), outside.filter(|_| !kind.is_timed()));
@@ -250,7 +164,7 @@ impl Bench<'_> {
             port,
             data_connections: service.data_connections() && !kind.is_timed(),
             over_datagrams: service.over_datagrams(),
-            upload: matches!(kind, Kind::Upload | Kind::Stream),
+            upload: kind.goes_up(),
             size: cell.size,
             frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
             has_close_exchange: service.has_close_exchange(),
@@ -273,18 +187,20 @@ impl Bench<'_> {
             });
         let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
         let processes: Vec<f64> = outcomes.iter().map(|outcome| outcome.process_s).collect();
-        let fairness = (kind == Kind::Parallel)
+        let fairness = cell
+            .workload
+            .takes(Key::Clients)
             .then(|| fairness(clocks.as_deref().unwrap_or(&processes)))
             .flatten();
         let client_s = clocks.map(|all| all.into_iter().fold(0.0, f64::max));
         let said = reports.first().and_then(|report| report.load);
-        let load = match (kind, record.as_ref().and_then(|record| record.flow)) {
-            (Kind::Stream, Some(flow)) => Some(Load {
+        let load = match (kind.time(), record.as_ref().and_then(|record| record.flow)) {
+            (TimeOf::Flow, Some(flow)) => Some(Load {
                 measured_s: Some(flow.seconds),
                 bytes: Some(flow.octets),
                 ..Load::default()
             }),
-            (Kind::Stream, None) => None,
+            (TimeOf::Flow, None) => None,
             _ => said,
         };
         let realtime = reports.into_iter().find_map(|report| report.realtime);
@@ -337,12 +253,10 @@ fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<Str
         .stdout
         .lines()
         .find(|line| line.strip_prefix("headroom-done-").is_some_and(|rest| !rest.ends_with(" 0")));
-    let missing = cell.workload.kind == Kind::Commands && outcome.stdout.trim().is_empty();
-    match (failed, missing) {
-        (Some(line), _) => {
+    match failed {
+        Some(line) => {
             Some(format!("a command of {cell} failed ({line}): {}", words(&outcome.stderr)))
         }
-        (None, true) => Some(format!("the commands of {cell} answered nothing")),
-        (None, false) => None,
+        None => cell.workload.work().objection(outcome).map(|what| format!("{cell} {what}")),
     }
 }

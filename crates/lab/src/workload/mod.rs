@@ -1,11 +1,52 @@
-//! What a stack is asked to do, and how one knows that it did it.
+//! What a stack is asked to do, one file each behind one trait. To add one, write its file,
+//! name it in [`ALL`], and add its [`Kind`], by which reports know it.
 
-use std::path::PathBuf;
+mod commands;
+mod definition;
+mod download;
+mod echo;
+mod many;
+mod packets;
+mod page;
+mod parallel;
+mod payloads;
+mod realtime;
+mod setup;
+mod stream;
+mod task;
+mod upload;
 
 use headroom_lab_results::schema;
 
+pub(crate) use definition::{Ground, MarkerFile, Transfer};
+pub use definition::{Key, Work};
+pub(crate) use payloads::Payloads;
+pub use task::{Sending, Task};
+
 pub use headroom_lab_host::content::ContentKind;
-pub use headroom_lab_results::schema::{CLIENTS, CrossTraffic, KINDS, Kind, Pace, STREAM_UNIT};
+pub use headroom_lab_results::schema::{
+    CLIENTS, CrossTraffic, KINDS, Kind, Pace, STREAM_UNIT, TimeOf,
+};
+
+/// All workloads, in the order of [`KINDS`].
+pub const ALL: [&dyn Work; KINDS.len()] = [
+    &download::Download,
+    &upload::Upload,
+    &many::Many,
+    &parallel::Parallel,
+    &commands::Commands,
+    &page::Page,
+    &stream::Stream,
+    &packets::Packets,
+    &echo::Echo,
+    &setup::Setup,
+    &realtime::Realtime,
+];
+
+/// Returns the work of a kind.
+pub fn work(kind: Kind) -> &'static dyn Work {
+    ALL[kind as usize]
+}
 
 /// One workload of a plan.
 #[derive(Debug, Clone)]
@@ -16,9 +57,9 @@ pub struct Workload {
     pub sizes: Vec<u64>,
     /// Names of the stacks that do it.
     pub stacks: Vec<String>,
-    /// Files in the folder (`many`).
+    /// Files in the folder (`many`); 1 elsewhere.
     pub files: u32,
-    /// Clients at once (`parallel`).
+    /// Clients at once (`parallel`); 1 elsewhere.
     pub clients: u32,
     /// Commands to run; none: the service's own list.
     pub commands: Option<Vec<String>>,
@@ -58,7 +99,7 @@ impl Workload {
     /// `download(text)`, `upload(transfers-per-sample=20)`.
     pub fn name(&self) -> String {
         let content = Some(self.content).filter(|content| *content != ContentKind::default());
-        let clients = (self.kind == Kind::Parallel).then_some(self.clients);
+        let clients = self.takes(Key::Clients).then_some(self.clients);
         let rate = self.rate.filter(|&rate| Some(rate) != self.kind.default_rate());
         let (rate, cross_traffic) = (
             rate.map(|rate| rate.to_string()),
@@ -73,28 +114,19 @@ impl Workload {
         )
     }
 
-    /// How its datagrams of `size` octets are sent, where it is of datagrams.
-    pub(crate) fn sending(&self, size: u64) -> Option<Sending> {
-        let per_second = self.rate.map(|rate| rate.per_second(size));
-        match (self.kind, per_second) {
-            (Kind::Packets, None) => Some(Sending::AsArrives),
-            (Kind::Packets, Some(per_second)) => Some(Sending::Paced(per_second)),
-            (Kind::Echo, _) => Some(Sending::Echo),
-            (Kind::Realtime, Some(per_second)) => {
-                let cross_traffic = self.cross_traffic.map(|traffic| traffic.time(self.seconds));
-                Some(Sending::Realtime { per_second, cross_traffic })
-            }
-            _ => None,
-        }
+    /// Returns what its kind is to the lab.
+    pub(crate) fn work(&self) -> &'static dyn Work {
+        work(self.kind)
     }
 
-    /// Octets of file that one transfer of `size` moves in all.
+    /// Whether a plan may say that of it.
+    pub(crate) fn takes(&self, key: Key) -> bool {
+        self.work().keys().contains(&key)
+    }
+
+    /// Returns how many bytes of file one transfer of `size` moves in all.
     pub fn octets(&self, size: u64) -> u64 {
-        match self.kind {
-            Kind::Many => size * u64::from(self.files),
-            Kind::Parallel => size * u64::from(self.clients),
-            _ => size,
-        }
+        size * u64::from(self.files) * u64::from(self.clients)
     }
 }
 
@@ -108,73 +140,6 @@ pub fn canonical(name: &str) -> String {
     let told: Vec<&str> =
         words.into_iter().filter(|word| !default.iter().any(|d| d == word)).collect();
     if told.is_empty() { kind.to_owned() } else { format!("{kind}({})", told.join(",")) }
-}
-
-/// When datagrams are sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sending {
-    /// As many as arrive.
-    AsArrives,
-    /// So many a second.
-    Paced(f64),
-    /// Each when the one before has returned.
-    Echo,
-    /// So many a second, as a stream that is followed packet by packet.
-    Realtime {
-        /// Datagrams a second.
-        per_second: f64,
-        /// Start and end of TCP cross traffic, in seconds.
-        cross_traffic: Option<(u32, u32)>,
-    },
-}
-
-/// One thing for one client process to do, in the terms of files: `remote` is
-/// relative to the folder that the server serves.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Task {
-    /// Fetch one file.
-    Download {
-        /// Name on the server.
-        remote: String,
-        /// Where it goes.
-        local: PathBuf,
-    },
-    /// Send one file.
-    Upload {
-        /// What is sent.
-        local: PathBuf,
-        /// Name on the server, not there yet.
-        remote: String,
-    },
-    /// Fetch a folder of files, in one session.
-    DownloadTree {
-        /// Name of the folder on the server.
-        remote: String,
-        /// Names of the files in it.
-        names: Vec<String>,
-        /// The folder they go to; exists and is empty.
-        local: PathBuf,
-    },
-    /// Run commands one after the other.
-    Commands(Vec<String>),
-    /// Send as much as goes over one connection.
-    Stream {
-        /// For how long; of no meaning for a file.
-        seconds: u32,
-        /// A file to send in place of octets without a meaning.
-        content: Option<PathBuf>,
-    },
-    /// Send datagrams.
-    Datagrams {
-        /// When each is sent.
-        sending: Sending,
-        /// Octets of each.
-        size: u64,
-        /// For how long.
-        seconds: u32,
-        /// A file whose content they have, in place of octets without a meaning.
-        content: Option<PathBuf>,
-    },
 }
 
 #[cfg(test)]
@@ -203,6 +168,13 @@ mod tests {
             ("download", "download"),
         ] {
             assert_eq!(canonical(written), name);
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_work() {
+        for (work, kind) in ALL.iter().zip(KINDS) {
+            assert_eq!((work.kind(), super::work(kind).kind()), (kind, kind));
         }
     }
 }

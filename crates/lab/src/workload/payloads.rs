@@ -9,14 +9,14 @@ use headroom_lab_host::role::Role;
 
 /// The files of a run, in the folder `files` of each host that needs them.
 #[derive(Debug)]
-pub(super) struct Payloads {
+pub(crate) struct Payloads {
     seed: u64,
     made: BTreeMap<(Role, u64, ContentKind), Content>,
     trees: BTreeMap<(u64, u32), Vec<Content>>,
 }
 
 impl Payloads {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { seed, made: BTreeMap::new(), trees: BTreeMap::new() }
     }
 

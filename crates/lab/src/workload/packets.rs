@@ -1,0 +1,39 @@
+//! As many datagrams as arrive, or so many a second, for some seconds, from client to
+//! server.
+
+use headroom_lab_host::error::Result;
+
+use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
+use super::task::{Sending, Task};
+use super::{Kind, Workload};
+
+pub(super) struct Packets;
+
+impl Work for Packets {
+    fn kind(&self) -> Kind {
+        Kind::Packets
+    }
+
+    fn about(&self) -> &'static str {
+        "as many datagrams as arrive for 3 s, or at a rate (rate = \"100pps\"); the time is that of one"
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        &[Key::Sizes, Key::Seconds, Key::Rate]
+    }
+
+    fn default_sizes(&self) -> Vec<u64> {
+        vec![64, 512, 1400]
+    }
+
+    fn prepare(&self, workload: &Workload, size: u64, _: &mut Ground<'_>) -> Result<Transfer> {
+        let paced = workload.rate.map(|rate| Sending::Paced(rate.per_second(size)));
+        let (sending, seconds) = (paced.unwrap_or(Sending::AsArrives), workload.seconds);
+        Ok(Transfer::of(Task::Datagrams { sending, size, seconds, content: None }))
+    }
+
+    /// Sent back, so that it passes both ways.
+    fn carry_marker(&self, marker: &MarkerFile<'_>) -> Option<Transfer> {
+        Some(Transfer::of(Task::datagrams_of(marker, Sending::Echo)))
+    }
+}
