@@ -214,7 +214,7 @@ fn drain(mut capture: Capture) -> Vec<(u32, u64)> {
     let mut frames = Vec::new();
     capture.drain(|frame| {
         if frame.bytes[12..14] == EXPERIMENT {
-            let number = u32::from_be_bytes(frame.bytes[14..18].try_into().expect("four octets"));
+            let number = u32::from_be_bytes(frame.bytes[14..18].try_into().expect("four bytes"));
             frames.push((number, frame.time.as_nanos() as u64));
         }
     });

@@ -406,7 +406,7 @@ mod tests {
             for queue in [Queue::Packets(packets), Queue::Bytes(bytes)] {
                 let direction = LinkDirection { rate_bps: Some(rate_bps), queue: Some(queue), ..LinkDirection::default() };
                 let mut model = Model::new(&direction, 0, 0);
-                let mut sent: Vec<(u64, u64)> = Vec::new(); // when begun, octets
+                let mut sent: Vec<(u64, u64)> = Vec::new(); // when begun, bytes
                 let mut free = 0;
                 for &(at, len) in &arrivals {
                     let disposition = model.offer(at, len);

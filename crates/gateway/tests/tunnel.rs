@@ -35,9 +35,9 @@ fn transfer(hosts: &[Host; 2], to: IpAddr, octets: usize) {
         let (mut stream, _) = listener.accept().expect("a connection");
         stream.set_read_timeout(Some(LONG)).expect("a timeout");
         let mut received = vec![0; octets];
-        stream.read_exact(&mut received).expect("all octets");
-        assert!(received == expected, "the octets are not those that were sent");
-        stream.write_all(&received).expect("all octets back");
+        stream.read_exact(&mut received).expect("all bytes");
+        assert!(received == expected, "the bytes are not those that were sent");
+        stream.write_all(&received).expect("all bytes back");
     });
     let back = hosts[0].run(move || {
         let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
@@ -46,10 +46,10 @@ fn transfer(hosts: &[Host; 2], to: IpAddr, octets: usize) {
         let expected = content.clone();
         let reading = std::thread::spawn(move || {
             let mut back = vec![0; octets];
-            reader.read_exact(&mut back).expect("all octets back");
+            reader.read_exact(&mut back).expect("all bytes back");
             back == expected
         });
-        stream.write_all(&content).expect("all octets");
+        stream.write_all(&content).expect("all bytes");
         reading.join().expect("a reader")
     });
     assert!(back, "what came back is not what was sent");
@@ -73,7 +73,7 @@ fn datagram(hosts: &[Host; 2], kind: Kind, len: usize, arrives: bool) {
     });
     let mut received = vec![0; 65_536];
     match retried(|| receiver.recv(&mut received)) {
-        Ok(len) => assert!(arrives && received[..len] == octets, "{len} octets arrived"),
+        Ok(len) => assert!(arrives && received[..len] == octets, "{len} bytes arrived"),
         Err(error) => assert!(!arrives, "nothing arrived: {error}"),
     }
 }

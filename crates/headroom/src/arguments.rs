@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// Hold what a run needs on a real host (started by the lab over ssh)
     #[command(hide = true)]
     LabHost {
-        /// Octets that the files of the run will take
+        /// Bytes that the files of the run will take
         bytes: u64,
     },
 }

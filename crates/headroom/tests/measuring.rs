@@ -119,7 +119,7 @@ fn missing_encryption_is_reported_on_both_sides() {
         assert_eq!(told.contains("WITHOUT ENCRYPTION"), cipher != "aes-256-gcm", "{told}");
         assert!(told.contains("4000 bytes"), "{told}");
 
-        // all of the file in fragments of packets of 4047 octets, none longer than the link
+        // all of the file in fragments of packets of 4047 bytes, none longer than the link
         let fragments: Vec<_> = frames.iter().filter_map(|frame| fragment(frame)).collect();
         assert!(fragments.iter().all(|octets| *octets <= 1514), "{fragments:?}");
         assert!(fragments.iter().sum::<usize>() >= content.len(), "{}", fragments.len());
@@ -157,7 +157,7 @@ fn missing_encryption_is_reported_on_both_sides() {
     assert_eq!(said.lines().count(), 3, "a line for each request, and nothing else: {said}");
 }
 
-/// Octets of a frame with a part of an IP packet.
+/// Bytes of a frame with a part of an IP packet.
 fn fragment(frame: &[u8]) -> Option<usize> {
     let is_fragment = match frame.get(12..14)? {
         // more fragments, or an offset

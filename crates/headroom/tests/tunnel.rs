@@ -552,7 +552,7 @@ fn no_iv_is_sent_twice_by_gateways_that_are_killed() {
 fn iv_of(frame: &[u8]) -> Option<u64> {
     const IV: std::ops::Range<usize> = 14 + 20 + 8..14 + 20 + 16;
     let esp = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&50);
-    frame.get(IV).filter(|_| esp).map(|iv| u64::from_be_bytes(iv.try_into().expect("eight octets")))
+    frame.get(IV).filter(|_| esp).map(|iv| u64::from_be_bytes(iv.try_into().expect("eight bytes")))
 }
 
 fn address_of(host: &Site) -> String {

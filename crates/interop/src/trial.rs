@@ -83,11 +83,11 @@ pub fn flip(packet: &[u8], from_end: usize) -> Vec<u8> {
 /// Describes the difference.
 pub fn same(packet: &[u8], original: &[u8]) -> Result<()> {
     if packet.len() != original.len() {
-        bail!("{} octets came out, of a packet of {}", packet.len(), original.len());
+        bail!("{} bytes came out, of a packet of {}", packet.len(), original.len());
     }
     let differs = packet.iter().zip(original).position(|(one, other)| one != other);
     match differs {
-        Some(at) => bail!("octet {at} is {:#04x}, not {:#04x}", packet[at], original[at]),
+        Some(at) => bail!("byte {at} is {:#04x}, not {:#04x}", packet[at], original[at]),
         None => Ok(()),
     }
 }

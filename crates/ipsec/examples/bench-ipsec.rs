@@ -1,5 +1,5 @@
 //! What protecting and opening a packet costs on one core in memory, beside the
-//! bare AEAD of the library on as many octets, in turns within each round; and
+//! bare AEAD of the library on as many bytes, in turns within each round; and
 //! what a decision costs with 1000 associations and 1000 policies.
 //! `cargo run --release -p headroom-ipsec --example bench-ipsec [-- --json]`.
 
@@ -16,7 +16,7 @@ use headroom_packet::header::IpHeader;
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
 
-/// Octets of an inner packet.
+/// Bytes of an inner packet.
 const LENGTHS: [usize; 3] = [64, 512, 1400];
 /// Packets that are timed together; they stay in the cache, as a train does.
 const BATCH: usize = 45;
@@ -40,7 +40,7 @@ fn main() {
         return;
     }
     println!("AES-128-GCM, ESN, tunnel mode over IPv4; medians of {ROUNDS} rounds.\n");
-    println!("| protocol | octets | seal, ns | of bare | open, ns | of bare |");
+    println!("| protocol | bytes | seal, ns | of bare | open, ns | of bare |");
     println!("|---|--:|--:|--:|--:|--:|");
     for row in &rows {
         println!("{}", row.line());
@@ -147,7 +147,7 @@ fn engine(associations: Vec<SaSpec>) -> Engine {
     engine
 }
 
-/// A UDP packet of `len` octets.
+/// A UDP packet of `len` bytes.
 fn packet(len: usize, destination: [u8; 4]) -> Vec<u8> {
     let header = IpHeader {
         source: IpAddr::from([10, 1, 0, 1]),

@@ -35,7 +35,7 @@ impl Header {
         if (*r0, *r1) != (0, 0) {
             return Err(Reason::ReservedNotZero);
         }
-        // "the length of this Authentication Header in 4-octet units, minus 2"
+        // "the length of this Authentication Header in 4-byte units, minus 2"
         let len = (usize::from(*words) + 2) * 4;
         if len < FIXED_LEN {
             return Err(Reason::Malformed);
@@ -51,7 +51,7 @@ impl Header {
     /// Fills `octets` with the header and a check value of zero.
     pub(crate) fn write(self, octets: &mut [u8]) {
         octets[0] = self.next_header;
-        octets[1] = (self.len / 4 - 2) as u8; // a check value has at most 32 octets
+        octets[1] = (self.len / 4 - 2) as u8; // a check value has at most 32 bytes
         octets[2..4].fill(0);
         octets[4..8].copy_from_slice(&self.spi.to_be_bytes());
         octets[8..12].copy_from_slice(&self.sequence.to_be_bytes());

@@ -41,7 +41,7 @@ pub(crate) fn write_trailer(octets: &mut [u8], next_header: u8) {
     for (octet, value) in octets[..padding].iter_mut().zip(1..) {
         *octet = value;
     }
-    octets[padding] = padding as u8; // below 255: a block is at most 16 octets
+    octets[padding] = padding as u8; // below 255: a block is at most 16 bytes
     octets[padding + 1] = next_header;
 }
 

@@ -119,7 +119,7 @@ impl Sa {
             },
             SaTransform::Mac(mac) => Sizes { block: 1, icv: mac.icv_len(), ..Sizes::default() },
         };
-        assert!(sizes.block.is_power_of_two(), "a cipher's block is 4, 8 or 16 octets");
+        assert!(sizes.block.is_power_of_two(), "a cipher's block is 4, 8 or 16 bytes");
         let tos = tos::Rules::new(&spec.dscp, spec.ecn);
         let state = match kept {
             Some(state) => {

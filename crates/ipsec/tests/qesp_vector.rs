@@ -30,7 +30,7 @@ fn the_example_of_the_document_is_what_is_sealed() {
     }
 }
 
-/// Octets as the document has them: sixteen to a line.
+/// Bytes as the document has them: sixteen to a line.
 fn lines(what: &str, octets: &[u8]) -> String {
     let mut text = String::new();
     for (n, line) in octets.chunks(16).enumerate() {

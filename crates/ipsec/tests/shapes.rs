@@ -90,7 +90,7 @@ proptest! {
         let mut changed = sealed.clone();
         let place = header + at.index(changed.len() - header);
         changed[place] ^= 1 << bit;
-        prop_assert!(open(&receiver, &changed).is_err(), "bit {} of octet {}", bit, place);
+        prop_assert!(open(&receiver, &changed).is_err(), "bit {} of byte {}", bit, place);
         let cut = header + cut.index(sealed.len() - header);
         let mut short = sealed[..cut].to_vec();
         headroom_packet::header::set_total_len(&mut short, cut).expect("a length");

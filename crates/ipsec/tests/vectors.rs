@@ -46,10 +46,10 @@ fn open(vector: &Vector) -> Vec<u8> {
         body = with_check_value(body, &octets);
         mac_key = Some(octets);
     }
-    let spi = u32::from_be_bytes(body[..4].try_into().expect("four octets"));
+    let spi = u32::from_be_bytes(body[..4].try_into().expect("four bytes"));
     let header = vector.header.map(hex).unwrap_or_default();
     let address = |at: usize| match header.get(at..at + 4) {
-        Some(octets) => IpAddr::from(<[u8; 4]>::try_from(octets).expect("four octets")),
+        Some(octets) => IpAddr::from(<[u8; 4]>::try_from(octets).expect("four bytes")),
         None => "192.0.2.1".parse().expect("an address"),
     };
     let ends = (address(12), address(16));

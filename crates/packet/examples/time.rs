@@ -19,12 +19,12 @@ fn main() {
         header_len: HEADERS as u16,
     };
     let mut out = vec![0; HEADERS + SEGMENT];
-    time("copy 1400 octets", || out[HEADERS..].copy_from_slice(&black_box(&train)[100..1500]));
+    time("copy 1400 bytes", || out[HEADERS..].copy_from_slice(&black_box(&train)[100..1500]));
     let Ok(segmenter) = Segmenter::new(&train, offload) else { return };
-    time("head of a segment of 1400 octets", || {
+    time("head of a segment of 1400 bytes", || {
         let _ = black_box(segmenter.write_head(black_box(1), &mut out));
     });
-    time("copy of a segment of 1400 octets", || {
+    time("copy of a segment of 1400 bytes", || {
         let _ = black_box(segmenter.copy(black_box(1), &mut out));
     });
 
@@ -36,7 +36,7 @@ fn main() {
             segment
         })
         .collect();
-    time("joining 46 segments of 1400 octets", || {
+    time("joining 46 segments of 1400 bytes", || {
         let mut coalescer = Coalescer::new(false, |offload, slices: &[IoSlice<'_>]| {
             assert_eq!((offload.segment_len, slices.len()), (1400, 47));
             black_box(slices);

@@ -7,7 +7,7 @@ use crate::{Error, ipv4, ipv6};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 14;
-/// Octets of framing on the wire that no socket shows: preamble (8), frame check sequence
+/// Bytes of framing on the wire that no socket shows: preamble (8), frame check sequence
 /// (4), gap between frames (12).
 pub const FRAMING_LEN: usize = 24;
 /// EtherType of IPv4.

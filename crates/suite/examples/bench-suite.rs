@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use headroom_suite::{AadInput, Aead, Key, Suite, Transform};
 
-/// Octets of text, rounded up to whole blocks.
+/// Bytes of text, rounded up to whole blocks.
 const LENGTHS: [usize; 3] = [64, 512, 1400];
 /// Packets that are timed together: they stay in the cache, as a train does.
 const BATCH: usize = 64;
@@ -36,7 +36,7 @@ const PROTOCOLS: [(&str, AadInput<'static>); 2] = [
 fn main() {
     let wanted = std::env::args().nth(1).unwrap_or_default();
     println!(
-        "| suite | packet | octets | seal, ns | Gbit/s | of bare | open, ns | Gbit/s | of bare |"
+        "| suite | packet | bytes | seal, ns | Gbit/s | of bare | open, ns | Gbit/s | of bare |"
     );
     println!("|---|---|--:|--:|--:|--:|--:|--:|--:|");
     for suite in Suite::ALL.into_iter().filter(|suite| suite.to_string().contains(&wanted)) {
@@ -65,7 +65,7 @@ impl Cost {
     }
 }
 
-/// What one packet with `len` octets of text costs to seal and to open.
+/// What one packet with `len` bytes of text costs to seal and to open.
 fn measure(suite: Suite, aad: &AadInput<'_>, len: usize) -> [Cost; 2] {
     let key = Key::generate(suite.key_len()).expect("random numbers");
     let mac_key = Key::generate(suite.mac_key_len()).expect("random numbers");
@@ -130,7 +130,7 @@ fn open(transform: &dyn Transform, aad: &AadInput<'_>, body: &mut [u8]) {
     transform.open(aad, body).expect("what was sealed");
 }
 
-/// The library's function on the same octets, with a nonce and additional data
+/// The library's function on the same bytes, with a nonce and additional data
 /// of ESP's lengths that are already there.
 struct Bare(LessSafeKey);
 

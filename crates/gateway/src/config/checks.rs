@@ -12,7 +12,7 @@ use super::model::{Association, Purpose};
 use super::problem::{Problem, problem};
 use super::reader::Reader;
 
-/// Octets of salt at the end of an AEAD's key (RFC 4106, section 8.1).
+/// Bytes of salt at the end of an AEAD's key (RFC 4106, section 8.1).
 const SALT_LEN: usize = 4;
 
 pub(super) fn associations(

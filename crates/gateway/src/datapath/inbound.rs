@@ -22,9 +22,9 @@ const IP_BATCH: usize = 64;
 /// The number of socket errors in a row after which the thread pauses at each, and the pause.
 const MANY_ERRORS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// RFC 3948, section 2.3: one octet, 0xff.
+/// RFC 3948, section 2.3: one byte, 0xff.
 const KEEPALIVE: u8 = 0xff;
-/// RFC 3948, section 2.2: four zero octets where ESP has its SPI.
+/// RFC 3948, section 2.2: four zero bytes where ESP has its SPI.
 const NON_ESP_MARKER: [u8; 4] = [0; 4];
 
 /// The state of an inbound thread.

@@ -284,7 +284,7 @@ fn engine(between: Between, addresses: [IpAddr; 2], me: usize) -> Engine {
     engine
 }
 
-/// A whole IPv4 packet with a UDP datagram of `len` octets in it.
+/// A whole IPv4 packet with a UDP datagram of `len` bytes in it.
 pub(super) fn datagram(tos: u8, dont_fragment: bool, len: usize) -> Vec<u8> {
     let (source, destination) = ([192, 0, 2, 1], [192, 0, 2, 2]);
     let mut packet = vec![0; 28 + len];

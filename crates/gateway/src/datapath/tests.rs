@@ -262,7 +262,7 @@ fn a_sender_that_forbids_cutting_is_told_what_passes() {
         let (_, answer) = here.tun.received().remove(0);
         let passes = usize::from(u16::from_be_bytes([answer[26], answer[27]]));
         assert_eq!((&answer[16..20], answer[20], answer[21]), (&[192, 0, 2, 1][..], 3, 4));
-        // a packet of exactly that length passes, one of an octet more does not
+        // a packet of exactly that length passes, one of a byte more does not
         here.tun.send(Offload::default(), &datagram(0, true, passes - 28));
         here.tun.send(Offload::default(), &datagram(0, true, passes - 27));
         here.send_all();

@@ -12,11 +12,11 @@ use headroom_packet::ip::Ip;
 use headroom_testing::{address, privileged};
 use serde_json::Value;
 
-/// Octets that curl fetches.
+/// Bytes that curl fetches.
 const FILE: usize = 4 << 20;
-/// Octets that iperf3 sends by TCP, each way.
+/// Bytes that iperf3 sends by TCP, each way.
 const STREAM: u64 = 8 << 20;
-/// Octets that iperf3 sends in datagrams that are longer than a link's packet.
+/// Bytes that iperf3 sends in datagrams that are longer than a link's packet.
 const DATAGRAMS: u64 = 1_000_000;
 const DATAGRAM: u64 = 4000;
 /// Longer than anything here takes, even on a busy machine.
@@ -137,7 +137,7 @@ impl Shape {
 
 /// What was on the link while curl and iperf3 did their work.
 struct Trace {
-    /// Octets of frames of each kind.
+    /// Bytes of frames of each kind.
     kinds: BTreeMap<String, usize>,
     /// How often each thing was readable.
     clear: BTreeMap<Clear, usize>,
@@ -148,8 +148,8 @@ impl Trace {
     fn of(ground: &Ground, sites: &[Site; 2], shape: Shape) -> Self {
         let to: IpAddr = shape.address(1).parse().expect("an address");
         let mut content = vec![0; FILE];
-        let mut random = std::fs::File::open("/dev/urandom").expect("random octets");
-        random.read_exact(&mut content).expect("random octets");
+        let mut random = std::fs::File::open("/dev/urandom").expect("random bytes");
+        random.read_exact(&mut content).expect("random bytes");
         let capture = listen(sites);
         fetch(ground, sites, to, &content);
         let bytes = STREAM.to_string();
@@ -221,7 +221,7 @@ fn iperf3(sites: &[Site; 2], to: IpAddr, words: &[&str]) -> Value {
     serde_json::from_str(&run(&sites[0], &client)).expect("JSON")
 }
 
-/// Octets sent and received.
+/// Bytes sent and received.
 fn both_sums(report: &Value) -> [u64; 2] {
     ["sum_sent", "sum_received"]
         .map(|sum| report["end"][sum]["bytes"].as_u64().unwrap_or_else(|| panic!("{report}")))
@@ -257,7 +257,7 @@ impl Drop for Server {
     }
 }
 
-/// Octets of frames by what a router would call them; fragments are what their
+/// Bytes of frames by what a router would call them; fragments are what their
 /// datagram is.
 fn kinds_of(frames: &[Vec<u8>]) -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
@@ -307,7 +307,7 @@ enum Clear {
 
 /// The name of the file that is fetched.
 const NAME: &str = "nobody-on-the-way-reads-this";
-/// Octets that are looked for: what is longer is in clear where its beginning is, a
+/// Bytes that are looked for: what is longer is in clear where its beginning is, a
 /// file where any of its pieces is.
 const PIECE: usize = 16;
 

@@ -183,7 +183,7 @@ fn delivered_numbers(hosts: &Hosts, spec: &str, count: u32) -> (Vec<u32>, Value)
     }
     let got = arrivals(&server)
         .iter()
-        .map(|octets| u32::from_be_bytes(octets[..].try_into().expect("four octets")))
+        .map(|octets| u32::from_be_bytes(octets[..].try_into().expect("four bytes")))
         .collect();
     let [up, _] = link.end();
     (got, up)
@@ -248,7 +248,7 @@ fn splits_trains_and_completes_checksums() {
             drop(client);
             server.join().expect("received")
         });
-        assert!(got == sent, "{} octets of {} arrived, or others", got.len(), sent.len());
+        assert!(got == sent, "{} bytes of {} arrived, or others", got.len(), sent.len());
         let [up, down] = link.end();
         assert!(up["trains_cut"].as_u64() > Some(0), "{up}");
         assert!(up["received"].as_u64() > Some(2000), "single frames are counted: {up}");
@@ -317,7 +317,7 @@ fn a_full_queue_drops() {
     }
     let hosts = Hosts::new(1500, false);
     let (got, up) = delivered_numbers(&hosts, "100kbit,queue=5", 100);
-    // 84 octets take 6.7 ms: sending a hundred takes less
+    // 84 bytes take 6.7 ms: sending a hundred takes less
     assert!(got.len() < 100 && got.len() >= 6, "{got:?}");
     assert_eq!(up["dropped_by_queue"].as_u64(), Some(100 - got.len() as u64));
 }

@@ -392,7 +392,7 @@ fn a_link_backend_that_cannot_make_the_link() {
 fn a_file_with_other_content() {
     let damage = |file: &Path| {
         let file = OpenOptions::new().write(true).open(file).expect("the served file");
-        file.write_all_at(b"not what was sent", 4321).expect("an overwritten octet");
+        file.write_all_at(b"not what was sent", 4321).expect("an overwritten byte");
     };
     wrong_file("http", damage, "wrong content");
     wrong_file("sftp", damage, "wrong content");
@@ -404,7 +404,7 @@ fn a_file_that_is_too_short() {
         let file = OpenOptions::new().write(true).open(file).expect("the served file");
         file.set_len(1000).expect("a shorter file");
     };
-    wrong_file("ftp", damage, "1000 octets instead of 65536");
+    wrong_file("ftp", damage, "1000 bytes instead of 65536");
 }
 
 /// Damages the served file once the first transfer has counted as good.

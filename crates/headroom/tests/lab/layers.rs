@@ -40,7 +40,7 @@ fn measure_with(ground: &Ground, plan: &str, options: &str) -> Value {
     results
 }
 
-/// Octets on the wire of a download, by stack.
+/// Bytes on the wire of a download, by stack.
 fn octets(results: &Value) -> BTreeMap<&str, f64> {
     array(results, "samples")
         .iter()
@@ -470,7 +470,7 @@ fn ipsec_over_ipv4_in_both_modes() {
     let results = measure_plan(&ground, &plan);
     assert!(seen_in_clear(&results).values().all(|seen| !seen), "{results}");
     let octets = octets(&results);
-    // eight octets more in each packet
+    // eight bytes more in each packet
     assert!(octets["ftp/qesp"] > octets["ftp/esp"], "{octets:?}");
     let facts = &results["environment"]["stacks"];
     assert_eq!(text(&facts["ftp/esp"], "esp: inner MTU"), "1446");

@@ -408,7 +408,7 @@ fn assert_consistent(results: &Value) {
     assert_clear_text(results);
 }
 
-/// Every counted cell was checked, and its octets add up.
+/// Every counted cell was checked, and its bytes add up.
 fn assert_accounting(results: &Value) {
     let accounting = &results["accounting"];
     assert!(number(accounting, "captures") >= 3.0, "{accounting}");

@@ -125,7 +125,7 @@ impl KernelPeer {
         for sequence in 1..=ECHOES {
             let echo = request(&case, Side::Ours, self.id, sequence, &DATA);
             let sealed = ours.seal(&echo)?;
-            ensure!(sealed.len() > 256, "the echo was not padded: {} octets", sealed.len());
+            ensure!(sealed.len() > 256, "the echo was not padded: {} bytes", sealed.len());
             self.frames.send(&ours.dummy(100)?)?;
             self.frames.send(&sealed)?;
             self.answer(&ours, sequence).with_context(|| format!("padded echo {sequence}"))?;

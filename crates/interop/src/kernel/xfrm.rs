@@ -46,7 +46,7 @@ fn state(case: &Case, sa: &Association, used: u64) -> String {
         mode(sa.mode),
     );
     let mut flags = String::new();
-    // Linux pads AH over IPv4 to 8 octets unless told otherwise
+    // Linux pads AH over IPv4 to 8 bytes unless told otherwise
     if protocol == "ah" && case.outer == Family::V4 && case.ah_alignment == 4 {
         flags += " align4";
     }

@@ -57,10 +57,10 @@ fn outbound(scapy: &mut Scapy, case: &Case) -> Result<()> {
         let packet = request(case, Side::Ours, 7, length as u16, &vec![0x5a; length]);
         let sealed = ours.seal(&packet)?;
         let opened = scapy.open(case, Side::Ours, number, &sealed)?;
-        same(&opened, &packet).with_context(|| format!("scapy opened {length} octets of data"))?;
+        same(&opened, &packet).with_context(|| format!("scapy opened {length} bytes of data"))?;
         for from_end in bits(case, &sealed) {
             if scapy.open(case, Side::Ours, number, &flip(&sealed, from_end)).is_ok() {
-                bail!("scapy opened a packet with a bit flipped {from_end} octets before its end");
+                bail!("scapy opened a packet with a bit flipped {from_end} bytes before its end");
             }
         }
     }
@@ -75,11 +75,11 @@ fn inbound(scapy: &mut Scapy, case: &Case) -> Result<()> {
         for from_end in bits(case, &sealed) {
             match ours.open(&flip(&sealed, from_end)) {
                 Err(Reason::Forged) => {}
-                other => bail!("a bit flipped {from_end} octets before the end gave {other:?}"),
+                other => bail!("a bit flipped {from_end} bytes before the end gave {other:?}"),
             }
         }
         let opened =
-            ours.open(&sealed).with_context(|| format!("opening {length} octets of data"))?;
+            ours.open(&sealed).with_context(|| format!("opening {length} bytes of data"))?;
         if ours::header_is_made_anew(case) {
             ours::same_apart_from_header(&opened, &packet)?;
         } else {

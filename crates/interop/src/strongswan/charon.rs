@@ -260,7 +260,7 @@ fn dumped(log: &str, what: &str) -> Vec<u8> {
         if offset.parse() != Ok(octets.len()) {
             break;
         }
-        // two spaces end the octets
+        // two spaces end the bytes
         let words = rest.split("  ").next().unwrap_or_default().split_whitespace();
         octets.extend(words.filter_map(|word| u8::from_str_radix(word, 16).ok()));
     }

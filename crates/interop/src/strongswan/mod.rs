@@ -29,7 +29,7 @@ pub const SWANCTL: Program = Program::new("swanctl", "strongswan-swanctl", &["--
 /// ESP suites that both support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proposal {
-    /// AES-128-GCM, 16 octets of ICV.
+    /// AES-128-GCM, 16 bytes of ICV.
     Aes128Gcm,
     /// AES-128-CBC with HMAC-SHA-256-128.
     Aes128CbcSha256,

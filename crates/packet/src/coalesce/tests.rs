@@ -43,7 +43,7 @@ fn cut(joined: &[(Offload, Vec<u8>)]) -> Vec<Vec<u8>> {
     out
 }
 
-/// A stream of segments with 100 octets each but for the last.
+/// A stream of segments with 100 bytes each but for the last.
 fn stream(recipe: Recipe, segments: usize) -> Vec<(Vec<u8>, usize)> {
     (0..segments)
         .map(|index| {
@@ -125,7 +125,7 @@ fn mend(bytes: &mut [u8]) {
 
 #[test]
 fn does_not_join_packets_with_different_headers() {
-    // octet, the bits to change in it; each ends the train before and after it
+    // byte, the bits to change in it; each ends the train before and after it
     for (what, at, bits) in [
         ("TOS", 1, 0x02),
         ("DF", 6, 0x40),
@@ -320,7 +320,7 @@ proptest! {
         }).collect();
         let mut sent: Vec<Vec<u8>> = packets.iter().map(|(bytes, _)| bytes.clone()).collect();
         let mut got: Vec<Vec<u8>> = join(&packets, true).into_iter().map(|(_, bytes)| bytes).collect();
-        // random octets have wrong checksums: all pass as they are
+        // random bytes have wrong checksums: all pass as they are
         sent.sort();
         got.sort();
         prop_assert_eq!(got, sent);

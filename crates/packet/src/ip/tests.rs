@@ -13,7 +13,7 @@ fn build(v6: bool, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An IPv6 packet with these extension headers, each a kind and its octets
+/// An IPv6 packet with these extension headers, each a kind and its bytes
 /// behind the next header field, and `upper` behind them.
 fn chain(extensions: &[(u8, &[u8])], upper: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = build(true, &[])[..40].to_vec();
@@ -71,7 +71,7 @@ fn a_security_header_goes_behind_hop_by_hop_and_before_destination_options() {
 
 #[test]
 fn destination_options_for_the_nodes_of_a_route_stay_before_a_security_header() {
-    let mut routing = vec![2, 2, 1]; // 24 octets, type 2, one segment left
+    let mut routing = vec![2, 2, 1]; // 24 bytes, type 2, one segment left
     routing.extend([0; 4]);
     routing.extend([0xaa; 16]);
     let bytes = chain(&[(60, OPTIONS), (43, &routing), (60, OPTIONS)], 17, PORTS);

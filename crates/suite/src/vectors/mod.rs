@@ -8,7 +8,7 @@ mod wycheproof;
 use crate::Key;
 use crate::cbc::Cbc;
 
-/// Octets from hexadecimal digits with white space between.
+/// Bytes from hexadecimal digits with white space between.
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: String = hex.split_whitespace().collect();
     Key::from_hex(&digits).expect("hexadecimal").as_bytes().to_vec()

@@ -1,4 +1,4 @@
-//! Both formats, both orders of octets, and what is damaged.
+//! Both formats, both orders of bytes, and what is damaged.
 
 use super::*;
 
