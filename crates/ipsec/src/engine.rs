@@ -87,10 +87,43 @@ impl Engine {
         previous: Option<&Self>,
         now: Duration,
     ) -> Result<Self, SpecError> {
-        let mut engine = Self::with_associations(associations, previous, now)?;
+        Self::with_associations(Vec::new(), associations, previous, now)?
+            .with_policies(policies, previous)
+    }
+
+    /// Makes an engine with the associations of this one that `keep` selects, `added` ones, and new
+    /// policies, at the time `now` of the caller's clock. Key management installs and removes
+    /// associations so: what stays keeps numbers, windows and counters, and its keys are not read again.
+    ///
+    /// # Errors
+    /// The first association or policy that cannot be used.
+    pub fn update(
+        &self,
+        keep: impl Fn(&SaSpec) -> bool,
+        added: Vec<SaSpec>,
+        policies: Vec<PolicySpec>,
+        now: Duration,
+    ) -> Result<Self, SpecError> {
+        let kept = self.associations().filter(|sa| keep(&sa.spec)).cloned().collect();
+        Self::with_associations(kept, added, Some(self), now)?.with_policies(policies, Some(self))
+    }
+
+    fn with_policies(
+        mut self,
+        policies: Vec<PolicySpec>,
+        previous: Option<&Self>,
+    ) -> Result<Self, SpecError> {
+        let before: HashMap<_, _> = previous
+            .iter()
+            .flat_map(|engine| engine.policies())
+            .map(|policy| (policy.name.as_str(), &policy.hits))
+            .collect();
         let mut made: Vec<Policy> = Vec::with_capacity(policies.len());
         for spec in policies {
-            let policy = engine.policy(&spec, &made)?;
+            let mut policy = self.policy(&spec, &made)?;
+            if let Some(hits) = before.get(spec.name.as_str()) {
+                policy.hits = Arc::clone(hits);
+            }
             let over = made.iter().find(|earlier| earlier.matcher.covers(&policy.matcher));
             if let Some(earlier) = over {
                 let message = format!(
@@ -101,11 +134,12 @@ impl Engine {
             }
             made.push(policy);
         }
-        engine.policies = Spd::new(made);
-        Ok(engine)
+        self.policies = Spd::new(made);
+        Ok(self)
     }
 
     fn with_associations(
+        unchanged: Vec<Arc<Sa>>,
         associations: Vec<SaSpec>,
         previous: Option<&Self>,
         now: Duration,
@@ -115,7 +149,8 @@ impl Engine {
             .flat_map(|engine| engine.associations())
             .map(|sa| (Sa::identity(&sa.spec), Arc::clone(&sa.state)))
             .collect();
-        let followed = associations.iter().filter(|spec| spec.follow_peer).filter_map(Path::of);
+        let specs = unchanged.iter().map(|sa| &sa.spec).chain(&associations);
+        let followed = specs.filter(|spec| spec.follow_peer).filter_map(Path::of);
         let peers = followed.map(|path| {
             let known = previous.and_then(|engine| engine.peers.get(&path));
             (path, known.map_or_else(|| Arc::new(Peer::new(path)), Arc::clone))
@@ -131,6 +166,9 @@ impl Engine {
             peers,
             counters: previous.map_or_else(Arc::default, |engine| Arc::clone(&engine.counters)),
         };
+        for sa in unchanged {
+            engine.add(sa)?;
+        }
         for spec in associations {
             check(&spec)?;
             if engine.by_name.contains_key(&spec.name) {

@@ -5,6 +5,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use headroom_packet::Version;
@@ -23,7 +24,8 @@ pub struct Policy {
     pub(crate) action: Action,
     /// Earlier policies that match some of the same packets.
     pub(crate) overlapped: Vec<usize>,
-    pub(crate) hits: AtomicU64,
+    /// Outbound decisions, also those of earlier engines.
+    pub(crate) hits: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]

@@ -257,7 +257,66 @@ fn a_reload_goes_on_with_numbers_windows_and_counters() {
 }
 
 #[test]
-fn lifetimes_end_in_packets_octets_and_seconds() {
+fn an_update_replaces_associations_and_keeps_the_others() {
+    let with_key = |direction, name: &str, spi, seed| {
+        let mut spec = shape().associations(direction).remove(0);
+        (spec.name, spec.spi) = (name.into(), spi);
+        let suite = GCM.parse().expect("a suite");
+        let secrets = Secrets { suite, key: key(20, seed), mac_key: None };
+        spec.protection = Protection::Esp(secrets);
+        spec
+    };
+    let protect = |out: &str, inbound: &[&str]| {
+        let inbound = inbound.iter().map(ToString::to_string).collect();
+        let action = Action::Protect { out: vec![out.into()], inbound };
+        vec![policy("all", Selector::ANY, action)]
+    };
+    let first = vec![
+        with_key(Direction::Out, "out-1", 0x1000, 1),
+        with_key(Direction::In, "in-1", 0x1000, 1),
+    ];
+    let old = Engine::new(first, protect("out-1", &["in-1"]), None, Duration::ZERO);
+    let old = old.expect("an engine");
+    old.association("out-1").expect("it is there").sequence().grant(1000);
+    let sealed: Vec<_> = (0..2).map(|_| seal(&old, &inner()).expect("sealed")).collect();
+    assert!(open(&old, &sealed[0]).is_ok());
+
+    // a rekey: both inbound associations are in force, the new one seals
+    let second = vec![
+        with_key(Direction::Out, "out-2", 0x2000, 2),
+        with_key(Direction::In, "in-2", 0x2000, 2),
+    ];
+    let policies = protect("out-2", &["in-1", "in-2"]);
+    let both = old.update(|_| true, second, policies, Duration::ZERO).expect("an engine");
+    both.association("out-2").expect("it is there").sequence().grant(1000);
+    assert_eq!(open(&both, &sealed[0]), Err(Reason::Replay));
+    assert!(open(&both, &sealed[1]).is_ok());
+    assert_eq!(both.association("in-1").expect("it is there").packets(), 2);
+    let renewed = seal(&both, &inner()).expect("sealed");
+    assert_eq!(renewed[20..28], [0, 0, 0x20, 0, 0, 0, 0, 1]);
+    assert!(open(&both, &renewed).is_ok());
+
+    // the peer deleted the former pair
+    let former = |spec: &SaSpec| spec.spi == 0x1000;
+    let policies = protect("out-2", &["in-2"]);
+    let new = both.update(|spec| !former(spec), vec![], policies, Duration::ZERO);
+    let new = new.expect("an engine");
+    assert_eq!(new.associations().count(), 2);
+    assert_eq!(open(&new, &sealed[1]), Err(Reason::UnknownSpi));
+    assert_eq!(open(&new, &renewed), Err(Reason::Replay));
+    assert_eq!(seal(&new, &inner()).expect("sealed")[24..28], 2u32.to_be_bytes());
+    assert_eq!(new.policies()[0].hits(), 4);
+
+    let unknown = new.update(|_| true, vec![], protect("out-1", &[]), Duration::ZERO);
+    let message = unknown.expect_err("it was removed").to_string();
+    assert!(message.contains("no association `out-1`"), "{message}");
+    let twice = vec![with_key(Direction::In, "in-2", 0x3000, 3)];
+    let error = new.update(|_| true, twice, protect("out-2", &["in-2"]), Duration::ZERO);
+    assert!(error.expect_err("the name is taken").to_string().contains("name"));
+}
+
+#[test]
+fn lifetimes_end_in_packets_bytes_and_seconds() {
     let limited = |hard, soft| {
         let mut sa = shape().associations(Direction::Out).remove(0);
         sa.lifetime.hard = hard;
