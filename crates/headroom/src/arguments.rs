@@ -169,6 +169,9 @@ pub(crate) struct Run {
     /// Keep the packets that were counted, one pcap file for each stack, workload and size
     #[arg(long)]
     pub(crate) keep_captures: bool,
+    /// Measure over a link that fails its self-test as well; the report says so
+    #[arg(long)]
+    pub(crate) allow_failed_link_test: bool,
     /// Print every command that would touch the system, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

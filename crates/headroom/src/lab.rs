@@ -40,8 +40,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &arguments.resume {
         return resume(arguments, folder);
     }
-    let options =
-        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
+    let options = run_options(arguments)?;
     let plan = plan(arguments, &options)?;
     let expected = run::sentence_on_time(run::expected_time(&plan), &plan);
     if arguments.dry_run {
@@ -98,8 +97,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
             format!("{name} goes with a plan; a study says it itself, part by part (see --scale)");
         return Err(Error::Plan(sentence).into());
     }
-    let options =
-        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
+    let options = run_options(arguments)?;
     if arguments.skip_missing {
         for sentence in study.leave_out_missing(&options) {
             eprintln!("headroom: {sentence}");
@@ -167,8 +165,7 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
                         --sizes, --workload, --family and --offload, or name that plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
-    let options =
-        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
+    let options = run_options(arguments)?;
     let plan = if named { Some(plan(arguments, &options)?) } else { None };
     let folder = outside_run(std::path::absolute(folder)?)?;
     let how = Resumption {
@@ -304,6 +301,14 @@ fn of_command_line(arguments: &Run) -> Option<&'static str> {
     options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }
 
+fn run_options(arguments: &Run) -> anyhow::Result<Options> {
+    Ok(Options {
+        keep_captures: arguments.keep_captures,
+        allow_failed_link_test: arguments.allow_failed_link_test,
+        ..options(arguments.scratch.clone())?
+    })
+}
+
 fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
@@ -314,6 +319,7 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
         headroom: std::env::current_exe().context("cannot find this program's own file")?,
         client_version: headroom_fetch::version(),
         keep_captures: false,
+        allow_failed_link_test: false,
         interrupted,
     })
 }

@@ -389,6 +389,32 @@ fn a_link_backend_that_cannot_make_the_link() {
 }
 
 #[test]
+fn a_link_that_this_machine_cannot_make() {
+    if !privileged() {
+        return;
+    }
+    let line = "lab run http --link 900gbit --sizes 1KiB --repetitions 2 --out out";
+    let (refused, allowed) = (Ground::new("too-fast"), Ground::new("too-fast-allowed"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let ended = refused.end_of(refused.headroom(line));
+            let words = ["`900gbit` failed its self-test", "--allow-failed-link-test"];
+            ended.assert_says(1, &words);
+            ended.assert_nothing_left();
+        });
+        let ended = allowed.end_of(allowed.headroom(&format!("{line} --allow-failed-link-test")));
+        assert_eq!(ended.code, Some(0), "{ended}");
+        ended.assert_nothing_left();
+        let results = allowed.results();
+        assert_eq!(results["link"]["self_test"]["passed"], false);
+        let warnings: Vec<_> =
+            array(&results, "warnings").iter().filter_map(|w| w.as_str()).collect();
+        let said = |warning: &&str| warning.contains("The link `900gbit` failed its self-test");
+        assert!(warnings.iter().any(said), "{warnings:?}");
+    });
+}
+
+#[test]
 fn a_file_with_other_content() {
     let damage = |file: &Path| {
         let file = OpenOptions::new().write(true).open(file).expect("the served file");

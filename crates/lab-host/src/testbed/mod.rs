@@ -66,6 +66,8 @@ pub struct Settings {
     pub headroom: PathBuf,
     /// Octets that test files and their copies will need.
     pub scratch_bytes: u64,
+    /// Whether a link that fails its self-test is used.
+    pub allow_failed_link_test: bool,
     /// Set when the user asks to stop.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -115,6 +117,7 @@ struct Namespaces {
     groups: Option<Groups>,
     names: netns::Names,
     meter: Meter,
+    allow_failed_link_test: bool,
 }
 
 impl Testbed {
@@ -210,7 +213,13 @@ impl Testbed {
             Tap::open(&names.router, interface, Framing::Ethernet, side)
         })?;
         Ok(Self {
-            place: Place::Here(Box::new(Namespaces { router, groups, names, meter })),
+            place: Place::Here(Box::new(Namespaces {
+                router,
+                groups,
+                names,
+                meter,
+                allow_failed_link_test: settings.allow_failed_link_test,
+            })),
             client,
             server,
             tap,
@@ -258,7 +267,8 @@ impl Testbed {
         };
         let (offload, commands) = here.router.make(spec, offload)?;
         let backend = here.router.backend();
-        let self_test = selftest::run(self, spec, backend)?;
+        let allow_failure = here.allow_failed_link_test;
+        let self_test = selftest::run(self, spec, backend, allow_failure)?;
         self.router()?.begin_use()?;
         let report = LinkReport::new(spec, backend.words(spec), offload.name());
         Ok(LinkReport { self_test, commands, ..report })

@@ -25,11 +25,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Tests the link that `backend` makes; none for one that does nothing.
 ///
 /// # Errors
-/// [`Error::Link`]: it is not what was asked for, with the figures.
+/// [`Error::Link`]: it is not what was asked for, with the figures. With `allow_failure` the
+/// test that failed is returned instead.
 pub(super) fn run(
     testbed: &mut Testbed,
     spec: &LinkSpec,
     backend: Backend,
+    allow_failure: bool,
 ) -> Result<Option<SelfTest>> {
     if testbed.tap.is_none() {
         return Ok(None);
@@ -45,7 +47,7 @@ pub(super) fn run(
         (attempts, pause) = (attempts + 1, 2 * pause);
         test = both_directions(testbed, spec, backend, attempts)?;
     }
-    if test.passed {
+    if test.passed || allow_failure {
         return Ok(Some(test));
     }
     let mut why =
@@ -60,7 +62,7 @@ pub(super) fn run(
             testbed.mtu()
         );
     }
-    why += ". Choose a slower link, or look for other load on this machine";
+    why += ". Choose a slower link, or look for other load on this machine; --allow-failed-link-test measures all the same";
     Err(Error::Link(why))
 }
 

@@ -29,6 +29,15 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
             ));
         }
     }
+    for link in std::iter::once(&results.link).chain(&results.validation_links) {
+        if let Some(test) = link.self_test.as_ref().filter(|test| !test.passed) {
+            warnings.push(format!(
+                "The link `{}` failed its self-test, and was used as --allow-failed-link-test says: {}.",
+                link.name,
+                test.complaints().join("; ")
+            ));
+        }
+    }
     warnings.extend(results.remarks.iter().cloned());
     let failed = results.samples.iter().filter(|sample| !sample.ok).count();
     if failed > 0 {

@@ -23,6 +23,8 @@ pub struct Options {
     pub client_version: String,
     /// Whether the packets of the accounting runs are kept, in `captures/`.
     pub keep_captures: bool,
+    /// Whether a link that fails its self-test is used. The report says so.
+    pub allow_failed_link_test: bool,
     /// Set by a signal handler to end the run early.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -34,6 +36,7 @@ impl Options {
             scratch_chosen: self.scratch.is_some(),
             headroom: self.headroom.clone(),
             scratch_bytes: scratch_bytes(plan),
+            allow_failed_link_test: self.allow_failed_link_test,
             interrupted: Arc::clone(&self.interrupted),
         }
     }

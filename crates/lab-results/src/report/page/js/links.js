@@ -8,7 +8,7 @@ function renderLinks(body, report, counts) {
   counts.links += report.links.length;
   body.append(
     make('p', { class: 'lead' }, tested.length
-      ? 'The lab tested each link with UDP probes in both directions before it used it. A main link that fails its test fails the run; a validation link that fails is left out.'
+      ? 'The lab tested each link with UDP probes in both directions before it used it. A main link that fails its test fails the run, and a validation link that fails is left out, unless --allow-failed-link-test was given.'
       : report.links.some(isReal) ? 'Client and server are two real hosts. Of their link the lab measured the round-trip time, by the client\u2019s clock.'
       : 'The link had no rate, delay or loss to test.'),
     make('div', { class: 'scroll' }, linkTable(report.links)));
