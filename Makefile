@@ -11,9 +11,9 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fet
 
 .PHONY: demo test interop bench-tunnel bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
-# What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
+# What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone.
 demo:
-	scripts/fetch-parts & parts=$$!; cargo build --release --locked -p headroom && wait $$parts
+	scripts/fetch-parts & parts=$$!; cargo build --release --locked -p headroom --no-default-features && wait $$parts
 	$(HEADROOM) lab run plans/demo.toml
 
 # Format, lint, licences, unit tests, integration tests with real servers. Nothing is built
@@ -72,6 +72,7 @@ FUZZ_CHECK := CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --release --locked --q
 lint:
 	cargo fmt --all --check
 	cargo clippy $(CARGO_FLAGS) --all-targets -- --deny warnings
+	cargo clippy $(CARGO_FLAGS) --no-default-features -- --deny warnings
 	cargo run --release --locked --quiet -p headroom-imports
 	RUSTDOCFLAGS="--deny warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
 	$(FUZZ_CHECK)

@@ -32,22 +32,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  headroom link --a eth1 --b eth2 --rate 100mbit --delay 25ms --loss 1%\n  headroom link --a eth1 --b eth2 --spec 100mbit,delay=25ms,up-rate=10mbit --seed 7\n\nForwards frames in both directions until interrupted or until standard input, if\nit is a pipe, closes. Needs root. Turn off everything else on this host that\nforwards between the two interfaces (a bridge, routing): it would duplicate\nframes. With --json, a line `stats` on standard input prints the counters."
     )]
     Link(Link),
-    /// Run IPsec between this host and another: ESP, AH, Q-ESP
-    #[command(subcommand)]
-    Tunnel(crate::tunnel::Tunnel),
-    /// Look at captured IPsec packets
-    #[command(subcommand)]
-    Ipsec(crate::tunnel::Ipsec),
-    Serve(crate::transfer::Serve),
-    Put(crate::transfer::Put),
-    Get(crate::transfer::Get),
-    Sync(crate::transfer::Sync),
-    Ls(crate::transfer::Ls),
-    Mkdir(crate::transfer::Mkdir),
-    Mv(crate::transfer::Mv),
-    Rm(crate::transfer::Rm),
-    Identity(crate::transfer::Identity),
-    Trust(crate::transfer::Trust),
+    #[cfg(feature = "tunnel")]
+    #[command(flatten)]
+    Tunnel(crate::tunnel::Command),
+    #[cfg(feature = "transfer")]
+    #[command(flatten)]
+    Transfer(crate::transfer::Command),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -64,8 +54,6 @@ pub(crate) enum Command {
     /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
-    #[command(hide = true)]
-    ServeOnce(crate::transfer::ServeOnce),
     /// Start programs on a host of the testbed (the lab's agent)
     #[command(hide = true)]
     LabAgent,
@@ -75,6 +63,17 @@ pub(crate) enum Command {
         /// Bytes that the files of the run will take
         bytes: u64,
     },
+}
+
+impl Command {
+    /// Tells whether the command serves others until it is stopped.
+    pub(crate) fn is_server(&self) -> bool {
+        match self {
+            #[cfg(feature = "transfer")]
+            Self::Transfer(crate::transfer::Command::Serve(_)) => true,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -15,14 +15,15 @@ macro_rules! eprintln {
 mod arguments;
 mod fetch;
 mod folder;
-mod ipsec;
 mod lab;
 mod link;
 mod load;
 mod log;
 mod output;
 mod progress;
+#[cfg(feature = "transfer")]
 mod transfer;
+#[cfg(feature = "tunnel")]
 mod tunnel;
 
 use std::io::IsTerminal;
@@ -55,23 +56,14 @@ fn explain(error: &clap::Error) -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> ExitCode {
-    log::start(arguments.verbose, matches!(arguments.command, Command::Serve(_)));
+    log::start(arguments.verbose, arguments.command.is_server());
     let outcome = match arguments.command {
         Command::Lab(command) => lab::run(command),
         Command::Link(arguments) => link::run(arguments),
+        #[cfg(feature = "tunnel")]
         Command::Tunnel(command) => tunnel::run(command),
-        Command::Ipsec(command) => ipsec::run(command),
-        Command::Serve(arguments) => transfer::serve(&arguments),
-        Command::ServeOnce(arguments) => transfer::serve_once(&arguments),
-        Command::Put(arguments) => transfer::put(&arguments),
-        Command::Get(arguments) => transfer::get(&arguments),
-        Command::Sync(arguments) => transfer::sync(&arguments),
-        Command::Ls(arguments) => transfer::ls(&arguments),
-        Command::Mkdir(arguments) => transfer::mkdir(&arguments),
-        Command::Mv(arguments) => transfer::mv(&arguments),
-        Command::Rm(arguments) => transfer::rm(&arguments),
-        Command::Identity(arguments) => transfer::identity(&arguments),
-        Command::Trust(arguments) => transfer::trust(&arguments),
+        #[cfg(feature = "transfer")]
+        Command::Transfer(command) => transfer::run(&command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "headroom", &mut script);
@@ -91,17 +83,21 @@ fn run(arguments: Arguments) -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("headroom: {error:#}");
-        let lab = error.downcast_ref().map(headroom_lab::Error::exit_code);
-        let results = error.downcast_ref().map(headroom_lab_results::Error::exit_code);
-        let link = error.downcast_ref().map(headroom_emulator::Error::exit_code);
-        let tunnel = error.downcast_ref().map(headroom_gateway::control::Error::exit_code);
-        let keygen = error.downcast_ref().map(headroom_gateway::config::keygen::Error::exit_code);
-        let transfer = error.downcast_ref().map(transfer::exit_code);
-        let usage = error.downcast_ref().map(transfer::Usage::exit_code);
-        ExitCode::from(
-            lab.or(results).or(link).or(tunnel).or(keygen).or(transfer).or(usage).unwrap_or(1),
-        )
+        ExitCode::from(exit_code(&error))
     })
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let codes = [
+        error.downcast_ref().map(headroom_lab::Error::exit_code),
+        error.downcast_ref().map(headroom_lab_results::Error::exit_code),
+        error.downcast_ref().map(headroom_emulator::Error::exit_code),
+        #[cfg(feature = "tunnel")]
+        tunnel::exit_code(error),
+        #[cfg(feature = "transfer")]
+        transfer::exit_code(error),
+    ];
+    codes.into_iter().flatten().next().unwrap_or(1)
 }
 
 /// The manual: one page on standard output, or a page for each subcommand in a

@@ -3,7 +3,7 @@
 //! have. Any other failure to write is reported on standard error at once, and
 //! turns the exit code of success into 1.
 
-use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -33,27 +33,8 @@ pub(crate) fn exit_code(of_command: ExitCode) -> ExitCode {
     if failed && of_command == ExitCode::SUCCESS { ExitCode::FAILURE } else { of_command }
 }
 
-/// A buffer before standard output, for much text.
-pub(crate) struct Buffered(BufWriter<StdoutLock<'static>>);
-
-impl Buffered {
-    pub(crate) fn new() -> Self {
-        Self(BufWriter::new(io::stdout().lock()))
-    }
-}
-
-impl Write for Buffered {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        attempt(|| self.0.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        attempt(|| self.0.flush())
-    }
-}
-
 /// Writes, unless writing has failed before; the first failure is reported.
-fn attempt<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn attempt<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     if let Some(kind) = FAILED.get() {
         return Err((*kind).into());
     }

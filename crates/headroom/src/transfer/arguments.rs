@@ -11,6 +11,23 @@ use clap::{Args, Subcommand, ValueEnum};
 use headroom_transfer::server::Allow;
 use headroom_transfer::{Chunk, Cipher, Fingerprint, Keep, Retry, TreeOptions};
 
+/// The commands that move files.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(Serve),
+    Put(Put),
+    Get(Get),
+    Sync(Sync),
+    Ls(Ls),
+    Mkdir(Mkdir),
+    Mv(Mv),
+    Rm(Rm),
+    Identity(Identity),
+    Trust(Trust),
+    #[command(hide = true)]
+    ServeOnce(ServeOnce),
+}
+
 /// The exit codes of all of these commands.
 macro_rules! exit_codes {
     () => {

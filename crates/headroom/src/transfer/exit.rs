@@ -14,15 +14,14 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-impl Usage {
-    /// The exit code of wrong arguments.
-    pub(crate) const fn exit_code(&self) -> u8 {
-        2
-    }
+/// Returns the exit code of an error of these commands.
+pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
+    let usage = error.downcast_ref::<Usage>().map(|_| 2);
+    usage.or_else(|| error.downcast_ref().map(of_transfer))
 }
 
-/// The exit code of a transfer that failed as a whole.
-pub(crate) const fn exit_code(error: &Error) -> u8 {
+/// Returns the exit code of a transfer that failed as a whole.
+const fn of_transfer(error: &Error) -> u8 {
     match error {
         Error::Trust(_) | Error::Usage(_) => 2,
         Error::Unreachable { .. }
@@ -70,7 +69,7 @@ mod tests {
         ];
         let mut text = String::new();
         for error in errors {
-            let _ = writeln!(text, "{}: {error}", exit_code(&error));
+            let _ = writeln!(text, "{}: {error}", of_transfer(&error));
         }
         insta::assert_snapshot!(text);
     }

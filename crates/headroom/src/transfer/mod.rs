@@ -17,10 +17,23 @@ mod request_log;
 mod serve;
 mod settings;
 
-pub(crate) use arguments::{Get, Identity, Ls, Mkdir, Mv, Put, Rm, Serve, ServeOnce, Sync, Trust};
-pub(crate) use copy::{get, put, sync};
-pub(crate) use exit::{Usage, exit_code};
-pub(crate) use identity::{identity, trust};
-pub(crate) use ls::ls;
-pub(crate) use remote::{mkdir, mv, rm};
-pub(crate) use serve::{serve, serve_once};
+use std::process::ExitCode;
+
+pub(crate) use arguments::Command;
+pub(crate) use exit::exit_code;
+
+pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(arguments) => serve::serve(arguments),
+        Command::ServeOnce(arguments) => serve::serve_once(arguments),
+        Command::Put(arguments) => copy::put(arguments),
+        Command::Get(arguments) => copy::get(arguments),
+        Command::Sync(arguments) => copy::sync(arguments),
+        Command::Ls(arguments) => ls::ls(arguments),
+        Command::Mkdir(arguments) => remote::mkdir(arguments),
+        Command::Mv(arguments) => remote::mv(arguments),
+        Command::Rm(arguments) => remote::rm(arguments),
+        Command::Identity(arguments) => identity::identity(arguments),
+        Command::Trust(arguments) => identity::trust(arguments),
+    }
+}

@@ -5,6 +5,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+/// The commands of IPsec.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run IPsec between this host and another: ESP, AH, Q-ESP
+    #[command(subcommand)]
+    Tunnel(Tunnel),
+    /// Look at captured IPsec packets
+    #[command(subcommand)]
+    Ipsec(Ipsec),
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tunnel {
     /// Bring a tunnel up and run until it is taken down

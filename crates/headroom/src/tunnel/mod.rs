@@ -1,7 +1,9 @@
-//! `headroom tunnel`: runs a gateway, and controls a running one.
+//! `headroom tunnel`: runs a gateway, and controls a running one; `headroom ipsec`.
 
 mod arguments;
 mod background;
+mod buffered;
+mod decode;
 mod trace;
 
 use std::path::Path;
@@ -14,10 +16,23 @@ use headroom_gateway::control::{self, Client, Error, Options, RunFolder, metrics
 use headroom_gateway::wireshark;
 
 use crate::output::print_line;
-pub(crate) use arguments::{Decode, Ipsec, Tunnel};
-use arguments::{Keygen, Mode, Protocol, Up};
+pub(crate) use arguments::Command;
+use arguments::{Keygen, Mode, Protocol, Tunnel, Up};
 
-pub(crate) fn run(command: Tunnel) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Tunnel(command) => tunnel(command),
+        Command::Ipsec(command) => decode::run(command),
+    }
+}
+
+/// Returns the exit code of an error of these commands.
+pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
+    let tunnel = error.downcast_ref().map(Error::exit_code);
+    tunnel.or_else(|| error.downcast_ref().map(keygen::Error::exit_code))
+}
+
+fn tunnel(command: Tunnel) -> anyhow::Result<ExitCode> {
     let folder = RunFolder::default();
     let client = |name: Option<String>| Client::of(&folder, name.as_deref());
     match command {

@@ -14,8 +14,9 @@ use headroom_gateway::decode::capture::{Capture, Writer};
 use headroom_gateway::decode::{Decoder, Outcome, Packet, Search};
 use serde_json::json;
 
-use crate::output::Buffered;
-use crate::tunnel::{Decode, Ipsec, print_warnings};
+use super::arguments::{Decode, Ipsec};
+use super::buffered::Buffered;
+use super::print_warnings;
 
 /// Wrong arguments, configuration or capture.
 const UNUSABLE: u8 = 2;
