@@ -190,12 +190,8 @@ impl Display for Resolved {
 pub(crate) fn output(mut process: Process, command: &impl Display) -> Result<String> {
     let output = process.output().doing(|| format!("start `{command}`"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Error::Failed(format!(
-            "`{command}` failed ({}): {}",
-            output.status,
-            said.trim()
-        )));
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(Error::Command { command: command.to_string(), status: output.status, said });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

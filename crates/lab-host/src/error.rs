@@ -1,9 +1,14 @@
 //! Errors, each a sentence for the person who gets it: what was being done,
 //! what was found, what to do next.
 
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why the lab could not do what was asked.
+/// What a call failed of.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why the lab could not do what was asked. Each is a whole sentence with its cause, so
+/// that none is a `source` to be printed behind it once more.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The plan or the arguments ask for something that cannot be.
@@ -15,6 +20,24 @@ pub enum Error {
     /// Something that should work did not.
     #[error("{0}")]
     Failed(String),
+    /// A call that should work did not.
+    #[error("cannot {doing}: {cause}")]
+    Doing {
+        /// What was being done: `read FILE`.
+        doing: String,
+        /// Why it failed.
+        cause: Cause,
+    },
+    /// A command ended with something else than success.
+    #[error("`{command}` failed ({status}): {said}")]
+    Command {
+        /// As one would type it.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it printed to standard error.
+        said: String,
+    },
     /// What a run stands on has ended: a host, a server, or what makes the link.
     #[error("{0}")]
     Ended(String),
@@ -36,12 +59,21 @@ impl Error {
     /// The exit code of a process that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Ended(_) | Self::Link(_) => 1,
+            Self::Failed(_)
+            | Self::Doing { .. }
+            | Self::Command { .. }
+            | Self::Ended(_)
+            | Self::Link(_) => 1,
             Self::Plan(_) => 2,
             Self::Missing(_) => 3,
             Self::Results(error) => error.exit_code(),
             Self::Interrupted => 130,
         }
+    }
+
+    /// Whether something that should work did not, while the testbed still stands.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Doing { .. } | Self::Command { .. })
     }
 }
 
@@ -58,12 +90,12 @@ pub trait Doing<T> {
     /// Says what was being done: `read FILE`.
     ///
     /// # Errors
-    /// [`Error::Failed`] with that and the cause.
+    /// [`Error::Doing`] with that and the cause.
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: std::fmt::Display> Doing<T> for std::result::Result<T, E> {
+impl<T, E: Into<Cause>> Doing<T> for std::result::Result<T, E> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| Error::Failed(format!("cannot {}: {error}", what())))
+        self.map_err(|cause| Error::Doing { doing: what(), cause: cause.into() })
     }
 }

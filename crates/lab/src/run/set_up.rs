@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use headroom_lab_host::error::{self, Error, Result};
+use headroom_lab_host::error::{self, Result};
 use headroom_lab_results::schema::{Sample, Wire};
 use headroom_lab_trace::SetUp;
 
@@ -32,7 +32,7 @@ impl Bench<'_> {
     pub(super) fn measure_set_up(&mut self, cell: &Cell, block: u32) -> Result<Measured> {
         let (seen, error) = match self.set_up_layer(cell) {
             Ok(seen) => (Some(seen), None),
-            Err(Error::Failed(why)) => (None, Some(why)),
+            Err(error) if error.is_failure() => (None, Some(error.to_string())),
             Err(other) => return Err(other),
         };
         if error.is_some() {

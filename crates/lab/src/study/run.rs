@@ -182,8 +182,9 @@ fn read_part(home: &Path) -> Result<Option<Results>> {
             run::reanalyse(&mut results);
             Ok(Some(results))
         }
+        Ok(None) => Ok(None),
         // begun, and not one block of it done
-        Ok(None) | Err(Error::Failed(_)) => Ok(None),
+        Err(error) if error.is_failure() => Ok(None),
         Err(error) => Err(error),
     }
 }

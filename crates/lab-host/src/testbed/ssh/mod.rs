@@ -170,7 +170,7 @@ impl Pair {
         let address = SocketAddr::new(server.address, self.hosts.trial());
         server.agent()?.answer(address)?;
         let times = client.agent()?.round_trips(address, TIMES).map_err(|error| match error {
-            Error::Failed(why) if self.alarm.get().is_none() => {
+            why if why.is_failure() && self.alarm.get().is_none() => {
                 let (ports, SshHosts { client, server, .. }) = (self.hosts.all_ports(), &self.hosts);
                 Error::Link(format!(
                     "the client {client} cannot connect to {address} on the server {server} ({why}). The ports from \
