@@ -10,6 +10,7 @@ pub mod content;
 pub mod error;
 pub mod host;
 pub mod hosts;
+mod lines;
 mod lock;
 pub mod machine;
 mod namespace;

@@ -1,7 +1,7 @@
 //! A server that goes on running, and the last lines it wrote.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::now_ns;
 use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
+use crate::lines::each_line;
 use crate::lock::lock;
 
 /// The state of a started server.
@@ -83,18 +84,13 @@ fn follow(stream: Option<impl Read + Send + 'static>, log: &Arc<Mutex<VecDeque<(
     let Some(stream) = stream else { return };
     let log = Arc::clone(log);
     std::thread::spawn(move || {
-        let mut lines = BufReader::new(stream);
-        let mut line = Vec::new();
-        // a line without end is cut, so that a server cannot fill the memory
-        while let Ok(1..) = (&mut lines).take(4096).read_until(b'\n', &mut line) {
+        each_line(stream, 4096, |line| {
             let now = now_ns();
-            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             let mut log = lock(&log);
             if log.len() >= LOG_LINES {
                 log.pop_front();
             }
-            log.push_back((now, text));
-            line.clear();
-        }
+            log.push_back((now, line.trim_end().to_owned()));
+        });
     });
 }

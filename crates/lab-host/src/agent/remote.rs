@@ -1,13 +1,14 @@
 //! What an agent on a real host needs beyond a pipe: its first word, a beat that
 //! says that the lab is still there, and ssh's own words when the host is gone.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::process::{ChildStderr, ChildStdin};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::lines::each_line;
 use crate::lock::lock;
 
 /// The lab says at least this often that it is there, with an empty line.
@@ -60,16 +61,11 @@ impl Words {
         let thread = stderr.map(|stderr| {
             let (said, alarm, host) = (Arc::clone(&said), Arc::clone(alarm), host.to_owned());
             std::thread::spawn(move || {
-                let mut lines = BufReader::new(stderr);
-                let mut line = Vec::new();
-                // a line without end is cut, so that a host cannot fill the memory
-                while let Ok(1..) = (&mut lines).take(1024).read_until(b'\n', &mut line) {
-                    let text = String::from_utf8_lossy(&line);
-                    if !text.trim().is_empty() {
-                        text.trim().clone_into(&mut lock(&said));
+                each_line(stderr, 1024, |line| {
+                    if !line.trim().is_empty() {
+                        line.trim().clone_into(&mut lock(&said));
                     }
-                    line.clear();
-                }
+                });
                 let _ = alarm.set(gone(&host, &lock(&said)));
             })
         });

@@ -13,6 +13,7 @@ use headroom_lab_results::schema::EmulatorCounters;
 use headroom_link_spec::{Direction, DirectionCounters, Ready};
 
 use crate::error::{Doing, Error, Result};
+use crate::lines::each_line;
 use crate::lock::lock;
 
 /// Why a run cannot go on; set at most once.
@@ -149,17 +150,12 @@ fn is_ready(line: &str) -> bool {
 /// Keeps the last words that it writes to standard error.
 fn listen(stderr: impl Read, words: &Mutex<String>) {
     const KEPT: usize = 2000;
-    let mut lines = BufReader::new(stderr);
-    let mut line = Vec::new();
-    // a line without end is cut, so that it cannot fill the memory
-    while let Ok(1..) = (&mut lines).take(KEPT as u64).read_until(b'\n', &mut line) {
+    each_line(stderr, KEPT as u64, |line| {
         let mut words = lock(words);
-        words.push_str(&String::from_utf8_lossy(&line));
-        let excess = words.len().saturating_sub(KEPT);
-        let cut = (excess..=words.len()).find(|&at| words.is_char_boundary(at)).unwrap_or(0);
-        words.drain(..cut);
-        line.clear();
-    }
+        words.push_str(line);
+        let excess = words.ceil_char_boundary(words.len().saturating_sub(KEPT));
+        words.drain(..excess);
+    });
 }
 
 /// Its output has ended, so it will end too, if it has not.
