@@ -1,6 +1,7 @@
 //! What a plan chooses by name: applications and layers. A choice is written
 //! `name(option,key=value)`; this file reads, names and lists all of them.
 
+use std::borrow::Borrow;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -68,21 +69,15 @@ impl<T: ?Sized> Catalogue<T> {
     /// # Errors
     /// A sentence that names what is unknown, and lists what is known.
     pub fn parse(&self, written: &str) -> Result<Chosen<T>, String> {
-        let (name, options) = match written.split_once('(') {
-            None => (written, None),
-            Some((name, rest)) => {
-                let options = rest.strip_suffix(')').ok_or_else(|| {
-                    format!("`{written}`: options stand in parentheses, as in `{}`", self.example)
-                })?;
-                (name, Some(options.split(',').map(str::trim).collect()))
-            }
-        };
+        let (name, options) = split(written).ok_or_else(|| {
+            format!("`{written}`: options stand in parentheses, as in `{}`", self.example)
+        })?;
         let entry = self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.entries.iter().map(|entry| entry.name).collect();
             let (sort, meant) = (self.sort, suggestion(name, names.iter().copied()));
             format!("there is no {sort} `{name}`{meant}; there are {}", names.join(", "))
         })?;
-        entry.choose(options.unwrap_or_default())
+        entry.choose(options)
     }
 }
 
@@ -177,8 +172,15 @@ impl<T: ?Sized> Clone for Chosen<T> {
     }
 }
 
+/// Splits `name(option,key=value)` into the name and the options; none where a parenthesis
+/// is missing.
+pub(crate) fn split(written: &str) -> Option<(&str, Vec<&str>)> {
+    let Some((name, rest)) = written.split_once('(') else { return Some((written, Vec::new())) };
+    Some((name, rest.strip_suffix(')')?.split(',').map(str::trim).collect()))
+}
+
 /// Writes a name with its options.
-pub(crate) fn titled(name: &str, options: &[String]) -> String {
+pub(crate) fn titled<S: Borrow<str>>(name: &str, options: &[S]) -> String {
     if options.is_empty() { name.to_owned() } else { format!("{name}({})", options.join(",")) }
 }
 

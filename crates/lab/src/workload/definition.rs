@@ -9,7 +9,7 @@ use headroom_lab_host::host::Host;
 use headroom_lab_host::role::Role;
 
 use super::payloads::Payloads;
-use super::task::Task;
+use super::task::{Sending, Task};
 use super::{Kind, Workload};
 
 /// One kind of workload: what a plan may say of it, and what one sample of it does. What
@@ -141,6 +141,12 @@ impl MarkerFile<'_> {
     /// The file at the client.
     pub(crate) fn at_client(&self) -> PathBuf {
         self.client.root.join("files").join(self.name)
+    }
+
+    /// Datagrams with its content.
+    pub(super) fn datagrams(&self, sending: Sending) -> Transfer {
+        let content = Some(self.at_client());
+        Transfer::of(Task::Datagrams { sending, size: 512, seconds: 1, content })
     }
 }
 

@@ -18,6 +18,8 @@ mod upload;
 
 use headroom_lab_results::schema;
 
+use crate::catalogue::{split, titled};
+
 pub(crate) use definition::{Ground, MarkerFile, Transfer};
 pub use definition::{Key, Work};
 pub(crate) use payloads::Payloads;
@@ -132,14 +134,10 @@ impl Workload {
 
 /// The name that results have for a workload whose name says what is default, too.
 pub fn canonical(name: &str) -> String {
-    let Some((kind, words)) = name.strip_suffix(')').and_then(|name| name.split_once('(')) else {
-        return name.to_owned();
-    };
+    let Some((kind, options)) = split(name) else { return name.to_owned() };
     let default = [format!("clients={CLIENTS}"), ContentKind::default().name().to_owned()];
-    let words: Vec<&str> = words.split(',').map(str::trim).collect();
-    let told: Vec<&str> =
-        words.into_iter().filter(|word| !default.iter().any(|d| d == word)).collect();
-    if told.is_empty() { kind.to_owned() } else { format!("{kind}({})", told.join(",")) }
+    let other = |option: &&str| !default.iter().any(|default| default == option);
+    titled(kind, &options.into_iter().filter(other).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -34,6 +34,6 @@ impl Work for Packets {
 
     /// Sent back, so that it passes both ways.
     fn carry_marker(&self, marker: &MarkerFile<'_>) -> Option<Transfer> {
-        Some(Transfer::of(Task::datagrams_of(marker, Sending::Echo)))
+        Some(marker.datagrams(Sending::Echo))
     }
 }

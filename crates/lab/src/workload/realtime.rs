@@ -40,6 +40,6 @@ impl Work for Realtime {
 
     fn carry_marker(&self, marker: &MarkerFile<'_>) -> Option<Transfer> {
         let sending = Sending::Realtime { per_second: 50.0, cross_traffic: Some((0, 1)) };
-        Some(Transfer::of(Task::datagrams_of(marker, sending)))
+        Some(marker.datagrams(sending))
     }
 }

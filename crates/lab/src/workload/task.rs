@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::definition::MarkerFile;
-
 /// When datagrams are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sending {
@@ -69,11 +67,4 @@ pub enum Task {
         /// A file whose content they have, in place of octets without a meaning.
         content: Option<PathBuf>,
     },
-}
-
-impl Task {
-    /// Datagrams with the content of the marker's file.
-    pub(super) fn datagrams_of(marker: &MarkerFile<'_>, sending: Sending) -> Self {
-        Self::Datagrams { sending, size: 512, seconds: 1, content: Some(marker.at_client()) }
-    }
 }
