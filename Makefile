@@ -42,7 +42,7 @@ bench-transfer: build
 	scripts/bench-transfer
 
 # The five studies, run again as large as they were (hours; the same command goes on where
-# it was cut), or in minutes. Both end with the path of a page over all of them;
+# it was interrupted), or in minutes. Both end with the path of a page over all of them;
 # scripts/publish-studies puts the large ones into docs/studies.
 studies: parts-for-studies build
 	HEADROOM=$(HEADROOM) scripts/studies full

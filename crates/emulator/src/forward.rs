@@ -189,7 +189,7 @@ impl Emulator {
             let Direction { model, schedule, counters, in_transit } = &mut *path;
             intake.frames(received, counters, |frame, counters| {
                 counters.received += 1;
-                counters.octets_received += frame.len() as u64;
+                counters.bytes_received += frame.len() as u64;
                 if *in_transit + frame.len() > MAX_IN_TRANSIT {
                     counters.dropped_by_memory += 1;
                     return;
@@ -310,7 +310,7 @@ impl Direction {
                 Ok(sent) => {
                     self.counters.forwarded += sent as u64;
                     let octets: usize = left[..sent].iter().map(Vec::len).sum();
-                    self.counters.octets_forwarded += octets as u64;
+                    self.counters.bytes_forwarded += octets as u64;
                     left = &left[sent..];
                 }
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {

@@ -1,4 +1,4 @@
-//! What one can type.
+//! The command line.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use headroom_lab::workload::{KINDS, Kind};
 
-/// What is left of a link once security has taken its share: measured.
+/// Measure what securing a transfer costs, move files, and run IPsec tunnels.
 #[derive(Debug, Parser)]
 #[command(
     name = "headroom",
     version,
     max_term_width = 100,
-    after_help = "A reader of standard output that goes away (`| head`) is no error: the command does the rest and\nexits as it would have. Output that cannot be written for another reason (a full disk) is reported, with\nexit code 1."
+    after_help = "If the reader of standard output exits (`| head`), the command completes and exits as usual.\nIf output cannot be written for another reason (a full disk), it reports the error and exits with 1."
 )]
 pub(crate) struct Arguments {
-    /// Print every command that is run, and more
+    /// Print every command that it runs
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
     #[command(subcommand)]
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure what each way of securing a transfer costs here
+    /// Measure what securing a transfer costs on this machine or between two
     #[command(subcommand)]
     Lab(Lab),
     /// Emulate a link between two interfaces: rate, delay, jitter, loss
@@ -54,10 +54,10 @@ pub(crate) enum Command {
     /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
-    /// Start programs on a host of the testbed (the lab's agent)
+    /// Run the lab's agent on a host of the testbed
     #[command(hide = true)]
     LabAgent,
-    /// Hold what a run needs on a real host (started by the lab over ssh)
+    /// Set up a real host for a run (started by the lab over ssh)
     #[command(hide = true)]
     LabHost {
         /// Bytes that the files of the run will take
@@ -78,9 +78,9 @@ impl Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// Say what this machine has, and what each missing thing prevents
+    /// Check what this machine has, and what missing parts prevent
     Doctor {
-        /// Look at what this plan needs, on the machines that it names
+        /// Check what this plan needs, on the machines that it names
         #[arg(value_name = "PLAN")]
         plan: Option<PathBuf>,
         /// Print JSON
@@ -90,27 +90,27 @@ pub(crate) enum Lab {
         #[arg(long, value_name = "DIR")]
         scratch: Option<PathBuf>,
     },
-    /// List stacks, workloads and the plans at hand
+    /// List stacks, layers, workloads, and plans in ./plans
     List,
     /// Run a plan, or compare stacks without one
     #[command(
         after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
     )]
     Run(Box<Run>),
-    /// Rebuild the report of a folder, also of a run that was killed or still goes on
+    /// Rebuild the report of a folder, also of an interrupted or unfinished run
     Report {
         /// Folder of an earlier run or study, or one with several studies in it, for an index
         dir: PathBuf,
-        /// Print all tables of a run, not only its answer and what was measured
+        /// Print all sentences, tables and notes
         #[arg(long)]
         full: bool,
     },
-    /// Compare two runs: what became slower, what faster
+    /// Compare two runs cell by cell
     #[command(
-        after_help = "Exit codes:\n  0  both runs were read; nothing is too slow\n  1  --fail-above P was given and at least one cell is too slow: its time in B over A, with the whole\n     95 % interval, lies above P per cent (a large change that may be chance does not fail)\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on the logarithms of the transfer times."
+        after_help = "Exit codes:\n  0  both runs were read; nothing is too slow\n  1  --fail-above P was given and at least one cell is too slow: the whole 95 % interval of\n     its time in B over A lies above P percent\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of transfer times."
     )]
     Compare(Compare),
-    /// Remove whatever a killed run left behind
+    /// Remove what a killed run left behind
     Clean {
         /// Folder for temporary files that the run was given
         #[arg(long, value_name = "DIR")]
@@ -126,61 +126,61 @@ pub(crate) struct Run {
     /// Folder for results and report [default: results/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on with the run in this folder, which was cut: what it has is not measured again
+    /// Resume the interrupted run in this folder; completed blocks are kept
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "dry_run"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Go on although the machine or its programs have changed
+    /// Resume even if the machine or its programs have changed
     #[arg(long, requires = "resume")]
     pub(crate) allow_changed_environment: bool,
-    /// Paired blocks for each workload and size (the fewest, where the plan has `until`)
+    /// Paired blocks per workload and size (the minimum, if the plan has `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,
-    /// How large: as the plan or study says, or smaller in the way that it says
-    #[arg(long, value_name = "SCALE", value_parser = ["full", "quick", "cut"])]
+    /// Run all of the plan or study, or the smaller version that it defines
+    #[arg(long, value_name = "SCALE", value_parser = ["full", "quick", "smoke"])]
     pub(crate) scale: Option<String>,
-    /// Only the stacks that match, with their baselines (* stands for any text)
+    /// Measure only matching stacks and their baselines (* matches any text)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,
-    /// Leave out the stacks whose programs are missing on the machines of the plan, and say which
+    /// Skip stacks whose programs are missing, and list them
     #[arg(long, conflicts_with = "resume")]
     pub(crate) skip_missing: bool,
-    /// The link, where no plan says it: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%
+    /// Link, without a plan: unshaped, 100mbit, 100mbit,delay=25ms,loss=1% [default: unshaped]
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
-    /// What makes the link, in place of what the plan says [default: the best there is]
+    /// Link backend, overrides the plan [default: the best available]
     #[arg(long, value_name = "BACKEND", value_parser = ["netem", "emulator", "shaper"])]
     pub(crate) link_backend: Option<String>,
-    /// Sizes of the files, where no plan says them [default: 1KiB,1MiB,64MiB]
+    /// File sizes, without a plan [default: 1KiB,1MiB,64MiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) sizes: Vec<String>,
-    /// What the stacks do, where no plan says it: download, upload, many, …; `lab list` shows
-    /// all [default: download,upload]
+    /// Workloads, without a plan: download, upload, many, …; `lab list` lists all
+    /// [default: download,upload]
     #[arg(long, value_name = "WORKLOADS", value_delimiter = ',', hide_possible_values = true,
         value_parser = KINDS.map(Kind::name))]
     pub(crate) workload: Vec<String>,
-    /// The address family, where no plan says it [default: ipv6]
+    /// Address family, without a plan [default: ipv6]
     #[arg(long, value_name = "FAMILY", value_parser = ["ipv4", "ipv6"])]
     pub(crate) family: Option<String>,
-    /// Segmentation and checksum offload of the interfaces (TSO, GSO, GRO), where no plan says
-    /// it; off: each packet is handled by itself [default: on]
+    /// Segmentation and checksum offload of the interfaces (TSO, GSO, GRO), without a plan
+    /// [default: on]
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     pub(crate) offload: Option<String>,
-    /// Keep the packets that were counted, one pcap file for each stack, workload and size
+    /// Keep the counted packets, one pcap file per stack, workload and size
     #[arg(long)]
     pub(crate) keep_captures: bool,
     /// Measure over a link that fails its self-test as well; the report says so
     #[arg(long)]
     pub(crate) allow_failed_link_test: bool,
-    /// Print every command that would touch the system, and do nothing
+    /// Print every command that would change the system, without running it
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print results.json instead of the answer
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print all tables, not only the answer and what was measured
+    /// Print all sentences, tables and notes
     #[arg(long, conflicts_with = "json")]
     pub(crate) full: bool,
-    /// End with exit code 4 where background load disturbed most blocks
+    /// Exit with 4 if background load disturbed most blocks
     #[arg(long)]
     pub(crate) strict: bool,
     /// Folder for temporary files [default: $TMPDIR or /tmp]
@@ -237,11 +237,11 @@ pub(crate) struct Link {
 
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// The run to compare with: its folder or its results.json
+    /// The earlier run: its folder or its results.json
     pub(crate) a: PathBuf,
-    /// The run that may have changed
+    /// The later run
     pub(crate) b: PathBuf,
-    /// Fail where a cell is slower by more than this beyond doubt, such as 5%
+    /// Fail if the whole 95 % interval of a cell's slowdown lies above this, such as 5%
     #[arg(long, value_name = "P%", value_parser = headroom_lab::units::parse_percent)]
     pub(crate) fail_above: Option<f64>,
     /// Print JSON

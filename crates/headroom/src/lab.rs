@@ -1,4 +1,4 @@
-//! `headroom lab`: arguments in, words out.
+//! `headroom lab`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The study that is asked for, by its file or by the folder to go on in; none: a plan.
+/// The requested study, by its file or by the folder to resume; none: a plan.
 fn study_of(arguments: &Run) -> anyhow::Result<Option<(Study, Scale)>> {
     let asked = arguments.scale.as_deref();
     let asked = Scale::ALL.into_iter().find(|scale| Some(scale.name()) == asked);
@@ -94,7 +94,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     let given = plans_alone.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
     if let Some(name) = given.or(of_command_line(arguments)) {
         let sentence =
-            format!("{name} goes with a plan; a study says it itself, part by part (see --scale)");
+            format!("{name} applies to plans; the parts of a study define it (see --scale)");
         return Err(Error::Plan(sentence).into());
     }
     let options = run_options(arguments)?;
@@ -118,7 +118,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     let (parts, time) = study::remaining(&study, scale, &folder)?;
     if parts > 0 {
         eprintln!(
-            "headroom: this will take about {} (estimated from the {parts} of {} parts of the study that are to be measured)",
+            "headroom: this will take about {} ({parts} of {} parts of the study remain)",
             run::rounded(time),
             study.parts.len()
         );
@@ -154,14 +154,14 @@ fn tell_study(results: &StudyResults, folder: &Path, json: bool) -> anyhow::Resu
     Ok(())
 }
 
-/// Goes on with a run that was cut.
+/// Resumes an interrupted run.
 fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let named = !arguments.what.is_empty();
     let changing = arguments.repetitions.is_some()
         || arguments.only.is_some()
         || of_command_line(arguments).is_some();
     if changing && !named {
-        let sentence = "--resume goes on with the plan that was begun: leave out --repetitions, --only, --link, \
+        let sentence = "--resume continues the plan that was started: leave out --repetitions, --only, --link, \
                         --sizes, --workload, --family and --offload, or name that plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
@@ -179,25 +179,22 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     match outcome {
         Some(outcome) => tell(outcome, &folder, arguments),
         None => {
-            println!(
-                "The run in {} is complete: there is nothing to go on with.",
-                folder.display()
-            );
+            println!("The run in {} is complete: nothing to resume.", folder.display());
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Says what a run has found, and why that is not all, if it is not.
+/// Prints what a run found, and returns the error that ended it early.
 fn tell(outcome: Outcome, folder: &Path, arguments: &Run) -> anyhow::Result<ExitCode> {
-    let Outcome { results, cut } = outcome;
+    let Outcome { results, interrupted_by } = outcome;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
         print!("{}", report::terminal::answer(&results, width(), Detail::of(arguments.full)));
         println!("Report: {}", folder.join("report.html").display());
     }
-    match cut {
+    match interrupted_by {
         None => {
             fail_if_any_failed(&results)?;
             let disturbed = arguments.strict && Disturbance::of(&results.samples).is_severe();
@@ -228,12 +225,12 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     let mut plan = match &arguments.what[..] {
         [path] if path.is_empty() => {
             let sentence =
-                "an empty word names no plan and no stack; `headroom lab list` names both";
+                "an empty argument names no plan and no stack; `headroom lab list` lists both";
             return Err(Error::Plan(sentence.to_owned()).into());
         }
         [path] if Path::new(path).is_dir() => {
             let sentence = format!(
-                "{path} is a folder: name the plan in it, a file such as {}",
+                "{path} is a folder: name a plan in it, such as {}",
                 Path::new(path).join("demo.toml").display()
             );
             return Err(Error::Plan(sentence).into());
@@ -241,7 +238,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
         [path] if is_plan(path) => {
             if let Some(name) = of_command_line(arguments) {
                 return Err(Error::Plan(format!(
-                    "{name} goes with names of stacks; the plan {path} says that itself"
+                    "{name} applies to names of stacks; the plan {path} defines it"
                 ))
                 .into());
             }
@@ -269,7 +266,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     {
         let name = plan.name.clone();
         plan = plan.at_scale(scale)?.ok_or_else(|| {
-            Error::Plan(format!("the plan {name} is left out at the scale {}", scale.name()))
+            Error::Plan(format!("the plan {name} has no version at scale {}", scale.name()))
         })?;
     }
     if let Some(repetitions) = arguments.repetitions {
@@ -453,15 +450,13 @@ fn list() -> anyhow::Result<ExitCode> {
         let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
         list_entry(entry, &baseline);
     }
-    println!(
-        "\nLayers, around any of them: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"
-    );
+    println!("\nLayers, around a stack: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)");
     for entry in layer::ALL.entries {
         list_entry(entry, "");
     }
     println!("\nWorkloads");
     for work in workload::ALL {
-        println!("  {:10}{}", work.kind().name(), work.about());
+        list_line(work.kind().name(), work.about());
     }
     println!("\nPlans");
     let mut plans: Vec<PathBuf> = ["plans", "plans/studies"]
@@ -490,8 +485,17 @@ fn list() -> anyhow::Result<ExitCode> {
 }
 
 fn list_entry<T: ?Sized>(entry: &Entry<T>, more: &str) {
-    println!("  {:11}{}{more}", entry.name, entry.about);
+    list_line(entry.name, &format!("{}{more}", entry.about));
     if let Some(options) = entry.options() {
-        println!("  {:11}options: {options}", "");
+        list_line("", &format!("options: {options}"));
+    }
+}
+
+/// Prints a name and its text, which is wrapped beside it.
+fn list_line(name: &str, text: &str) {
+    const NAMES: usize = 13;
+    let wrapped = report::terminal::wrapped(text, width() - NAMES);
+    for (index, line) in wrapped.lines().enumerate() {
+        println!("  {:11}{line}", if index == 0 { name } else { "" });
     }
 }

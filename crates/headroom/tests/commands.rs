@@ -52,30 +52,79 @@ fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
 }
 
 #[test]
-fn stacks_and_workloads_are_listed() {
-    let ground = Ground::new("list");
-    let ended = ground.end_of(ground.headroom("lab list"));
-    assert_eq!(ended.code, Some(0), "{ended}");
-    for word in [
-        "ftp ",
-        "ftps",
-        "http ",
-        "https",
-        "sftp",
-        "scp",
-        "rsync",
-        "ssh ",
-        "download",
-        "upload",
-        "many",
-        "parallel",
-        "commands",
-        "page",
-        "(against ftp)",
-        "none in ./plans",
+fn prints_help_of_the_lab() {
+    let ground = Ground::new("help");
+    for (name, line) in [
+        ("headroom", "--help"),
+        ("lab", "lab --help"),
+        ("lab_run", "lab run --help"),
+        ("lab_report", "lab report --help"),
+        ("lab_compare", "lab compare --help"),
+        ("lab_doctor", "lab doctor --help"),
+        ("lab_clean", "lab clean --help"),
+        ("link", "link --help"),
     ] {
-        assert!(ended.stdout.contains(word), "`{word}` is not in {ended}");
+        let ended = ground.end_of(ground.headroom(line));
+        assert_eq!(ended.code, Some(0), "{ended}");
+        insta::assert_snapshot!(format!("help_{name}"), ended.stdout);
     }
+}
+
+#[test]
+fn lists_stacks_layers_and_workloads() {
+    let ground = Ground::new("list");
+    let mut list = ground.headroom("lab list");
+    list.env("COLUMNS", "80");
+    let ended = ground.end_of(list);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    insta::assert_snapshot!("lab_list", ended.stdout);
+}
+
+#[test]
+fn explains_plans_that_it_refuses() {
+    let ground = Ground::new("refused");
+    let mut errors = String::new();
+    for (from, to) in [
+        ("\"ftps\"", "\"ftsp\""),
+        ("\"ftps\"", "\"ftp\""),
+        ("repetitions", "repetitons"),
+        ("= 2\n", "= 1\n"),
+        ("100mbit,", "100,"),
+        ("delay=5ms", "delay=5"),
+        ("validation-links", "check-links"),
+        ("download", "downlod"),
+        ("\"1KiB\"", "\"1K\""),
+        ("[\"1KiB\"]", "[]"),
+        ("repetitions = 2", "repetitions = 2\nuntil = \"ci<2%\""),
+        ("repetitions = 2", "repetitions = 2\noffload = \"per-packet\""),
+        ("\"sftp\"", "\"ftp/tls\""),
+        ("\"sftp\"", "\"sftp/esp(fast)\""),
+        ("\"upload\"", "\"commands\""),
+    ] {
+        ground.write("p.toml", &PLAN.replacen(from, to, 1));
+        let ended = ground.end_of(ground.headroom("lab run p.toml --dry-run"));
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{from}: {ended}");
+        errors += &format!("{from} → {to}\n{}\n", ended.stderr);
+    }
+    let folder = ground.path("").display().to_string();
+    insta::assert_snapshot!("plans_refused", errors.replace(&folder, "DIR/"));
+}
+
+#[test]
+fn compares_two_runs() {
+    let ground = Ground::new("compared");
+    for (name, seconds, kernel) in
+        [("a", [1.0, 1.01, 0.99, 1.02, 0.98], "6.1"), ("b", [1.2, 1.21, 1.19, 1.22, 1.18], "6.2")]
+    {
+        std::fs::create_dir(ground.path(name)).expect("a folder");
+        let results = common::made_up::results(seconds, kernel).to_string();
+        ground.write(&format!("{name}/results.json"), &results);
+    }
+    let mut compare = ground.headroom("lab compare a b --fail-above 5%");
+    compare.env("COLUMNS", "80");
+    let ended = ground.end_of(compare);
+    assert_eq!(ended.code, Some(1), "{ended}");
+    insta::assert_snapshot!("lab_compare", format!("{}\n{}", ended.stdout, ended.stderr));
 }
 
 #[test]
@@ -137,7 +186,7 @@ fn what_cannot_be_typed() {
         ("lab run http --sizes 1K", "`1K` is not a size"),
         ("lab run http --link fast", "fast"),
         ("lab run absent.toml", "absent.toml"),
-        ("lab run tmp", "tmp is a folder: name the plan in it"),
+        ("lab run tmp", "tmp is a folder: name a plan in it"),
         ("lab run ssh --sizes 1KiB", "leave out --sizes"),
         ("lab run ssh http", "measure them in two runs"),
         ("lab run http --family ipv5", "ipv4, ipv6"),
@@ -145,7 +194,7 @@ fn what_cannot_be_typed() {
         ("lab run http --workload downlod", "download"),
         ("lab run http --workload commands", "can do none of the workloads commands"),
         ("lab run htps", "there is no stack `htps` (did you mean `https`?)"),
-        ("lab run p.toml --family ipv4", "--family goes with names of stacks"),
+        ("lab run p.toml --family ipv4", "--family applies to names of stacks"),
         ("lab run --resume", "--resume"),
         ("lab run http --allow-changed-environment", "--resume"),
         ("lab run --resume tmp", "there is no journal.jsonl in this folder"),

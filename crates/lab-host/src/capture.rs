@@ -13,7 +13,7 @@ use crate::error::{Doing, Error, Result};
 use crate::lock::lock;
 use crate::namespace;
 
-/// Octets of the ring: of heads, a third of a second of the busiest traffic.
+/// Bytes of the ring: of heads, a third of a second of the busiest traffic.
 const RING: usize = 32 << 20;
 const INTERVAL: Duration = Duration::from_millis(4);
 /// A wire without a frame for so long is quiet.
@@ -112,7 +112,7 @@ impl Tap {
 }
 
 impl<S: Sink> Tap<S> {
-    /// Opens a capture of the first `snaplen` octets of each frame.
+    /// Opens a capture of the first `snaplen` bytes of each frame.
     pub(crate) fn start(
         name: &str,
         interface: &str,

@@ -45,7 +45,7 @@ pub(crate) fn architecture() -> String {
     said.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// Octets of memory that new programs could have.
+/// Bytes of memory that new programs could have.
 pub(crate) fn available_memory() -> u64 {
     memory("MemAvailable:")
 }

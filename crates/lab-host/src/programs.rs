@@ -226,7 +226,7 @@ impl SearchPath {
             })
             .map(|line| line.trim().to_owned())
             .find(|line| {
-                let digit = |octet: u8| octet.is_ascii_digit();
+                let digit = |byte: u8| byte.is_ascii_digit();
                 line.as_bytes().windows(3).any(|w| digit(w[0]) && w[1] == b'.' && digit(w[2]))
             })
     }

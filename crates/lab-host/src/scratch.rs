@@ -128,7 +128,7 @@ pub(crate) fn require_plain(folder: &Path) -> Result<()> {
     )))
 }
 
-/// Octets that the file system of a folder has left.
+/// Bytes that the file system of a folder has left.
 pub fn free_space(folder: &Path) -> Result<u64> {
     let space = nix::sys::statvfs::statvfs(folder)
         .doing(|| format!("ask {} for its free space", folder.display()))?;

@@ -75,8 +75,8 @@ pub(crate) fn request(
 
 /// Returns the index of the client's first payload after a login was granted.
 fn after_login(packets: &[Packet], login: Login) -> Option<usize> {
-    let answer = |from: usize, octets: u32| {
-        let of_size = |p: &Packet| !p.from_client && p.payload_len == octets;
+    let answer = |from: usize, bytes: u32| {
+        let of_size = |p: &Packet| !p.from_client && p.payload_len == bytes;
         packets[from..].iter().position(of_size).map(|after| from + after)
     };
     let granted = answer(answer(0, login.opened)? + 1, login.granted)?;

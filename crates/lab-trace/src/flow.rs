@@ -10,7 +10,7 @@ use crate::trace::Packet;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
     /// Bytes of payload, without retransmissions.
-    pub octets: u64,
+    pub bytes: u64,
     /// Time from the first full packet to the last packet with payload.
     pub seconds: f64,
 }
@@ -27,7 +27,7 @@ impl Flow {
             p.connection == first.connection && p.from_client == upload && p.payload_len > 0
         })?;
         let seconds = ns_to_s(last.time_ns.saturating_sub(first.time_ns));
-        let octets = tcp.transmitted_bytes.saturating_sub(tcp.retransmitted_bytes);
-        (seconds > 0.0).then_some(Self { octets, seconds })
+        let bytes = tcp.transmitted_bytes.saturating_sub(tcp.retransmitted_bytes);
+        (seconds > 0.0).then_some(Self { bytes, seconds })
     }
 }

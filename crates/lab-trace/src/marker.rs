@@ -32,21 +32,21 @@ impl Marker {
 pub struct MarkerSearch {
     marker: Marker,
     seen: bool,
-    octets: u64,
+    bytes: u64,
     missing: u64,
 }
 
 impl MarkerSearch {
     /// Starts a search.
     pub fn new(marker: Marker) -> Self {
-        Self { marker, seen: false, octets: 0, missing: 0 }
+        Self { marker, seen: false, bytes: 0, missing: 0 }
     }
 
-    /// Searches one captured frame that was `wire_len` octets long on the wire.
+    /// Searches one captured frame that was `wire_len` bytes long on the wire.
     pub fn add(&mut self, frame: &[u8], wire_len: u32) {
         let marker = self.marker.0.as_bytes();
         self.seen |= frame.windows(marker.len()).any(|window| window == marker);
-        self.octets += frame.len() as u64;
+        self.bytes += frame.len() as u64;
         self.missing += u64::from(wire_len).saturating_sub(frame.len() as u64);
     }
 
@@ -55,13 +55,13 @@ impl MarkerSearch {
         self.seen
     }
 
-    /// Returns the octets that were searched, of both directions.
-    pub fn octets(&self) -> u64 {
-        self.octets
+    /// Returns the bytes that were searched, of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Returns the octets that the capture truncated, so that nobody searched them.
-    pub fn octets_missing(&self) -> u64 {
+    /// Returns the bytes that the capture truncated, so that nobody searched them.
+    pub fn bytes_missing(&self) -> u64 {
         self.missing
     }
 }
@@ -84,10 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn counts_octets_that_were_not_captured() {
+    fn counts_bytes_that_were_not_captured() {
         let mut search = MarkerSearch::new(Marker::new(1));
         search.add(HEADERS, 9000);
-        assert_eq!((search.octets(), search.octets_missing()), (86, 8914));
+        assert_eq!((search.bytes(), search.bytes_missing()), (86, 8914));
     }
 
     #[test]

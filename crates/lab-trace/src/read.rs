@@ -246,7 +246,7 @@ mod tests {
                 (41, 0, false, b"results"),
             ],
         );
-        // a sequence number for each octet
+        // a sequence number for each byte
         let mut next = [0; 2];
         for packet in trace.packets.iter_mut().filter(|packet| packet.from_client) {
             let at = &mut next[packet.connection as usize];
@@ -256,7 +256,7 @@ mod tests {
         let expected = Expectation { upload: true, ..expect(5201, false) };
         let flow = read(&trace, &expected).and_then(|record| record.flow).expect("a flow");
         assert!((flow.seconds - 0.020).abs() < 1e-9, "{flow:?}");
-        assert_eq!(flow.octets, 10 + 10 + 2004 + 7);
+        assert_eq!(flow.bytes, 10 + 10 + 2004 + 7);
         let download = Expectation { upload: false, ..expected };
         assert_eq!(read(&trace, &download).and_then(|record| record.flow), None);
     }
@@ -299,7 +299,7 @@ mod tests {
         let record = read(&trace, &expected).expect("a session");
         assert_eq!((record.connections, record.handshakes, record.hello_retries), (2, 2, 2));
         // SYN, AUTH, 2 hellos, EPSV, SYN, RETR, 2 hellos, and the Finished
-        // that the first octet answers
+        // that the first byte answers
         assert_eq!(record.round_trips, Some(10));
         assert!((record.transfer_s - 0.025).abs() < 1e-9);
         assert!((record.phases.idle - 0.021).abs() < 1e-9, "{:?}", record.phases);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn recognises_a_login_by_the_sizes_of_its_answers() {
-        let payload = |octets: usize| vec![7; octets];
+        let payload = |bytes: usize| vec![7; bytes];
         for streams in [0, 1] {
             let login = Login { opened: 52, granted: 36 }.inside(streams);
             let (accept, success) =

@@ -31,11 +31,11 @@ impl Tcp {
     /// Averages several transfers; `rtt_min_us` is the smallest of all.
     pub fn mean(all: &[Self]) -> Self {
         let n = all.len().max(1) as f64;
-        let octets = |of: fn(&Self) -> u64| (all.iter().map(of).sum::<u64>() as f64 / n).round();
+        let bytes = |of: fn(&Self) -> u64| (all.iter().map(of).sum::<u64>() as f64 / n).round();
         let means: Vec<f64> = all.iter().filter_map(|one| one.rtt_mean_us).collect();
         Self {
-            transmitted_bytes: octets(|one| one.transmitted_bytes) as u64,
-            retransmitted_bytes: octets(|one| one.retransmitted_bytes) as u64,
+            transmitted_bytes: bytes(|one| one.transmitted_bytes) as u64,
+            retransmitted_bytes: bytes(|one| one.retransmitted_bytes) as u64,
             rtt_mean_us: (!means.is_empty())
                 .then(|| means.iter().sum::<f64>() / means.len() as f64),
             rtt_min_us: all.iter().filter_map(|one| one.rtt_min_us).reduce(f64::min),
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// A download in segments of 1000 octets, named by their number and TSval.
+    /// A download in segments of 1000 bytes, named by their number and TSval.
     fn download(segments: &[(u32, u32)]) -> Tcp {
         let first = 0u32.wrapping_sub(2 * LEN); // the third begins at zero
         let packets: Vec<Packet> = segments

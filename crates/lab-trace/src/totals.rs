@@ -53,13 +53,13 @@ pub struct Way {
     /// Frames.
     pub frames: u64,
     /// Bytes, Ethernet headers included.
-    pub octets: u64,
+    pub bytes: u64,
     /// Bytes of the largest frame.
     pub largest: u32,
     /// Frames of that size.
     full_frames: u64,
     /// Bytes from the first of these on.
-    octets_since_full: u64,
+    bytes_since_full: u64,
 }
 
 impl Totals {
@@ -86,8 +86,8 @@ impl Totals {
     }
 
     /// Sums bytes of both directions, Ethernet headers included.
-    pub fn octets(&self) -> u64 {
-        self.from_client.octets + self.to_client.octets
+    pub fn bytes(&self) -> u64 {
+        self.from_client.bytes + self.to_client.bytes
     }
 
     /// Returns the bytes of the largest frame.
@@ -99,29 +99,29 @@ impl Totals {
 impl Way {
     fn add(&mut self, wire_len: u32) {
         self.frames += 1;
-        self.octets += u64::from(wire_len);
+        self.bytes += u64::from(wire_len);
         if wire_len > self.largest {
             self.largest = wire_len;
-            (self.full_frames, self.octets_since_full) = (0, 0);
+            (self.full_frames, self.bytes_since_full) = (0, 0);
         }
         self.full_frames += u64::from(wire_len == self.largest);
         if self.full_frames > 0 {
-            self.octets_since_full += u64::from(wire_len);
+            self.bytes_since_full += u64::from(wire_len);
         }
     }
 
     /// Returns the bytes of a full frame that are not the file's; none: fewer than 100 full
     /// frames, so that others would distort the mean.
-    pub fn header_octets(&self, file_octets: u64) -> Option<f64> {
+    pub fn header_bytes(&self, file_bytes: u64) -> Option<f64> {
         const ENOUGH: u64 = 100;
-        let beside = self.octets_since_full.checked_sub(file_octets)?;
+        let beside = self.bytes_since_full.checked_sub(file_bytes)?;
         (self.full_frames >= ENOUGH).then(|| beside as f64 / self.full_frames as f64)
     }
 
     /// Returns the file's share of the bytes, per cent; none: there is no file.
-    pub fn efficiency_pct(&self, file_octets: u64) -> Option<f64> {
-        let fits = file_octets > 0 && file_octets <= self.octets;
-        fits.then(|| 100.0 * file_octets as f64 / self.octets as f64)
+    pub fn efficiency_pct(&self, file_bytes: u64) -> Option<f64> {
+        let fits = file_bytes > 0 && file_bytes <= self.bytes;
+        fits.then(|| 100.0 * file_bytes as f64 / self.bytes as f64)
     }
 }
 
@@ -147,9 +147,9 @@ mod tests {
         totals.add(&head([10, 77, 2, 1]), 1514);
         totals.add(&[0; 14], 60); // no IP at all
         totals.add(&[], 42); // captured without a head
-        assert_eq!((totals.way(true).frames, totals.way(true).octets), (1, 100));
-        assert_eq!((totals.way(false).frames, totals.way(false).octets), (3, 1616));
-        assert_eq!((totals.frames(), totals.octets(), totals.largest()), (4, 1716, 1514));
+        assert_eq!((totals.way(true).frames, totals.way(true).bytes), (1, 100));
+        assert_eq!((totals.way(false).frames, totals.way(false).bytes), (3, 1616));
+        assert_eq!((totals.frames(), totals.bytes(), totals.largest()), (4, 1716, 1514));
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         (0..1000).for_each(|_| way.add(1514));
         way.add(66 + 500);
         let file = 1000 * 1448 + 500;
-        assert_eq!(way.header_octets(file), Some((66_000.0 + 66.0) / 1000.0));
+        assert_eq!(way.header_bytes(file), Some((66_000.0 + 66.0) / 1000.0));
         let all = 90 + 800 + 66 + 1000 * 1514 + 566;
         assert_eq!(way.efficiency_pct(file), Some(100.0 * file as f64 / f64::from(all)));
     }
@@ -182,11 +182,11 @@ mod tests {
     fn too_few_full_frames_or_no_file_give_no_figure() {
         let mut way = Way::default();
         (0..99).for_each(|_| way.add(1514));
-        assert_eq!(way.header_octets(1000), None);
+        assert_eq!(way.header_bytes(1000), None);
         assert_eq!(way.efficiency_pct(0), None);
         assert_eq!(way.efficiency_pct(1 << 40), None, "more than passed");
         way.add(1514);
-        assert!(way.header_octets(1000).is_some());
-        assert_eq!(way.header_octets(1 << 40), None);
+        assert!(way.header_bytes(1000).is_some());
+        assert_eq!(way.header_bytes(1 << 40), None);
     }
 }

@@ -19,7 +19,7 @@ use headroom_lab_results::analysis::summary::Clock;
 use measured::{Run, verdict};
 use serde::Deserialize;
 
-/// Frames of a link count these octets more: preamble, check sequence, gap.
+/// Frames of a link count these bytes more: preamble, check sequence, gap.
 const FRAMING: u64 = 24;
 const ETHERNET: u64 = 14;
 
@@ -63,7 +63,7 @@ struct Memory {
 #[derive(Deserialize)]
 struct InMemory {
     protocol: String,
-    octets: u64,
+    bytes: u64,
     seal_ns: f64,
     seal_of_bare: f64,
     open_ns: f64,
@@ -79,7 +79,7 @@ struct Decision {
 /// A line that `scripts/bench-qesp` prints: one turn of each, one after the other.
 #[derive(Deserialize)]
 struct Turns {
-    octets: u64,
+    bytes: u64,
     esp: Turn,
     qesp: Turn,
 }
@@ -209,7 +209,7 @@ impl All {
         let all = ("all sizes".to_owned(), self.in_turns(|_| true));
         let each = sizes
             .iter()
-            .map(|&size| (format!("{size} octets"), self.in_turns(|octets| octets == size)));
+            .map(|&size| (format!("{size} bytes"), self.in_turns(|bytes| bytes == size)));
         for (sizes, found) in std::iter::once(all).chain(each) {
             let what = format!("Q-ESP vs ESP, packets/s when CPU-bound, {sizes}");
             let shown =
@@ -231,17 +231,17 @@ impl All {
             };
             let _ = writeln!(
                 text,
-                "| Q-ESP vs ESP on a full link, off the byte ratio, {size} octets | within 0.5 % | | {shown} | {good} |"
+                "| Q-ESP vs ESP on a full link, off the byte ratio, {size} bytes | within 0.5 % | | {shown} | {good} |"
             );
         }
         if let Some(esp) =
-            self.memory.packets.iter().find(|p| p.protocol == "ESP" && p.octets == 1400)
+            self.memory.packets.iter().find(|p| p.protocol == "ESP" && p.bytes == 1400)
         {
             for (what, share) in [("seal", esp.seal_of_bare), ("open", esp.open_of_bare)] {
                 let verdict = verdict(Some(share), 0.75, 0.9);
                 let _ = writeln!(
                     text,
-                    "| {what} in memory, 1400 octets, one core, vs the bare AEAD | 75 % | 90 % | {:.1} % | {verdict} |",
+                    "| {what} in memory, 1400 bytes, one core, vs the bare AEAD | 75 % | 90 % | {:.1} % | {verdict} |",
                     share * 100.0
                 );
             }
@@ -256,7 +256,7 @@ impl All {
 
     fn streams(&self, text: &mut String) {
         let size = self.tunnel.figures().sizes("stream").first().copied().unwrap_or(0);
-        *text += "## One TCP stream\n\nOctets that arrived, by the wire inside the tunnel (client's interface) and by iperf3's \
+        *text += "## One TCP stream\n\nBytes that arrived, by the wire inside the tunnel (client's interface) and by iperf3's \
                   own count; CPU time of both ends for a GiB.\n\n\
                   | stack | Gbit/s, wire | Gbit/s, iperf3 | of no tunnel | CPU-s/GiB |\n|---|--:|--:|--:|--:|\n";
         for stack in self.tunnel.figures().stacks("iperf3") {
@@ -273,8 +273,8 @@ impl All {
             let share = share.filter(|_| stack != "iperf3");
             let cpu = self.tunnel.figures().mean(stack, "stream", size, |sample| {
                 let load = sample.load?;
-                let octets = load.bytes? as f64;
-                Some(sample.cpu_seconds?.both_sides() * (1u64 << 30) as f64 / octets)
+                let bytes = load.bytes? as f64;
+                Some(sample.cpu_seconds?.both_sides() * (1u64 << 30) as f64 / bytes)
             });
             let _ = writeln!(
                 text,
@@ -291,11 +291,11 @@ impl All {
 
     fn packets(&self, text: &mut String) {
         let sizes = self.tunnel.figures().sizes("packets");
-        *text += "## Packets a second\n\nUDP datagrams of so many octets of payload, as many as arrive: a window of them is \
+        *text += "## Packets a second\n\nUDP datagrams of so many bytes of payload, as many as arrive: a window of them is \
                   on its way, sent and received in trains where the kernel can, so that most of the work is the tunnel's. \
-                  Those of 4096 octets travel in pieces. Thousands a second.\n\n| stack |";
+                  Those of 4096 bytes travel in pieces. Thousands a second.\n\n| stack |";
         for size in &sizes {
-            let _ = write!(text, " {size} octets |");
+            let _ = write!(text, " {size} bytes |");
         }
         *text += "\n|---|";
         *text += &"--:|".repeat(sizes.len());
@@ -317,7 +317,7 @@ impl All {
     fn latency(&self, text: &mut String) {
         *text += "## Latency\n\nOne UDP datagram there and back, the next when it has returned; what a tunnel adds to a round \
                   trip is four times through a gateway.\n\n\
-                  | stack | octets | median | added | 99th percentile | added |\n|---|--:|--:|--:|--:|--:|\n";
+                  | stack | bytes | median | added | 99th percentile | added |\n|---|--:|--:|--:|--:|--:|\n";
         for size in self.tunnel.figures().sizes("echo") {
             for stack in self.tunnel.figures().stacks("udp") {
                 let p99: Clock = |sample| sample.load?.p99_s;
@@ -349,11 +349,11 @@ impl All {
         let _ = write!(
             text,
             "## Q-ESP beside ESP\n\nPackets/s of Q-ESP over those of ESP, tunnel mode over IPv4, AES-128-GCM. CPU-bound: the \
-             median over {turns} pairs of turns of 0.2 s, of all sizes together (`scripts/bench-qesp`). Where the link ({link}) is full the ratio should be that of the frames' octets, framing counted.\n\n\
-             | octets | CPU-bound | full link | octets of a frame, ESP and Q-ESP | byte ratio | off |\n|--:|--:|--:|--:|--:|--:|\n",
+             median over {turns} pairs of turns of 0.2 s, of all sizes together (`scripts/bench-qesp`). Where the link ({link}) is full the ratio should be that of the frames' bytes, framing counted.\n\n\
+             | bytes | CPU-bound | full link | bytes of a frame, ESP and Q-ESP | byte ratio | off |\n|--:|--:|--:|--:|--:|--:|\n",
         );
         for size in self.sizes_in_turns() {
-            let cpu = self.in_turns(|octets| octets == size);
+            let cpu = self.in_turns(|bytes| bytes == size);
             let full =
                 self.link
                     .figures()
@@ -377,25 +377,25 @@ impl All {
     }
 
     fn sizes_in_turns(&self) -> BTreeSet<u64> {
-        self.turns.iter().map(|turns| turns.octets).collect()
+        self.turns.iter().map(|turns| turns.bytes).collect()
     }
 
     /// Q-ESP's packets/s over ESP's, with datagrams of these sizes.
     fn in_turns(&self, of: impl Fn(u64) -> bool) -> Option<Estimate> {
-        let turns = self.turns.iter().filter(|turns| of(turns.octets));
+        let turns = self.turns.iter().filter(|turns| of(turns.bytes));
         median(&mut turns.map(|turns| turns.qesp.rate() / turns.esp.rate()).collect::<Vec<_>>())
     }
 
     fn in_memory(&self, text: &mut String) {
         *text += "## In memory\n\nOne core, no I/O (`bench-ipsec` of the crate `ipsec`): an inner packet sealed into an outer \
-                  one, and opened; how much of the speed of the bare AEAD on as many octets that is.\n\n\
-                  | protocol | octets | seal, ns | of bare | open, ns | of bare |\n|---|--:|--:|--:|--:|--:|\n";
+                  one, and opened; how much of the speed of the bare AEAD on as many bytes that is.\n\n\
+                  | protocol | bytes | seal, ns | of bare | open, ns | of bare |\n|---|--:|--:|--:|--:|--:|\n";
         for row in &self.memory.packets {
             let _ = writeln!(
                 text,
                 "| {} | {} | {:.0} | {:.1} % | {:.0} | {:.1} % |",
                 row.protocol,
-                row.octets,
+                row.bytes,
                 row.seal_ns,
                 row.seal_of_bare * 100.0,
                 row.open_ns,
@@ -409,9 +409,9 @@ impl All {
     }
 }
 
-/// Octets of the frame of a datagram with `size` octets of payload in tunnel mode over
+/// Bytes of the frame of a datagram with `size` bytes of payload in tunnel mode over
 /// IPv4 with AES-GCM, `more` of them beside ESP's header: IP, UDP and payload, padded
-/// with the trailer to four octets (RFC 4303 §2.4), IV and ICV.
+/// with the trailer to four bytes (RFC 4303 §2.4), IV and ICV.
 fn frame(size: u64, more: u64) -> u64 {
     let inner = 20 + 8 + size;
     ETHERNET + 20 + 8 + more + 8 + (inner + 2).next_multiple_of(4) + 16

@@ -23,7 +23,7 @@ const SMALL: u64 = 1 << 10;
 const OURS: &str = "headroom";
 const STREAMS: &str = "headroom(streams)";
 
-/// Octets of file in a full packet of a lane (docs/transfer.md) over IPv4, and what it
+/// Bytes of file in a full packet of a lane (docs/transfer.md) over IPv4, and what it
 /// takes on the link with Ethernet's framing.
 const LANE_PAYLOAD: f64 = (1500 - 20 - 8 - 16 - 16 - 13) as f64;
 const LANE_FRAME: f64 = (1500 + 38) as f64;
@@ -160,7 +160,7 @@ impl All {
         }
         let lanes = self.run.figures().times_faster([OURS, STREAMS], "download", GIB, cpu);
         let of_lanes = verdict(lanes.map(|found| found.value), 1.5, 1.5);
-        let what = "octets per CPU second, both ends, against our own QUIC streams";
+        let what = "bytes per CPU second, both ends, against our own QUIC streams";
         row(what, "1.5 ×", "", lanes.map(times), of_lanes);
         // less is better from here on
         let mut at_most = |what: &str, least: f64, aim: f64, found: Option<Estimate>| {
@@ -259,7 +259,7 @@ impl All {
     }
 
     fn goodput(&self, text: &mut String) {
-        *text += "## Long and lossy links\n\nOctets of file a second. The link is the lab's emulator, which takes a part of the \
+        *text += "## Long and lossy links\n\nBytes of file a second. The link is the lab's emulator, which takes a part of the \
                   same cores; frames are lost each way. After the start: the difference of two sizes by the difference of \
                   their times. What is possible is the link's rate by the file's share of a full packet on it, less what is \
                   lost.\n\n| link | Mbit/s, with the start | after it | of the link | possible |\n\
@@ -320,7 +320,7 @@ impl All {
     }
 }
 
-/// Octets of file that a link can carry on lanes, as bits a second.
+/// Bytes of file that a link can carry on lanes, as bits a second.
 fn possible(link_bps: f64, loss: f64) -> f64 {
     link_bps * LANE_PAYLOAD / LANE_FRAME * (1.0 - loss)
 }

@@ -1,4 +1,4 @@
-//! `lab doctor`: what this machine has, and what each missing thing prevents.
+//! `lab doctor`: checks what this machine has, and what missing parts prevent.
 
 use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::Result;
@@ -11,25 +11,25 @@ use crate::plan::Plan;
 use crate::run::{self, Options, Progress};
 use crate::service;
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, serde::Serialize)]
 pub struct Finding {
-    /// What.
+    /// What was checked.
     pub what: String,
-    /// Whether it is as it should be.
+    /// Whether it passed.
     pub good: bool,
-    /// What was found, or what its absence prevents and how to mend it.
+    /// What was found, or what its absence prevents and how to fix it.
     pub says: String,
-    /// Whether nothing at all can be measured without it.
+    /// Whether no run works without it.
     pub vital: bool,
 }
 
-/// Idle gaps of a client from which on it is not to be trusted.
+/// A client with longer idle gaps sleeps, and its times are useless.
 const LONGEST_GAP_S: f64 = 0.150;
-/// Transfers in which such gaps are looked for.
+/// Transfers that are searched for such gaps.
 const TRIALS: u32 = 20;
 
-/// Looks at everything; runs 20 small FTPS transfers where that is possible.
+/// Checks everything; runs 20 small FTPS transfers if it can.
 pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     let search_path = SearchPath::from_environment();
     let mut findings = vec![privileges(), control_groups()];
@@ -42,7 +42,7 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     findings
 }
 
-/// Looks at what one plan needs, on the machines that it names.
+/// Checks what one plan needs, on the machines that it names.
 pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     if plan.hosts.is_none() {
         let search_path = SearchPath::from_environment();
@@ -74,7 +74,7 @@ pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> V
     findings
 }
 
-/// What can make links here, in the order in which it is chosen.
+/// The link backends of this machine, in order of preference.
 fn links(kernel: testbed::Kernel) -> [Finding; 4] {
     let finding = |what: &str, good: bool, says: &str| Finding {
         what: what.to_owned(),
@@ -85,19 +85,19 @@ fn links(kernel: testbed::Kernel) -> [Finding; 4] {
     let htb = if kernel.htb {
         "links with a rate (link backend shaper)"
     } else {
-        "missing (sch_htb): links with a rate are made by the emulator"
+        "missing (sch_htb): the emulator makes links with a rate"
     };
     let netem = if kernel.netem {
         "links with delay, jitter or loss (link backend netem)"
     } else {
-        "missing (sch_netem): links with delay, jitter or loss are made by the emulator"
+        "missing (sch_netem): the emulator makes links with delay, jitter or loss"
     };
-    let emulator = "links of any kind (link backend emulator), where the kernel has no netem; \
-                    it takes part of one core";
+    let emulator =
+        "any link (link backend emulator), if the kernel has no netem; uses part of a core";
     let veth = if kernel.veth {
-        "the lab's network can be made"
+        "virtual Ethernet for the testbed"
     } else {
-        "missing (veth), prevents everything: load the module, or use a kernel that has it"
+        "missing (veth), prevents every run: load the module, or use a kernel that has it"
     };
     [
         Finding { vital: true, ..finding("kernel: veth", kernel.veth, veth) },
@@ -113,10 +113,9 @@ fn privileges() -> Finding {
         what: "privileges".into(),
         good,
         says: if good {
-            "root: namespaces, links and captures can be made".into()
+            "root: may create namespaces, links and captures".into()
         } else {
-            "not root: no measurement; only `list`, `report` and `run --dry-run` work. Use sudo"
-                .into()
+            "not root: only `list`, `report`, `compare` and `run --dry-run` work. Use sudo".into()
         },
         vital: true,
     }
@@ -130,9 +129,9 @@ fn control_groups() -> Finding {
         what: "control groups (cgroup v2)".into(),
         good,
         says: if good {
-            "CPU time can be told for each side"
+            "CPU time is measured for each side"
         } else {
-            "missing: CPU time cannot be told"
+            "missing: CPU time cannot be measured"
         }
         .into(),
         vital: true,
@@ -159,7 +158,7 @@ fn programs(search_path: &SearchPath) -> Vec<Finding> {
         .into_iter()
         .map(|(program, names)| {
             let vital = programs::TESTBED.contains(&program);
-            let prevents = if vital { "everything".to_owned() } else { names.join(", ") };
+            let prevents = if vital { "every run".to_owned() } else { names.join(", ") };
             let (good, says) = match search_path.locate(program) {
                 Ok(located) => {
                     let version = search_path.version(program).unwrap_or_default();
@@ -178,13 +177,13 @@ fn programs(search_path: &SearchPath) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether the FTP client sleeps inside FTPS, as some do for whole seconds.
+/// Checks whether the FTP client sleeps inside FTPS, as some do for whole seconds.
 fn client(options: &Options, progress: &dyn Progress) -> Finding {
     let what = "FTP and HTTP client (built in)".to_owned();
     match longest_gap(options, progress) {
         Ok(Some(gap)) => {
             let good = gap < LONGEST_GAP_S;
-            let verdict = if good { "can be trusted" } else { "is not to be trusted: it sleeps" };
+            let verdict = if good { "good" } else { "too long: this client sleeps" };
             let says = format!(
                 "{}; longest idle gap in {TRIALS} FTPS transfers of 1 KiB: {:.0} ms, {verdict}",
                 options.client_version,
@@ -192,14 +191,11 @@ fn client(options: &Options, progress: &dyn Progress) -> Finding {
             );
             Finding { what, good, says, vital: false }
         }
-        Ok(None) => Finding {
-            what,
-            good: false,
-            says: "no transfer was seen on the wire".into(),
-            vital: false,
-        },
+        Ok(None) => {
+            Finding { what, good: false, says: "the capture has no transfer".into(), vital: false }
+        }
         Err(error) => {
-            Finding { what, good: false, says: format!("not tried: {error}"), vital: false }
+            Finding { what, good: false, says: format!("not tested: {error}"), vital: false }
         }
     }
 }
@@ -208,4 +204,18 @@ fn longest_gap(options: &Options, progress: &dyn Progress) -> Result<Option<f64>
     let text = "stacks = [\"ftps\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
     let plan = Plan::from_toml(text, "doctor").map_err(crate::Error::Plan)?;
     run::longest_gap(&plan, options, TRIALS, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_makes_links_with_and_without_the_kernel() {
+        let kernel = |has: bool| testbed::Kernel { veth: has, htb: has, netem: has };
+        let shown = [true, false].map(|has| {
+            links(kernel(has)).map(|one| format!("{}: {}\n", one.what, one.says)).concat()
+        });
+        insta::assert_snapshot!(shown.join("\n"));
+    }
 }

@@ -46,7 +46,7 @@ impl Stack {
                 let name = if label.is_empty() { path } else { format!("{path}#{label}") };
                 Ok(Self { name, service, layers })
             }
-            Some(why) => Err(format!("`{name}` makes no sense: {why}")),
+            Some(why) => Err(format!("`{name}` is invalid: {why}")),
         }
     }
 
@@ -128,7 +128,7 @@ fn objection(service: &Chosen<dyn Service>, layers: &[Chosen<dyn Layer>]) -> Opt
     }
     if service.over_datagrams() {
         return Some(format!(
-            "{application} moves files in UDP, and `{name}` carries TCP alone; use a network layer, as \
+            "{application} moves files over UDP, and `{name}` carries only TCP; use a network layer, as \
              {application}/esp"
         ));
     }
@@ -207,7 +207,7 @@ mod tests {
             ("sftp/", "no layer ``"),
             ("ftp/tls", "data connections of its own"),
             ("ftps/wireguard/tls", "data connections of its own"),
-            ("headroom/tls", "`tls` carries TCP alone; use a network layer, as headroom/esp"),
+            ("headroom/tls", "`tls` carries only TCP; use a network layer, as headroom/esp"),
             ("headroom(fast)", "`headroom` has no option `fast`"),
             ("sftp/wireguard/tls", "`wireguard` sends packets and `tls` carries a TCP"),
             ("https/openvpn/tls/strongswan", "https/tls/openvpn, would do"),

@@ -69,9 +69,9 @@ pub struct Counters {
     /// Unreadable frames and trains, discarded.
     pub malformed: u64,
     /// Bytes of received frames, Ethernet header counted.
-    pub octets_received: u64,
+    pub bytes_received: u64,
     /// Bytes of forwarded frames.
-    pub octets_forwarded: u64,
+    pub bytes_forwarded: u64,
 }
 
 impl Counters {
@@ -91,8 +91,8 @@ impl Counters {
             trains_cut: self.trains_cut.saturating_sub(earlier.trains_cut),
             checksums_finished: self.checksums_finished.saturating_sub(earlier.checksums_finished),
             malformed: self.malformed.saturating_sub(earlier.malformed),
-            octets_received: self.octets_received.saturating_sub(earlier.octets_received),
-            octets_forwarded: self.octets_forwarded.saturating_sub(earlier.octets_forwarded),
+            bytes_received: self.bytes_received.saturating_sub(earlier.bytes_received),
+            bytes_forwarded: self.bytes_forwarded.saturating_sub(earlier.bytes_forwarded),
         }
     }
 }

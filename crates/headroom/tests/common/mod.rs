@@ -371,8 +371,8 @@ pub(crate) fn processes_with(names: &[String]) -> Vec<String> {
         .filter_map(|entry| {
             let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
             let about = |file: &str| {
-                let octets = std::fs::read(entry.path().join(file)).unwrap_or_default();
-                String::from_utf8_lossy(&octets).replace('\0', " ")
+                let bytes = std::fs::read(entry.path().join(file)).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).replace('\0', " ")
             };
             let stat = about("stat");
             let state = stat.rsplit(')').next()?.trim_start().chars().next()?;
@@ -444,8 +444,8 @@ pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 fn read(path: &Path) -> String {
-    let octets = std::fs::read(path).unwrap_or_default();
-    String::from_utf8_lossy(&octets).into_owned()
+    let bytes = std::fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Ends a run's processes and removes its control group, after a failed test.

@@ -61,8 +61,8 @@ fn without_a_tunnel_all_of_it_is_seen() {
         // those that lie in two segments are not found
         let pieces = trace.clear[&Clear::File];
         assert!(pieces > FILE / PIECE * 9 / 10, "{pieces} of {} pieces", FILE / PIECE);
-        let in_clear = ["IP protocol 6", "IP protocol 17"].map(|kind| trace.octets_of(kind));
-        assert!(in_clear.iter().all(|&octets| octets as u64 > DATAGRAMS), "{:?}", trace.kinds);
+        let in_clear = ["IP protocol 6", "IP protocol 17"].map(|kind| trace.bytes_of(kind));
+        assert!(in_clear.iter().all(|&bytes| bytes as u64 > DATAGRAMS), "{:?}", trace.kinds);
     }
 }
 
@@ -102,7 +102,7 @@ fn through(protection: &[&str], kind: &str) {
             .collect();
         assert!(others.is_empty(), "{others:?} on the link with {words:?}, {shape:?}");
         let least = FILE + STREAM as usize; // the file, and what iperf3's client received
-        assert!(trace.octets_of(kind) > least, "{:?} with {words:?}, {shape:?}", trace.kinds);
+        assert!(trace.bytes_of(kind) > least, "{:?} with {words:?}, {shape:?}", trace.kinds);
         println!("{words:?}, {shape:?}: {:?}", trace.kinds);
         for site in &sites {
             site.must(&["down"]);
@@ -170,7 +170,7 @@ impl Trace {
         Self { kinds: kinds_of(&frames), clear: Pieces::new(&content).found_in(&frames) }
     }
 
-    fn octets_of(&self, kind: &str) -> usize {
+    fn bytes_of(&self, kind: &str) -> usize {
         self.kinds.get(kind).copied().unwrap_or_default()
     }
 }
@@ -235,7 +235,7 @@ fn run(site: &Site, program: &Command) -> String {
     command.stdin(Stdio::null());
     let output = site.run(move || command.output().expect("the program starts"));
     let [said, complained] =
-        [output.stdout, output.stderr].map(|octets| String::from_utf8_lossy(&octets).into_owned());
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "{program:?}, {}: {said}{complained}", output.status);
     said
 }
@@ -314,7 +314,7 @@ const PIECE: usize = 16;
 /// The beginnings of what must not be read, and all of the file.
 struct Pieces {
     all: HashMap<[u8; PIECE], Clear>,
-    /// Whether any begins with these three octets: most places need no other look.
+    /// Whether any begins with these three bytes: most places need no other look.
     begin: Vec<bool>,
 }
 
@@ -329,8 +329,8 @@ impl Pieces {
         ];
         let file = content.chunks_exact(PIECE).map(|piece| (piece, Clear::File));
         let mut pieces = Self { all: HashMap::new(), begin: vec![false; 1 << 24] };
-        for (octets, what) in known.into_iter().chain(file) {
-            let piece = *octets.first_chunk().expect("a piece");
+        for (bytes, what) in known.into_iter().chain(file) {
+            let piece = *bytes.first_chunk().expect("a piece");
             pieces.begin[beginning(&piece)] = true;
             pieces.all.insert(piece, what);
         }

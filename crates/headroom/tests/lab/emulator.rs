@@ -183,7 +183,7 @@ fn delivered_numbers(hosts: &Hosts, spec: &str, count: u32) -> (Vec<u32>, Value)
     }
     let got = arrivals(&server)
         .iter()
-        .map(|octets| u32::from_be_bytes(octets[..].try_into().expect("four bytes")))
+        .map(|bytes| u32::from_be_bytes(bytes[..].try_into().expect("four bytes")))
         .collect();
     let [up, _] = link.end();
     (got, up)

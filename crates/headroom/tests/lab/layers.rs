@@ -41,7 +41,7 @@ fn measure_with(ground: &Ground, plan: &str, options: &str) -> Value {
 }
 
 /// Bytes on the wire of a download, by stack.
-fn octets(results: &Value) -> BTreeMap<&str, f64> {
+fn bytes(results: &Value) -> BTreeMap<&str, f64> {
     array(results, "samples")
         .iter()
         .filter(|sample| text(sample, "workload") == "download")
@@ -72,14 +72,14 @@ fn each_layer_around_https_and_sftp_over_ipv6() {
     let stacks = ["https", "https/wireguard", "https/openvpn", "sftp/tls", "sftp/tls/strongswan"];
     let results = measure(&ground, &stacks, "ipv6");
 
-    let octets = octets(&results);
+    let bytes = bytes(&results);
     for (inner, outer) in [
         ("https", "https/wireguard"),
         ("https", "https/openvpn"),
         ("sftp/tls", "sftp/tls/strongswan"),
     ] {
         // more than a header of its own on every full packet
-        assert!(octets[outer] > octets[inner] * 1.02, "{octets:?}");
+        assert!(bytes[outer] > bytes[inner] * 1.02, "{bytes:?}");
     }
     let set_ups = set_ups(&results);
     let named: Vec<(&str, &str)> =
@@ -190,8 +190,8 @@ fn dtls_carries_everything_in_datagrams_over_both_families() {
             let in_dtls = text(capture, "stack") != "http";
             assert_eq!(is_all_udp(&file, family), in_dtls, "{capture}");
         }
-        let octets = octets(&results);
-        assert!(octets["http/dtls"] > octets["http"] * 1.02, "{octets:?}");
+        let bytes = bytes(&results);
+        assert!(bytes["http/dtls"] > bytes["http"] * 1.02, "{bytes:?}");
         assert!(seen_in_clear(&results).iter().all(|(stack, seen)| *seen == (*stack == "http")));
         let facts = &results["environment"]["stacks"]["http/dtls"];
         assert_eq!(text(facts, "dtls: inner MTU"), mtu);
@@ -425,8 +425,8 @@ fn streams_and_datagrams_are_measured_with_and_without_a_tunnel() {
         assert!(seconds > 0.0 && sample["session_seconds"].is_null(), "{sample}");
         match text(sample, "workload") {
             "stream" => {
-                let (time, octets) = (number(load, "measured_s"), number(load, "bytes"));
-                assert!((seconds - time * 1_073_741_824.0 / octets).abs() < 1e-9, "{sample}");
+                let (time, bytes) = (number(load, "measured_s"), number(load, "bytes"));
+                assert!((seconds - time * 1_073_741_824.0 / bytes).abs() < 1e-9, "{sample}");
                 // iperf3's own clock tells nearly the same
                 let apart = seconds / number(sample, "client_seconds");
                 assert!((0.5..2.0).contains(&apart), "{sample}");
@@ -469,9 +469,9 @@ fn ipsec_over_ipv4_in_both_modes() {
     let plan = format!("stacks = {stacks:?}\nfamily = \"ipv4\"\nrepetitions = 2\n{DOWNLOAD}");
     let results = measure_plan(&ground, &plan);
     assert!(seen_in_clear(&results).values().all(|seen| !seen), "{results}");
-    let octets = octets(&results);
+    let bytes = bytes(&results);
     // eight bytes more in each packet
-    assert!(octets["ftp/qesp"] > octets["ftp/esp"], "{octets:?}");
+    assert!(bytes["ftp/qesp"] > bytes["ftp/esp"], "{bytes:?}");
     let facts = &results["environment"]["stacks"];
     assert_eq!(text(&facts["ftp/esp"], "esp: inner MTU"), "1446");
     assert_eq!(text(&facts["ftp/qesp"], "qesp: inner MTU"), "1438");

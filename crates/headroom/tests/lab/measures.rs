@@ -54,8 +54,8 @@ fn ftp_and_http_in_clear_and_over_tls() {
             assert!(trips("ftps") >= trips("ftp") + 4.0, "{workload} {size}");
             assert!(trips("ftp") > trips("http"), "{workload} {size}");
         }
-        let octets = |stack: &str| number(wire(&results, stack, workload, 1024), "bytes");
-        assert!(octets("ftps") > octets("ftp") && octets("https") > octets("http"), "{workload}");
+        let bytes = |stack: &str| number(wire(&results, stack, workload, 1024), "bytes");
+        assert!(bytes("ftps") > bytes("ftp") && bytes("https") > bytes("http"), "{workload}");
     }
     assert_files_are_written(&ground, &results);
 }
@@ -108,8 +108,8 @@ fn with_the_least_mtu_of_ipv6() {
         ground.write("p.toml", &plan(mtu));
         let results = ground.measure("p.toml");
         assert_consistent(&results);
-        let octets = number(wire(&results, "ftp", "download", 256 << 10), "file_direction_bytes");
-        file_packets.push(octets);
+        let bytes = number(wire(&results, "ftp", "download", 256 << 10), "file_direction_bytes");
+        file_packets.push(bytes);
     }
     // the same file in smaller packets has more headers
     assert!(file_packets[0] > file_packets[1], "{file_packets:?}");
@@ -298,10 +298,10 @@ commands = ["ls", "mkdir d", "cd d", "put {local} small", "get {remote} {new}", 
     }
     // nine questions with their answers in place of one
     assert!(packets("ssh#waiting") >= packets("ssh") + 8.0);
-    let octets = |stack: &str| number(wire(&results, stack, "commands", 0), "bytes");
-    assert!(octets("ssh/tls") > octets("ssh") && octets("sftp/tls") > octets("sftp"));
+    let bytes = |stack: &str| number(wire(&results, stack, "commands", 0), "bytes");
+    assert!(bytes("ssh/tls") > bytes("ssh") && bytes("sftp/tls") > bytes("sftp"));
     // counted outside of the tunnel
-    assert!(octets("sftp/strongswan") >= octets("sftp") + 40.0 * packets("sftp/strongswan"));
+    assert!(bytes("sftp/strongswan") >= bytes("sftp") + 40.0 * packets("sftp/strongswan"));
 }
 
 /// The files beside results.json, and the report made of them again.
@@ -360,15 +360,15 @@ fn kept_captures_hold_what_was_counted() {
         let counted = wire(&results, stack, workload, number(capture, "size_bytes") as u64);
         let file = File::open(ground.path("out").join(text(capture, "file"))).expect("a capture");
         let mut reader = PcapReader::new(BufReader::new(file)).expect("a pcap file");
-        let (mut packets, mut octets, mut kept) = (0, 0, 0);
+        let (mut packets, mut bytes, mut kept) = (0, 0, 0);
         while let Some(packet) = reader.next_packet() {
             let packet = packet.expect("a packet");
             packets += 1;
-            octets += u64::from(packet.orig_len);
+            bytes += u64::from(packet.orig_len);
             kept = kept.max(packet.data.len());
         }
         assert_eq!(number(counted, "packets") as u64, packets, "{capture}");
-        assert_eq!(number(counted, "bytes") as u64, octets, "{capture}");
+        assert_eq!(number(counted, "bytes") as u64, bytes, "{capture}");
         assert_eq!(number(capture, "packets") as u64, packets, "{capture}");
         // of a large transfer only the heads
         let whole = number(capture, "size_bytes") < 16e6;
@@ -487,11 +487,11 @@ fn assert_sample(sample: &Value) {
     assert!(number(sample, "peak_memory_bytes") > 0.0, "{sample}");
 
     let wire = &sample["wire"];
-    let (octets, one_way) = (number(wire, "bytes"), number(wire, "file_direction_bytes"));
-    assert!(octets > size * files as f64 && octets > one_way, "{sample}");
+    let (bytes, one_way) = (number(wire, "bytes"), number(wire, "file_direction_bytes"));
+    assert!(bytes > size * files as f64 && bytes > one_way, "{sample}");
     assert!(one_way > size * files as f64, "{sample}");
     // no packet is larger than its link allows
-    assert!(number(wire, "packets") >= octets / 1514.0, "{sample}");
+    assert!(number(wire, "packets") >= bytes / 1514.0, "{sample}");
     let sessions = if workload == "parallel" { CLIENTS } else { 1 };
     let data_connections = if workload == "many" { FILES } else { 1 };
     let connections = match stack {

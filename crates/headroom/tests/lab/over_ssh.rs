@@ -20,7 +20,7 @@ fn start(hosts: &OverSsh, arguments: &[&str]) -> Child {
 fn run(hosts: &OverSsh, arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } =
         start(hosts, arguments).wait_with_output().expect("it ends");
-    let text = |octets: Vec<u8>| String::from_utf8_lossy(&octets).into_owned();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (status.code().expect("it ends by itself"), text(stdout), text(stderr))
 }
 
@@ -82,9 +82,9 @@ fn interruptions_leave_nothing_and_the_transfer_resumes() {
         return;
     }
     let hosts = OverSsh::new("ssh-cut");
-    let octets = 400 << 20;
+    let bytes = 400 << 20;
     let large = fs::File::create(hosts.ground.path("large")).expect("a file");
-    large.set_len(octets).expect("a hole");
+    large.set_len(bytes).expect("a hole");
     fs::create_dir(hosts.home("to")).expect("a folder");
     let part = |directory: &Path| {
         let entries = fs::read_dir(directory).expect("a folder").flatten();
@@ -111,7 +111,7 @@ fn interruptions_leave_nothing_and_the_transfer_resumes() {
         hosts.wait_until_nothing_is_left();
     }
     succeed(&hosts, &put);
-    assert_eq!(fs::metadata(hosts.home("to/large")).expect("it is there").len(), octets);
+    assert_eq!(fs::metadata(hosts.home("to/large")).expect("it is there").len(), bytes);
     assert_eq!(fs::read_dir(hosts.home("to")).expect("a folder").count(), 1);
 }
 

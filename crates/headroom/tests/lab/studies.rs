@@ -29,7 +29,7 @@ fn runs_from_end_to_end(study: &Path, all: &Ground) {
     let name = name(study);
     let ground = Ground::new("study");
     // figures do not matter here, and a busy machine spoils the test of a fast link
-    let mut command = ground.headroom("lab run --scale cut --json --allow-failed-link-test");
+    let mut command = ground.headroom("lab run --scale smoke --json --allow-failed-link-test");
     command.arg(study).arg("--out").arg(all.path(&format!("all/{name}")));
     let ended = ground.end_of(command);
     assert_eq!(ended.code, Some(0), "{name}: {ended}");

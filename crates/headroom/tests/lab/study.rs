@@ -39,7 +39,7 @@ note = "Rounded."
 published = "overheads.csv"
 where = { kind = "ftps" }
 row = "{kib} KiB"
-chart = { x = "{kib}KiB", x-title = "size", y-title = "overhead, %", log-x = true, x-is-octets = true }
+chart = { x = "{kib}KiB", x-title = "size", y-title = "overhead, %", log-x = true, x-is-bytes = true }
 [[section.column]]
 id = "ftps"
 title = "FTPS"

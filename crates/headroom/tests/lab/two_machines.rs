@@ -253,8 +253,8 @@ fn cable(one: &Namespace, its: &str, other: &Namespace, others: &str, name: &str
 }
 
 fn about(pid: Pid, file: &str) -> String {
-    let octets = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    String::from_utf8_lossy(&octets).replace('\0', " ")
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
 }
 
 fn keygen(path: &Path) {

@@ -106,8 +106,7 @@ fn converse(child: &mut Child, lines: &[String]) -> String {
         }
         // a line without end is read in pieces, so that it cannot fill the memory
         let mut piece = Vec::new();
-        while (&mut answers).take(4096).read_until(b'\n', &mut piece).is_ok_and(|octets| octets > 0)
-        {
+        while (&mut answers).take(4096).read_until(b'\n', &mut piece).is_ok_and(|bytes| bytes > 0) {
             said.extend_from_slice(&piece);
             said.drain(..said.len().saturating_sub(TAIL));
             let ended = String::from_utf8_lossy(&piece).contains(&marker);
@@ -131,8 +130,8 @@ fn tail_of(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String>
         let mut kept: Vec<u8> = Vec::new();
         let mut piece = [0; 8192];
         if let Some(mut stream) = stream {
-            while let Ok(octets @ 1..) = stream.read(&mut piece) {
-                kept.extend_from_slice(&piece[..octets]);
+            while let Ok(bytes @ 1..) = stream.read(&mut piece) {
+                kept.extend_from_slice(&piece[..bytes]);
                 if kept.len() > 2 * TAIL {
                     kept.drain(..kept.len() - TAIL);
                 }
@@ -143,7 +142,7 @@ fn tail_of(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String>
     receiver
 }
 
-fn keep_tail(mut octets: Vec<u8>) -> String {
-    octets.drain(..octets.len().saturating_sub(TAIL));
-    String::from_utf8_lossy(&octets).into_owned()
+fn keep_tail(mut bytes: Vec<u8>) -> String {
+    bytes.drain(..bytes.len().saturating_sub(TAIL));
+    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -20,7 +20,7 @@ use crate::lock::lock;
 
 /// What a probe begins with; its number follows, big-endian.
 pub(crate) const MAGIC: [u8; 8] = *b"HRprobe\0";
-/// Octets of payload that every probe has at least.
+/// Bytes of payload that every probe has at least.
 pub(crate) const LEAST_PAYLOAD: usize = MAGIC.len() + 4;
 
 /// Probes to be sent, numbered from 0.
@@ -28,7 +28,7 @@ pub(crate) const LEAST_PAYLOAD: usize = MAGIC.len() + 4;
 pub(crate) struct Train {
     pub(crate) to: SocketAddr,
     pub(crate) probes: u32,
-    /// Octets of UDP payload.
+    /// Bytes of UDP payload.
     pub(crate) payload: usize,
     /// Time from one probe to the next.
     pub(crate) interval_ns: u64,
@@ -123,8 +123,8 @@ mod tests {
         send(&train).expect("sent");
         for number in 0u32..3 {
             let mut datagram = [0; 200];
-            let octets = headroom_netio::retried(|| receiver.recv(&mut datagram)).expect("a probe");
-            assert_eq!(octets, 100);
+            let bytes = headroom_netio::retried(|| receiver.recv(&mut datagram)).expect("a probe");
+            assert_eq!(bytes, 100);
             assert_eq!(datagram[..8], MAGIC);
             assert_eq!(datagram[8..12], number.to_be_bytes());
         }

@@ -1,4 +1,4 @@
-//! What is in the files that are moved: octets of chance, or what compresses as
+//! What is in the files that are moved: bytes of chance, or what compresses as
 //! text, or as data of programs does.
 
 use rand::rngs::ChaCha8Rng;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContentKind {
-    /// Octets of chance, which nothing makes shorter.
+    /// Bytes of chance, which nothing makes shorter.
     #[default]
     Random,
     /// Words as frequent as those of a language: zstd makes half of it, or less.
@@ -42,18 +42,18 @@ pub(super) struct Maker {
     random: ChaCha8Rng,
     /// The most frequent first.
     words: Vec<String>,
-    /// Octets that were made.
+    /// Bytes that were made.
     made: u64,
     /// What of the last sentence or record did not fit.
     rest: Vec<u8>,
 }
 
-/// Octets of a record, and of its header.
+/// Bytes of a record, and of its header.
 const RECORD: usize = 1024;
 const HEADER: usize = 64;
 
 impl Maker {
-    /// The next octets.
+    /// The next bytes.
     pub(super) fn fill(&mut self, piece: &mut [u8]) {
         if self.kind == ContentKind::Random {
             self.random.fill_bytes(piece);
@@ -139,9 +139,9 @@ mod tests {
             (ContentKind::Text, 0.3..0.5),
             (ContentKind::Binary, 0.94..0.96),
         ] {
-            let octets = made(kind, 7, &[1 << 20]);
-            let squeezed = zstd::bulk::compress(&octets, 3).expect("it compresses").len();
-            let found = squeezed as f64 / octets.len() as f64;
+            let bytes = made(kind, 7, &[1 << 20]);
+            let squeezed = zstd::bulk::compress(&bytes, 3).expect("it compresses").len();
+            let found = squeezed as f64 / bytes.len() as f64;
             assert!(share.contains(&found), "{}: {found}", kind.name());
         }
     }

@@ -17,7 +17,7 @@ pub use kind::ContentKind;
 /// A file's content, by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// Octets.
+    /// Bytes.
     pub size: u64,
     /// BLAKE3 of all of them.
     pub hash: blake3::Hash,
@@ -47,7 +47,7 @@ pub(crate) fn make(path: &Path, size: u64, seed: u64, kind: ContentKind) -> Resu
     Ok(Content { size, hash: hasher.finalize() })
 }
 
-/// Says whether the file at `path` is what was sent, octet for octet.
+/// Says whether the file at `path` is what was sent, byte for byte.
 ///
 /// # Errors
 /// A sentence: the file is missing, short, long or different.
@@ -61,7 +61,7 @@ pub(crate) fn verify(path: &Path, expected: Content) -> Result<()> {
         .len();
     if length != expected.size {
         return Err(Error::Failed(format!(
-            "the transferred file {name} has {length} octets instead of {}",
+            "the transferred file {name} has {length} bytes instead of {}",
             expected.size
         )));
     }
@@ -95,7 +95,7 @@ mod tests {
         std::fs::write(&path, &changed).expect("write");
         assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("wrong content")));
         std::fs::write(&path, &good[..2999]).expect("write");
-        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("2999 octets")));
+        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("2999 bytes")));
         std::fs::remove_file(&path).expect("remove");
         assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("not there")));
         std::fs::remove_dir_all(&folder).expect("clean");

@@ -17,7 +17,7 @@ const BIN: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_millis(500);
 /// After an hour only the last reading is kept.
 const MOST_BINS: usize = 4 * 3600;
-/// Octets of a frame that interfaces do not count: preamble, checksum and gap.
+/// Bytes of a frame that interfaces do not count: preamble, checksum and gap.
 const UNCOUNTED: u64 = 24;
 
 /// The counters at one instant.
@@ -34,7 +34,7 @@ struct Reading {
 /// What an interface has sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Passed {
-    octets: u64,
+    bytes: u64,
     frames: u64,
 }
 
@@ -123,14 +123,14 @@ impl Sources {
 }
 
 /// What an interface has sent, in the text of `/proc/net/dev` (proc_pid_net(5)): behind
-/// its name eight counters of what it received, then octets and frames that it sent.
+/// its name eight counters of what it received, then bytes and frames that it sent.
 fn sent(text: &str, interface: &str) -> Option<Passed> {
     let counters = text.lines().find_map(|line| {
         let (name, counters) = line.split_once(':')?;
         (name.trim() == interface).then_some(counters)
     })?;
     let mut counters = counters.split_whitespace().skip(8).map_while(|word| word.parse().ok());
-    Some(Passed { octets: counters.next()?, frames: counters.next()? })
+    Some(Passed { bytes: counters.next()?, frames: counters.next()? })
 }
 
 fn usage(readings: &[Reading], transfers: usize, rate_bps: Option<u64>, upload: bool) -> Usage {
@@ -149,16 +149,16 @@ fn usage(readings: &[Reading], transfers: usize, rate_bps: Option<u64>, upload: 
     };
     let line_bits = |reading: &Reading| {
         let passed = if upload { reading.to_server } else { reading.to_client };
-        (passed.octets + passed.frames * UNCOUNTED) as f64 * 8.0
+        (passed.bytes + passed.frames * UNCOUNTED) as f64 * 8.0
     };
-    let per_transfer = |octets: fn(&Reading) -> u64| {
+    let per_transfer = |bytes: fn(&Reading) -> u64| {
         let ends = readings.first().zip(readings.last());
-        let passed = ends.map_or(0, |(first, last)| octets(last).saturating_sub(octets(first)));
+        let passed = ends.map_or(0, |(first, last)| bytes(last).saturating_sub(bytes(first)));
         passed as f64 / transfers.max(1) as f64
     };
     Usage {
-        to_client_bytes: per_transfer(|reading| reading.to_client.octets),
-        to_server_bytes: per_transfer(|reading| reading.to_server.octets),
+        to_client_bytes: per_transfer(|reading| reading.to_client.bytes),
+        to_server_bytes: per_transfer(|reading| reading.to_server.bytes),
         bins: whole.len(),
         client_pct: range(&|reading| reading.client_s, 1.0),
         server_pct: range(&|reading| reading.server_s, 1.0),
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_an_interface_sent_is_found() {
-        let passed = Passed { octets: 152_000, frames: 100 };
+        let passed = Passed { bytes: 152_000, frames: 100 };
         assert_eq!(sent(DEV, "to-client"), Some(passed));
         assert_eq!(sent(DEV, "lo"), Some(Passed::default()));
         assert_eq!((sent(DEV, "client"), sent("", "lo")), (None, None));
@@ -189,13 +189,13 @@ mod tests {
             at: from + Duration::from_millis(ms),
             client_s,
             server_s: 2.0 * client_s,
-            to_client: Passed { octets: frames * 1514, frames },
-            to_server: Passed { octets: frames * 66, frames },
+            to_client: Passed { bytes: frames * 1514, frames },
+            to_server: Passed { bytes: frames * 66, frames },
         }
     }
 
     #[test]
-    fn lowest_and_highest_are_of_whole_bins_and_octets_of_all() {
+    fn lowest_and_highest_are_of_whole_bins_and_bytes_of_all() {
         let now = Instant::now();
         let readings = [
             reading(now, 0, 0.0, 0),
@@ -211,7 +211,7 @@ mod tests {
         };
         assert!(near(seen.client_pct, [10.0, 40.0]), "{seen:?}");
         assert!(near(seen.server_pct, [20.0, 80.0]), "{seen:?}");
-        // 500 and 1000 frames of 1538 octets, framing counted, in a quarter of a second
+        // 500 and 1000 frames of 1538 bytes, framing counted, in a quarter of a second
         assert!(near(seen.link_pct, [24.608, 49.216]), "{seen:?}");
         assert_eq!((seen.to_client_bytes, seen.to_server_bytes), (1_514_000.0, 66_000.0));
         let one = usage(&readings[..1], 1, None, true);

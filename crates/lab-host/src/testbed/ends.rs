@@ -9,7 +9,7 @@ pub struct Ends {
     pub client: IpAddr,
     /// Address of the server.
     pub server: IpAddr,
-    /// Octets of the largest IP packet.
+    /// Bytes of the largest IP packet.
     pub mtu: u32,
     /// The ports of layers begin behind this one.
     pub ports: u16,

@@ -151,7 +151,7 @@ impl Backend {
         }
     }
 
-    /// Whether a frame is held for as long as its octets take at the rate. HTB is
+    /// Whether a frame is held for as long as its bytes take at the rate. HTB is
     /// a token bucket and lets short transfers pass.
     pub(crate) fn serialises(self) -> bool {
         self == Self::Emulator
@@ -177,7 +177,7 @@ fn beyond_netem(spec: &LinkSpec) -> Option<&'static str> {
     first_of(spec, |way| {
         let queue_in_bytes = matches!(way.queue, Some(Queue::Bytes(_))) && way.needs_netem();
         [
-            (queue_in_bytes, "queue in octets"),
+            (queue_in_bytes, "queue in bytes"),
             (way.priority.is_some(), "priority"),
             // netem reorders by sending some frames at once
             (way.reorder_pct > 0.0 && way.delay.is_zero(), "reordering without delay"),
@@ -239,7 +239,7 @@ pub(super) fn commands(names: &Names, spec: &LinkSpec) -> Vec<Command> {
     commands
 }
 
-/// Octets that HTB may send at once: what it owes after a timer that came 1 ms
+/// Bytes that HTB may send at once: what it owes after a timer that came 1 ms
 /// late, and two full frames at least. With two frames alone 1 Gbit/s came out
 /// as 0.93 here, with 250 µs as 0.96 while a compiler ran beside it.
 fn burst(rate_bps: u64) -> u64 {
@@ -337,7 +337,7 @@ mod tests {
         };
         let words = ["`shaper` has no delay", "`netem` or `emulator` could"];
         refused("1mbit,delay=5ms", LinkBackend::Shaper, ALL, 2, &words);
-        let words = ["`netem` has no queue in octets", "; `emulator` could"];
+        let words = ["`netem` has no queue in bytes", "; `emulator` could"];
         refused("1mbit,delay=5ms,queue=64KiB", LinkBackend::Netem, ALL, 2, &words);
         let words = ["`netem`", "sch_netem", "`emulator`"];
         refused("1mbit,delay=5ms", LinkBackend::Netem, NONE, 3, &words);

@@ -64,7 +64,7 @@ pub struct Settings {
     pub scratch_chosen: bool,
     /// This program's executable.
     pub headroom: PathBuf,
-    /// Octets that test files and their copies will need.
+    /// Bytes that test files and their copies will need.
     pub scratch_bytes: u64,
     /// Whether a link that fails its self-test is used.
     pub allow_failed_link_test: bool,
@@ -74,7 +74,7 @@ pub struct Settings {
 
 /// The name of a dry run, which makes nothing that needs one of its own.
 const NO_ID: &str = "00000000";
-/// Octets of an Ethernet header.
+/// Bytes of an Ethernet header.
 const ETHERNET: u32 = 14;
 
 /// A client and a server, what is between them, and everything that they need to
@@ -241,12 +241,12 @@ impl Testbed {
         }
     }
 
-    /// Octets of the largest Ethernet frame, without its checksum.
+    /// Bytes of the largest Ethernet frame, without its checksum.
     pub fn largest_frame(&self) -> u32 {
         self.mtu + ETHERNET
     }
 
-    /// Octets of IP packet on the link.
+    /// Bytes of IP packet on the link.
     pub fn mtu(&self) -> u32 {
         self.mtu
     }
@@ -341,7 +341,7 @@ impl Testbed {
         self.capture(self.largest_frame() as usize, sink)
     }
 
-    /// The same, of the first `snaplen` octets of each frame.
+    /// The same, of the first `snaplen` bytes of each frame.
     ///
     /// # Errors
     /// What the kernel answered.

@@ -13,7 +13,7 @@ pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
 pub(super) const ROUTER_TO_SERVER: &str = "to-server";
 const HOST_INTERFACE: &str = "eth0";
 
-/// Largest TCP buffers, octets: eight times the bandwidth-delay product of
+/// Largest TCP buffers, bytes: eight times the bandwidth-delay product of
 /// 1 Gbit/s at 16 ms, so that they do not decide a result by themselves.
 const TCP_BUFFER: u64 = 16 << 20;
 

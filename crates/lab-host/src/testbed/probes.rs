@@ -45,7 +45,7 @@ impl Direction {
     }
 }
 
-/// Octets of headers of a probe's frame.
+/// Bytes of headers of a probe's frame.
 fn headers(is_ipv4: bool) -> usize {
     ETHERNET + if is_ipv4 { 20 } else { 40 } + UDP
 }
@@ -61,7 +61,7 @@ impl Shape {
         const MOST_FRAMES: f64 = 60_000.0;
         let rate = rate_bps as f64;
         let framing = (headers(is_ipv4) + FRAMING as usize) as f64;
-        // 200 of them in two seconds, and no smaller than 100 octets
+        // 200 of them in two seconds, and no smaller than 100 bytes
         let payload = (rate * 2.0 / 8.0 / FRAMES - framing).max(100.0);
         let payload = (payload as usize).min(Self::full_payload(mtu, is_ipv4));
         let arriving = 1.0 - (way.loss.average_pct() / 100.0).min(0.9);

@@ -12,13 +12,13 @@ pub struct Counters {
     /// Frames, whatever is in them.
     pub frames: u64,
     /// Ethernet headers included.
-    pub octets: u64,
+    pub bytes: u64,
 }
 
 impl Counters {
     /// What was counted since an earlier reading.
     pub fn since(self, before: Self) -> Self {
-        Self { frames: self.frames - before.frames, octets: self.octets - before.octets }
+        Self { frames: self.frames - before.frames, bytes: self.bytes - before.bytes }
     }
 }
 
@@ -35,7 +35,7 @@ impl Testbed {
         };
         both("packets")
             .zip(both("bytes"))
-            .map(|(frames, octets)| Counters { frames, octets })
+            .map(|(frames, bytes)| Counters { frames, bytes })
             .ok_or_else(|| Error::Failed(format!("`{command}` printed no counters")))
     }
 

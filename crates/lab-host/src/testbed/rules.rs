@@ -53,7 +53,7 @@ fn rules(interface: &str, way: &LinkDirection) -> Vec<String> {
 }
 
 /// A flow's packets in clear and inside Q-ESP, whose header begins as theirs and has
-/// their protocol in its fifth octet. Behind IPv6 extension headers too.
+/// their protocol in its fifth byte. Behind IPv6 extension headers too.
 fn recognised(Flow { transport, port }: Flow) -> [String; 2] {
     let (name, number) = (transport.name(), transport.number());
     [

@@ -16,7 +16,7 @@ pub struct TestbedSpec {
     pub hosts: Option<SshHosts>,
     /// None: what two real hosts have, and IPv6 on one machine, if its kernel has that.
     pub family: Option<Family>,
-    /// Octets of IP packet on the link.
+    /// Bytes of IP packet on the link.
     pub mtu: u32,
     /// TCP congestion control of both hosts; real ones may keep [`HOST_DEFAULT`].
     pub congestion_control: String,

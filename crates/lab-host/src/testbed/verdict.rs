@@ -8,10 +8,10 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 
 use headroom_link_spec::{LinkDirection, Loss};
 
-/// Octets of Ethernet framing that no capture shows: preamble, start of frame,
+/// Bytes of Ethernet framing that no capture shows: preamble, start of frame,
 /// checksum, gap between frames (IEEE 802.3).
 pub(super) const FRAMING: u32 = 24;
-/// Octets of the shortest frame with its framing.
+/// Bytes of the shortest frame with its framing.
 const LEAST_FRAME: u32 = 84;
 
 /// A probe as a capture saw it.
@@ -59,16 +59,16 @@ pub(super) fn rate_behind(passage: &Passage) -> Option<f64> {
     let window = &frames[(frames.len() as f64 * SKIPPED) as usize..];
     let (first, last) = (window.first()?, window.last()?);
     let seconds = (last.time_ns - first.time_ns) as f64 / 1e9;
-    // the first frame's octets passed before its time stamp
-    let octets: u64 = window[1..].iter().map(|frame| u64::from(on_the_wire(frame))).sum();
-    (window.len() >= LEAST_FRAMES && seconds > 0.0).then(|| octets as f64 * 8.0 / seconds)
+    // the first frame's bytes passed before its time stamp
+    let bytes: u64 = window[1..].iter().map(|frame| u64::from(on_the_wire(frame))).sum();
+    (window.len() >= LEAST_FRAMES && seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
 }
 
 /// What a median may be off, microseconds, where there is no jitter.
 const DELAY_TOLERANCE_US: f64 = 100.0;
 
 /// How long probes took. `serialises`: the bottleneck holds each frame for as
-/// long as its octets take at the rate; a token bucket does not.
+/// long as its bytes take at the rate; a token bucket does not.
 ///
 /// Jitter is uniform, so it does not move the median; the median of n of them
 /// scatters by jitter/√n, three of which are allowed beyond the tolerance.
@@ -191,7 +191,7 @@ mod tests {
         Sighting { number: Some(number), time_ns, wire_len }
     }
 
-    /// Probes of 100 octets a millisecond apart, each behind after `taken_ns`.
+    /// Probes of 100 bytes a millisecond apart, each behind after `taken_ns`.
     fn spaced(count: u32, taken_ns: impl Fn(u32) -> Option<u64>) -> Passage {
         let mut passage = Passage::default();
         for number in 0..count {
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_frames_behind_with_framing() {
         let asked = 100_000_000;
-        // 1514 and 24 octets at 100 Mbit/s: one frame each 123.04 µs
+        // 1514 and 24 bytes at 100 Mbit/s: one frame each 123.04 µs
         let frames = |gap_ns: u64| Passage {
             before: Vec::new(),
             behind: (0..500).map(|n| seen(n, u64::from(n) * gap_ns, 1514)).collect(),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn serialisation_is_not_delay_and_not_an_error() {
-        // 124 octets at 10 Mbit/s take 99.2 µs
+        // 124 bytes at 10 Mbit/s take 99.2 µs
         let passage = spaced(400, |_| Some(25_000_000 + 99_200 + 20_000));
         let true_link = delay(&link("10mbit,delay=25ms"), true, &passage).expect("probes");
         assert!((true_link.median_error_us - 20.0).abs() < 0.01, "{true_link:?}");

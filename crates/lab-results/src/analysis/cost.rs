@@ -11,8 +11,8 @@ use super::stats::{self, Part};
 /// Times of one size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// Octets.
-    pub octets: f64,
+    /// Bytes.
+    pub bytes: f64,
     /// Number of the block and seconds, above 0.
     pub blocks: Vec<(u32, f64)>,
     /// Seconds of each that are known beforehand and not the model's to explain.
@@ -24,7 +24,7 @@ pub struct Cell {
 pub struct CostModel {
     /// Seconds at size 0.
     pub fixed_s: f64,
-    /// Seconds for each octet.
+    /// Seconds for each byte.
     pub seconds_per_byte: f64,
     cells: Vec<Fitted>,
 }
@@ -32,7 +32,7 @@ pub struct CostModel {
 /// One size's share in the coefficients.
 #[derive(Debug, Clone, PartialEq)]
 struct Fitted {
-    octets: f64,
+    bytes: f64,
     mean_s: f64,
     /// Logarithm of each block's time less their mean.
     deviations: Vec<(u32, f64)>,
@@ -54,17 +54,17 @@ impl CostModel {
             })
             .collect();
         // not by `spread`: of a single size, rounding can leave a little
-        let differs = |pair: &[(&Cell, f64)]| pair[0].0.octets.total_cmp(&pair[1].0.octets).is_ne();
+        let differs = |pair: &[(&Cell, f64)]| pair[0].0.bytes.total_cmp(&pair[1].0.bytes).is_ne();
         if !means.windows(2).any(differs) {
             return None;
         }
         let weight = |cell: &Cell, mean: f64| cell.blocks.len() as f64 / (mean * mean);
         let total: f64 = means.iter().map(|&(cell, mean)| weight(cell, mean)).sum();
         let centre =
-            means.iter().map(|&(cell, mean)| weight(cell, mean) * cell.octets).sum::<f64>() / total;
+            means.iter().map(|&(cell, mean)| weight(cell, mean) * cell.bytes).sum::<f64>() / total;
         let spread: f64 = means
             .iter()
-            .map(|&(cell, mean)| weight(cell, mean) * (cell.octets - centre).powi(2))
+            .map(|&(cell, mean)| weight(cell, mean) * (cell.bytes - centre).powi(2))
             .sum();
         if spread.is_nan() || spread <= 0.0 {
             return None;
@@ -72,13 +72,13 @@ impl CostModel {
         let cells: Vec<(Fitted, f64)> = means
             .iter()
             .map(|&(cell, mean_s)| {
-                let of_slope = weight(cell, mean_s) * (cell.octets - centre) / spread;
+                let of_slope = weight(cell, mean_s) * (cell.bytes - centre) / spread;
                 let of_fixed = weight(cell, mean_s) / total - centre * of_slope;
                 let log = mean_s.ln();
                 let deviations =
                     cell.blocks.iter().map(|&(block, seconds)| (block, seconds.ln() - log));
                 let fitted = Fitted {
-                    octets: cell.octets,
+                    bytes: cell.bytes,
                     mean_s,
                     deviations: deviations.collect(),
                     of_fixed,
@@ -95,8 +95,8 @@ impl CostModel {
     }
 
     /// Seconds at a size, without what is known beforehand.
-    pub fn seconds(&self, octets: f64) -> f64 {
-        self.fixed_s + self.seconds_per_byte * octets
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        self.fixed_s + self.seconds_per_byte * bytes
     }
 
     /// 95 % interval of `fixed_s`, ended at 0; none where a size has a single block.
@@ -129,14 +129,14 @@ impl CostModel {
     /// How much longer than `other` this takes at a size, in seconds, and half of
     /// its 95 % interval. Both were measured in the same blocks at the same sizes:
     /// what a block did to both is not counted.
-    pub fn difference(&self, other: &Self, octets: f64) -> (f64, Option<f64>) {
-        let difference = self.seconds(octets) - other.seconds(octets);
+    pub fn difference(&self, other: &Self, bytes: f64) -> (f64, Option<f64>) {
+        let difference = self.seconds(bytes) - other.seconds(bytes);
         let parts: Option<Vec<Part>> = self
             .cells
             .iter()
             .map(|cell| {
-                let same = other.cells.iter().find(|same| same.octets == cell.octets)?;
-                let effect = |cell: &Fitted| (cell.of_fixed + cell.of_slope * octets) * cell.mean_s;
+                let same = other.cells.iter().find(|same| same.bytes == cell.bytes)?;
+                let effect = |cell: &Fitted| (cell.of_fixed + cell.of_slope * bytes) * cell.mean_s;
                 let (mine, theirs) = (effect(cell), effect(same));
                 let effects: Vec<f64> = cell
                     .deviations
@@ -157,15 +157,15 @@ impl CostModel {
 mod tests {
     use super::*;
 
-    fn cell(octets: f64, seconds: &[f64]) -> Cell {
-        Cell { octets, blocks: (0..).zip(seconds.iter().copied()).collect(), known_s: 0.0 }
+    fn cell(bytes: f64, seconds: &[f64]) -> Cell {
+        Cell { bytes, blocks: (0..).zip(seconds.iter().copied()).collect(), known_s: 0.0 }
     }
 
     #[test]
     fn an_exact_cost_is_found_whatever_the_sizes() {
-        let time = |octets: f64| 0.010 + octets * 2e-9;
+        let time = |bytes: f64| 0.010 + bytes * 2e-9;
         let cells: Vec<Cell> =
-            [1e3, 1e6, 256e6].iter().map(|&octets| cell(octets, &[time(octets); 5])).collect();
+            [1e3, 1e6, 256e6].iter().map(|&bytes| cell(bytes, &[time(bytes); 5])).collect();
         let model = CostModel::fit(&cells).expect("three sizes");
         assert!((model.fixed_s - 0.010).abs() < 1e-12);
         assert!((model.seconds_per_byte - 2e-9).abs() < 1e-18);
@@ -201,7 +201,7 @@ mod tests {
     fn what_a_block_does_to_both_is_no_difference() {
         let speeds = [1.0, 2.0, 0.5, 1.5, 0.7];
         let stack = |factor: f64| {
-            let at = |octets: f64, time: f64| cell(octets, &speeds.map(|s| s * time * factor));
+            let at = |bytes: f64, time: f64| cell(bytes, &speeds.map(|s| s * time * factor));
             CostModel::fit(&[at(1e3, 0.01), at(1e6, 0.02)]).expect("two sizes")
         };
         let (difference, half) = stack(1.5).difference(&stack(1.0), 1e3);

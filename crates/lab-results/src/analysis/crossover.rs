@@ -32,7 +32,7 @@ pub fn crossovers(fitted: &[Fitted]) -> Vec<Crossover> {
                 below: below.stack.clone(),
                 above: above.stack.clone(),
                 n: crossing.n,
-                size_bytes: crossing.octets,
+                size_bytes: crossing.bytes,
                 ci95_bytes: crossing.ci95,
                 significant: crossing.ci95.iter().all(Option::is_some),
             });
@@ -47,7 +47,7 @@ pub struct Crossing {
     /// Blocks of the size that has the fewest.
     pub n: usize,
     /// The size.
-    pub octets: f64,
+    pub bytes: f64,
     /// An end beyond what was measured is none.
     pub ci95: [Option<f64>; 2],
     /// Of the two that were compared.
@@ -58,11 +58,11 @@ pub struct Crossing {
 pub fn crossing(one: &[Cell], other: &[Cell]) -> Option<Crossing> {
     let (one, other) = (shared(one, other), shared(other, one));
     let (first, second) = (CostModel::fit(&one)?, CostModel::fit(&other)?);
-    let ends = || one.iter().map(|cell| cell.octets);
+    let ends = || one.iter().map(|cell| cell.bytes);
     let (least, most) = (ends().fold(f64::INFINITY, f64::min), ends().fold(0.0, f64::max));
     let slope = first.seconds_per_byte - second.seconds_per_byte;
-    let octets = (second.fixed_s - first.fixed_s) / slope;
-    if !(least / NEAR..=most * NEAR).contains(&octets) {
+    let bytes = (second.fixed_s - first.fixed_s) / slope;
+    if !(least / NEAR..=most * NEAR).contains(&bytes) {
         return None;
     }
     let significant = |at: f64| {
@@ -70,12 +70,12 @@ pub fn crossing(one: &[Cell], other: &[Cell]) -> Option<Crossing> {
         half.is_some_and(|half| difference.abs() > half)
     };
     let end = |outer: f64, outside: bool| {
-        (!outside && significant(outer)).then(|| border(outer, octets, significant))
+        (!outside && significant(outer)).then(|| border(outer, bytes, significant))
     };
-    let ci95 = [end(least, octets <= least), end(most, octets >= most)];
+    let ci95 = [end(least, bytes <= least), end(most, bytes >= most)];
     ci95.iter().any(Option::is_some).then_some(Crossing {
         n: one.iter().map(|cell| cell.blocks.len()).min().unwrap_or(0),
-        octets,
+        bytes,
         ci95,
         first_is_faster_below: slope > 0.0,
     })
@@ -85,7 +85,7 @@ pub fn crossing(one: &[Cell], other: &[Cell]) -> Option<Crossing> {
 fn shared(one: &[Cell], other: &[Cell]) -> Vec<Cell> {
     one.iter()
         .filter_map(|cell| {
-            let same = other.iter().find(|same| same.octets == cell.octets)?;
+            let same = other.iter().find(|same| same.bytes == cell.bytes)?;
             let mut cell = cell.clone();
             cell.blocks.retain(|(block, _)| same.blocks.iter().any(|(b, _)| b == block));
             (!cell.blocks.is_empty()).then_some(cell)
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn two_lines_cross_where_they_cross() {
-        // 0.001 + 3e-9 s = 0.003 + 1e-9 s at a million octets
+        // 0.001 + 3e-9 s = 0.003 + 1e-9 s at a million bytes
         let found = found(|size| 0.003 + 1e-9 * size);
         assert_eq!(found.len(), 1);
         let crossing = &found[0];

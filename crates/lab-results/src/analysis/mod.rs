@@ -28,7 +28,7 @@ use crate::schema::{LinkReport, Results};
 use slow_start::Segment;
 
 /// Fills in all that follows from the samples, warnings and the answer included. `windows`
-/// are the octets that a stack may have in flight beside TCP's own window.
+/// are the bytes that a stack may have in flight beside TCP's own window.
 pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
     outliers::flag(&mut results.samples);
     let links: Vec<LinkReport> =

@@ -79,9 +79,9 @@ pub fn cells(samples: &[&Sample], value: Clock, path: Option<&Path>) -> Vec<cost
     }
     let cell = |(size, samples): (u64, Vec<&Sample>)| {
         let timed = |s: &&Sample| Some((s.block, value(s).filter(|seconds| *seconds > 0.0)?));
-        let octets = size as f64;
-        let known_s = path.map_or(0.0, |path| path.waits_s(octets));
-        cost::Cell { octets, blocks: counted(&samples).iter().filter_map(timed).collect(), known_s }
+        let bytes = size as f64;
+        let known_s = path.map_or(0.0, |path| path.waits_s(bytes));
+        cost::Cell { bytes, blocks: counted(&samples).iter().filter_map(timed).collect(), known_s }
     };
     sizes.into_iter().map(cell).filter(|cell| !cell.blocks.is_empty()).collect()
 }
@@ -94,7 +94,7 @@ pub fn rows(fitted: &[Fitted], stacks: &[StackRecord]) -> Vec<Model> {
 fn row(model: &Fitted, all: &[Fitted], stacks: &[StackRecord]) -> Model {
     let cost = &model.cost;
     let per_gb = |per_byte: f64| per_byte * 1e9;
-    let modelled = |cell: &cost::Cell| cost.seconds(cell.octets) + cell.known_s;
+    let modelled = |cell: &cost::Cell| cost.seconds(cell.bytes) + cell.known_s;
     let baseline = stacks.iter().find(|s| s.name == model.stack).and_then(|s| s.baseline.as_ref());
     let base = baseline.and_then(|base| {
         all.iter().find(|other| {
@@ -128,7 +128,7 @@ fn row(model: &Fitted, all: &[Fitted], stacks: &[StackRecord]) -> Model {
 fn point(cell: &cost::Cell, modelled_s: f64) -> ModelPoint {
     let logs: f64 = cell.blocks.iter().map(|(_, seconds)| seconds.ln()).sum();
     ModelPoint {
-        size_bytes: cell.octets as u64,
+        size_bytes: cell.bytes as u64,
         measured_s: (logs / cell.blocks.len() as f64).exp(),
         modelled_s,
         slow_start_s: cell.known_s,
@@ -136,7 +136,7 @@ fn point(cell: &cost::Cell, modelled_s: f64) -> ModelPoint {
 }
 
 fn residuals(cell: &cost::Cell, modelled_s: f64) -> impl Iterator<Item = Residual> {
-    let size_bytes = cell.octets as u64;
+    let size_bytes = cell.bytes as u64;
     cell.blocks
         .iter()
         .map(move |&(block, seconds)| (block, (seconds / modelled_s).ln()))
@@ -159,7 +159,7 @@ fn rivals(model: &Fitted, base: &Fitted) -> Option<Rivals> {
     let ratios: Vec<(&cost::Cell, &cost::Cell, f64)> = model
         .cells
         .iter()
-        .filter_map(|cell| Some((cell, base.cells.iter().find(|b| b.octets == cell.octets)?)))
+        .filter_map(|cell| Some((cell, base.cells.iter().find(|b| b.bytes == cell.bytes)?)))
         .flat_map(|(cell, other)| {
             cell.blocks.iter().filter_map(move |&(block, seconds)| {
                 let (_, base_s) = other.blocks.iter().find(|(b, _)| *b == block)?;
@@ -168,10 +168,10 @@ fn rivals(model: &Fitted, base: &Fitted) -> Option<Rivals> {
         })
         .collect();
     let line = fit::proportional_log_line(
-        &ratios.iter().map(|(cell, _, log)| (cell.octets, log.exp())).collect::<Vec<_>>(),
+        &ratios.iter().map(|(cell, _, log)| (cell.bytes, log.exp())).collect::<Vec<_>>(),
     )?;
     let modelled =
-        |fitted: &Fitted, cell: &cost::Cell| fitted.cost.seconds(cell.octets) + cell.known_s;
+        |fitted: &Fitted, cell: &cost::Cell| fitted.cost.seconds(cell.bytes) + cell.known_s;
     let by_cost: Vec<f64> = ratios
         .iter()
         .map(|&(cell, other, log)| log - (modelled(model, cell) / modelled(base, other)).ln())
@@ -179,7 +179,7 @@ fn rivals(model: &Fitted, base: &Fitted) -> Option<Rivals> {
     let by_line: Vec<f64> = ratios
         .iter()
         .map(|(cell, _, log)| {
-            log - (1.0 + (line.intercept + line.slope * cell.octets.ln()) / 100.0).ln()
+            log - (1.0 + (line.intercept + line.slope * cell.bytes.ln()) / 100.0).ln()
         })
         .collect();
     Some(Rivals {

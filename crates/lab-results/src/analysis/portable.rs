@@ -17,7 +17,7 @@ pub struct Context<'a> {
     pub link: &'a LinkReport,
     /// A full packet.
     pub segment: Segment,
-    /// Octets that a stack may have in flight beside TCP's own window.
+    /// Bytes that a stack may have in flight beside TCP's own window.
     pub windows: &'a BTreeMap<String, u64>,
 }
 
@@ -82,7 +82,7 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
     }
 }
 
-/// Octets that the link carries for each octet of file: captures do not show
+/// Bytes that the link carries for each byte of file: captures do not show
 /// the framing that links count.
 fn line_bytes_per_byte(extra_bytes_per_mb: f64, segment: Segment) -> f64 {
     /// Preamble, start of frame, checksum, gap between frames (IEEE 802.3).
@@ -90,7 +90,7 @@ fn line_bytes_per_byte(extra_bytes_per_mb: f64, segment: Segment) -> f64 {
     1.0 + extra_bytes_per_mb / 1e6 + FRAMING / segment.payload_bytes
 }
 
-/// Octets on the wire beyond the file's, per million of the file's, in the
+/// Bytes on the wire beyond the file's, per million of the file's, in the
 /// file's direction: a link is full duplex, and how often a receiver
 /// acknowledges is chance. Between the smallest and the largest file, so that
 /// set-up does not count.
@@ -98,10 +98,9 @@ fn extra_bytes_per_mb(downloads: &[&Sample]) -> Option<f64> {
     let counted = || downloads.iter().filter(|s| s.wire.is_some());
     let small = counted().min_by_key(|s| s.size_bytes)?;
     let large = counted().max_by_key(|s| s.size_bytes)?;
-    let octets =
-        large.size_bytes.checked_sub(small.size_bytes).filter(|&octets| octets > 0)? as f64;
+    let bytes = large.size_bytes.checked_sub(small.size_bytes).filter(|&bytes| bytes > 0)? as f64;
     let wire = large.wire?.file_direction_bytes as f64 - small.wire?.file_direction_bytes as f64;
-    Some((wire - octets) / octets * 1e6)
+    Some((wire - bytes) / bytes * 1e6)
 }
 
 #[cfg(test)]

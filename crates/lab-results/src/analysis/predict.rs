@@ -1,9 +1,9 @@
 //! What one link says of another: the session time of a download, predicted from
 //! the portable costs. It can be wrong, and its error is published.
 //!
-//! session = round trips × RTT + work + body. The body's octets pass at the rate
+//! session = round trips × RTT + work + body. The body's bytes pass at the rate
 //! of the narrowest of: the link (framing and headers counted), this machine's
-//! work on each octet, the stack's window per round trip, and what random loss
+//! work on each byte, the stack's window per round trip, and what random loss
 //! leaves. Beside that the sender waits while its window is small
 //! ([`super::slow_start`]).
 //!
@@ -21,15 +21,15 @@ use crate::schema::{LinkReport, Portable, Prediction, Summary};
 /// What a stack carries to another link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// Before the file's first octet.
+    /// Before the file's first byte.
     pub round_trips: f64,
     /// Seconds that neither size nor distance change.
     pub work_s: f64,
-    /// Octets on the link for each octet of file, framing counted.
+    /// Bytes on the link for each byte of file, framing counted.
     pub line_bytes_per_byte: f64,
     /// Of this machine's work; none: unknown, and taken to be hidden by the link.
     pub seconds_per_byte: Option<f64>,
-    /// Octets that the application may have in flight.
+    /// Bytes that the application may have in flight.
     pub window_bytes: Option<f64>,
 }
 
@@ -54,18 +54,18 @@ impl Costs {
             work_s: portable.work_s?,
             line_bytes_per_byte: portable.line_bytes_per_byte?,
             seconds_per_byte: portable.seconds_per_gb.map(|s| s / 1e9),
-            window_bytes: portable.window_bytes.map(|octets| octets as f64),
+            window_bytes: portable.window_bytes.map(|bytes| bytes as f64),
         })
     }
 }
 
 /// Seconds of a session that downloads one file.
-pub fn session_s(costs: &Costs, link: &Link, octets: f64) -> f64 {
-    let body = body_s(costs, link, octets);
+pub fn session_s(costs: &Costs, link: &Link, bytes: f64) -> f64 {
+    let body = body_s(costs, link, bytes);
     costs.round_trips * link.rtt_s + costs.work_s + body + setup_timeouts_s(costs, link)
 }
 
-fn body_s(costs: &Costs, link: &Link, octets: f64) -> f64 {
+fn body_s(costs: &Costs, link: &Link, bytes: f64) -> f64 {
     let on_link = link.rate_bps.map(|bps| bps / 8.0 / costs.line_bytes_per_byte);
     let worked = costs.seconds_per_byte.filter(|s| *s > 0.0).map(|s| 1.0 / s);
     let windowed = costs.window_bytes.filter(|_| link.rtt_s > 0.0).map(|w| w / link.rtt_s);
@@ -73,18 +73,18 @@ fn body_s(costs: &Costs, link: &Link, octets: f64) -> f64 {
     let segment_bytes = link.segment.payload_bytes;
     let path = Path { bytes_per_s, rtt_s: link.rtt_s, segment_bytes };
     let unhindered =
-        |octets: f64| bytes_per_s.map_or(0.0, |rate| octets / rate) + path.waits_s(octets);
+        |bytes: f64| bytes_per_s.map_or(0.0, |rate| bytes / rate) + path.waits_s(bytes);
     if link.loss <= 0.0 {
-        return unhindered(octets);
+        return unhindered(bytes);
     }
-    let segments = (octets / segment_bytes).ceil();
+    let segments = (bytes / segment_bytes).ceil();
     let any_lost = 1.0 - (1.0 - link.loss).powf(segments);
     let first = (any_lost * (1.0 - link.loss) / link.loss + 1.0).min(segments);
-    let first_bytes = (first * segment_bytes).min(octets);
+    let first_bytes = (first * segment_bytes).min(bytes);
     let lossy = cubic_window(link.rtt_s, link.loss) * segment_bytes / link.rtt_s;
     let rest_rate = bytes_per_s.map_or(lossy, |rate| rate.min(lossy));
     let recovery = any_lost * link.rtt_s;
-    unhindered(first_bytes) + recovery + (octets - first_bytes) / rest_rate
+    unhindered(first_bytes) + recovery + (bytes - first_bytes) / rest_rate
 }
 
 /// Average congestion window in segments under random loss.

@@ -213,9 +213,9 @@ pub struct ModelCoverage {
     pub crossover: Coverage,
 }
 
-/// The sizes of the trials on models, octets.
+/// The sizes of the trials on models, bytes.
 const SIZES: [f64; 4] = [1e3, 1e5, 1e6, 1e7];
-/// Two stacks that cross at one million octets: fixed seconds, seconds for each octet.
+/// Two stacks that cross at one million bytes: fixed seconds, seconds for each byte.
 const STACKS: [(f64, f64); 2] = [(0.010, 2.0e-8), (0.020, 1.0e-8)];
 const CROSSING: f64 = 1e6;
 
@@ -275,17 +275,17 @@ impl Machine {
     /// Both stacks at all sizes.
     fn run(&mut self, blocks: usize) -> [Vec<Cell>; 2] {
         let mut stacks = [Vec::new(), Vec::new()];
-        for octets in SIZES {
+        for bytes in SIZES {
             self.restart();
             let mut times = [Vec::new(), Vec::new()];
             for block in 0..blocks {
                 self.begin_block();
                 for (times, (fixed, slope)) in times.iter_mut().zip(STACKS) {
-                    times.push((block as u32, self.time(fixed + slope * octets)));
+                    times.push((block as u32, self.time(fixed + slope * bytes)));
                 }
             }
             for (cells, blocks) in stacks.iter_mut().zip(times) {
-                cells.push(Cell { octets, blocks, known_s: 0.0 });
+                cells.push(Cell { bytes, blocks, known_s: 0.0 });
             }
         }
         stacks

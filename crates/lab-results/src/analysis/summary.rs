@@ -17,7 +17,7 @@ pub struct Context<'a> {
     pub stacks: &'a [StackRecord],
     /// All links that were used.
     pub links: &'a [LinkReport],
-    /// Octets that a stack may have in flight beside TCP's own window.
+    /// Bytes that a stack may have in flight beside TCP's own window.
     pub windows: &'a BTreeMap<String, u64>,
     /// A full packet.
     pub segment: Segment,
@@ -72,8 +72,8 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
     let (time, session_time) = (average(|s| s.seconds), average(|s| s.session_seconds));
     let share = |value: Clock| stats::mean(&times(value)).map(|m| m.mean);
     let goodput_bps = time.filter(|t| t.mean > 0.0 && size_bytes > 0).and_then(|t| {
-        let octets = samples.first().map(|s| file_octets(s, size_bytes))?;
-        Some(octets as f64 * 8.0 / t.mean)
+        let bytes = samples.first().map(|s| file_bytes(s, size_bytes))?;
+        Some(bytes as f64 * 8.0 / t.mean)
     });
     // of a stream the time is a delay
     let arrived: Vec<f64> =
@@ -117,9 +117,9 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         not_shaped: samples.iter().any(|sample| sample.not_shaped),
         outliers: samples.iter().filter(|sample| sample.outlier).count(),
         rfc6349: time.filter(|_| size_bytes > 0 && !timed).map(|t| {
-            let octets = samples.first().map_or(0, |s| file_octets(s, size_bytes)) as f64;
+            let bytes = samples.first().map_or(0, |s| file_bytes(s, size_bytes)) as f64;
             let tcp: Vec<Tcp> = samples.iter().filter_map(|s| s.tcp).collect();
-            rfc6349::of_cell(t.mean, octets, rate_bps, context.segment, &tcp)
+            rfc6349::of_cell(t.mean, bytes, rate_bps, context.segment, &tcp)
         }),
         baseline,
     }
@@ -143,8 +143,8 @@ pub fn pairs(samples: &[&Sample], base: &[&Sample], clock: Clock) -> Vec<(f64, f
         .collect()
 }
 
-/// Octets of file that one transfer of this sample moved.
-fn file_octets(sample: &Sample, size: u64) -> u64 {
+/// Bytes of file that one transfer of this sample moved.
+fn file_bytes(sample: &Sample, size: u64) -> u64 {
     size * u64::from(sample.files.max(1))
 }
 

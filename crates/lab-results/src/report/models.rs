@@ -97,7 +97,7 @@ fn wire(results: &Results) -> Table {
             wire.packets.to_string(),
             wire.bytes.to_string(),
             wire.payload_efficiency_pct.map_or_else(dash, |pct| format!("{pct:.2}")),
-            wire.header_bytes_per_packet.map_or_else(dash, |octets| format!("{octets:.1}")),
+            wire.header_bytes_per_packet.map_or_else(dash, |bytes| format!("{bytes:.1}")),
             content(results, &row.stack),
         ])
     });

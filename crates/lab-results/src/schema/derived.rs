@@ -9,7 +9,7 @@ pub struct Accounting {
     pub captures: u32,
     /// Frames that a capture lost.
     pub capture_drops: u64,
-    /// Whether frames and octets were those that the interface counted.
+    /// Whether frames and bytes were those that the interface counted.
     pub counters_agree: bool,
     /// Transfers more, left out because they were not.
     #[serde(default)]
@@ -71,7 +71,7 @@ pub struct Portable {
     pub baseline: Option<String>,
     pub round_trips: Option<u32>,
     pub extra_bytes_per_mb: Option<f64>,
-    /// Octets that a link carries for each octet of file, framing counted.
+    /// Bytes that a link carries for each byte of file, framing counted.
     #[serde(default)]
     pub line_bytes_per_byte: Option<f64>,
     pub cpu_seconds_per_gb: Option<f64>,
@@ -110,7 +110,7 @@ pub struct Model {
     /// Null for a baseline: the studies' line is one of overheads.
     pub aic_cost: Option<f64>,
     pub aic_log_line: Option<f64>,
-    /// Overhead in per cent = intercept + slope · ln(size in octets).
+    /// Overhead in per cent = intercept + slope · ln(size in bytes).
     pub log_line: Option<LogLine>,
     /// `cost` or `log-line`, whichever has the smaller AICc.
     pub preferred: Option<String>,
@@ -119,7 +119,7 @@ pub struct Model {
 /// A model beside what was measured at one size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ModelPoint {
-    /// Octets of the file.
+    /// Bytes of the file.
     pub size_bytes: u64,
     /// Geometric mean.
     pub measured_s: f64,
@@ -132,7 +132,7 @@ pub struct ModelPoint {
 /// How far a sample lies from its model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Residual {
-    /// Octets of the file.
+    /// Bytes of the file.
     pub size_bytes: u64,
     /// The paired block.
     pub block: u32,
@@ -143,7 +143,7 @@ pub struct Residual {
 /// A line over the natural logarithm of the size: the studies' form.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// Overhead in per cent at one octet.
+    /// Overhead in per cent at one byte.
     pub intercept_pct: f64,
     /// Points for each factor e of size.
     pub slope_pct: f64,
@@ -165,7 +165,7 @@ pub struct Crossover {
     /// Blocks of the size that has the fewest.
     #[serde(default)]
     pub n: usize,
-    /// Octets.
+    /// Bytes.
     pub size_bytes: f64,
     /// 95 % interval; an end that lies beyond what was measured is null.
     pub ci95_bytes: [Option<f64>; 2],

@@ -97,7 +97,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// The sentence that stands above everything else where the run was cut.
+    /// Warns that the run was interrupted; none: it is complete.
     pub fn incomplete(&self) -> Option<String> {
         let why = self.ended.as_deref().unwrap_or("no reason given");
         let sentence = format!(
@@ -108,7 +108,7 @@ impl Results {
     }
 }
 
-/// Results from before runs could be cut are whole.
+/// Results without the field are of complete runs.
 fn yes() -> bool {
     true
 }

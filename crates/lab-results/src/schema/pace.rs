@@ -10,7 +10,7 @@ use headroom_units as units;
 pub enum Pace {
     /// `100pps`.
     Packets(u32),
-    /// `1mbit`: octets of datagrams, without the headers of UDP and IP.
+    /// `1mbit`: bytes of datagrams, without the headers of UDP and IP.
     Bits(u64),
 }
 
@@ -26,7 +26,7 @@ impl Pace {
     /// The fewest and the most datagrams a second that are sent one by one.
     pub const PER_SECOND: std::ops::RangeInclusive<f64> = 1.0..=20_000.0;
 
-    /// Datagrams of `size` octets a second.
+    /// Datagrams of `size` bytes a second.
     pub fn per_second(self, size: u64) -> f64 {
         match self {
             Self::Packets(packets) => f64::from(packets),

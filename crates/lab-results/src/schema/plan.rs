@@ -72,7 +72,7 @@ pub struct WorkloadRecord {
     /// How long it goes on; null where it moves files or runs commands.
     #[serde(default)]
     pub seconds: Option<u32>,
-    /// What is in the files; null: octets of chance.
+    /// What is in the files; null: bytes of chance.
     #[serde(default)]
     pub content: Option<String>,
     /// Transfers in a sample; null: as many as it takes to be measured well.

@@ -82,7 +82,7 @@ pub struct LayerSetup {
     pub layer: String,
     /// Packets of the handshake, both directions; the median of all.
     pub packets: u64,
-    /// Octets of these, Ethernet headers included.
+    /// Bytes of these, Ethernet headers included.
     pub bytes: u64,
     /// Times that the client spoke and the server answered.
     pub round_trips: u32,
@@ -110,17 +110,17 @@ pub struct KeptCapture {
     pub stack: String,
     /// Name of the workload.
     pub workload: String,
-    /// Octets of one file.
+    /// Bytes of one file.
     pub size_bytes: u64,
     /// In the folder of the results: a pcap file with times in nanoseconds.
     pub file: String,
     /// Frames, those that `wire` counts.
     pub packets: u64,
-    /// Octets of each frame that were kept at most.
+    /// Bytes of each frame that were kept at most.
     pub snaplen: u32,
 }
 
-/// One transfer of a stack, cut into what it was doing.
+/// One transfer of a stack, divided into phases.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented in docs/results.md")]
 pub struct Timeline {

@@ -15,7 +15,7 @@ pub struct Sample {
     pub stack: String,
     /// Name of the workload.
     pub workload: String,
-    /// Octets of each file.
+    /// Bytes of each file.
     pub size_bytes: u64,
     /// Files that one transfer moves.
     pub files: u32,
@@ -98,7 +98,7 @@ pub const UNSHAPED_S: f64 = 0.1;
 pub struct Load {
     /// The time, by the clock that `seconds` of the sample is from.
     pub measured_s: Option<f64>,
-    /// Octets of payload that arrived (`stream`).
+    /// Bytes of payload that arrived (`stream`).
     pub bytes: Option<u64>,
     /// Datagrams that arrived (`packets`), round trips (`echo`).
     pub packets: Option<u64>,
@@ -138,12 +138,12 @@ impl Cpu {
 /// Packets of one transfer, counted with offloads off; all frames, TCP or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wire {
-    /// Transfers that were counted; this is the one with the median octets.
+    /// Transfers that were counted; this is the one with the median bytes.
     pub captures: u32,
     /// Transfers more, left out because capture and interface disagreed.
     #[serde(default)]
     pub recounted: u32,
-    /// Octets of all frames, Ethernet headers included.
+    /// Bytes of all frames, Ethernet headers included.
     pub bytes: u64,
     /// Of these, in the direction of the file.
     pub file_direction_bytes: u64,
@@ -151,13 +151,13 @@ pub struct Wire {
     pub ack_direction_bytes: u64,
     /// Frames, both directions.
     pub packets: u64,
-    /// Octets of the largest frame, Ethernet header included.
+    /// Bytes of the largest frame, Ethernet header included.
     pub largest_frame_bytes: u32,
     /// File over what passed in its direction, per cent; null without a file.
     pub payload_efficiency_pct: Option<f64>,
-    /// Octets of a full packet that are not the file's; null below 100 of them.
+    /// Bytes of a full packet that are not the file's; null below 100 of them.
     pub header_bytes_per_packet: Option<f64>,
-    /// Before the first octet of the file.
+    /// Before the first byte of the file.
     pub round_trips: Option<u32>,
     /// TCP connections.
     pub connections: u32,
@@ -180,7 +180,7 @@ pub struct Wire {
 /// How busy both sides and the link were during a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Octets of frames that left the link towards the client, per transfer, Ethernet
+    /// Bytes of frames that left the link towards the client, per transfer, Ethernet
     /// headers included.
     pub to_client_bytes: f64,
     /// The same towards the server.

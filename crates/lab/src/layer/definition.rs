@@ -83,7 +83,7 @@ pub trait Layer: Send + Sync {
     }
 
     /// Largest packet on the inner interface whose outer packet still fits
-    /// `outer` octets; of no meaning for a stream.
+    /// `outer` bytes; of no meaning for a stream.
     fn inner_mtu(&self, outer: u32, family: Family) -> u32;
 
     /// The inner interface, none for a stream, of the `nth` instance of this layer in a run and the

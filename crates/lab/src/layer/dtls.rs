@@ -41,8 +41,8 @@ impl Layer for Dtls {
     }
 
     /// IP and UDP, then the record's header (RFC 6347, section 4.1), explicit nonce and tag
-    /// (RFC 5288, section 3), and the octet that says that it is data. Over IPv6 openconnect
-    /// takes UDP's header for one of 20 octets (`probe_mtu` in its `dtls.c`), and would cut
+    /// (RFC 5288, section 3), and the byte that says that it is data. Over IPv6 openconnect
+    /// takes UDP's header for one of 20 bytes (`probe_mtu` in its `dtls.c`), and would cut
     /// what is longer.
     fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
         let ip_and_udp = if family == Family::Ipv6 { 40 + 20 } else { 20 + 8 };
@@ -152,7 +152,7 @@ fn connect(place: &Place<'_>) -> Result<()> {
                     return configure_server(place);
                 }
                 why = format!(
-                    "openconnect took {} octets for the longest packet that passes, where {} do. \
+                    "openconnect took {} bytes for the longest packet that passes, where {} do. \
                      Does the link lose too much to set DTLS up?",
                     told.longest, place.at.inner.mtu
                 );

@@ -74,8 +74,8 @@ impl Layer for StrongSwan {
         kernel::has_esp()
     }
 
-    /// IP, ESP header and IV, padding to 4 octets with its two of trailer, and the
-    /// ICV; in user space UDP as well. kernel-libipsec reads no more than 1400 octets
+    /// IP, ESP header and IV, padding to 4 bytes with its two of trailer, and the
+    /// ICV; in user space UDP as well. kernel-libipsec reads no more than 1400 bytes
     /// from its interface (libipsec's `TUN_DEFAULT_MTU`): what is longer is cut.
     fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
         let ip = if family == Family::Ipv6 { 40 } else { 20 };
@@ -139,7 +139,7 @@ impl Layer for StrongSwan {
         };
         stated([
             ("encryption", by),
-            ("cipher", "AES-128-GCM, 16 octets of ICV"),
+            ("cipher", "AES-128-GCM, 16 bytes of ICV"),
             ("key exchange", key_exchange),
             ("rekeying", "off, no dead peer detection"),
         ])

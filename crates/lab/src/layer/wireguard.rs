@@ -43,7 +43,7 @@ impl Layer for WireGuard {
     }
 
     /// IP and UDP, then type, receiver, counter and tag (WireGuard whitepaper,
-    /// §5.4.6). The padding to 16 octets stops at the MTU.
+    /// §5.4.6). The padding to 16 bytes stops at the MTU.
     fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
         let ip = if family == Family::Ipv6 { 40 } else { 20 };
         outer.saturating_sub(ip + 8 + 16 + 16)

@@ -17,7 +17,7 @@ pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
             behind.split_once('}').ok_or_else(|| format!("`{text}`: a `{{` is not closed"))?;
         let choices = choices(inside).map_err(|why| format!("`{text}`: {why}"))?;
         if all.len() * choices.len() > MOST {
-            return Err(format!("`{text}` stands for more than {MOST} entries"));
+            return Err(format!("`{text}` expands to more than {MOST} entries"));
         }
         let with = |start: &String| {
             let start = format!("{start}{before}");
@@ -36,7 +36,7 @@ fn choices(inside: &str) -> Result<Vec<String>, String> {
     };
     let (last, step) = last.split_once(':').unwrap_or((last, "1"));
     let number = |text: &str| {
-        let none = format!("{{{inside}}} is no range: write {{FIRST..LAST:STEP}}");
+        let none = format!("{{{inside}}} is not a range: write {{FIRST..LAST:STEP}}");
         text.trim().parse::<u64>().map_err(|_| none)
     };
     let (first, last, step) = (number(first)?, number(last)?, number(step)?);
@@ -45,8 +45,8 @@ fn choices(inside: &str) -> Result<Vec<String>, String> {
         Some(steps) if steps < MOST => {
             Ok((0..=steps as u64).map(|nth| (first + nth * step).to_string()).collect())
         }
-        Some(_) => Err(format!("{{{inside}}} stands for more than {MOST} entries")),
-        None => Err(format!("{{{inside}}} goes nowhere")),
+        Some(_) => Err(format!("{{{inside}}} expands to more than {MOST} entries")),
+        None => Err(format!("{{{inside}}} is an empty range")),
     }
 }
 
@@ -70,9 +70,9 @@ mod tests {
     fn what_is_no_list_is_refused() {
         for (text, why) in [
             ("a{1..2", "not closed"),
-            ("{x..2}", "no range"),
-            ("{3..2}", "goes nowhere"),
-            ("{1..2:0}", "goes nowhere"),
+            ("{x..2}", "not a range"),
+            ("{3..2}", "an empty range"),
+            ("{1..2:0}", "an empty range"),
             ("{0..18446744073709551615}", "more than"),
             ("{1..100}{1..100}", "more than"),
         ] {

@@ -59,7 +59,7 @@ pub(crate) struct PlanFile {
     #[serde(default)]
     quick: Smaller,
     #[serde(default)]
-    cut: Smaller,
+    smoke: Smaller,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,13 +78,13 @@ struct WorkloadFile {
     cross_traffic: Option<Spanned<String>>,
 }
 
-/// Octets that a file may have.
+/// Bytes that a file may have.
 pub(super) const SIZES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
 
-/// Octets that a datagram may have: the load's header, and what tunnels take.
+/// Bytes that a datagram may have: the load's header, and what tunnels take.
 const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=16_000;
 
-/// Octets of the shortest datagram that says when it was sent, behind RTP's header.
+/// Bytes of the shortest datagram that says when it was sent, behind RTP's header.
 const STREAMED: u64 = 20;
 
 /// As a baseline: this stack is compared with nothing.
@@ -143,15 +143,12 @@ impl PlanFile {
             .zip(&validation_links)
             .find(|(_, l)| l.slowest_bps().is_none())
         {
-            return Err(at(
-                unshaped.0,
-                "a validation link needs a rate: it is a point on the picture",
-            ));
+            return Err(at(unshaped.0, "a validation link needs a rate"));
         }
         if hosts.is_some() {
             self.require_no_shaping(&link)?;
             if let Some(resolver) = &self.resolver {
-                let message = "a real host has the resolver that it has: leave out `resolver`, or measure on one machine";
+                let message = "the lab does not change the resolver of a real host: leave out `resolver`, or measure on one machine";
                 return Err(at(resolver, message));
             }
             self.require_no_delays()?;
@@ -185,7 +182,7 @@ impl PlanFile {
             count_packets: self.count_packets.unwrap_or(true),
             seed: self.seed.unwrap_or_else(rand::random),
             seed_is_random: self.seed.is_none(),
-            scales: Scales { quick: self.quick, cut: self.cut },
+            scales: Scales { quick: self.quick, smoke: self.smoke },
         })
     }
 
@@ -263,14 +260,14 @@ impl PlanFile {
         let offload = self.offload.as_ref().map(Spanned::span);
         match shaped.or(checked).or(backend) {
             Some(span) => {
-                let message = "the link between two real hosts is what it is: leave out `link`, `validation-links` and \
+                let message = "the lab does not shape the link between two real hosts: leave out `link`, `validation-links` and \
                                `link-backend`, or measure on one machine";
                 Err(At { span, message: message.to_owned() })
             }
             None => match offload {
                 Some(span) => {
                     let message =
-                        "two real hosts have the offloads that they have: leave out `offload`";
+                        "the lab does not change the offloads of real hosts: leave out `offload`";
                     Err(At { span, message: message.to_owned() })
                 }
                 None => Ok(()),
@@ -284,8 +281,8 @@ impl PlanFile {
         kinds.find(|kind| *kind.get_ref() == Kind::Realtime).map_or(Ok(()), |kind| {
             Err(at(
                 kind,
-                "two real hosts have two clocks, and no one-way delay can be told by them: \
-                          measure `realtime` on one machine",
+                "two real hosts have two clocks, so their one-way delay cannot be measured: \
+                          run `realtime` on one machine",
             ))
         })
     }
@@ -294,9 +291,7 @@ impl PlanFile {
     fn until(&self, until: Option<Until>, repetitions: u32) -> Result<Option<Until>, At> {
         let Some(mut until) = until else {
             return match &self.max_repetitions {
-                Some(most) => {
-                    Err(at(most, "`max-repetitions` goes with `until`, which is missing"))
-                }
+                Some(most) => Err(at(most, "`max-repetitions` requires `until`")),
                 None => Ok(None),
             };
         };
@@ -316,10 +311,7 @@ impl PlanFile {
                 workload.sizes.iter().flat_map(|s| workload.stacks.iter().map(move |w| (s, w)))
             {
                 if !seen.insert((workload.name(), size, stack)) {
-                    let message = format!(
-                        "`{stack}` does `{}` of this size twice; a plan measures each once",
-                        workload.name()
-                    );
+                    let message = format!("`{stack}` has `{}` of this size twice", workload.name());
                     return Err(at(&written.kind, message));
                 }
             }
@@ -456,7 +448,7 @@ impl WorkloadFile {
             let default: Vec<String> =
                 work(kind).default_sizes().into_iter().map(units::size).collect();
             let message = format!(
-                "the list of sizes is empty: leave out `sizes` for those of this workload by default ({})",
+                "the list of sizes is empty: leave out `sizes` for the default of this workload ({})",
                 default.join(", ")
             );
             return Err(at(sizes, message));
@@ -465,7 +457,7 @@ impl WorkloadFile {
             let size = read_size(written)?;
             if kind.is_datagrams() && !DATAGRAMS.contains(&size) {
                 let (least, most) = (DATAGRAMS.start(), DATAGRAMS.end());
-                return Err(at(written, format!("datagrams go from {least} B to {most} B")));
+                return Err(at(written, format!("datagrams have {least} B to {most} B")));
             }
             Ok(size)
         };
@@ -481,14 +473,14 @@ impl WorkloadFile {
         let wrong = |message: String| Err(At { span: span.clone(), message });
         if let Some(size) = sizes.iter().find(|size| **size < STREAMED) {
             return wrong(format!(
-                "datagrams at a rate are RTP and say when they were sent: they have {STREAMED} octets or more, not {size}"
+                "datagrams at a rate are RTP with a send time: they have {STREAMED} bytes or more, not {size}"
             ));
         }
         let possible = |size: &&u64| !Pace::PER_SECOND.contains(&rate.per_second(**size));
         if let Some(size) = sizes.iter().find(possible) {
             let (least, most) = (Pace::PER_SECOND.start(), Pace::PER_SECOND.end());
             return wrong(format!(
-                "{rate} of {size} octets are {:.1} datagrams a second; from {least} to {most} can be sent one by one",
+                "{rate} at {size} bytes is {:.1} datagrams per second; the sender can pace {least} to {most}",
                 rate.per_second(*size)
             ));
         }
@@ -562,7 +554,7 @@ fn read_spanned<T: FromStr<Err = String>>(text: &Spanned<String>) -> Result<T, A
 fn read_size(text: &Spanned<String>) -> Result<u64, At> {
     match units::parse_size(text.get_ref()) {
         Ok(size) if SIZES.contains(&size) => Ok(size),
-        Ok(_) => Err(at(text, "sizes go from 1 B to 1 GiB")),
+        Ok(_) => Err(at(text, "sizes range from 1 B to 1 GiB")),
         Err(message) => Err(at(text, message)),
     }
 }

@@ -52,7 +52,7 @@ pub struct Plan {
     /// IPv4 or IPv6 between client and server; none: what two real hosts have, and IPv6 on
     /// one machine, if its kernel has that.
     pub family: Option<Family>,
-    /// Octets of IP packet on the link.
+    /// Bytes of IP packet on the link.
     pub mtu: u32,
     /// Whether the hosts' interfaces segment, coalesce and skip checksums.
     pub offload: Offload,
@@ -250,8 +250,7 @@ impl Plan {
 fn check_until(until: Until, repetitions: u32) -> std::result::Result<(), String> {
     if repetitions < stop::LEAST_BLOCKS {
         return Err(format!(
-            "with `until` at least {} blocks are needed: stopping earlier picks the blocks that happen to agree, \
-             and a 95 % interval covers 90 %",
+            "`until` needs at least {} repetitions: with fewer, a 95 % interval covers only 90 %",
             stop::LEAST_BLOCKS
         ));
     }
@@ -362,7 +361,7 @@ sizes = ["1KiB", "1MiB"]
             ),
             (
                 GOOD.replace("sizes = [\"1KiB\", \"1MiB\"]", "sizes = []"),
-                "9: the list of sizes is empty: leave out `sizes` for those of this workload by default (1 KiB",
+                "9: the list of sizes is empty: leave out `sizes` for the default of this workload (1 KiB",
             ),
             (
                 GOOD.replace("sizes =", "stacks = []\nsizes ="),
@@ -393,7 +392,7 @@ sizes = ["1KiB", "1MiB"]
                 "8: the workload `commands` cannot run on `ftp`",
             ),
             (GOOD.replace("1KiB", "2TiB"), "9: `2TiB` is not a size"),
-            (GOOD.replace("1KiB", "2GiB"), "9: sizes go from"),
+            (GOOD.replace("1KiB", "2GiB"), "9: sizes range from"),
             (
                 GOOD.replace("sizes =", "clients = 4\nsizes ="),
                 "9: the workload `download` has no `clients`",
@@ -424,14 +423,20 @@ sizes = ["1KiB", "1MiB"]
             ),
             ("stacks = [\"ftp\"".into(), "1:"),
             (GOOD.replace("repetitions = 3", "name = \"../x\""), "4: `../x` is not one word"),
-            (GOOD.replace("1MiB", "1024"), "8: `ftp` does `download` of this size twice"),
+            (GOOD.replace("1MiB", "1024"), "8: `ftp` has `download` of this size twice"),
             (
                 GOOD.replace("repetitions = 3", "congestion-control = \"cubic initcwnd 9\""),
                 "4: `cubic initcwnd 9`",
             ),
-            (GOOD.replace("= 3", "= 5\nuntil = \"ci<2%\""), "4: with `until` at least 10 blocks"),
+            (
+                GOOD.replace("= 3", "= 5\nuntil = \"ci<2%\""),
+                "4: `until` needs at least 10 repetitions",
+            ),
             (GOOD.replace("= 3", "= 10\nuntil = \"2%\""), "5: `2%` is not a rule to stop by"),
-            (GOOD.replace("= 3", "= 3\nmax-repetitions = 9"), "5: `max-repetitions` goes with"),
+            (
+                GOOD.replace("= 3", "= 3\nmax-repetitions = 9"),
+                "5: `max-repetitions` requires `until`",
+            ),
             (
                 GOOD.replace("= 3", "= 20\nuntil = \"ci<2%\"\nmax-repetitions = 12"),
                 "6: `max-repetitions` (12) is below",
@@ -441,7 +446,7 @@ sizes = ["1KiB", "1MiB"]
                 GOOD.replace("sizes =", "rate = \"100pps\"\nsizes ="),
                 "9: the workload `download` has no `rate`",
             ),
-            (stream("rate = \"1gbit\"", ""), "5: 1000mbit of 1000 octets are 125000.0"),
+            (stream("rate = \"1gbit\"", ""), "5: 1000mbit at 1000 bytes is 125000.0"),
             (stream("rate = \"9pp\"", ""), "5: `9pp` is not a rate"),
             (stream("sizes = [\"19B\"]", ""), "3: datagrams at a rate are RTP"),
             (stream("cross-traffic = \"iperf\"", ""), "5: `iperf` is neither"),
@@ -456,7 +461,10 @@ sizes = ["1KiB", "1MiB"]
                 format!("{GOOD}[testbed]\nkind = \"sshh\"\n"),
                 "11: unknown variant `sshh` (did you mean `ssh`?)",
             ),
-            (format!("{GOOD}[testbed]\nkind = \"netns\"\nclient = \"a\"\n"), "12: `client` goes"),
+            (
+                format!("{GOOD}[testbed]\nkind = \"netns\"\nclient = \"a\"\n"),
+                "12: `client` requires",
+            ),
             (two_hosts("client = \"a\"\n"), "10: `server` is missing"),
             (two_hosts("client = \"a\"\nserver = \"-oX\"\n"), "13: `-oX` is no host"),
             (two_hosts("client = \"a\"\nserver = \"b\"\nports = 80\n"), "14: must be from 1024"),
@@ -464,7 +472,7 @@ sizes = ["1KiB", "1MiB"]
             (
                 two_hosts("client = \"a\"\nserver = \"b\"\n")
                     .replace("warmup = 1", "link = \"1mbit\""),
-                "5: the link between two real hosts is what it is",
+                "5: the lab does not shape the link",
             ),
             (
                 two_hosts("client = \"a\"\nserver = \"b\"\n")
@@ -492,7 +500,7 @@ sizes = ["1KiB", "1MiB"]
         assert_eq!(names, ["download", "download(text)", "parallel(clients=16)", "parallel"]);
         let again = format!("{GOOD}{more}{more}");
         let error = Plan::from_toml(&again, "x").expect_err("twice");
-        assert!(error.contains("does `download(text)` of this size twice"), "{error}");
+        assert!(error.contains("has `download(text)` of this size twice"), "{error}");
     }
 
     #[test]

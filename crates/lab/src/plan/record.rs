@@ -76,7 +76,7 @@ impl Plan {
         (plan.seed, plan.seed_is_random) = (record.seed, false);
         // and a file names one size for validation links, or leaves it to the downloads
         if !record.validation_sizes_bytes.iter().all(|size| super::file::SIZES.contains(size)) {
-            let sentence = "the recorded plan cannot be run: sizes go from 1 B to 1 GiB";
+            let sentence = "the recorded plan cannot be run: sizes range from 1 B to 1 GiB";
             return Err(Error::Plan(sentence.to_owned()));
         }
         plan.validation_sizes.clone_from(&record.validation_sizes_bytes);

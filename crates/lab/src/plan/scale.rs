@@ -15,19 +15,19 @@ pub enum Scale {
     /// Good for a first look.
     Quick,
     /// Good for nothing but to see that it runs.
-    Cut,
+    Smoke,
 }
 
 impl Scale {
     /// All of them, largest first.
-    pub const ALL: [Self; 3] = [Self::Full, Self::Quick, Self::Cut];
+    pub const ALL: [Self; 3] = [Self::Full, Self::Quick, Self::Smoke];
 
     /// The name in arguments and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
             Self::Quick => "quick",
-            Self::Cut => "cut",
+            Self::Smoke => "smoke",
         }
     }
 }
@@ -36,7 +36,7 @@ impl Scale {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scales {
     pub(super) quick: Smaller,
-    pub(super) cut: Smaller,
+    pub(super) smoke: Smaller,
 }
 
 /// In what a plan is smaller; nothing said: in nothing.
@@ -71,7 +71,7 @@ impl Plan {
         let smaller = match scale {
             Scale::Full => return Ok(Some(self)),
             Scale::Quick => self.scales.quick.clone(),
-            Scale::Cut => self.scales.cut.clone(),
+            Scale::Smoke => self.scales.smoke.clone(),
         };
         if smaller.skip {
             return Ok(None);

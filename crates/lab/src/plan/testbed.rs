@@ -46,14 +46,14 @@ impl TestbedFile {
             return match texts.chain(ports).chain(ssh).next() {
                 None => Ok(None),
                 Some((key, span)) => {
-                    Err(At { span, message: format!("`{key}` goes with kind = \"ssh\"") })
+                    Err(At { span, message: format!("`{key}` requires kind = \"ssh\"") })
                 }
             };
         }
         let host = |key: &str, value: &Option<Spanned<String>>| match value {
             None => {
                 let message = format!(
-                    "`{key}` is missing: the two hosts are named by client = \"…\" and server = \"…\""
+                    "`{key}` is missing: name the two hosts with client = \"…\" and server = \"…\""
                 );
                 Err(At { span: span.clone(), message })
             }

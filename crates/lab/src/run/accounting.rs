@@ -1,4 +1,4 @@
-//! Accounting: the packets and octets of a cell's transfers, counted with
+//! Accounting: the packets and bytes of a cell's transfers, counted with
 //! offloads off in runs of their own.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ const MOST_RECOUNTED: u32 = 3;
 
 impl Bench<'_> {
     /// Counts the packets of a few transfers, of which the one with the median
-    /// octets counts: how a sender cuts its segments varies. Its packets are kept in
+    /// bytes counts: how a sender cuts its segments varies. Its packets are kept in
     /// the folder `captures`, where there is one.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Bench<'_> {
         if cell.workload.kind.time() == TimeOf::LayerSetup {
             return Ok(Some((self.account_set_up(cell)?, None)));
         }
-        let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
+        let times = if cell.bytes() <= 1 << 20 { 7 } else { 3 };
         let mut rows: Vec<(Wire, Option<Taken>)> = Vec::new();
         self.resume(cell)?;
         let (mut nth, mut recounted) = (0, 0);
@@ -84,7 +84,7 @@ impl Bench<'_> {
 fn over(totals: &Totals, largest: u32) -> Option<String> {
     (totals.largest() > largest).then(|| {
         format!(
-            "a frame of {} octets passed a link for {largest}; offload is still on",
+            "a frame of {} bytes passed a link for {largest}; offload is still on",
             totals.largest()
         )
     })
@@ -92,11 +92,11 @@ fn over(totals: &Totals, largest: u32) -> Option<String> {
 
 /// What is wrong where the capture saw something else than the interface.
 fn disagreement(totals: &Totals, counted: Counters) -> Option<String> {
-    let seen = Counters { frames: totals.frames(), octets: totals.octets() };
+    let seen = Counters { frames: totals.frames(), bytes: totals.bytes() };
     (seen != counted).then(|| {
         format!(
-            "the capture saw {} frames of {} octets, the interface counted {} of {}",
-            seen.frames, seen.octets, counted.frames, counted.octets
+            "the capture saw {} frames of {} bytes, the interface counted {} of {}",
+            seen.frames, seen.bytes, counted.frames, counted.bytes
         )
     })
 }
@@ -107,13 +107,13 @@ fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
     Wire {
         captures,
         recounted: 0,
-        bytes: totals.octets(),
-        file_direction_bytes: file_way.octets,
-        ack_direction_bytes: ack_way.octets,
+        bytes: totals.bytes(),
+        file_direction_bytes: file_way.bytes,
+        ack_direction_bytes: ack_way.bytes,
         packets: totals.frames(),
         largest_frame_bytes: totals.largest(),
-        payload_efficiency_pct: file_way.efficiency_pct(cell.octets()),
-        header_bytes_per_packet: file_way.header_octets(cell.octets()),
+        payload_efficiency_pct: file_way.efficiency_pct(cell.bytes()),
+        header_bytes_per_packet: file_way.header_bytes(cell.bytes()),
         round_trips: record.round_trips.filter(|_| !cell.workload.takes(Key::Clients)),
         connections: record.connections,
         handshakes: record.handshakes,
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn a_frame_over_the_mtu_and_one_that_only_the_interface_saw_are_found() {
-        let counted = |frames, octets| Counters { frames, octets };
+        let counted = |frames, bytes| Counters { frames, bytes };
         let seen = totals(&[66, 1514]);
         assert_eq!((over(&seen, 1514), disagreement(&seen, counted(2, 1580))), (None, None));
         let over = over(&seen, 1513).expect("a doubt");
-        assert!(over.contains("1514 octets"), "{over}");
+        assert!(over.contains("1514 bytes"), "{over}");
         for other in [counted(3, 1580), counted(2, 1581), counted(1, 66)] {
             let missed = disagreement(&seen, other).expect("a doubt");
             assert!(missed.contains("the interface counted"), "{missed}");

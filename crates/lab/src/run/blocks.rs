@@ -60,19 +60,19 @@ const CHECK_REPETITIONS: u32 = analysis::stats::LEAST_RUNS as u32;
 /// Larger transfers would take gigabytes of trace.
 pub(super) const LARGEST_ACCOUNTED: u64 = 1 << 30;
 
-/// Octets that test files and their copies need: each size once, and the
+/// Bytes that test files and their copies need: each size once, and the
 /// largest transfer (or a batch of small ones) twice over.
 pub(super) fn scratch_bytes(plan: &Plan) -> u64 {
     const MARGIN: u64 = 64 << 20;
     let check = plan.validation_sizes.iter().copied().filter(|_| !plan.validation_links.is_empty());
     let files = plan.workloads.iter().filter(|workload| !workload.kind.is_timed());
-    let octets = files.flat_map(|w| {
+    let bytes = files.flat_map(|w| {
         let kept = u64::from(w.transfers_per_sample.unwrap_or(1));
-        w.sizes.iter().map(move |&s| w.octets(s) * kept)
+        w.sizes.iter().map(move |&s| w.bytes(s) * kept)
     });
-    let octets: Vec<u64> = octets.chain(check).collect();
+    let bytes: Vec<u64> = bytes.chain(check).collect();
     // what large ones are warmed up with has a quarter of their size at most
-    let files: u64 = octets.iter().map(|octets| octets + octets / 4).sum();
-    let largest = octets.iter().copied().max().unwrap_or(0);
+    let files: u64 = bytes.iter().map(|bytes| bytes + bytes / 4).sum();
+    let largest = bytes.iter().copied().max().unwrap_or(0);
     files + 2 * largest.max(cell::BATCH_BYTES) + MARGIN
 }

@@ -24,10 +24,10 @@ pub(super) const FOLDER: &str = "captures";
 const LARGEST_WHOLE: u64 = 16 << 20;
 
 /// Bytes that the packets of a transfer of a file may take at most.
-pub(super) const fn largest_file(octets: u64) -> u64 {
+pub(super) const fn largest_file(bytes: u64) -> u64 {
     const HEADERS: u64 = 64 << 10;
     // whole frames with their headers, and acknowledgements; or heads alone
-    let frames = if octets <= LARGEST_WHOLE { octets + octets / 3 } else { octets / 4 };
+    let frames = if bytes <= LARGEST_WHOLE { bytes + bytes / 3 } else { bytes / 4 };
     HEADERS + frames
 }
 
@@ -51,7 +51,7 @@ impl Taken {
         cell: &Cell,
     ) -> Result<(Self, Tap<PcapFile>)> {
         std::fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))?;
-        let whole = cell.octets() <= LARGEST_WHOLE;
+        let whole = cell.bytes() <= LARGEST_WHOLE;
         let snaplen = if whole { testbed.largest_frame() } else { HEAD as u32 };
         let taken = Self { path: folder.join(format!(".transfer-{nth}.pcap")), snaplen };
         let sink = PcapFile::create(&taken.path)?;

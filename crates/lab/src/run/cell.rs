@@ -43,9 +43,9 @@ impl Cell {
         Self { least_bps: 1_000_000, ..self }
     }
 
-    /// Octets of file that one transfer moves.
-    pub(super) fn octets(&self) -> u64 {
-        self.workload.octets(self.size)
+    /// Bytes of file that one transfer moves.
+    pub(super) fn bytes(&self) -> u64 {
+        self.workload.bytes(self.size)
     }
 
     pub(super) fn batch(&self) -> u32 {
@@ -83,9 +83,9 @@ impl Cell {
             && self.workload.takes(Key::TransfersPerSample)
         {
             // past slow start on any link that people have, and no minutes without a figure
-            let octets = (bps as f64 / 8.0 * WARM_AFTER_S) as u64;
-            if self.size / 4 >= octets.max(LEAST_BRIEF) {
-                brief.size = octets.max(LEAST_BRIEF);
+            let bytes = (bps as f64 / 8.0 * WARM_AFTER_S) as u64;
+            if self.size / 4 >= bytes.max(LEAST_BRIEF) {
+                brief.size = bytes.max(LEAST_BRIEF);
                 times = self.size as f64 / brief.size as f64;
             }
         }
@@ -95,7 +95,7 @@ impl Cell {
     /// Transfers whose files can be kept until the clocks have stopped.
     fn largest_batch(&self) -> u32 {
         // each file of a folder is a file to verify
-        let fits = (BATCH_BYTES / self.octets().max(1))
+        let fits = (BATCH_BYTES / self.bytes().max(1))
             .min(u64::from(LARGEST_BATCH.min(10_000 / self.workload.files)));
         fits.max(1) as u32
     }
@@ -130,7 +130,7 @@ impl Cell {
             slowest_bps = slowest_bps.min(mathis / 4.0);
         }
         let files = f64::from(self.workload.files);
-        let seconds = 60.0 + files * 20.0 * rtt_s + self.octets() as f64 * 8.0 / slowest_bps;
+        let seconds = 60.0 + files * 20.0 * rtt_s + self.bytes() as f64 * 8.0 / slowest_bps;
         Duration::from_secs_f64(seconds)
     }
 }

@@ -31,28 +31,28 @@ impl Expected<'_> {
     /// not captured whole.
     pub(super) fn verdict(self, search: &MarkerSearch) -> Result<ClearText> {
         let Self { stack, secured, shows_content } = self;
-        let (seen, octets) = (search.is_seen(), search.octets());
-        if search.octets_missing() > 0 {
+        let (seen, bytes) = (search.is_seen(), search.bytes());
+        if search.bytes_missing() > 0 {
             return Err(Error::Failed(format!(
-                "the clear-text check of {stack} is blind: {} octets were not captured; offload is still on",
-                search.octets_missing()
+                "the clear-text check of {stack} is blind: {} bytes were not captured; offload is still on",
+                search.bytes_missing()
             )));
         }
         match (shows_content, seen) {
             (false, true) => Err(Error::Failed(format!(
-                "{stack} DOES NOT ENCRYPT: it is to be a {} stack, and a marker of the transferred file was \
-                 read in clear on the wire. Nothing that it costs would be the cost of security",
-                if secured { "secured" } else { "scrambled" }
+                "{stack} DOES NOT ENCRYPT: it should be {}, and a marker in the transferred file was \
+                 readable on the wire. Its costs would not be those of security",
+                if secured { "secured" } else { "obfuscated" }
             ))),
             (true, false) => Err(Error::Failed(format!(
                 "the clear-text check is blind: {stack} does not encrypt, and the marker of the transferred file was \
-                 not seen in {octets} octets on the wire"
+                 not seen in {bytes} bytes on the wire"
             ))),
             _ => Ok(ClearText {
                 stack: stack.to_owned(),
                 secured,
                 marker_seen: seen,
-                bytes_searched: octets,
+                bytes_searched: bytes,
             }),
         }
     }
@@ -65,13 +65,13 @@ mod tests {
 
     const HEADERS: &[u8] = &[0xaa; 86];
 
-    /// A file in segments of 1448 octets behind headers; `key` encrypts it.
+    /// A file in segments of 1448 bytes behind headers; `key` encrypts it.
     fn search(key: u8) -> MarkerSearch {
         let marker = Marker::new(0x0123_4567_89ab_cdef);
         let mut search = MarkerSearch::new(marker.clone());
         for segment in marker.file().as_bytes().chunks(1448) {
             let mut frame = HEADERS.to_vec();
-            frame.extend(segment.iter().map(|octet| octet ^ key));
+            frame.extend(segment.iter().map(|byte| byte ^ key));
             search.add(&frame, frame.len() as u32);
         }
         search
@@ -111,6 +111,6 @@ mod tests {
         let mut search = search(0x55);
         search.add(HEADERS, 9000);
         let error = verdict("https", &search).expect_err("blind").to_string();
-        assert!(error.contains("8914 octets were not captured"), "{error}");
+        assert!(error.contains("8914 bytes were not captured"), "{error}");
     }
 }

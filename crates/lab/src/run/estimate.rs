@@ -99,7 +99,7 @@ impl Estimate {
         let links = std::iter::once(main).chain(on_checks).collect();
         let counted = Blocks::of(plan, &plan.link, &plan.workloads).cells;
         let counted = counted.iter().filter(|cell| {
-            let can_be = !cell.workload.kind.is_timed() && cell.octets() <= LARGEST_ACCOUNTED;
+            let can_be = !cell.workload.kind.is_timed() && cell.bytes() <= LARGEST_ACCOUNTED;
             plan.count_packets && plan.hosts.is_none() && can_be
         });
         let fast = LinkSpec::default();
@@ -196,7 +196,7 @@ impl LinkEstimate {
 }
 
 fn bytes(cell: &Cell) -> f64 {
-    cell.octets() as f64
+    cell.bytes() as f64
 }
 
 /// A guess at the time of one transfer on a link, its client's start included.

@@ -23,7 +23,7 @@ const LONGEST_LINE: u64 = 64 << 20;
 pub(super) struct Journal {
     file: File,
     path: PathBuf,
-    /// Octets of whole lines.
+    /// Bytes of whole lines.
     length: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Journal {
 pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) entries: Vec<Entry>,
-    /// Octets of whole lines; what comes after was torn when the run was killed.
+    /// Bytes of whole lines; what comes after was torn when the run was killed.
     length: u64,
 }
 
@@ -46,7 +46,7 @@ impl Journal {
         Ok(Self { file, path, length: 0 })
     }
 
-    /// Goes on with the journal of a folder; a torn last line is cut off.
+    /// Reopens the journal of a folder, without a torn last line.
     pub(super) fn reopen(folder: &Path) -> Result<(Self, Contents)> {
         let path = folder.join(NAME);
         let file = OpenOptions::new().read(true).append(true).open(&path);
@@ -54,7 +54,7 @@ impl Journal {
         lock(&file, &path)?;
         let contents = parse(&file, &path)?;
         let journal = Self { file, path, length: contents.length };
-        journal.cut()?;
+        journal.truncate()?;
         Ok((journal, contents))
     }
 
@@ -70,7 +70,7 @@ impl Journal {
         match written {
             Ok(()) => self.length += line.len() as u64,
             // a full disk takes part of a line
-            Err(_) => self.cut()?,
+            Err(_) => self.truncate()?,
         }
         written.doing(doing)
     }
@@ -80,8 +80,8 @@ impl Journal {
         std::fs::remove_file(&self.path).doing(|| format!("remove {}", self.path.display()))
     }
 
-    fn cut(&self) -> Result<()> {
-        self.file.set_len(self.length).doing(|| format!("cut {}", self.path.display()))
+    fn truncate(&self) -> Result<()> {
+        self.file.set_len(self.length).doing(|| format!("truncate {}", self.path.display()))
     }
 }
 
@@ -112,8 +112,8 @@ pub(super) fn parse(file: impl Read, path: &Path) -> Result<Contents> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let octets = (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line);
-        let octets = octets.doing(|| format!("read {}", path.display()))? as u64;
+        let bytes = (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let bytes = bytes.doing(|| format!("read {}", path.display()))? as u64;
         let damaged = |why: &str| {
             let sentence = format!(
                 "{}, line {number}: {why}. The journal was damaged after it was written; what comes before this line \
@@ -123,7 +123,7 @@ pub(super) fn parse(file: impl Read, path: &Path) -> Result<Contents> {
             Error::Plan(sentence)
         };
         if line.last() != Some(&b'\n') {
-            if octets == LONGEST_LINE {
+            if bytes == LONGEST_LINE {
                 return Err(damaged("the line has no end"));
             }
             break; // the end, or a line that was being written when the run was killed
@@ -138,7 +138,7 @@ pub(super) fn parse(file: impl Read, path: &Path) -> Result<Contents> {
             (_, None) => return Err(damaged("a journal begins with the plan and the machine")),
             (entry, Some(_)) => entries.push(entry),
         }
-        length += octets;
+        length += bytes;
     }
     let header = header.ok_or_else(|| {
         Error::Plan(format!("{} is empty: nothing was measured before the end", path.display()))

@@ -55,11 +55,11 @@ pub struct Outcome {
     /// All that was measured; written to the output folder.
     pub results: Results,
     /// Why that is not all of the plan.
-    pub cut: Option<Error>,
+    pub interrupted_by: Option<Error>,
 }
 
 /// Runs a plan. Results and report are in `folder` afterwards, also where the
-/// run was cut in the middle.
+/// run was interrupted.
 ///
 /// # Errors
 /// What could not be done, before anything was measured; everything was removed
@@ -131,15 +131,15 @@ impl Begun<'_> {
         (run.journal, run.record) = (Some(self.journal), self.record);
         run.captures = options.keep_captures.then(|| self.folder.join(captures::FOLDER));
         let measured = run.keep(first).and_then(|()| run.measure());
-        let cut = measured.err().map(|error| match error {
+        let interrupted_by = measured.err().map(|error| match error {
             // Ctrl-C also reaches the commands that a run waits for.
             _ if options.interrupted.load(Ordering::Relaxed) => Error::Interrupted,
             // Whatever went wrong, a server that died explains it best.
             error => run.bench.attribute_failure(error),
         });
-        let kept = run.keep(last_entry(cut.as_ref()));
-        // a run that is cut may be so because nothing more can be written
-        let cut = cut.or(kept.err());
+        let kept = run.keep(last_entry(interrupted_by.as_ref()));
+        // a full disk interrupts a run and keeps its last entry from being written
+        let interrupted_by = interrupted_by.or(kept.err());
         let (record, journal) = (std::mem::take(&mut run.record), run.journal.take());
         let clock = Instant::now();
         drop(run);
@@ -147,27 +147,27 @@ impl Begun<'_> {
         let testbed = format!("up in {up:.2} s, servers included; down in {down:.2} s");
         header.environment.settings.insert("testbed".to_owned(), testbed);
 
-        let outcome = match (cut, record.blocks()) {
+        let outcome = match (interrupted_by, record.blocks()) {
             (Some(error), 0) => {
                 if let Some(journal) = journal.filter(|_| is_new) {
                     journal.remove()?;
                 }
                 return Err(error);
             }
-            (cut, _) => Outcome { results: analysed(&record, &header)?, cut },
+            (interrupted_by, _) => Outcome { results: analysed(&record, &header)?, interrupted_by },
         };
         report::write(self.folder, &outcome.results)
             .map_err(|error| space::with_what_is_left(error.into(), self.folder))?;
-        if let Some(journal) = journal.filter(|_| outcome.cut.is_none()) {
+        if let Some(journal) = journal.filter(|_| outcome.interrupted_by.is_none()) {
             journal.remove()?;
         }
         Ok(outcome)
     }
 }
 
-fn last_entry(cut: Option<&Error>) -> Entry {
+fn last_entry(interrupted_by: Option<&Error>) -> Entry {
     let at = environment::now();
-    match cut {
+    match interrupted_by {
         None => Entry::Done { at },
         Some(Error::Interrupted) => Entry::Ended { at, why: "it was interrupted".to_owned() },
         Some(error) => Entry::Ended { at, why: error.to_string() },

@@ -1,4 +1,4 @@
-//! Going on with a run that was cut, and reading what it left.
+//! Resumes an interrupted run, and reads what it left.
 
 use std::io::Read;
 use std::path::Path;

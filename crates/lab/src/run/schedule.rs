@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Counts packets and octets: one transfer of each cell of the main link, in
+    /// Counts packets and bytes: one transfer of each cell of the main link, in
     /// runs of their own without offloads, at a rate that no queue of
     /// the kernel overflows at: a packet sent again would be counted twice.
     fn account(&mut self) -> Result<()> {
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
             if cell.workload.kind.is_timed() {
                 continue;
             }
-            if cell.octets() > LARGEST_ACCOUNTED {
+            if cell.bytes() > LARGEST_ACCOUNTED {
                 self.remark(format!(
                     "the packets of {cell} were not counted: it moves more than {}.",
                     units::size(LARGEST_ACCOUNTED)

@@ -11,7 +11,7 @@ use super::bench::{Bench, quiet};
 use super::cell::Cell;
 use super::sample::Measured;
 
-/// Times that packets are counted; the median by octets counts.
+/// Times that packets are counted; the median by bytes counts.
 const COUNTED: u32 = 5;
 
 impl Bench<'_> {

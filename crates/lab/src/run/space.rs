@@ -54,8 +54,8 @@ fn needed(plan: &Plan, keep_captures: bool) -> u64 {
         return results;
     }
     let cells = Blocks::of(plan, &plan.link, &plan.workloads).cells;
-    let counted = cells.iter().filter(|cell| cell.octets() <= LARGEST_ACCOUNTED);
-    results + counted.map(|cell| captures::largest_file(cell.octets())).sum::<u64>()
+    let counted = cells.iter().filter(|cell| cell.bytes() <= LARGEST_ACCOUNTED);
+    results + counted.map(|cell| captures::largest_file(cell.bytes())).sum::<u64>()
 }
 
 #[cfg(test)]

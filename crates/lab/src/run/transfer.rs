@@ -197,7 +197,7 @@ impl Bench<'_> {
         let load = match (kind.time(), record.as_ref().and_then(|record| record.flow)) {
             (TimeOf::Flow, Some(flow)) => Some(Load {
                 measured_s: Some(flow.seconds),
-                bytes: Some(flow.octets),
+                bytes: Some(flow.bytes),
                 ..Load::default()
             }),
             (TimeOf::Flow, None) => None,

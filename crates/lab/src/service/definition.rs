@@ -101,7 +101,7 @@ pub trait Service: Send + Sync {
     /// What was pinned, for the record: TLS version, cipher, key type.
     fn facts(&self) -> Vec<Fact>;
 
-    /// A bound on what may be in flight, in octets and in words, if the
+    /// A bound on what may be in flight, in bytes and in words, if the
     /// application has one beside TCP's.
     fn window(&self) -> Option<(u64, &'static str)> {
         None

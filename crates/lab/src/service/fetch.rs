@@ -57,7 +57,7 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
             ]);
         }
         Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
-            return Err(Error::Plan("this client moves files and nothing else".into()));
+            return Err(Error::Plan("this client only moves files".into()));
         }
     }
     Ok(Invocation::new(argv.into()))

@@ -60,7 +60,7 @@ impl Service for Ftp {
         stated([
             ("encryption", "none"),
             ("mode", "passive (EPSV), binary"),
-            ("verification", "none beside the checksums of TCP"),
+            ("verification", "none apart from the checksums of TCP"),
         ])
     }
 }

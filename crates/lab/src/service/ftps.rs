@@ -27,8 +27,8 @@ pub(super) const ENTRY: Entry<dyn Service> = Entry {
     programs: &[PURE_FTPD, PURE_PW, OPENSSL],
     make: Make::Configured {
         known: || {
-            "tls1.2 and rsa (a certificate of RSA), alone or both, AES-128-GCM; or aes128-sha \
-             (TLS 1.2, AES-128-CBC and SHA-1, keys by RSA)"
+            "tls1.2, rsa (RSA certificate) or both; or aes128-sha (TLS 1.2, AES-128-CBC, SHA-1, RSA \
+             key exchange)"
                 .to_owned()
         },
         read: |options| {

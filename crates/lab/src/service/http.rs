@@ -50,7 +50,7 @@ impl Service for Http {
         stated([
             ("encryption", "none"),
             ("version", "HTTP/1.1"),
-            ("verification", "none beside the checksums of TCP"),
+            ("verification", "none apart from the checksums of TCP"),
         ])
     }
 }

@@ -146,7 +146,7 @@ pub(super) fn login_ns(log: &[(u64, String)]) -> Option<u64> {
 
 /// A login by what its answers measure under the pinned cipher: the length (4),
 /// padding of at least four to a multiple of sixteen, the tag (16) (RFC 4253 §6,
-/// RFC 5647 §7). `SSH_MSG_SERVICE_ACCEPT` of "ssh-userauth" has 17 octets,
+/// RFC 5647 §7). `SSH_MSG_SERVICE_ACCEPT` of "ssh-userauth" has 17 bytes,
 /// `SSH_MSG_USERAUTH_SUCCESS` has one (RFC 4252 §5.1).
 pub(super) const LOGIN: Login = Login { opened: 4 + 32 + 16, granted: 4 + 16 + 16 };
 
@@ -158,11 +158,10 @@ pub(super) fn reseed_login_delay(site: &Site<'_>, nth: u32) -> Result<Option<&'s
     site.write(CONFIGURATION, &configuration(site, nth))?;
     Ok(Some("Server listening"))
 }
-const WHY_IT_WAITS: &str = "sshd answers the first attempt to log in no sooner than after 5 to 9.3 ms, doubled until \
-                            that is longer than the attempt took; and OpenSSH leaves Nagle's algorithm on where \
-                            there is no terminal, so that the message behind NEWKEYS waits for a delayed \
-                            acknowledgement, 40 ms where there is no distance (docs/studies/layering). What is left \
-                            is the key exchange and the start of processes";
+const WHY_IT_WAITS: &str = "sshd delays the answer to the first login attempt by 5 to 9.3 ms, or a multiple of that; \
+                            without a terminal OpenSSH uses Nagle's algorithm, so the message after NEWKEYS waits for \
+                            a delayed acknowledgement, 40 ms on a short path (docs/studies/layering). The rest is key \
+                            exchange and process start";
 
 pub(super) fn facts() -> Vec<Fact> {
     stated([

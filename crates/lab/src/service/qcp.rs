@@ -17,14 +17,14 @@ const QCP: Program = Program::new("qcp", "qcp", &["--version"]);
 
 struct Qcp;
 
-/// What it is told of the network, octets a second and milliseconds: they bound its
+/// What it is network parameters, bytes a second and milliseconds: they bound its
 /// windows, and its own defaults (100 Mbit/s, 300 ms) its speed to that.
 const RATE: &str = "1250M";
 const ROUND_TRIP_MS: &str = "10";
 
 pub(super) const ENTRY: Entry<dyn Service> = Entry {
     name: "qcp",
-    about: "qcp both sides: QUIC, agreed on through ssh",
+    about: "qcp both sides: QUIC, negotiated over ssh",
     programs: &[QCP, SSHD, SSH, SSH_KEYGEN],
     make: Make::Fixed(|| Arc::new(Qcp)),
 };
@@ -77,7 +77,7 @@ impl Service for Qcp {
             Task::Upload { local, remote: to } => {
                 command.args([local.display().to_string(), remote(to)]);
             }
-            _ => return Err(Error::Plan("the lab has qcp move single files alone".into())),
+            _ => return Err(Error::Plan("qcp moves only single files".into())),
         }
         Ok(Invocation::new(command))
     }
@@ -91,7 +91,7 @@ impl Service for Qcp {
             ("encryption", "TLS 1.3 in QUIC"),
             ("cipher", "AES-128-GCM where both sides have AES instructions"),
             ("key exchange", "keys of the moment, told through ssh"),
-            ("told of the network", "--rx 1250M --tx 1250M --rtt 10"),
+            ("network parameters", "--rx 1250M --tx 1250M --rtt 10"),
             ("verification", "each packet by QUIC, none of the whole file"),
         ])
     }

@@ -70,7 +70,7 @@ impl Service for Rsync {
                 ]);
             }
             Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
-                return Err(Error::Plan("rsync moves files and nothing else".into()));
+                return Err(Error::Plan("rsync only moves files".into()));
             }
         }
         Ok(Invocation::new(command))

@@ -71,7 +71,7 @@ pub(super) fn report(stdout: &str) -> ClientReport {
             ..ClientReport::default()
         },
         Err(error) => super::udp::failed(format!(
-            "the stream's server told nothing ({error}): {}",
+            "the server of the stream sent no report ({error}): {}",
             stdout.trim()
         )),
     }

@@ -21,7 +21,7 @@ struct Scp;
 
 pub(super) const ENTRY: Entry<dyn Service> = Entry {
     name: "scp",
-    about: "scp: OpenSSH both sides; from version 9 on it speaks SFTP",
+    about: "scp: OpenSSH both sides; version 9 and later use SFTP",
     programs: &[SSHD, SSH, SCP, SSH_KEYGEN],
     make: Make::Fixed(|| Arc::new(Scp)),
 };
@@ -66,7 +66,7 @@ impl Service for Scp {
                 ]);
             }
             Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
-                return Err(Error::Plan("scp moves files and nothing else".into()));
+                return Err(Error::Plan("scp only moves files".into()));
             }
         }
         Ok(Invocation::new(command))

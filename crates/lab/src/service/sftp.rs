@@ -62,7 +62,7 @@ impl Service for Sftp {
                 commands.iter().map(|command| format!("{command}\n")).collect()
             }
             Task::Stream { .. } | Task::Datagrams { .. } => {
-                return Err(Error::Plan("sftp sends no load: it moves files".into()));
+                return Err(Error::Plan("sftp only moves files".into()));
             }
         };
         // named by its content's hash, so that clients in parallel do not share it

@@ -74,7 +74,9 @@ impl Tls {
         let expected = format!("{version} / {}", self.cipher);
         let other = || negotiated.iter().find(|one| **one != expected);
         match negotiated {
-            [] => Some(format!("the client says nothing of {expected}, which it was to negotiate")),
+            [] => Some(format!(
+                "the client did not report {expected}, which it should have negotiated"
+            )),
             _ => other().map(|one| format!("the two ends agreed on {one} instead of {expected}")),
         }
     }
@@ -90,7 +92,7 @@ impl Tls {
             ("key", key),
             (
                 "negotiated",
-                "as pinned: the client says so of each connection, or the transfer fails",
+                "as pinned: the client reports it for each connection, or the transfer fails",
             ),
         ])
     }
@@ -107,6 +109,6 @@ mod tests {
         assert_eq!(objection(&["TLSv1.3 / TLS_AES_128_GCM_SHA256"]), None);
         let other = objection(&["TLSv1.3 / TLS_AES_128_GCM_SHA256", "TLSv1.2 / AES128-SHA"]);
         assert!(other.is_some_and(|words| words.contains("agreed on TLSv1.2 / AES128-SHA")));
-        assert!(objection(&[]).is_some_and(|words| words.contains("says nothing")));
+        assert!(objection(&[]).is_some_and(|words| words.contains("did not report")));
     }
 }

@@ -18,7 +18,7 @@ struct Udp;
 
 pub(super) const ENTRY: Entry<dyn Service> = Entry {
     name: "udp",
-    about: "datagrams in clear, as many as arrive or one at a time: headroom both sides",
+    about: "datagrams in clear, flood or echo: headroom both sides",
     programs: &[],
     make: Make::Fixed(|| Arc::new(Udp)),
 };

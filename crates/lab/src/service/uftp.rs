@@ -23,7 +23,7 @@ const CLEAR: &str = "clear";
 
 pub(super) const ENTRY: Entry<dyn Service> = Entry {
     name: "uftp",
-    about: "UFTP to one host, AES-128-GCM: it sends, so uploads alone",
+    about: "UFTP to one host, AES-128-GCM; uploads only",
     programs: &[UFTP, UFTPD],
     make: Make::Configured {
         known: || format!("{CLEAR} (without encryption)"),
@@ -43,14 +43,14 @@ pub(super) const ENTRY: Entry<dyn Service> = Entry {
 /// Kbit/s, without congestion control: more than it moves on two cores. With `-1`, as
 /// fast as the interface takes it, it loses more than it gains.
 const RATE: &str = "2000000";
-/// Octets of file in a packet: `uftp(1)` wants 100 to 200 less than the path's MTU.
+/// Bytes of file in a packet: `uftp(1)` wants 100 to 200 less than the path's MTU.
 const BLOCK: &str = "1400";
 /// Round trips to begin with and at least, seconds; by default it waits half a second
 /// for each answer until it has measured one.
 const ROUND_TRIPS: &str = "0.1:0.01:15";
 /// Times that it asks again; a receiver that is behind does not answer at once.
 const PATIENCE: &str = "50";
-/// Octets of socket buffers and of the receiver's cache, the largest it takes.
+/// Bytes of socket buffers and of the receiver's cache, the largest it takes.
 const BUFFER: &str = "104857600";
 const CACHE: &str = "20971520";
 
@@ -90,7 +90,7 @@ impl Service for Uftp {
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
         let Task::Upload { local, remote } = task else {
-            return Err(Error::Plan("uftp sends single files and nothing else".into()));
+            return Err(Error::Plan("uftp only sends single files".into()));
         };
         let (port, server) = (site.server.port().to_string(), site.server.ip().to_string());
         let (own, local) = (site.host.address.to_string(), local.display().to_string());
@@ -117,14 +117,14 @@ impl Service for Uftp {
         };
         facts.extend(stated([
             ("rate", "-R 2000000: 2 Gbit/s, without congestion control"),
-            ("block", "1400 octets"),
+            ("block", "1400 bytes"),
             ("round trips", "-r 0.1:0.01:15 -s 50"),
             (
                 "verification",
                 if self.encrypted {
                     "each packet by AES-GCM, none of the whole file"
                 } else {
-                    "none beside the checksums of UDP"
+                    "none apart from the checksums of UDP"
                 },
             ),
         ]));

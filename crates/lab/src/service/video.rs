@@ -98,7 +98,7 @@ impl Service for Video {
                 "picture",
                 "testsrc2, 352 x 288, 25 a second, H.264 at a constant rate, one in twelve by itself, without sound",
             ),
-            ("player", "decodes each picture and shows none"),
+            ("decoder", "decodes every frame, without display"),
         ])
     }
 }
@@ -112,7 +112,7 @@ fn report(stdout: &str) -> ClientReport {
         Some(stream.measured_s / others as f64)
     });
     match report.realtime.as_ref().map(|stream| stream.frames) {
-        Some(None) => udp::failed("the player has not said what it decoded".to_owned()),
+        Some(None) => udp::failed("the decoder has not reported its frames".to_owned()),
         Some(Some(_)) if of_one.is_none() => {
             udp::failed("a single packet of the video arrived, which has no rate".to_owned())
         }

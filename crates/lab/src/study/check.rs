@@ -1,8 +1,8 @@
-//! What a figure of the page says against a sentence of it.
+//! Finds sentences that a figure of the page contradicts.
 //!
-//! A sentence is written by hand around figures, or chosen by a claim. What is written by
-//! hand cannot know the figures, so it may not compare; and what it quotes has to be all
-//! that the page has to say of it.
+//! A sentence is written by hand around figures, or chosen by a claim. A sentence written by
+//! hand cannot know the figures, so it must not compare, and it must quote every figure of
+//! the page on its subject.
 
 use super::measure::Form;
 use super::results::{ColumnResults, Origin, SectionResults, StudyResults, Value};
@@ -122,10 +122,10 @@ fn compares_by_hand(sentence: &Sentence) -> Option<String> {
     Some(format!("`{}` compares, and no claim chose it", word.trim()))
 }
 
-/// A figure of few runs, or of a link that did not shape it, told without saying so.
+/// A figure of few runs, or of a link that did not shape it, quoted without its mark.
 fn hides_runs_or_marks(sentence: &Sentence, quoted: &[Quoted<'_>]) -> Option<String> {
     let hidden = quoted.iter().find(|cell| !sentence.text.contains(&cell.told()))?;
-    Some(format!("it quotes {} without saying so", hidden.told()))
+    Some(format!("it quotes {} without its mark", hidden.told()))
 }
 
 /// Two figures of one kind beside each other whose intervals overlap, without a claim that
@@ -154,7 +154,7 @@ fn sets_overlapping_beside(
         for b in &quoted[index + 1..] {
             let ([a_lo, a_hi], [b_lo, b_hi]) = (a.value.measured?.ends(), b.value.measured?.ends());
             if are_alike(a, b) && a_lo <= b_hi && b_lo <= a_hi && !is_claimed(a, b) {
-                return Some(format!("{} and {} cannot be told apart", a.told(), b.told()));
+                return Some(format!("{} and {} do not differ significantly", a.told(), b.told()));
             }
         }
     }

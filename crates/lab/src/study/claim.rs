@@ -1,5 +1,4 @@
-//! Sentences that the page's figures choose: a claim has comparisons of cells and a text
-//! for each way they can come out.
+//! Claims: comparisons of cells, with a text for each outcome.
 
 use headroom_lab_results::analysis::measured::Estimate;
 use headroom_lab_results::analysis::stats::LEAST_RUNS;
@@ -13,11 +12,11 @@ pub struct Claim {
     /// Short name: texts hold it as `{?name}`.
     pub(super) id: String,
     pub(super) compare: Vec<Comparison>,
-    /// Said where every comparison holds.
+    /// The text if every comparison holds.
     pub(super) holds: String,
-    /// Said where one of them is contradicted.
+    /// The text if one of them is contradicted.
     pub(super) fails: String,
-    /// Said where none is contradicted and one cannot be told.
+    /// The text if none is contradicted and one is undecided.
     pub(super) unknown: String,
 }
 
@@ -37,7 +36,7 @@ enum Sign {
     Above,
     /// Below.
     Below,
-    /// Not to be told apart: the intervals overlap.
+    /// No significant difference: the intervals overlap.
     Alike,
 }
 
@@ -49,7 +48,7 @@ pub enum Outcome {
     Holds,
     /// One is contradicted.
     Fails,
-    /// One cannot be told; [`Why`] says why.
+    /// One is undecided; [`Why`] has the reason.
     Unknown,
     /// None of its cells has been measured.
     Unmeasured,
@@ -64,15 +63,15 @@ pub struct ClaimResults {
     pub compare: Vec<Comparison>,
     /// How it came out.
     pub outcome: Outcome,
-    /// How many pairs of cells hold, are contradicted, and cannot be told.
+    /// How many pairs of cells hold, are contradicted, and are undecided.
     pub counts: [usize; 3],
-    /// Why those cannot be told, each reason once.
+    /// Why those are undecided, each reason once.
     pub whys: Vec<Why>,
     /// The ratios, taken block by block, of pairs that were measured in the same blocks.
     pub paired: Vec<Paired>,
 }
 
-/// Why a pair cannot be told.
+/// Why a pair is undecided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
@@ -165,7 +164,7 @@ impl ClaimResults {
             .any(|(left, right)| [&left, &right] == cells || [&right, &left] == cells)
     }
 
-    /// Why pairs of it cannot be told, in words.
+    /// Why pairs of it are undecided, in words.
     pub(super) fn why(&self) -> String {
         let told: Vec<&str> = self.whys.iter().map(|why| why.told()).collect();
         told.join(" and ")
@@ -188,8 +187,8 @@ impl Why {
             Self::NotShaped => "the link did not shape the times",
             Self::NoInterval => "a figure has no interval",
             Self::Overlap => "the intervals overlap",
-            Self::RatioOfOne => "by block they differ no more than by chance",
-            Self::SharedBaseline => "both are told against one baseline and not against each other",
+            Self::RatioOfOne => "the differences by block are not significant",
+            Self::SharedBaseline => "both are relative to one baseline, not to each other",
         }
     }
 }
@@ -340,8 +339,8 @@ fn cells<'a>(sections: &'a [SectionResults], reference: &str) -> Vec<Cell<'a>> {
     all
 }
 
-/// Whether the sides are as the sign wants them, or why that cannot be told. Cells of the
-/// same blocks are told apart by their ratio: the noise of what they share is in both.
+/// Decides a comparison, or says why it is undecided. Cells of the same blocks are compared
+/// by their ratio: noise that they share is in both.
 fn verdict(
     left: &Cell<'_>,
     sign: Sign,
@@ -394,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_hold_fail_or_cannot_be_told() {
+    fn claims_hold_fail_or_are_undecided() {
         // columns a and b: 10 ± 1 and 20 ± 1, 10 ± 1 and 10.5 ± 1
         let sections = [
             section("t", &["a", "b"], &[("x", &[(10.0, 1.0, 5), (20.0, 1.0, 5)])]),

@@ -396,7 +396,7 @@ kind = "download"
 sizes = ["1KiB", "10KiB"]
 [part.quick]
 largest = "1KiB"
-[part.cut]
+[part.smoke]
 skip = true
 [[section]]
 id = "times"
@@ -433,7 +433,7 @@ form = "overhead-pct"
             Ok(block("csv").to_owned())
         };
         let study = read(block("toml"), "doe", &tables).expect("a good study");
-        study.clone().at_scale(crate::plan::Scale::Cut).expect("a part is left");
+        study.clone().at_scale(crate::plan::Scale::Smoke).expect("a part is left");
         let quick = study.at_scale(crate::plan::Scale::Quick).expect("a part is left");
         assert!(quick.answer.starts_with("A file of 1 KiB"), "{}", quick.answer);
         let (_, told) = TEXT.split_once("**Measures**").expect("measures are listed");
@@ -470,7 +470,7 @@ form = "overhead-pct"
         assert_eq!(section::find(&study.sections, "times/ftps/10 KiB"), Some((0, 0, 1)));
         let quick = study.clone().at_scale(crate::plan::Scale::Quick).expect("a part is left");
         assert_eq!(quick.parts[0].workloads[0].sizes, [1024]);
-        assert!(study.at_scale(crate::plan::Scale::Cut).is_err(), "no part is left");
+        assert!(study.at_scale(crate::plan::Scale::Smoke).is_err(), "no part is left");
     }
 
     #[test]

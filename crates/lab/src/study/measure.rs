@@ -2,7 +2,7 @@
 
 use crate::workload::Kind;
 
-/// Octets of an Ethernet header, which is no part of a packet.
+/// Bytes of an Ethernet header, which is no part of a packet.
 const ETHERNET: f64 = 14.0;
 
 /// A quantity that runs measure.
@@ -48,9 +48,9 @@ pub const ALL: &[Measure] = &[
         source: Each(|s| packets(s.wire?.first_handshake)),
     },
     Measure {
-        name: "handshake-octets",
+        name: "handshake-bytes",
         unit: "B",
-        source: Each(|s| octets_of(s.wire?.first_handshake)),
+        source: Each(|s| bytes_of(s.wire?.first_handshake)),
     },
     Measure { name: "data-handshake", unit: "s", source: Each(|s| s.data_handshake_seconds) },
     Measure {
@@ -59,14 +59,14 @@ pub const ALL: &[Measure] = &[
         source: Each(|s| packets(s.wire?.data_handshake)),
     },
     Measure {
-        name: "data-handshake-octets",
+        name: "data-handshake-bytes",
         unit: "B",
-        source: Each(|s| octets_of(s.wire?.data_handshake)),
+        source: Each(|s| bytes_of(s.wire?.data_handshake)),
     },
     Measure { name: "round-trips", unit: "", source: Each(|s| Some(s.wire?.round_trips?.into())) },
     Measure { name: "cpu-s-per-gb", unit: "s/GB", source: Each(cpu_s_per_gb) },
     Measure { name: "packet-bytes", unit: "B", source: Each(largest_packet) },
-    Measure { name: "link-bytes-pct", unit: "%", source: Each(link_octets_pct) },
+    Measure { name: "link-bytes-pct", unit: "%", source: Each(link_bytes_pct) },
     Measure { name: "link-bytes-per-packet", unit: "B", source: Each(link_bytes_per_packet) },
     Measure { name: "packets-per-s", unit: "1/s", source: Each(packets_per_s) },
     Measure { name: "fairness", unit: "", source: Each(|s| s.fairness) },
@@ -87,7 +87,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "link-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.link_pct)) },
     Measure { name: "link-high", unit: "%", source: Run(|r, c| high(r, c, |u| u.link_pct)) },
     Measure { name: "marker-seen", unit: "", source: Run(|r, c| exact(searched(r, c)?.0)) },
-    Measure { name: "octets-searched", unit: "B", source: Run(|r, c| exact(searched(r, c)?.1)) },
+    Measure { name: "bytes-searched", unit: "B", source: Run(|r, c| exact(searched(r, c)?.1)) },
     Measure { name: "kbit-per-s", unit: "kbit/s", source: Each(|s| Some(arrived_bps(s)? / 1e3)) },
     Measure {
         name: "kbit-per-s-lowest",
@@ -128,7 +128,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "forged", unit: "", source: Each(|s| dropped(s, "forged")) },
     Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
     Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
-    Measure { name: "setup-octets", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
+    Measure { name: "setup-bytes", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
     Measure { name: "model-fixed", unit: "s", source: Run(|r, c| fixed(model(r, c)?)) },
     Measure { name: "model-per-gb", unit: "s/GB", source: Run(|r, c| per_gb(model(r, c)?)) },
     Measure { name: "cost-model", unit: "%", source: Run(cost_model_pct) },
@@ -156,7 +156,7 @@ pub struct Cell {
     pub stack: String,
     /// Name of the workload.
     pub workload: String,
-    /// Octets; none: whatever the workload has, which is one size.
+    /// Bytes; none: whatever the workload has, which is one size.
     pub size_bytes: Option<u64>,
     /// Seconds after the first packet, of what is told over time.
     pub at_s: Option<u32>,
@@ -287,26 +287,26 @@ pub(super) fn baseline<'a>(results: &'a Results, stack: &str) -> Option<&'a str>
     stack.baseline.as_deref()
 }
 
-fn octets(sample: &Sample) -> Option<f64> {
+fn bytes(sample: &Sample) -> Option<f64> {
     let file = sample.size_bytes as f64 * f64::from(sample.files.max(1));
     (file > 0.0).then_some(file)
 }
 
 fn rate_bps(sample: &Sample) -> Option<f64> {
     let seconds = sample.seconds.filter(|seconds| *seconds > 0.0)?;
-    Some(octets(sample)? * 8.0 / seconds)
+    Some(bytes(sample)? * 8.0 / seconds)
 }
 
 fn packets(handshake: Option<SetUp>) -> Option<f64> {
     Some(handshake?.packets as f64)
 }
 
-fn octets_of(handshake: Option<SetUp>) -> Option<f64> {
+fn bytes_of(handshake: Option<SetUp>) -> Option<f64> {
     Some(handshake?.bytes as f64)
 }
 
 fn cpu_s_per_gb(sample: &Sample) -> Option<f64> {
-    Some(sample.cpu_seconds?.both_sides() / octets(sample)? * 1e9)
+    Some(sample.cpu_seconds?.both_sides() / bytes(sample)? * 1e9)
 }
 
 /// A side's mean CPU while its client's process ran, per cent of one core.
@@ -321,11 +321,11 @@ fn largest_packet(sample: &Sample) -> Option<f64> {
 
 /// What left the link in the file's direction, Ethernet headers included, in per cent of
 /// the file.
-fn link_octets_pct(sample: &Sample) -> Option<f64> {
+fn link_bytes_pct(sample: &Sample) -> Option<f64> {
     let usage = sample.usage?;
     let up = Kind::of(&sample.workload).is_some_and(Kind::goes_up);
     let passed = if up { usage.to_server_bytes } else { usage.to_client_bytes };
-    Some(100.0 * passed / octets(sample)?)
+    Some(100.0 * passed / bytes(sample)?)
 }
 
 /// Of all bins of a cell's samples the lowest, and the highest.
@@ -365,14 +365,14 @@ fn kilo(value: Option<f64>) -> Option<f64> {
     Some(value? / 1e3)
 }
 
-/// Octets of datagrams that arrived.
+/// Bytes of datagrams that arrived.
 fn arrived_bps(sample: &Sample) -> Option<f64> {
     if let Some(stream) = stream(sample) {
         return Some(stream.mean_bps);
     }
     let load = sample.load?;
-    let octets = load.packets? as f64 * sample.size_bytes as f64;
-    Some(octets * 8.0 / load.measured_s.filter(|seconds| *seconds > 0.0)?)
+    let bytes = load.packets? as f64 * sample.size_bytes as f64;
+    Some(bytes * 8.0 / load.measured_s.filter(|seconds| *seconds > 0.0)?)
 }
 
 /// What left the link in a stream's direction while it lasted, Ethernet headers included.
@@ -436,7 +436,7 @@ fn exact(count: u64) -> Option<Estimate> {
 }
 
 /// Whether the marker of a stack's files was seen on the wire, 1 or 0, and in how many
-/// octets it was looked for.
+/// bytes it was looked for.
 fn searched(results: &Results, cell: &Cell) -> Option<(u64, u64)> {
     let row = results.clear_text.iter().find(|row| row.stack == cell.stack)?;
     Some((row.marker_seen.into(), row.bytes_searched))

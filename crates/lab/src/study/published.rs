@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::template::Row;
 
-/// Octets that a table may have.
+/// Bytes that a table may have.
 const LONGEST: u64 = 1 << 20;
 
 /// The text of a table of this name in a folder.
@@ -21,7 +21,7 @@ pub(super) fn text(folder: &Path, name: &str) -> Result<String, String> {
     let told = |why: String| format!("the table {}: {why}", path.display());
     let length = std::fs::metadata(&path).map_err(|error| told(error.to_string()))?.len();
     if length > LONGEST {
-        return Err(told(format!("{length} octets are more than a printed table has")));
+        return Err(told(format!("{length} bytes are more than a printed table has")));
     }
     std::fs::read_to_string(&path).map_err(|error| told(error.to_string()))
 }

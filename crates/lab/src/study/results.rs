@@ -29,7 +29,7 @@ pub struct StudyResults {
     pub answer: String,
     /// How the set-up differs from the original.
     pub differs: Vec<String>,
-    /// `full`, `quick` or `cut`.
+    /// `full`, `quick` or `smoke`.
     pub scale: String,
     /// What was measured.
     pub parts: Vec<PartResults>,

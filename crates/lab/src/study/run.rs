@@ -18,7 +18,7 @@ use crate::run::{self, JOURNAL, Options, Progress, Resumption};
 pub const FOLDER_OF_PARTS: &str = "parts";
 
 /// Runs what `folder` does not have yet of a study at a scale, and writes the report;
-/// also where a part was cut in the middle.
+/// also where a part was interrupted.
 ///
 /// # Errors
 /// A part failed, was begun otherwise, or the user stopped it; what was measured stays,
@@ -117,8 +117,8 @@ fn one(
         std::fs::create_dir_all(home).doing(|| format!("create {}", home.display()))?;
         Some(run::run(part, options, home, progress)?)
     };
-    match outcome.and_then(|outcome| outcome.cut) {
-        Some(cut) => Err(cut),
+    match outcome.and_then(|outcome| outcome.interrupted_by) {
+        Some(error) => Err(error),
         None => Ok(()),
     }
 }
@@ -128,7 +128,7 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
     for part in &study.parts {
         let home = home_of(part, folder);
         if let Some(results) = read_part(&home)? {
-            // samples alone are what is published, and those of a cut part become more
+            // samples alone are what is published, and those of an interrupted part become more
             if results.incomplete().is_some() || !home.join("report.html").exists() {
                 report::write(&home, &results)?;
             }

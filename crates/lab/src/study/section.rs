@@ -160,9 +160,9 @@ pub struct Chart {
     /// Whether y is.
     #[serde(default)]
     pub log_y: bool,
-    /// Whether x is a number of octets, and labelled so.
+    /// Whether x is a number of bytes, and labelled so.
     #[serde(default)]
-    pub x_is_octets: bool,
+    pub x_is_bytes: bool,
 }
 
 impl CellTemplate {

@@ -192,14 +192,14 @@ pub struct ChartResults {
     pub free_y: bool,
     #[serde(default)]
     pub bars: bool,
-    pub x_is_octets: bool,
+    pub x_is_bytes: bool,
 }
 
 impl From<&Chart> for ChartResults {
     fn from(chart: &Chart) -> Self {
         let (x_title, y_title) = (chart.x_title.clone(), chart.y_title.clone());
-        let Chart { log_x, log_y, symlog_y, free_y, bars, x_is_octets, .. } = *chart;
-        Self { x_title, y_title, log_x, log_y, symlog_y, free_y, bars, x_is_octets }
+        let Chart { log_x, log_y, symlog_y, free_y, bars, x_is_bytes, .. } = *chart;
+        Self { x_title, y_title, log_x, log_y, symlog_y, free_y, bars, x_is_bytes }
     }
 }
 

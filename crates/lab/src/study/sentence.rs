@@ -149,9 +149,8 @@ impl Draft<'_> {
     }
 }
 
-/// What a claim's text can have of how it came out: how many pairs hold, fail, cannot be
-/// told, and are there; why those cannot be told; what the left side of its only
-/// comparison takes more, block by block.
+/// Placeholders of a claim's text: how many pairs hold, fail, are undecided, and exist; why
+/// some are undecided; how much larger the left side of its only comparison is, by block.
 pub(super) const OF_CLAIMS: [&str; 6] = ["#holds", "#fails", "#unknown", "#all", "#why", "#paired"];
 
 /// One of [`OF_CLAIMS`]; none of another name, and of what was not measured.

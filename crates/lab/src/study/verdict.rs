@@ -1,4 +1,4 @@
-//! What the paper printed beside what was measured, in a sentence.
+//! Compares measured figures with the paper's, in a sentence.
 
 use headroom_lab_results::analysis::measured::Estimate;
 use headroom_lab_results::analysis::stats::median;
@@ -64,13 +64,8 @@ fn not_compared(left: &[Both<'_>]) -> Option<String> {
     }
     match lacking(Lack::Shaping).count() {
         0 => {}
-        1 => whys.push(
-            "1 is a time too short for the link to shape and waits for a new measurement"
-                .to_owned(),
-        ),
-        not_shaped => whys.push(format!(
-            "{not_shaped} are times too short for the link to shape and wait for a new measurement"
-        )),
+        1 => whys.push("1 is a time too short for the link to shape".to_owned()),
+        not_shaped => whys.push(format!("{not_shaped} are times too short for the link to shape")),
     }
     match lacking(Lack::Interval).count() {
         0 => {}
@@ -137,9 +132,9 @@ fn quantities(all: &[Both<'_>], what: &str) -> Option<String> {
         .max_by(|a, b| (ratio(a) / middle).ln().abs().total_cmp(&(ratio(b) / middle).ln().abs()))?;
     let sentence = match (ratios.len(), left_out(all)) {
         (1, None) => {
-            format!("Ours is {} of the printed figure: {}.", times(middle), farthest.told())
+            format!("Ours is {} the printed figure: {}.", times(middle), farthest.told())
         }
-        (1, Some(others)) => format!("{others}; the last is {} of the printed one.", times(middle)),
+        (1, Some(others)) => format!("{others}; the other is {} the printed one.", times(middle)),
         (n, others) => {
             let which = match others {
                 None => format!("{n} {what}"),
@@ -157,21 +152,21 @@ fn quantities(all: &[Both<'_>], what: &str) -> Option<String> {
     let spread = hi / lo > 1.05 && ratios.len() > 2;
     let mut sentence = sentence;
     if ordered_alike(all) {
-        sentence += " They are ordered alike.";
+        sentence += " The order is the same.";
     }
     if spread {
-        sentence += &format!(" Farthest from that: {}.", farthest.told());
+        sentence += &format!(" Largest deviation: {}.", farthest.told());
     }
     Some(sentence)
 }
 
-/// `Of 8 figures 2 have the other sign`: those that no ratio is of.
+/// `Of 8 figures 2 have the opposite sign`: those that no ratio is of.
 fn left_out(all: &[Both<'_>]) -> Option<String> {
     let product = |both: &&Both<'_>| both.ours.value * both.printed;
     let opposite = all.iter().filter(|both| product(both) < 0.0).count();
     let nothing = all.iter().filter(|both| product(both) == 0.0).count();
     let told: Vec<String> = [
-        (opposite, verb(opposite, "has the other sign", "have the other sign")),
+        (opposite, verb(opposite, "has the opposite sign", "have the opposite sign")),
         (nothing, verb(nothing, "is 0 on one side", "are 0 on one side")),
     ]
     .into_iter()
@@ -226,20 +221,20 @@ fn overheads(all: &[Both<'_>]) -> Option<String> {
     let mut text = match all.len() {
         1 => String::new(),
         n => {
-            let mut text = format!("Of {n} overheads {same} have the sign that the paper gives");
+            let mut text = format!("Of {n} overheads {same} have the paper's sign");
             if against > 0 {
-                text += &format!(", {against} the other");
+                text += &format!(", {against} the opposite");
             }
             if unsure > 0 {
-                text += &format!(", {unsure} cannot be told from 0");
+                text += &format!(", {unsure} with an interval that includes 0");
             }
             let smaller = all.iter().filter(|both| both.ours.ends()[1] < both.printed).count();
             let are = verb(smaller, "is", "are");
-            text += &format!("; {smaller} {are} smaller here by more than the interval. ");
+            text += &format!("; {smaller} {are} significantly smaller here. ");
             text
         }
     };
-    text += if all.len() == 1 { "" } else { "Farthest apart: " };
+    text += if all.len() == 1 { "" } else { "Largest difference: " };
     Some(text + &farthest.told() + ".")
 }
 
@@ -272,7 +267,7 @@ mod tests {
         assert_eq!(
             said.as_deref(),
             Some(
-                "3 values, ratio to the paper 0.2–0.5 (median 0.5). Farthest from that: r2, A: 600 [500, 700] ms, the \
+                "3 values, ratio to the paper 0.2–0.5 (median 0.5). Largest deviation: r2, A: 600 [500, 700] ms, the \
                  paper 3 s."
             )
         );
@@ -305,12 +300,12 @@ mod tests {
         assert_eq!(
             said(&[(1.0, -2.0, 0.1, 5), (2.0, 4.0, 0.1, 5), (3.0, 0.0, 0.1, 5)]).as_deref(),
             Some(
-                "Of 3 figures 1 has the other sign, 1 is 0 on one side; the last is 2 × of the printed one."
+                "Of 3 figures 1 has the opposite sign, 1 is 0 on one side; the other is 2 × the printed one."
             )
         );
         assert_eq!(
             said(&[(2.0, 1.0, 0.1, 5)]).as_deref(),
-            Some("Ours is 0.5 × of the printed figure: r0, A: 1.00 [0.90, 1.10] s, the paper 2 s.")
+            Some("Ours is 0.5 × the printed figure: r0, A: 1.00 [0.90, 1.10] s, the paper 2 s.")
         );
     }
 
@@ -323,8 +318,8 @@ mod tests {
         assert_eq!(
             said.as_deref(),
             Some(
-                "Of 3 overheads 1 have the sign that the paper gives, 1 the other, 1 cannot be told from 0; 2 are \
-                 smaller here by more than the interval. Farthest apart: r1, A: -2.0 [-3.0, -1.0] %, the paper 4 %."
+                "Of 3 overheads 1 have the paper's sign, 1 the opposite, 1 with an interval that \
+                 includes 0; 2 are significantly smaller here. Largest difference: r1, A: -2.0 [-3.0, -1.0] %, the paper 4 %."
             )
         );
     }
@@ -335,7 +330,7 @@ mod tests {
         assert_eq!(
             sentence(&few).as_deref(),
             Some(
-                "Ours is 1 × of the printed figure: r2, A: 3.00 [2.90, 3.10] s, the paper 3 s. Not compared: 2 rest on 3 \
+                "Ours is 1 × the printed figure: r2, A: 3.00 [2.90, 3.10] s, the paper 3 s. Not compared: 2 rest on 3 \
                  to 4 runs, too few for a comparison."
             )
         );
@@ -344,7 +339,7 @@ mod tests {
             sentence(&few).as_deref(),
             Some(
                 "Not compared: 2 rest on 3 to 4 runs, too few for a comparison; 1 is a time too short for the link to \
-                 shape and waits for a new measurement."
+                 shape."
             )
         );
     }

@@ -25,7 +25,7 @@ impl Work for Commands {
     }
 
     fn about(&self) -> &'static str {
-        "a list of commands, each waiting for the last one's answer (commands = [...]; {local}, \
+        "a list of commands, each sent after the answer to the one before (commands = [...]; {local}, \
          {remote} and {new} are paths of small files)"
     }
 

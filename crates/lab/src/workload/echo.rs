@@ -14,7 +14,7 @@ impl Work for Echo {
     }
 
     fn about(&self) -> &'static str {
-        "one datagram there and back at a time for 3 s; the time is the median"
+        "one datagram at a time, there and back, for 3 s; median round trip"
     }
 
     fn keys(&self) -> &'static [Key] {

@@ -55,7 +55,7 @@ pub fn work(kind: Kind) -> &'static dyn Work {
 pub struct Workload {
     /// What is done.
     pub kind: Kind,
-    /// Octets of each file, or of each datagram; `[0]` for commands.
+    /// Bytes of each file, or of each datagram; `[0]` for commands.
     pub sizes: Vec<u64>,
     /// Names of the stacks that do it.
     pub stacks: Vec<String>,
@@ -127,7 +127,7 @@ impl Workload {
     }
 
     /// Returns how many bytes of file one transfer of `size` moves in all.
-    pub fn octets(&self, size: u64) -> u64 {
+    pub fn bytes(&self, size: u64) -> u64 {
         size * u64::from(self.files) * u64::from(self.clients)
     }
 }

@@ -15,7 +15,7 @@ impl Work for Packets {
     }
 
     fn about(&self) -> &'static str {
-        "as many datagrams as arrive for 3 s, or at a rate (rate = \"100pps\"); the time is that of one"
+        "datagrams for 3 s, as fast as they arrive or at a rate (rate = \"100pps\"); time per datagram"
     }
 
     fn keys(&self) -> &'static [Key] {

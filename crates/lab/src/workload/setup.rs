@@ -14,7 +14,7 @@ impl Work for Setup {
     }
 
     fn about(&self) -> &'static str {
-        "setting up a stack's outermost layer from nothing, apart from any transfer"
+        "set-up of a stack's outermost layer, without a transfer"
     }
 
     fn keys(&self) -> &'static [Key] {

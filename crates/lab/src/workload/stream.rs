@@ -14,7 +14,7 @@ impl Work for Stream {
     }
 
     fn about(&self) -> &'static str {
-        "one TCP stream for 5 s (seconds = N); its time is that of 1 GiB"
+        "one TCP stream for 5 s (seconds = N); time per GiB"
     }
 
     fn keys(&self) -> &'static [Key] {

@@ -53,18 +53,18 @@ pub enum Task {
     Stream {
         /// For how long; of no meaning for a file.
         seconds: u32,
-        /// A file to send in place of octets without a meaning.
+        /// A file to send in place of bytes without a meaning.
         content: Option<PathBuf>,
     },
     /// Send datagrams.
     Datagrams {
         /// When each is sent.
         sending: Sending,
-        /// Octets of each.
+        /// Bytes of each.
         size: u64,
         /// For how long.
         seconds: u32,
-        /// A file whose content they have, in place of octets without a meaning.
+        /// A file whose content they have, in place of bytes without a meaning.
         content: Option<PathBuf>,
     },
 }

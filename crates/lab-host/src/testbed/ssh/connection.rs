@@ -66,7 +66,7 @@ impl Ssh<'_> {
 
     /// Receives this program, runs it as the host's keeper, and leaves nothing
     /// even where that was killed.
-    fn script(&self, pair: &Pair, octets: u64) -> String {
+    fn script(&self, pair: &Pair, program_bytes: u64) -> String {
         let (name, arch) = (self.name(pair), machine::architecture());
         let bytes = self.settings.scratch_bytes;
         let patience = PROGRAM_PATIENCE.as_secs();
@@ -80,7 +80,7 @@ impl Ssh<'_> {
              if \"$d\"/headroom 2> /dev/null; then ok=1; break; fi; rm -rf \"$d\"; done; \
              [ \"$ok\" ] || {{ echo \"programs cannot be started in ${{TMPDIR:-/tmp}} nor in /var/tmp (mounted noexec?):\" \
              \"set TMPDIR for the logins of root there to a folder in which they can\" >&2; exit 9; }}; \
-             timeout {patience} head -c {octets} > \"$d\"/headroom; [ $(wc -c < \"$d\"/headroom) = {octets} ] && \
+             timeout {patience} head -c {program_bytes} > \"$d\"/headroom; [ $(wc -c < \"$d\"/headroom) = {program_bytes} ] && \
              TMPDIR=\"$t\" \"$d\"/headroom lab-host {bytes}; s=$?; \
              [ ! -e \"$d\" ] || {{ \"$d\"/headroom lab clean --scratch \"$t\"; rm -rf \"$d\"; }} > /dev/null 2>&1; exit $s'"
         )
@@ -108,8 +108,9 @@ impl Ssh<'_> {
     pub(super) fn start(&self, pair: &Pair) -> Result<(Agent, HostSetup)> {
         let headroom = &self.settings.headroom;
         let program = File::open(headroom).doing(|| format!("open {}", headroom.display()))?;
-        let octets = program.metadata().doing(|| format!("read {}", headroom.display()))?.len();
-        let argv = self.argv(&self.script(pair, octets));
+        let program_bytes =
+            program.metadata().doing(|| format!("read {}", headroom.display()))?.len();
+        let argv = self.argv(&self.script(pair, program_bytes));
         let name = format!("{} {}", self.role, self.host);
         let interrupted = &self.settings.interrupted;
         let started = Agent::start_remote(
@@ -153,8 +154,8 @@ impl Ssh<'_> {
 
     /// A host of a dry run, under an address of documentation.
     pub(super) fn rehearse(&self, pair: &Pair, family: Family) -> Host {
-        let octets = std::fs::metadata(&self.settings.headroom).map_or(0, |meta| meta.len());
-        let command = Command::from(self.argv(&self.script(pair, octets)));
+        let program_bytes = std::fs::metadata(&self.settings.headroom).map_or(0, |meta| meta.len());
+        let command = Command::from(self.argv(&self.script(pair, program_bytes)));
         let headroom = self.settings.headroom.display();
         let last = if self.role == Role::Client { 1 } else { 2 };
         let (v4, v6) = (

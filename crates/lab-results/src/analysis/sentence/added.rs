@@ -124,10 +124,10 @@ pub(super) fn bytes(results: &Results, pair: &Pair) -> Vec<f64> {
                 .map(|row| row.size_bytes)
         };
         let (small, large) = (sizes().min()?, sizes().max()?);
-        let octets = |size| Some(wire(results, stack, workload, size)?.file_direction_bytes as f64);
+        let bytes = |size| Some(wire(results, stack, workload, size)?.file_direction_bytes as f64);
         // below this, how a sender segments is most of what differs
         (large >= small + (1 << 19)).then_some(())?;
-        Some((octets(large)? - octets(small)?) / (large - small) as f64)
+        Some((bytes(large)? - bytes(small)?) / (large - small) as f64)
     };
     ["download", "upload"]
         .iter()

@@ -46,7 +46,7 @@ impl Keys {
         let way = |nth: u32, key: usize, integrity_key: Option<usize>| Way {
             spi: spi(number, nth, class, dry),
             key: hex(key, dry),
-            integrity_key: integrity_key.map(|octets| hex(octets, dry)),
+            integrity_key: integrity_key.map(|bytes| hex(bytes, dry)),
         };
         let encrypted = cipher.map(|cipher| {
             let beside = mac.filter(|_| cipher.tag.is_none()).map(|mac| mac.key);
@@ -86,10 +86,10 @@ fn spi(number: u16, nth: u32, class: u32, dry: bool) -> u32 {
     chance << 12 | 0x800 | class << 10 | u32::from(number) << 2 | nth
 }
 
-fn hex(octets: usize, dry: bool) -> String {
-    let mut key = vec![0; octets];
+fn hex(bytes: usize, dry: bool) -> String {
+    let mut key = vec![0; bytes];
     if !dry {
         rand::rng().fill_bytes(&mut key);
     }
-    key.iter().map(|octet| format!("{octet:02x}")).collect()
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
 }

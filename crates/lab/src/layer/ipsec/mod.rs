@@ -61,7 +61,7 @@ impl Protocol {
 
 pub(super) const ESP: Entry<dyn Layer> = Entry {
     name: Protocol::Esp.name(),
-    about: "IPsec's ESP with static keys: headroom tunnel both sides",
+    about: "IPsec ESP with static keys: headroom tunnel both sides",
     programs: &[NFT],
     make: Make::Configured {
         known: || options::known(Protocol::Esp),
@@ -70,7 +70,7 @@ pub(super) const ESP: Entry<dyn Layer> = Entry {
 };
 pub(super) const AH: Entry<dyn Layer> = Entry {
     name: Protocol::Ah.name(),
-    about: "IPsec's AH, which encrypts nothing: headroom tunnel both sides",
+    about: "IPsec AH, without encryption: headroom tunnel both sides",
     make: Make::Configured {
         known: || options::known(Protocol::Ah),
         read: |options| Ipsec::read(Protocol::Ah, options),
@@ -126,16 +126,16 @@ impl Ipsec {
         self.parameters.backend == Backend::Kernel
     }
 
-    /// Octets of AH's header (RFC 4302 §2.2); Linux fills it up to 8 over IPv4 too.
-    fn ah_octets(&self, family: Family) -> u32 {
+    /// Bytes of AH's header (RFC 4302 §2.2); Linux fills it up to 8 over IPv4 too.
+    fn ah_bytes(&self, family: Family) -> u32 {
         let Some(mac) = self.parameters.mac.filter(|_| self.protocol.has_ah()) else { return 0 };
         let unit = if family == Family::Ipv6 || self.by_kernel() { 8 } else { 4 };
         (12 + mac.icv).next_multiple_of(unit)
     }
 
-    /// Octets of the longest text with its trailer that fits in `room` with header,
+    /// Bytes of the longest text with its trailer that fits in `room` with header,
     /// IV and ICV; without a cipher, all of it.
-    fn text_octets(&self, room: u32) -> u32 {
+    fn text_bytes(&self, room: u32) -> u32 {
         let Parameters { cipher, mac, udp, .. } = self.parameters;
         let Some(cipher) = cipher else { return room };
         let header = if self.protocol == Protocol::QEsp { 16 } else { 8 };
@@ -197,7 +197,7 @@ impl Layer for Ipsec {
     /// In transport mode the packet's own header is the outer one.
     fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
         let ip = if family == Family::Ipv6 { 40 } else { 20 };
-        let text = self.text_octets(outer.saturating_sub(ip + self.ah_octets(family)));
+        let text = self.text_bytes(outer.saturating_sub(ip + self.ah_bytes(family)));
         match self.parameters.mode {
             Mode::Tunnel => text,
             Mode::Transport => text + ip,
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_inner_packet_fits_and_one_more_octet_does_not() {
+    fn the_longest_inner_packet_fits_and_one_more_byte_does_not() {
         use Family::{Ipv4, Ipv6};
         for (written, family, inner) in [
             // 1500 − 20 − 8 − 8 − 16 = 1448, less pad length and next header
@@ -314,7 +314,7 @@ mod tests {
             ("esp(null,hmac-sha1)", Ipv4, 1458),
             ("esp(transport)", Ipv4, 1466),
             ("qesp(transport)", Ipv6, 1458),
-            // 12 + 16 octets, over IPv6 filled up to 32
+            // 12 + 16 bytes, over IPv6 filled up to 32
             ("ah", Ipv4, 1452),
             ("ah", Ipv6, 1428),
             ("ah(backend=kernel)", Ipv4, 1448),

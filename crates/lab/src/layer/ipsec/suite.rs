@@ -6,13 +6,13 @@
 pub(super) struct Cipher {
     /// As a stack and `headroom tunnel` name it.
     pub(super) name: &'static str,
-    /// Octets of key; of an AEAD with the salt (RFC 4106 §8.1, RFC 7634 §2).
+    /// Bytes of key; of an AEAD with the salt (RFC 4106 §8.1, RFC 7634 §2).
     pub(super) key: usize,
-    /// Octets of IV in each packet.
+    /// Bytes of IV in each packet.
     pub(super) iv: u32,
-    /// What the text is padded to, at least 4 octets (RFC 4303 §2.4).
+    /// What the text is padded to, at least 4 bytes (RFC 4303 §2.4).
     pub(super) block: u32,
-    /// Octets of tag, where it authenticates by itself.
+    /// Bytes of tag, where it authenticates by itself.
     pub(super) tag: Option<u32>,
     /// As the kernel's `ip xfrm` names it.
     pub(super) kernel: &'static str,
@@ -25,9 +25,9 @@ pub(super) struct Cipher {
 pub(super) struct Mac {
     /// As a stack and `headroom tunnel` name it.
     pub(super) name: &'static str,
-    /// Octets of key.
+    /// Bytes of key.
     pub(super) key: usize,
-    /// Octets of integrity check value.
+    /// Bytes of integrity check value.
     pub(super) icv: u32,
     /// As the kernel's `ip xfrm` names it.
     pub(super) kernel: &'static str,

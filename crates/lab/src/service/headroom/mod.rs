@@ -47,7 +47,7 @@ impl Headroom {
             Some(open) if open.len() >= usize::from(count) => *open.start(),
             Some(open) => {
                 return Err(Error::Plan(format!(
-                    "`{}`: between two real machines a stack has {} ports of its own",
+                    "`{}`: between two real machines a stack has only {} ports",
                     titled(NAME, &self.options.written()),
                     open.len()
                 )));
@@ -135,7 +135,7 @@ impl Service for Headroom {
                 ("get", remote(&format!("{from}/.")), local.display().to_string())
             }
             Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
-                return Err(Error::Plan("headroom moves files and nothing else".into()));
+                return Err(Error::Plan("headroom only moves files".into()));
             }
         };
         let headroom = site.host.headroom.display().to_string();
@@ -148,8 +148,8 @@ impl Service for Headroom {
         if let Some(cipher) = cipher {
             argv.extend(["--cipher".to_owned(), cipher.name.to_owned()]);
         }
-        if let Some(octets) = chunk {
-            argv.extend(["--chunk".to_owned(), octets.to_string()]);
+        if let Some(bytes) = chunk {
+            argv.extend(["--chunk".to_owned(), bytes.to_string()]);
         }
         argv.extend(self.options.is_insecure().then(|| "--insecure-measurement".to_owned()));
         argv.extend(["--identity".to_owned(), key.display().to_string()]);
@@ -163,7 +163,7 @@ impl Service for Headroom {
         let (said, gave_up) = report(&outcome.stdout);
         let error = (gave_up && self.options.needs_lanes()).then(|| {
             let title = titled(NAME, &self.options.written());
-            format!("nobody answered on lanes, and `{title}` is about nothing else")
+            format!("no lane opened, and `{title}` measures only lanes")
         });
         ClientReport { error, ..said }
     }
@@ -171,7 +171,7 @@ impl Service for Headroom {
     fn facts(&self) -> Vec<Fact> {
         let encryption = match self.options.encrypts() {
             true => "TLS 1.3 in QUIC",
-            false => "NONE of big files, TLS 1.3 in QUIC of the rest",
+            false => "NONE for large files, TLS 1.3 in QUIC for the rest",
         };
         let own = "AES-128-GCM where both sides have AES instructions";
         let mut facts = stated([

@@ -11,7 +11,7 @@ pub(super) struct TransferOptions {
     /// On QUIC streams alone.
     pub(super) streams: bool,
     pub(super) cipher: Option<&'static Cipher>,
-    /// Octets of files in each packet.
+    /// Bytes of files in each packet.
     pub(super) chunk: Option<u32>,
     /// UDP ports for lanes.
     pub(super) lane_ports: Option<u16>,
@@ -31,14 +31,14 @@ const CIPHERS: [Cipher; 5] = [
     Cipher { name: "aes-128-gcm", encrypts: true, about: "AES-128-GCM" },
     Cipher { name: "aes-256-gcm", encrypts: true, about: "AES-256-GCM" },
     Cipher { name: "chacha20-poly1305", encrypts: true, about: "ChaCha20-Poly1305" },
-    Cipher { name: "none", encrypts: false, about: "NONE: CRC32C, and big files in clear" },
+    Cipher { name: "none", encrypts: false, about: "NONE: CRC32C, large files in clear" },
     Cipher {
         name: "simplecrypt",
         encrypts: false,
         about: "NONE: SimpleCrypt, the XOR scheme of the study, and CRC32C",
     },
 ];
-/// Octets of files in a packet, from and to.
+/// Bytes of files in a packet, from and to.
 const CHUNKS: RangeInclusive<u32> = 200..=4000;
 /// Ports for lanes: as many as the study had.
 const MOST_LANE_PORTS: u16 = 256;
@@ -46,7 +46,7 @@ const MOST_LANE_PORTS: u16 = 256;
 const COMPRESS: [&str; 2] = ["auto", "always"];
 /// The options, for messages.
 pub(super) const KNOWN: &str = "streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
-                                simplecrypt, which do not encrypt), chunk=OCTETS (200 to 4000), lane-ports=COUNT (1 to \
+                                simplecrypt, which do not encrypt), chunk=BYTES (200 to 4000), lane-ports=COUNT (1 to \
                                 256)";
 
 impl TransferOptions {
@@ -62,8 +62,8 @@ impl TransferOptions {
                     let cipher = CIPHERS.iter().find(|cipher| cipher.name == name);
                     read.cipher = Some(cipher.ok_or_else(unknown)?);
                 }
-                Some(("chunk", octets)) => {
-                    let chunk = octets.parse().ok().filter(|octets| CHUNKS.contains(octets));
+                Some(("chunk", bytes)) => {
+                    let chunk = bytes.parse().ok().filter(|bytes| CHUNKS.contains(bytes));
                     read.chunk = Some(chunk.ok_or_else(unknown)?);
                 }
                 Some(("lane-ports", count)) => {
@@ -93,7 +93,7 @@ impl TransferOptions {
     pub(super) fn written(&self) -> Vec<String> {
         let streams = self.streams.then(|| "streams".to_owned());
         let cipher = self.cipher.map(|cipher| format!("cipher={}", cipher.name));
-        let chunk = self.chunk.map(|octets| format!("chunk={octets}"));
+        let chunk = self.chunk.map(|bytes| format!("chunk={bytes}"));
         let ports = self.lane_ports.map(|count| format!("lane-ports={count}"));
         let compress = self.compress.map(|what| format!("compress={what}"));
         [streams, compress, cipher, chunk, ports].into_iter().flatten().collect()
@@ -146,8 +146,7 @@ impl TransferOptions {
     /// And in what packets.
     pub(super) fn packets(&self) -> Option<String> {
         let fragments = "in IP fragments where the path takes less";
-        let of =
-            |octets| format!("of {octets} octets of a file and 47 of the protocol, {fragments}");
+        let of = |bytes| format!("{bytes} bytes of a file and 47 of the protocol, {fragments}");
         self.chunk.map(of)
     }
 }

@@ -148,7 +148,7 @@ fn notices(study: &StudyResults) -> Vec<String> {
     let mut all = Vec::new();
     match study.scale.as_str() {
         "full" => {}
-        "cut" => all.push("This run shows that the study runs. Its figures say nothing.".to_owned()),
+        "smoke" => all.push("This is a smoke test of the study. Its figures mean nothing.".to_owned()),
         scale => all.push(format!(
             "This is a run at the scale {scale}: fewer and smaller samples than the paper's. The full one takes hours."
         )),

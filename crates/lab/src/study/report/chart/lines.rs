@@ -223,7 +223,7 @@ impl Axes<'_> {
     }
 
     fn label(&self, value: f64) -> String {
-        if self.chart.x_is_octets { units::size(value as u64) } else { units::three(value) }
+        if self.chart.x_is_bytes { units::size(value as u64) } else { units::three(value) }
     }
 }
 
