@@ -121,8 +121,8 @@ fn median(values: &mut [f64]) -> Option<Estimate> {
 impl All {
     fn document(&self) -> String {
         let mut text = String::from(
-            "# Benchmarks of the tunnel\n\nWritten by `make bench-tunnel`, which measures everything here and can be run by \
-             anyone with root. Absolute figures move with the machine; ratios are what count. Ratios and differences are \
+            "# Benchmarks of the tunnel\n\nWritten by `make bench-tunnel`, which anyone with root can \
+             run. Absolute figures depend on the machine; compare ratios. Ratios and differences are \
              taken within blocks in which all stacks ran one after the other in random order; brackets are 95 % intervals \
              (docs/methodology.md).\n\n",
         );
@@ -141,8 +141,8 @@ impl All {
         let plan = &self.tunnel.results.plan;
         let _ = write!(
             text,
-            "| | |\n|---|---|\n| date | {} |\n| machine | {}, {} cores for both ends and what is between |\n\
-             | kernel | {} |\n| system | {} |\n| headroom | {} |\n| link | veth, MTU {}, {}, {}, {} |\n",
+            "| | |\n|---|---|\n| date | {} |\n| machine | {}, {} cores, shared by both ends and the link |\n\
+             | kernel | {} |\n| system | {} |\n| headroom | {} |\n| link | veth, MTU {}, {}, offload {}, {} |\n",
             environment.started,
             environment.cpu,
             environment.cores,
@@ -172,7 +172,7 @@ impl All {
     }
 
     fn bars(&self, text: &mut String) {
-        *text += "## What was asked for\n\nOne TCP stream, AES-128-GCM (WireGuard has ChaCha20-Poly1305 alone), both ends on \
+        *text += "## Goals\n\nOne TCP stream, AES-128-GCM (WireGuard: ChaCha20-Poly1305), both ends on \
                   the same cores.\n\n| | at least | aim | measured | |\n|---|--:|--:|--:|---|\n";
         let mut row = |what: &str, least: f64, aim: f64, found: Option<Estimate>| {
             let times = |value: f64| format!("{value:.2} ×");
@@ -256,8 +256,7 @@ impl All {
 
     fn streams(&self, text: &mut String) {
         let size = self.tunnel.figures().sizes("stream").first().copied().unwrap_or(0);
-        *text += "## One TCP stream\n\nBytes that arrived, by the wire inside the tunnel (client's interface) and by iperf3's \
-                  own count; CPU time of both ends for a GiB.\n\n\
+        *text += "## One TCP stream\n\nReceived bytes, counted inside the tunnel (client's interface) and by iperf3; CPU time of both ends per GiB.\n\n\
                   | stack | Gbit/s, wire | Gbit/s, iperf3 | of no tunnel | CPU-s/GiB |\n|---|--:|--:|--:|--:|\n";
         for stack in self.tunnel.figures().stacks("iperf3") {
             let gbit = |time: f64| size as f64 * 8.0 / 1e9 / time;
@@ -291,9 +290,7 @@ impl All {
 
     fn packets(&self, text: &mut String) {
         let sizes = self.tunnel.figures().sizes("packets");
-        *text += "## Packets a second\n\nUDP datagrams of so many bytes of payload, as many as arrive: a window of them is \
-                  on its way, sent and received in trains where the kernel can, so that most of the work is the tunnel's. \
-                  Those of 4096 bytes travel in pieces. Thousands a second.\n\n| stack |";
+        *text += "## Packets per second\n\nThousands of UDP datagrams per second, by payload size. A window of datagrams is in flight, sent and received in trains if the kernel supports it, so that the tunnel does most of the work. Datagrams of 4096 bytes are fragmented.\n\n| stack |";
         for size in &sizes {
             let _ = write!(text, " {size} bytes |");
         }
@@ -315,8 +312,7 @@ impl All {
     }
 
     fn latency(&self, text: &mut String) {
-        *text += "## Latency\n\nOne UDP datagram there and back, the next when it has returned; what a tunnel adds to a round \
-                  trip is four times through a gateway.\n\n\
+        *text += "## Latency\n\nRound trip of one UDP datagram at a time. A tunnel adds four passes through a gateway to each.\n\n\
                   | stack | bytes | median | added | 99th percentile | added |\n|---|--:|--:|--:|--:|--:|\n";
         for size in self.tunnel.figures().sizes("echo") {
             for stack in self.tunnel.figures().stacks("udp") {
@@ -387,8 +383,7 @@ impl All {
     }
 
     fn in_memory(&self, text: &mut String) {
-        *text += "## In memory\n\nOne core, no I/O (`bench-ipsec` of the crate `ipsec`): an inner packet sealed into an outer \
-                  one, and opened; how much of the speed of the bare AEAD on as many bytes that is.\n\n\
+        *text += "## In memory\n\nOne core, no I/O (`bench-ipsec` of the crate `ipsec`): sealing and opening an inner packet; share of the speed of the bare AEAD on the same number of bytes.\n\n\
                   | protocol | bytes | seal, ns | of bare | open, ns | of bare |\n|---|--:|--:|--:|--:|--:|\n";
         for row in &self.memory.packets {
             let _ = writeln!(

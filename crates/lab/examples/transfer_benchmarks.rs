@@ -90,10 +90,9 @@ fn cpu(sample: &Sample) -> Option<f64> {
 impl All {
     fn document(&self) -> String {
         let mut text = String::from(
-            "# Benchmarks of the transfer\n\nWritten by `make bench-transfer`, which measures everything here and can be run by \
-             anyone with root. Both ends are on the same cores, and files lie where all stacks have theirs. A time is that of \
-             the session: from the first packet on the wire to when the client has the file and knows it, connecting and \
-             logging in included. Ratios are taken within blocks in which all stacks ran one after the other in random \
+            "# Benchmarks of the transfer\n\nWritten by `make bench-transfer`, which anyone with root can \
+             run. Both ends share the cores, and all stacks use the same file system. Times are \
+             sessions: first packet on the wire to the client's completion, connecting and login included. Ratios are taken within blocks in which all stacks ran one after the other in random \
              order; brackets are 95 % intervals (docs/methodology.md).\n\n",
         );
         self.machine(&mut text);
@@ -112,8 +111,8 @@ impl All {
         let files = environment.settings.get("files").map_or("–", String::as_str);
         let _ = write!(
             text,
-            "| | |\n|---|---|\n| date | {} |\n| machine | {}, {} cores for both ends and what is between |\n\
-             | kernel | {} |\n| system | {} |\n| headroom | {} |\n| link | veth, MTU {}, {}, {}, {} |\n| files | {files} |\n",
+            "| | |\n|---|---|\n| date | {} |\n| machine | {}, {} cores, shared by both ends and the link |\n\
+             | kernel | {} |\n| system | {} |\n| headroom | {} |\n| link | veth, MTU {}, {}, offload {}, {} |\n| files | {files} |\n",
             environment.started,
             environment.cpu,
             environment.cores,
@@ -145,7 +144,7 @@ impl All {
     }
 
     fn bars(&self, text: &mut String) {
-        *text += "## What was asked for\n\n1 GiB from file to file, ours encrypted and verified as always, against:\n\n\
+        *text += "## Goals\n\n1 GiB from file to file, ours encrypted and verified as always, against:\n\n\
                   | | at least | aim | measured | |\n|---|--:|--:|--:|---|\n";
         let mut row = |what: &str, least: &str, aim: &str, found: Option<String>, verdict: &str| {
             let found = found.unwrap_or_else(|| "–".to_owned());
@@ -212,7 +211,7 @@ impl All {
         }
         let _ = write!(
             text,
-            "## 1 GiB, {workload}\n\n| stack | seconds | Gbit/s | CPU s/GB, client | server | client's memory, MB | who verifies |\n\
+            "## 1 GiB, {workload}\n\n| stack | seconds | Gbit/s | CPU s/GB, client | server | client's memory, MB | verified by |\n\
              |---|--:|--:|--:|--:|--:|---|\n"
         );
         for stack in stacks {
@@ -241,7 +240,7 @@ impl All {
     }
 
     fn small(&self, text: &mut String) {
-        *text += "## 1 KiB, download\n\nThe session, and the client's process from its start to its end.\n\n\
+        *text += "## 1 KiB, download\n\nTime of the session, and of the client's process.\n\n\
                   | stack | session | process |\n|---|--:|--:|\n";
         for stack in self.stacks("download", SMALL) {
             let shown = |clock: Clock| {
@@ -259,10 +258,7 @@ impl All {
     }
 
     fn goodput(&self, text: &mut String) {
-        *text += "## Long and lossy links\n\nBytes of file a second. The link is the lab's emulator, which takes a part of the \
-                  same cores; frames are lost each way. After the start: the difference of two sizes by the difference of \
-                  their times. What is possible is the link's rate by the file's share of a full packet on it, less what is \
-                  lost.\n\n| link | Mbit/s, with the start | after it | of the link | possible |\n\
+        *text += "## Long and lossy links\n\nGoodput. The link is the lab's emulator, which shares the cores; frames are lost in both directions. After the start: difference of two sizes over the difference of their times. Possible: link rate times the payload share of a full packet, less the losses.\n\n| link | Mbit/s, with the start | after it | of the link | possible |\n\
                   |---|--:|--:|--:|--:|\n";
         for ((_, what, link_bps, loss, _), run) in LINKS.into_iter().zip(&self.links) {
             let Some(run) = run else { continue };
@@ -301,10 +297,8 @@ impl All {
         }
         let measured = |name: &str| self.run.results.plan.stacks.iter().any(|s| s.name == name);
         for (what, stack, ..) in BARS.into_iter().filter(|(_, stack, ..)| !measured(stack)) {
-            let _ = write!(
-                text,
-                "\n{what} was not measured: the program of `{stack}` could not be had here.\n"
-            );
+            let _ =
+                write!(text, "\n{what} was not measured: the program of `{stack}` is missing.\n");
         }
     }
 
