@@ -91,7 +91,7 @@ fn what_encryption_costs_a_transfer_can_be_measured() {
     }
     assert!(facts(stacks[2])["INSECURE"].is_null());
     let report = std::fs::read_to_string(ground.path("out/report.html")).expect("a report");
-    for text in ["--insecure-measurement", "SimpleCrypt", "256 UDP ports", "of 2000 bytes"] {
+    for text in ["--insecure-measurement", "SimpleCrypt", "256 UDP ports", "2000 bytes"] {
         assert!(report.contains(text), "{text}");
     }
 }
