@@ -9,7 +9,7 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("cannot {doing}: {cause}")]
     File {
-        /// What was being done.
+        /// The action that failed.
         doing: String,
         /// Why it failed.
         cause: io::Error,
@@ -17,7 +17,7 @@ pub enum Error {
     /// A text is no JSON, or a value cannot be written as such.
     #[error("cannot {doing}: {cause}")]
     Json {
-        /// What was being done.
+        /// The action that failed.
         doing: String,
         /// Why it failed.
         cause: serde_json::Error,
@@ -30,7 +30,7 @@ pub enum Error {
     Template(String),
 }
 
-/// What reading and writing returns.
+/// Result of reading and writing.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -1,4 +1,4 @@
-//! What a lab run measured (`schema`), what follows from it (`analysis`) and what people
+//! Results of a lab run (`schema`), their analysis (`analysis`) and what people
 //! read of it (`report`). Needs no privilege and nothing of Linux.
 
 pub mod analysis;

@@ -40,7 +40,7 @@ pub enum Phase {
 
 /// An interval of a session in one phase; seconds since the first SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Stretch {
+pub struct PhaseInterval {
     /// The phase.
     pub kind: Phase,
     /// Start.
@@ -50,7 +50,7 @@ pub struct Stretch {
 }
 
 impl Phases {
-    pub(crate) fn of(segments: &[Stretch]) -> Self {
+    pub(crate) fn of(segments: &[PhaseInterval]) -> Self {
         let mut phases = Self::default();
         for segment in segments {
             *phases.get_mut(segment.kind) += segment.end_s - segment.start_s;
@@ -155,14 +155,14 @@ pub(crate) fn follow(packets: &[Packet]) -> Vec<State> {
 
 /// Divides a session into intervals: the time before each packet belongs to the packet's
 /// phase, or is idle if it is longer than `idle_s`.
-pub(crate) fn stretches(
+pub(crate) fn intervals(
     packets: &[Packet],
     states: &[State],
     body_ns: Option<u64>,
     idle_s: f64,
-) -> Vec<Stretch> {
+) -> Vec<PhaseInterval> {
     let start = packets.first().map_or(0, |p| p.time_ns);
-    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut intervals: Vec<PhaseInterval> = Vec::new();
     let mut previous = start;
     for (packet, state) in packets.iter().zip(states) {
         let now = packet.time_ns.max(previous);
@@ -174,12 +174,12 @@ pub(crate) fn stretches(
             state.phase
         };
         let (from, to) = (ns_to_s(previous - start), ns_to_s(now - start));
-        match stretches.last_mut() {
+        match intervals.last_mut() {
             Some(last) if last.kind == kind => last.end_s = to,
-            _ if to > from => stretches.push(Stretch { kind, start_s: from, end_s: to }),
+            _ if to > from => intervals.push(PhaseInterval { kind, start_s: from, end_s: to }),
             _ => {}
         }
         previous = now;
     }
-    stretches
+    intervals
 }

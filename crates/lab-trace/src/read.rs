@@ -8,7 +8,7 @@ use crate::datagrams;
 use crate::events::{completion, first_body, request};
 use crate::expectation::Expectation;
 use crate::flow::Flow;
-use crate::phases::{Phases, follow, stretches};
+use crate::phases::{Phases, follow, intervals};
 use crate::record::Record;
 use crate::setup::SetUp;
 use crate::tcp;
@@ -38,7 +38,7 @@ pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let body_ns = body.map(|index| packets[index].time_ns);
     // a busy link can show no packet for a round trip and a frame's serialisation
     let idle_s = 0.003 + 2.0 * (expected.frame_s + rtt_s.unwrap_or(0.0));
-    let segments = stretches(session, &states[first..], body_ns, idle_s);
+    let segments = intervals(session, &states[first..], body_ns, idle_s);
     let under_load = body.map_or(0, |index| index.saturating_sub(first));
     let end = packets[last].time_ns;
     let is_data = |connection: u32| trace.connections[connection as usize] != expected.port;

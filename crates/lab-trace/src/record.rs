@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::flow::Flow;
-use crate::phases::{Phases, Stretch};
+use crate::phases::{PhaseInterval, Phases};
 use crate::setup::SetUp;
 use crate::tcp::Tcp;
 
@@ -37,7 +37,7 @@ pub struct Record {
     /// Time in each phase,
     pub phases: Phases,
     /// and the phases in order.
-    pub segments: Vec<Stretch>,
+    pub segments: Vec<PhaseInterval>,
     /// TCP measures of all packets, including those after completion.
     pub tcp: Tcp,
     /// The transfer as a continuous stream.

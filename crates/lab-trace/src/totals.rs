@@ -9,9 +9,9 @@ use headroom_packet::ethernet::Frame;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
     client: ClientSide,
-    from_client: Way,
+    from_client: DirectionTotals,
     /// All other frames: from the server, or without an IP address.
-    to_client: Way,
+    to_client: DirectionTotals,
 }
 
 /// The addresses of the client at the point of capture.
@@ -49,7 +49,7 @@ impl From<IpAddr> for ClientSide {
 
 /// Frames and bytes of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct DirectionTotals {
     /// Frames.
     pub frames: u64,
     /// Bytes, Ethernet headers included.
@@ -65,7 +65,11 @@ pub struct Way {
 impl Totals {
     /// Starts at zero.
     pub fn new(client: impl Into<ClientSide>) -> Self {
-        Self { client: client.into(), from_client: Way::default(), to_client: Way::default() }
+        Self {
+            client: client.into(),
+            from_client: DirectionTotals::default(),
+            to_client: DirectionTotals::default(),
+        }
     }
 
     /// Counts a frame by its captured head.
@@ -76,7 +80,7 @@ impl Totals {
     }
 
     /// Returns one direction.
-    pub fn way(&self, from_client: bool) -> &Way {
+    pub fn direction(&self, from_client: bool) -> &DirectionTotals {
         if from_client { &self.from_client } else { &self.to_client }
     }
 
@@ -96,7 +100,7 @@ impl Totals {
     }
 }
 
-impl Way {
+impl DirectionTotals {
     fn add(&mut self, wire_len: u32) {
         self.frames += 1;
         self.bytes += u64::from(wire_len);
@@ -147,8 +151,8 @@ mod tests {
         totals.add(&head([10, 77, 2, 1]), 1514);
         totals.add(&[0; 14], 60); // no IP at all
         totals.add(&[], 42); // captured without a head
-        assert_eq!((totals.way(true).frames, totals.way(true).bytes), (1, 100));
-        assert_eq!((totals.way(false).frames, totals.way(false).bytes), (3, 1616));
+        assert_eq!((totals.direction(true).frames, totals.direction(true).bytes), (1, 100));
+        assert_eq!((totals.direction(false).frames, totals.direction(false).bytes), (3, 1616));
         assert_eq!((totals.frames(), totals.bytes(), totals.largest()), (4, 1716, 1514));
     }
 
@@ -166,27 +170,27 @@ mod tests {
 
     #[test]
     fn headers_are_the_rest_of_full_frames() {
-        let mut way = Way::default();
+        let mut direction = DirectionTotals::default();
         for wire_len in [90, 800, 66] {
-            way.add(wire_len); // a handshake
+            direction.add(wire_len); // a handshake
         }
-        (0..1000).for_each(|_| way.add(1514));
-        way.add(66 + 500);
+        (0..1000).for_each(|_| direction.add(1514));
+        direction.add(66 + 500);
         let file = 1000 * 1448 + 500;
-        assert_eq!(way.header_bytes(file), Some((66_000.0 + 66.0) / 1000.0));
+        assert_eq!(direction.header_bytes(file), Some((66_000.0 + 66.0) / 1000.0));
         let all = 90 + 800 + 66 + 1000 * 1514 + 566;
-        assert_eq!(way.efficiency_pct(file), Some(100.0 * file as f64 / f64::from(all)));
+        assert_eq!(direction.efficiency_pct(file), Some(100.0 * file as f64 / f64::from(all)));
     }
 
     #[test]
     fn too_few_full_frames_or_no_file_give_no_figure() {
-        let mut way = Way::default();
-        (0..99).for_each(|_| way.add(1514));
-        assert_eq!(way.header_bytes(1000), None);
-        assert_eq!(way.efficiency_pct(0), None);
-        assert_eq!(way.efficiency_pct(1 << 40), None, "more than passed");
-        way.add(1514);
-        assert!(way.header_bytes(1000).is_some());
-        assert_eq!(way.header_bytes(1 << 40), None);
+        let mut direction = DirectionTotals::default();
+        (0..99).for_each(|_| direction.add(1514));
+        assert_eq!(direction.header_bytes(1000), None);
+        assert_eq!(direction.efficiency_pct(0), None);
+        assert_eq!(direction.efficiency_pct(1 << 40), None, "more than passed");
+        direction.add(1514);
+        assert!(direction.header_bytes(1000).is_some());
+        assert_eq!(direction.header_bytes(1 << 40), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the counted packets were checked for, over all cells.
+//! Sums checks of counted packets over all cells.
 
 use std::collections::BTreeMap;
 

@@ -13,18 +13,18 @@ use super::stats::{self, Part};
 use super::summary::{counted, pairs};
 use crate::schema::{Results, Sample};
 
-/// What two runs have in common, and what not.
+/// Comparison of two runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// Cells that both measured, the largest change first.
     pub cells: Vec<CellChange>,
-    /// What differs beside the figures, in sentences.
+    /// Differences of plan and environment, in sentences.
     pub differences: Vec<String>,
     /// Cells of the first run that the second lacks.
     pub only_in_a: Vec<String>,
     /// And the other way round.
     pub only_in_b: Vec<String>,
-    /// What the second run should have measured and did not, in sentences.
+    /// Cells that the second run should have measured and did not, in sentences.
     pub broken: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct Change {
     pub pct: f64,
     /// 95 % interval; none where a side has a single sample.
     pub ci95_pct: Option<[f64; 2]>,
-    /// How many runs of each side it is made of.
+    /// Runs of each side.
     pub n: [usize; 2],
 }
 

@@ -36,7 +36,7 @@ struct Fitted {
     mean_s: f64,
     /// Logarithm of each block's time less their mean.
     deviations: Vec<(u32, f64)>,
-    /// How much a second more here would change `fixed_s`.
+    /// Change of `fixed_s` per additional second here.
     of_fixed: f64,
     /// And `seconds_per_byte`.
     of_slope: f64,

@@ -1,4 +1,4 @@
-//! How much of a run was disturbed by what else ran on the machine.
+//! Counts blocks of a run that background load disturbed.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! What a cell was limited by: the link, a window, our own CPU time, background load, or
+//! Finds the bottleneck of a cell: the link, a window, our own CPU time, background load, or
 //! waiting.
 
-/// What is known of a cell; anything may be missing.
+/// Evidence on a cell; any of it may be missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evidence {
     /// Rate of the link, framing counted.
@@ -12,11 +12,11 @@ pub struct Evidence {
     pub goodput_bps: Option<f64>,
     /// Of the whole machine.
     pub idle_pct: Option<f64>,
-    /// What programs that are none of the run's took of it.
+    /// Background load, percent of it.
     pub background_pct: Option<f64>,
     /// CPU time of client and server over the time the client ran.
     pub cpu_share: Option<f64>,
-    /// What the application may have in flight.
+    /// The application's limit of data in flight.
     pub window_bytes: Option<u64>,
     /// Round-trip time of the link.
     pub rtt_s: Option<f64>,

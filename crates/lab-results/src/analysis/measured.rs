@@ -14,7 +14,7 @@ pub struct Estimate {
     pub value: f64,
     /// None of a single value, and of one that is exact.
     pub ci95: Option<[f64; 2]>,
-    /// How many runs it is the mean of; none of what is no mean.
+    /// Number of averaged runs; none: it is no mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<usize>,
 }
@@ -107,7 +107,7 @@ impl Estimate {
 /// A run, asked for figures.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured<'a> {
-    /// What was measured.
+    /// The measured value.
     pub results: &'a Results,
 }
 
@@ -170,7 +170,7 @@ impl<'a> Measured<'a> {
         Some(pct.map(|pct| 1.0 + pct / 100.0))
     }
 
-    /// How many times faster a stack is than another, in the same blocks.
+    /// Returns how many times faster a stack is than another, in the same blocks.
     pub fn times_faster(
         &self,
         of: [&str; 2],
@@ -182,7 +182,7 @@ impl<'a> Measured<'a> {
         self.ratio([base, stack], workload, size, clock)
     }
 
-    /// What a stack takes longer than another, in the same blocks.
+    /// Returns the additional time of a stack over another's, in the same blocks.
     pub fn added(
         &self,
         of: [&str; 2],

@@ -27,7 +27,7 @@ pub struct Fitted {
     pub workload: &'static str,
     /// `transfer` or `session`.
     pub clock: &'static str,
-    /// What it was fitted to.
+    /// The data that it was fitted to.
     pub cells: Vec<cost::Cell>,
     /// The model.
     pub cost: CostModel,

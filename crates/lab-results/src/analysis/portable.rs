@@ -8,7 +8,7 @@ use super::slow_start::Segment;
 use super::summary::counted;
 use crate::schema::{LinkReport, Portable, Sample, StackRecord};
 
-/// What portable costs need beside the samples.
+/// Inputs of portable costs, other than samples.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// The plan's stacks with their baselines.

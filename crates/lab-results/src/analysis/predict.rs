@@ -1,4 +1,4 @@
-//! What one link says of another: the session time of a download, predicted from
+//! Predicts session times on another link: the session time of a download, from
 //! the portable costs. It can be wrong, and its error is published.
 //!
 //! session = round trips × RTT + work + body. The body's bytes pass at the rate
@@ -18,7 +18,7 @@ use super::slow_start::{Path, Segment};
 use super::stats;
 use crate::schema::{LinkReport, Portable, Prediction, Summary};
 
-/// What a stack carries to another link.
+/// Costs of a stack that hold on any link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// Before the file's first byte.
@@ -147,7 +147,7 @@ pub fn predictions(
     all
 }
 
-/// How far the predictions of one link were off.
+/// Errors of the predictions for one link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkError {
     /// The link.

@@ -9,7 +9,7 @@ use super::crossover;
 use super::stats;
 use super::stop::{Decision, LEAST_BLOCKS, Until, Width};
 
-/// How the times of a machine vary.
+/// Noise of a machine's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noise {
     /// Log-normal, 5 %.
@@ -48,7 +48,7 @@ pub struct Machine {
     noise: Noise,
     random: ChaCha8Rng,
     block: u32,
-    /// What the present block does to all its samples.
+    /// Factor of all samples of the current block.
     pace: f64,
 }
 
@@ -72,7 +72,7 @@ impl Machine {
         self.block += 1;
     }
 
-    /// What the machine makes of a time in the present block.
+    /// Applies the machine's noise to a time in the current block.
     fn time(&mut self, truth_s: f64) -> f64 {
         let noise = match self.noise {
             Noise::LogNormal => 0.05 * self.normal(),
@@ -107,7 +107,7 @@ impl Machine {
     }
 }
 
-/// How often intervals held the truth, and how wide they were.
+/// Coverage and width of intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coverage {
     /// Share of trials whose interval held the truth.

@@ -26,7 +26,7 @@ pub struct Until {
     pub most_blocks: u32,
 }
 
-/// What the blocks so far say.
+/// Decision after the blocks so far.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// Not known well enough yet.
@@ -38,7 +38,7 @@ pub enum Decision {
     Exhausted(Width),
 }
 
-/// How well one ratio is known.
+/// Precision of one ratio.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Width {
     /// The stack.

@@ -10,7 +10,7 @@ use crate::schema::{Kind, LinkReport, Sample, StackRecord, Summary, Tcp};
 /// Identity of a cell: link, workload, size, stack.
 type Key<'a> = (&'a str, &'a str, u64, &'a str);
 
-/// What the summary needs beside the samples.
+/// Inputs of the summary, other than samples.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// The plan's stacks with their baselines.

@@ -6,7 +6,7 @@ use super::table::Table;
 use super::terminal::{aligned, wrapped};
 use crate::analysis::compare::{CellChange, Change, Comparison};
 
-/// What differs, then a table with the largest change first.
+/// Lists differences of the environments, then a table with the largest change first.
 pub fn text(comparison: &Comparison, limit_pct: Option<f64>, width: usize) -> String {
     let mut text = String::new();
     for sentence in &comparison.differences {

@@ -1,4 +1,4 @@
-//! What people and programs read: terminal, HTML, CSV, Markdown, JSON.
+//! Writes reports: terminal, HTML, CSV, Markdown, JSON.
 
 mod brief;
 pub mod compare;
@@ -23,7 +23,7 @@ use crate::schema::{Results, SCHEMA};
 /// Writes `results.json` and everything derived from it into `folder`.
 ///
 /// # Errors
-/// What could not be written.
+/// A file could not be written.
 pub fn write(folder: &Path, results: &Results) -> Result<()> {
     std::fs::create_dir_all(folder)
         .doing(|| format!("create the output folder {}", folder.display()))?;

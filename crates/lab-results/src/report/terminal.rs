@@ -4,7 +4,7 @@ use super::markdown::{LEGEND, further_tables, tables};
 use super::table::Table;
 use crate::schema::Results;
 
-/// How much is printed.
+/// Amount of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// The answer and one table, on one screen.

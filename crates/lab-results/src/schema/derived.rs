@@ -1,8 +1,8 @@
-//! What is derived from the samples, and can be derived again.
+//! Values derived from the samples; `lab report` derives them again.
 
 use serde::{Deserialize, Serialize};
 
-/// What the accounting runs were checked for; one that fails ends the run.
+/// Checks of the accounting runs; one that fails ends the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounting {
     /// Transfers of which every frame was captured, over all cells.
@@ -63,7 +63,7 @@ pub struct Rfc6349 {
     pub buffer_delay_pct: Option<f64>,
 }
 
-/// What one carries to another link.
+/// Costs of a stack that hold on any link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented in docs/results.md")]
 pub struct Portable {
@@ -81,7 +81,7 @@ pub struct Portable {
     /// Of `fixed_s`, what is not spent waiting for round trips.
     #[serde(default)]
     pub work_s: Option<f64>,
-    /// What the application may have in flight.
+    /// The application's limit of data in flight.
     #[serde(default)]
     pub window_bytes: Option<u64>,
 }
@@ -129,7 +129,7 @@ pub struct ModelPoint {
     pub slow_start_s: f64,
 }
 
-/// How far a sample lies from its model.
+/// Distance of a sample from its model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Residual {
     /// Bytes of the file.

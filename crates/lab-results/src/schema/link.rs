@@ -1,4 +1,4 @@
-//! What results.json says of a link.
+//! Links in results.json.
 
 use headroom_link_spec::{Counters, LinkDirection, LinkSpec, Queue};
 use headroom_units as units;
@@ -9,9 +9,9 @@ use super::Kind;
 /// The link that was actually used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// As in the plan.
+    /// The specification in the plan.
     pub name: String,
-    /// What made it.
+    /// Backend.
     pub backend: String,
     /// `on` or `off`.
     pub offload: String,
@@ -33,7 +33,7 @@ pub struct LinkReport {
     /// Null for an unshaped link.
     #[serde(default)]
     pub self_test: Option<SelfTest>,
-    /// What connecting over it takes; null where it was made and tested.
+    /// Time of connecting over it; null: the lab made and tested it.
     #[serde(default)]
     pub round_trips: Option<RoundTrips>,
     /// The commands that made it, for a shell.
@@ -53,7 +53,7 @@ pub struct Directions {
     pub up: DirectionReport,
 }
 
-/// What was asked of one direction.
+/// Requested properties of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of `link::LinkDirection`")]
 pub struct DirectionReport {
@@ -71,7 +71,7 @@ pub struct DirectionReport {
     pub queue_bytes: Option<u64>,
 }
 
-/// What the emulator says of itself after the blocks.
+/// The emulator's own report after the blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EmulatorReport {
     /// Since the self-test.
@@ -205,7 +205,7 @@ pub struct EmulatorCounters {
     pub up: Counters,
 }
 
-/// What the self-test of a link found.
+/// Result of a link's self-test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SelfTest {
     /// Whether both directions are as asked.
@@ -218,7 +218,7 @@ pub struct SelfTest {
     pub up: DirectionTest,
 }
 
-/// What was found in one direction.
+/// Result of the self-test in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionTest {
     /// Null where no rate was asked for.
@@ -232,22 +232,22 @@ pub struct DirectionTest {
 /// The rate behind the bottleneck while more is sent than passes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RateTest {
-    /// What was asked for.
+    /// Requested.
     pub asked_bps: u64,
-    /// What passed, framing counted.
+    /// Measured, framing counted.
     pub measured_bps: f64,
     /// Measured over asked, less one.
     pub error_pct: f64,
     /// The largest error that passes.
     pub allowed_pct: f64,
-    /// Whether it did.
+    /// Whether it passed.
     pub passed: bool,
 }
 
-/// How long probes took, beyond their serialisation.
+/// Delay of probes, without their serialisation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DelayTest {
-    /// What was asked for.
+    /// Requested.
     pub asked_us: f64,
     /// Greatest deviation from it that was asked for.
     pub jitter_us: f64,
@@ -259,14 +259,14 @@ pub struct DelayTest {
     pub p99_error_us: f64,
     /// The largest median error that passes.
     pub allowed_us: f64,
-    /// Whether it did.
+    /// Whether it passed.
     pub passed: bool,
 }
 
 /// Probes that did not arrive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LossTest {
-    /// What was asked for, on average.
+    /// Requested, on average.
     pub asked_pct: f64,
     /// Probes seen before the bottleneck.
     pub sent: u64,
@@ -274,17 +274,17 @@ pub struct LossTest {
     pub lost: u64,
     /// Losses that pass: the central 99 % of what chance makes of `asked_pct`.
     pub interval: [u64; 2],
-    /// Whether it did.
+    /// Whether it passed.
     pub passed: bool,
 }
 
 impl SelfTest {
-    /// What both directions say, after so many tests.
+    /// Joins the results of both directions, after `attempts` tests.
     pub fn new(down: DirectionTest, up: DirectionTest, attempts: u32) -> Self {
         Self { passed: down.passed() && up.passed(), attempts, down, up }
     }
 
-    /// What is not as asked, in words; empty where it passed.
+    /// Lists deviations in words; empty: it passed.
     pub fn complaints(&self) -> Vec<String> {
         let directions =
             [("from server to client", &self.down), ("from client to server", &self.up)];

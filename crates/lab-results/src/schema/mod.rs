@@ -17,7 +17,7 @@ pub use derived::{
     Summary,
 };
 pub use headroom_lab_trace::{
-    DelayStats, Phase, Phases, SetUp, StreamBin, StreamStats, Stretch, Tcp,
+    DelayStats, Phase, PhaseInterval, Phases, SetUp, StreamBin, StreamStats, Tcp,
 };
 pub use hosts::{SshHosts, objection};
 pub use link::{
@@ -55,7 +55,7 @@ pub struct Results {
     pub samples: Vec<Sample>,
     /// One row for each link, stack, workload and size.
     pub summary: Vec<Summary>,
-    /// What one carries to another link.
+    /// Costs of each stack that hold on any link.
     pub portable: Vec<Portable>,
     /// Time against size, one row for each link, stack and workload.
     #[serde(default)]
@@ -63,13 +63,13 @@ pub struct Results {
     /// Sizes at which one stack overtakes another.
     #[serde(default)]
     pub crossovers: Vec<Crossover>,
-    /// What the main link said of the validation links, beside what they said.
+    /// Session times predicted for the validation links, and measured there.
     #[serde(default)]
     pub predictions: Vec<Prediction>,
-    /// What `wire` of the samples was checked for; null where nothing was counted.
+    /// Checks of `wire` of the samples; null: nothing was counted.
     #[serde(default)]
     pub accounting: Option<Accounting>,
-    /// What setting up each layer takes, apart from any transfer.
+    /// Set-up of each layer, without a transfer.
     #[serde(default)]
     pub layer_setups: Vec<LayerSetup>,
     /// Whether each stack's files could be read on the wire.
@@ -89,10 +89,10 @@ pub struct Results {
     /// Each time that the run was continued.
     #[serde(default)]
     pub resumed: Vec<Resumed>,
-    /// What was noted while measuring: the warnings that cannot be derived.
+    /// Warnings from the measurement, which cannot be derived.
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// What the reader should know before believing it.
+    /// All warnings.
     pub warnings: Vec<String>,
 }
 

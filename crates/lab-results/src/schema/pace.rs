@@ -1,4 +1,4 @@
-//! How fast a steady stream is sent, and its cross traffic, as a plan writes both.
+//! Rate and cross traffic of a steady stream, as a plan writes them.
 
 use std::fmt;
 use std::str::FromStr;

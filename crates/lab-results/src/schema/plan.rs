@@ -32,7 +32,7 @@ pub struct PlanRecord {
     #[serde(default)]
     pub resolver: Option<String>,
     pub link: String,
-    /// What the plan wishes to make the links; none: the best there is.
+    /// Link backend that the plan asks for; null: the best available.
     #[serde(default)]
     pub link_backend: Option<String>,
     pub validation_links: Vec<String>,
@@ -69,16 +69,16 @@ pub struct WorkloadRecord {
     /// The commands; null: those of each service.
     #[serde(default)]
     pub commands: Option<Vec<String>>,
-    /// How long it goes on; null where it moves files or runs commands.
+    /// Duration; null: it moves files or runs commands.
     #[serde(default)]
     pub seconds: Option<u32>,
-    /// What is in the files; null: bytes of chance.
+    /// Content of the files; null: random bytes.
     #[serde(default)]
     pub content: Option<String>,
     /// Transfers in a sample; null: as many as it takes to be measured well.
     #[serde(default)]
     pub transfers_per_sample: Option<u32>,
-    /// How fast it is sent; null: as fast as it arrives.
+    /// Rate; null: as fast as it arrives.
     #[serde(default)]
     pub rate: Option<String>,
     /// TCP cross traffic; null: nothing.
@@ -87,7 +87,7 @@ pub struct WorkloadRecord {
 }
 
 impl WorkloadRecord {
-    /// As samples name it.
+    /// The name in samples.
     pub fn name(&self) -> String {
         let rate = self.rate.as_ref().filter(|rate| {
             let default = Kind::of(&self.kind).and_then(Kind::default_rate);

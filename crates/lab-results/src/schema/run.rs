@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Stretch;
+use super::PhaseInterval;
 
 /// The machine and its programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub const VIDEO: &str = "video";
 pub struct HostRecord {
     /// `client` or `server`.
     pub role: String,
-    /// As the plan names it.
+    /// The name in the plan.
     pub host: String,
     /// On the link.
     pub address: String,
@@ -69,7 +69,7 @@ pub struct Resumed {
     pub at: String,
     /// Blocks that were kept from before.
     pub blocks_before: usize,
-    /// What of machine and programs was no longer as before.
+    /// Changes of machine and programs since the start.
     pub changed: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ pub struct LayerSetup {
     pub seconds: Vec<f64>,
 }
 
-/// What was found of one stack.
+/// Result of the clear-text check of one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClearText {
     /// Name of the stack.
@@ -128,5 +128,5 @@ pub struct Timeline {
     pub workload: String,
     pub size_bytes: u64,
     pub session_s: f64,
-    pub segments: Vec<Stretch>,
+    pub segments: Vec<PhaseInterval>,
 }

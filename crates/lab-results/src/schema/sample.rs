@@ -34,7 +34,7 @@ pub struct Sample {
     pub process_seconds: Option<f64>,
     /// Transfers averaged in this sample.
     pub transfers: u32,
-    /// What the session was doing.
+    /// Time of the session in each phase.
     pub phases: Option<Phases>,
     /// The handshake on the connection to the service, first packet to last, TCP's own
     /// left out,
@@ -47,16 +47,16 @@ pub struct Sample {
     pub cpu_seconds: Option<Cpu>,
     /// Of the whole machine.
     pub cpu_idle_pct: Option<f64>,
-    /// Taken by the hypervisor.
+    /// CPU steal.
     pub steal_pct: Option<f64>,
-    /// Taken by processes that are none of the run's.
+    /// Background load: CPU of processes outside the run.
     pub background_pct: Option<f64>,
     /// Counted in the accounting run of this cell.
     pub wire: Option<Wire>,
-    /// What TCP did in the file's direction, per transfer.
+    /// TCP in the file's direction, per transfer.
     #[serde(default)]
     pub tcp: Option<Tcp>,
-    /// What went, and for how long, where that is what was measured.
+    /// Amount and duration of a load.
     #[serde(default)]
     pub load: Option<Load>,
     /// How evenly clients at once shared the way (`parallel`): Jain's index of their
@@ -67,7 +67,7 @@ pub struct Sample {
     /// machines.
     #[serde(default)]
     pub usage: Option<Usage>,
-    /// What became of a real-time stream.
+    /// Statistics of a real-time stream.
     #[serde(default)]
     pub realtime: Option<StreamStats>,
     /// Packets that the layers did not pass on, by reason, in all of the sample; null
@@ -85,7 +85,7 @@ pub struct Sample {
     /// Its transfer took less than [`UNSHAPED_S`] on a link made by a token bucket; its
     /// session may have taken longer.
     pub not_shaped: bool,
-    /// What went wrong.
+    /// Why it failed.
     pub error: Option<String>,
 }
 
@@ -93,7 +93,7 @@ pub struct Sample {
 /// time says little of the link.
 pub const UNSHAPED_S: f64 = 0.1;
 
-/// What went in the time of a `stream`, `packets` or `echo`.
+/// Amount and duration of a `stream`, `packets` or `echo`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// The time, by the clock that `seconds` of the sample is from.
@@ -122,14 +122,14 @@ pub struct Cpu {
     /// whichever side it was for.
     #[serde(default)]
     pub kernel: f64,
-    /// All CPUs, whoever it was.
+    /// The whole machine.
     pub machine: f64,
-    /// Processes that are none of the run's.
+    /// Background load: processes outside the run.
     pub background: f64,
 }
 
 impl Cpu {
-    /// What the transfer cost both sides.
+    /// CPU time of both sides.
     pub fn both_sides(&self) -> f64 {
         self.client + self.server + self.kernel
     }
@@ -177,7 +177,7 @@ pub struct Wire {
     pub data_handshake: Option<SetUp>,
 }
 
-/// How busy both sides and the link were during a sample.
+/// Utilisation of both sides and the link during a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Bytes of frames that left the link towards the client, per transfer, Ethernet

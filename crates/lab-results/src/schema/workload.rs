@@ -20,7 +20,7 @@ pub enum Kind {
     Commands,
     /// One small page over HTTP or HTTPS.
     Page,
-    /// As much over one TCP connection as goes, for some seconds, from client to server.
+    /// Bulk data over one TCP connection, for some seconds, from client to server.
     Stream,
     /// As many datagrams as arrive, or so many a second, for some seconds, from client
     /// to server.
@@ -55,13 +55,13 @@ pub enum TimeOf {
     Session,
     /// [`STREAM_UNIT`] at the rate that was seen on the wire.
     Flow,
-    /// What the client says; nothing is captured.
+    /// The client's report; nothing is captured.
     Client,
-    /// What passed on the wire when a layer was set up.
+    /// The set-up of a layer on the wire.
     LayerSetup,
 }
 
-/// What reports know of a kind.
+/// Properties of a kind for reports.
 struct Facts {
     name: &'static str,
     time: TimeOf,
@@ -75,7 +75,7 @@ impl Facts {
     }
 }
 
-/// What a stream's time is told for: one GiB of it.
+/// Unit of a stream's time: one GiB.
 pub const STREAM_UNIT: u64 = 1 << 30;
 
 impl Kind {
@@ -107,7 +107,7 @@ impl Kind {
         KINDS.into_iter().find(|known| known.name() == kind)
     }
 
-    /// What the time of a sample is that of.
+    /// The unit of a sample's time.
     pub fn time(self) -> TimeOf {
         self.facts().time
     }
@@ -132,7 +132,7 @@ impl Kind {
         self.facts().goes_up
     }
 
-    /// How fast it is sent, where a plan does not say and it must be said.
+    /// Default rate, if it needs one.
     pub fn default_rate(self) -> Option<Pace> {
         (self == Self::Realtime).then_some(Pace::Bits(1_000_000))
     }

@@ -103,17 +103,17 @@ fn disagreement(totals: &Totals, counted: Counters) -> Option<String> {
 
 fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
     let upload = cell.workload.kind.goes_up();
-    let (file_way, ack_way) = (totals.way(upload), totals.way(!upload));
+    let (file_direction, ack_direction) = (totals.direction(upload), totals.direction(!upload));
     Wire {
         captures,
         recounted: 0,
         bytes: totals.bytes(),
-        file_direction_bytes: file_way.bytes,
-        ack_direction_bytes: ack_way.bytes,
+        file_direction_bytes: file_direction.bytes,
+        ack_direction_bytes: ack_direction.bytes,
         packets: totals.frames(),
         largest_frame_bytes: totals.largest(),
-        payload_efficiency_pct: file_way.efficiency_pct(cell.bytes()),
-        header_bytes_per_packet: file_way.header_bytes(cell.bytes()),
+        payload_efficiency_pct: file_direction.efficiency_pct(cell.bytes()),
+        header_bytes_per_packet: file_direction.header_bytes(cell.bytes()),
         round_trips: record.round_trips.filter(|_| !cell.workload.takes(Key::Clients)),
         connections: record.connections,
         handshakes: record.handshakes,

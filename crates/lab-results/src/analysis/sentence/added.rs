@@ -19,12 +19,12 @@ pub(super) struct Added<'a> {
     pub(super) row: &'a Summary,
     /// Session of the baseline.
     base_s: f64,
-    /// What the session takes longer, per cent of the baseline's, with its interval.
+    /// Additional time of the session, percent of the baseline's, with its interval.
     pct: f64,
     ci95_pct: [f64; 2],
 }
 
-/// What a cell takes longer, in seconds: the value and its interval.
+/// Additional time of a cell, in seconds, with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Longer {
     pub(super) value_s: f64,
@@ -73,7 +73,7 @@ impl<'a> Added<'a> {
         self.link.rate_bps_of(&self.row.workload).map(|bps| bps as f64)
     }
 
-    /// So small a file that its size costs nothing to speak of.
+    /// Whether the file is so small that its size does not matter.
     pub(super) fn is_small(&self) -> bool {
         self.row.size_bytes <= 64 << 10
     }

@@ -1,4 +1,4 @@
-//! What a sentence can claim, in words, and what of a run contradicts it.
+//! Claims of sentences: their words, and their contradictions by a run.
 
 use headroom_units::{rate, seconds, size, three};
 
@@ -11,11 +11,11 @@ use crate::schema::Results;
 /// One claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Claim {
-    /// What a stack costs over its baseline, wherever it is used.
+    /// Costs of a stack over its baseline, on any link.
     Costs(Costs),
-    /// How long secured stacks take for the same work on the main link.
+    /// Times of secured stacks for the same work on the main link.
     Compared(Compared),
-    /// What a row of the main link says, in the words of a sentence.
+    /// A row of the main link, as a sentence.
     Row(String),
 }
 
@@ -29,18 +29,18 @@ pub struct Costs {
     /// Of these, HelloRetryRequests and commands that the server refused: habits of client
     /// and server, not of the protocol.
     pub retries: [u32; 2],
-    /// What each session takes beyond round trips.
+    /// Time per session beyond round trips.
     pub fixed: Fixed,
     /// Bytes on the wire more, as a share.
     pub bytes: [f64; 2],
-    /// What large downloads fill once they are under way.
+    /// The fastest link that large downloads fill after slow start.
     pub fills: Option<Fills>,
     /// Runs of the cell that has the fewest; none where a sentence of an earlier version
     /// does not say.
     pub n: Option<usize>,
 }
 
-/// What each session takes longer beyond round trips and bytes, in seconds.
+/// Additional time per session beyond round trips and bytes, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fixed {
     /// The least and the most of what links and directions have. Each cell's interval is
@@ -48,7 +48,7 @@ pub enum Fixed {
     Longer([f64; 2]),
     /// A cell's interval holds 0: the ends of all intervals together.
     Undecided([f64; 2]),
-    /// Too few runs to tell.
+    /// Too few runs.
     TooFew,
 }
 
@@ -71,7 +71,7 @@ pub struct Compared {
     pub size_bytes: u64,
     /// The stacks with their session times, seconds.
     pub sessions: Vec<(String, f64)>,
-    /// How much longer each but the first takes than the first, per cent.
+    /// Additional time of each but the first over the first, percent.
     pub slower_pct: Vec<Estimate>,
     /// Runs of the cell that has the fewest.
     pub n: usize,
@@ -87,7 +87,7 @@ impl Claim {
         }
     }
 
-    /// What of a run contradicts it, a phrase each.
+    /// Lists contradictions by a run, a phrase each.
     pub fn contradictions(&self, results: &Results) -> Vec<String> {
         match self {
             Self::Costs(costs) => costs.contradictions(results),

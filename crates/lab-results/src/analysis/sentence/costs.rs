@@ -1,4 +1,4 @@
-//! What each stack costs over its baseline, in versions from bold to cautious.
+//! Makes the sentence on each stack's costs over its baseline, from bold to cautious.
 
 use super::Sentence;
 use super::added::{self, Pair, span};

@@ -26,7 +26,7 @@ pub use statement::Sentence;
 pub struct Checked {
     /// In the order in which they were offered.
     pub sentences: Vec<String>,
-    /// What was left out, and why.
+    /// What was omitted, and why.
     pub notes: Vec<String>,
 }
 

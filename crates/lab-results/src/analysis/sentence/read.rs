@@ -8,7 +8,7 @@ use super::claim::{BY_MODEL, Claim, Compared, Costs, Fills, Fixed, NOT_TOLD, UND
 use crate::analysis::measured::Estimate;
 use crate::schema::Results;
 
-/// How the sentence on the machine, the offloads and the ciphers begins.
+/// Start of the sentence on machine, offloads and ciphers.
 pub(in crate::analysis) const CONDITIONS: &str = "Measured with ";
 
 /// A printed sentence, read.

@@ -8,7 +8,7 @@ use crate::schema::Results;
 pub struct Sentence {
     /// The words.
     pub text: String,
-    /// What they claim.
+    /// The claims.
     pub claims: Vec<Claim>,
 }
 
@@ -19,7 +19,7 @@ impl Sentence {
         Self { text: format!("{}.", words.join(", ")), claims }
     }
 
-    /// What the run's cells say against it, a phrase each.
+    /// Lists contradictions by the run's cells, a phrase each.
     pub fn contradictions(&self, results: &Results) -> Vec<String> {
         self.claims.iter().flat_map(|claim| claim.contradictions(results)).collect()
     }

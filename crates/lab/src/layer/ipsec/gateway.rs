@@ -8,7 +8,7 @@ use headroom_lab_host::programs::UNSHARE;
 use headroom_lab_host::role::Role;
 use serde::Deserialize;
 
-use super::keys::{Keys, Way};
+use super::keys::{DirectionKeys, Keys};
 use super::options::{Instructions, Mode, Parameters};
 use super::{Ipsec, Protocol};
 use crate::layer::{Drops, Place};
@@ -142,7 +142,7 @@ fn protected(
     let Parameters { mode, cipher, mac, udp, window, .. } = layer.parameters;
     let of = if class.is_some() { "class" } else { "lab" };
     let (mut text, mut out, mut into) = (String::new(), Vec::new(), Vec::new());
-    for (protocol, ways) in keys.each(layer.protocol) {
+    for (protocol, pair) in keys.each(layer.protocol) {
         // AH around ESP's packet has the header that ESP has written
         let outer_mode = if protocol == "ah" && layer.protocol == Protocol::AhEsp {
             Mode::Transport
@@ -156,13 +156,13 @@ fn protected(
             }
             (_, cipher, _) => cipher.map_or_else(String::new, |cipher| cipher.name.to_owned()),
         };
-        for (direction, way) in ["out", "in"].into_iter().zip(ways.seen_from(host.role)) {
+        for (direction, keys) in ["out", "in"].into_iter().zip(pair.seen_from(host.role)) {
             let name = format!("{direction}-{protocol}-{of}");
             let (source, destination) = match direction {
                 "out" => (seen.outer, seen.far_outer),
                 _ => (seen.far_outer, seen.outer),
             };
-            let Way { spi, key, integrity_key } = way;
+            let DirectionKeys { spi, key, integrity_key } = keys;
             let _ = write!(
                 text,
                 "

@@ -10,31 +10,30 @@ use super::{Ipsec, Protocol};
 #[derive(Debug)]
 pub(super) struct Keys {
     /// ESP or Q-ESP; none of AH alone.
-    pub(super) encrypted: Option<Ways>,
+    pub(super) encrypted: Option<KeyPair>,
     /// AH.
-    pub(super) authenticated: Option<Ways>,
+    pub(super) authenticated: Option<KeyPair>,
 }
 
 /// Both directions of one protection.
 #[derive(Debug)]
-pub(super) struct Ways {
-    from_client: Way,
-    from_server: Way,
+pub(super) struct KeyPair {
+    from_client: DirectionKeys,
+    from_server: DirectionKeys,
 }
 
 /// One security association.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct DirectionKeys {
     pub(super) spi: u32,
     /// Hexadecimal; of the cipher, or of AH's algorithm.
     pub(super) key: String,
-    /// Hexadecimal; of the algorithm beside a cipher that does not authenticate.
+    /// Hexadecimal; of the integrity algorithm, for a cipher that does not authenticate.
     pub(super) integrity_key: Option<String>,
 }
 
 impl Keys {
-    /// New ones for the instance with this number; those of a dry run are told apart
-    /// from real ones at a glance.
+    /// Makes keys for the instance with this number; those of a dry run are all zeros.
     pub(super) fn fresh(layer: &Ipsec, number: u16, dry: bool) -> Self {
         Self::of_class(layer, number, 0, dry)
     }
@@ -43,36 +42,39 @@ impl Keys {
     pub(super) fn of_class(layer: &Ipsec, number: u16, class: u32, dry: bool) -> Self {
         let Parameters { cipher, mac, .. } = layer.parameters;
         let authenticator = mac.filter(|_| layer.protocol.has_ah());
-        let way = |nth: u32, key: usize, integrity_key: Option<usize>| Way {
+        let keys = |nth: u32, key: usize, integrity_key: Option<usize>| DirectionKeys {
             spi: spi(number, nth, class, dry),
             key: hex(key, dry),
             integrity_key: integrity_key.map(|bytes| hex(bytes, dry)),
         };
         let encrypted = cipher.map(|cipher| {
-            let beside = mac.filter(|_| cipher.tag.is_none()).map(|mac| mac.key);
-            Ways {
-                from_client: way(0, cipher.key, beside),
-                from_server: way(1, cipher.key, beside),
+            let integrity = mac.filter(|_| cipher.tag.is_none()).map(|mac| mac.key);
+            KeyPair {
+                from_client: keys(0, cipher.key, integrity),
+                from_server: keys(1, cipher.key, integrity),
             }
         });
-        let authenticated = authenticator.map(|mac| Ways {
-            from_client: way(2, mac.key, None),
-            from_server: way(3, mac.key, None),
+        let authenticated = authenticator.map(|mac| KeyPair {
+            from_client: keys(2, mac.key, None),
+            from_server: keys(3, mac.key, None),
         });
         Self { encrypted, authenticated }
     }
 
     /// Each protection, innermost first, with its name.
-    pub(super) fn each(&self, protocol: Protocol) -> impl Iterator<Item = (&'static str, &Ways)> {
+    pub(super) fn each(
+        &self,
+        protocol: Protocol,
+    ) -> impl Iterator<Item = (&'static str, &KeyPair)> {
         let inner = if protocol == Protocol::QEsp { "qesp" } else { "esp" };
-        let inner = self.encrypted.iter().map(move |ways| (inner, ways));
-        inner.chain(self.authenticated.iter().map(|ways| ("ah", ways)))
+        let inner = self.encrypted.iter().map(move |pair| (inner, pair));
+        inner.chain(self.authenticated.iter().map(|pair| ("ah", pair)))
     }
 }
 
-impl Ways {
+impl KeyPair {
     /// What this end sends with, then what it receives with.
-    pub(super) fn seen_from(&self, role: Role) -> [&Way; 2] {
+    pub(super) fn seen_from(&self, role: Role) -> [&DirectionKeys; 2] {
         match role {
             Role::Client => [&self.from_client, &self.from_server],
             Role::Server => [&self.from_server, &self.from_client],

@@ -6,7 +6,7 @@ use headroom_lab_host::error::Result;
 use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::IP;
 
-use super::keys::{Keys, Way};
+use super::keys::{DirectionKeys, Keys};
 use super::options::Parameters;
 use super::{Ipsec, Protocol};
 use crate::layer::{Place, kernel};
@@ -18,18 +18,18 @@ pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) 
     place.run(host, IP, add)?;
     let (own, far) = (seen.outer.to_string(), seen.far_outer.to_string());
     let mut templates = [Vec::new(), Vec::new()];
-    for (protocol, ways) in keys.each(layer.protocol) {
+    for (protocol, pair) in keys.each(layer.protocol) {
         // AH around ESP's packet has the header that ESP has written
         let mode = if protocol == "ah" && layer.protocol == Protocol::AhEsp {
             "transport"
         } else {
             "tunnel"
         };
-        let [out, into] = ways.seen_from(host.role);
-        for (index, (way, from, to)) in
+        let [out, into] = pair.seen_from(host.role);
+        for (index, (keys, from, to)) in
             [(out, &own, &far), (into, &far, &own)].into_iter().enumerate()
         {
-            place.run(host, IP, state(layer, protocol, mode, [from, to, &id], way))?;
+            place.run(host, IP, state(layer, protocol, mode, [from, to, &id], keys))?;
             templates[index].extend(
                 ["tmpl", "src", from, "dst", to, "proto", protocol, "mode", mode]
                     .map(str::to_owned),
@@ -53,9 +53,9 @@ pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) 
 pub(super) fn works(layer: &Ipsec) -> bool {
     let keys = Keys::fresh(layer, 1, false);
     let mut script = "ip link add probe type xfrm if_id 1".to_owned();
-    for (protocol, ways) in keys.each(layer.protocol) {
-        let [way, _] = ways.seen_from(headroom_lab_host::role::Role::Client);
-        let words = state(layer, protocol, "tunnel", ["::1", "::1", "1"], way);
+    for (protocol, pair) in keys.each(layer.protocol) {
+        let [keys, _] = pair.seen_from(headroom_lab_host::role::Role::Client);
+        let words = state(layer, protocol, "tunnel", ["::1", "::1", "1"], keys);
         let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
         script += &format!(" && ip {}", words.join(" "));
     }
@@ -68,22 +68,22 @@ fn state(
     protocol: &str,
     mode: &str,
     [from, to, id]: [&str; 3],
-    way: &Way,
+    keys: &DirectionKeys,
 ) -> Vec<String> {
     let Parameters { cipher, mac, .. } = layer.parameters;
     let words = format!(
         "xfrm state add src {from} dst {to} proto {protocol} spi {:#x} mode {mode} if_id {id} \
          replay-window {} flag esn",
-        way.spi, layer.parameters.window
+        keys.spi, layer.parameters.window
     );
     let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    let key = format!("0x{}", way.key);
+    let key = format!("0x{}", keys.key);
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     match (protocol, cipher, mac) {
         ("ah", _, Some(mac)) => {
             add(&["auth-trunc", mac.kernel, &key, &(mac.icv * 8).to_string()]);
         }
-        (_, Some(cipher), mac) => match (cipher.tag, mac, &way.integrity_key) {
+        (_, Some(cipher), mac) => match (cipher.tag, mac, &keys.integrity_key) {
             (Some(tag), ..) => add(&["aead", cipher.kernel, &key, &(tag * 8).to_string()]),
             (None, Some(mac), Some(integrity_key)) => {
                 let key = if cipher.encrypts() { key.as_str() } else { "" };
