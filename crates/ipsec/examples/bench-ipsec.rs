@@ -95,7 +95,7 @@ impl Row {
     fn json(&self) -> String {
         let Self { kind, len, seal, open } = self;
         format!(
-            r#"{{"protocol":"{}","octets":{len},"seal_ns":{:.1},"seal_of_bare":{:.4},"open_ns":{:.1},"open_of_bare":{:.4}}}"#,
+            r#"{{"protocol":"{}","bytes":{len},"seal_ns":{:.1},"seal_of_bare":{:.4},"open_ns":{:.1},"open_of_bare":{:.4}}}"#,
             kind.name(),
             seal.ns,
             seal.of_bare,

@@ -47,7 +47,7 @@ http {{
   fastcgi_temp_path {dir}/fastcgi;
   uwsgi_temp_path {dir}/uwsgi;
   scgi_temp_path {dir}/scgi;
-  default_type application/byte-stream;
+  default_type application/octet-stream;
   server {{
     listen {listen};
     root {files};
