@@ -89,7 +89,6 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         ("--only", arguments.only.is_some()),
         ("--link-backend", arguments.link_backend.is_some()),
         ("--strict", arguments.strict),
-        ("--full", arguments.full),
     ];
     let given = plans_alone.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
     if let Some(name) = given.or(of_command_line(arguments)) {
@@ -133,7 +132,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
             folder.display()
         ))
     })?;
-    tell_study(&results, &folder, arguments.json)?;
+    tell_study(&results, &folder, arguments.json, Detail::of(arguments.full))?;
     let failed: usize = results.parts.iter().map(|part| part.failed).sum();
     if failed > 0 {
         let all: usize = results.parts.iter().map(|part| part.samples).sum();
@@ -144,11 +143,16 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_study(results: &StudyResults, folder: &Path, json: bool) -> anyhow::Result<()> {
+fn tell_study(
+    results: &StudyResults,
+    folder: &Path,
+    json: bool,
+    detail: Detail,
+) -> anyhow::Result<()> {
     if json {
         println!("{}", serde_json::to_string_pretty(results)?);
     } else {
-        print!("{}", study::report::terminal(results, width()));
+        print!("{}", study::report::terminal(results, width(), detail));
         println!("Report: {}", folder.join("report.html").display());
     }
     Ok(())
@@ -331,7 +335,7 @@ fn width() -> usize {
 fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
     if let Some((study, scale)) = study::kept(dir)? {
         let results = study::rebuild(&study, scale, dir)?;
-        tell_study(&results, &std::path::absolute(dir)?, false)?;
+        tell_study(&results, &std::path::absolute(dir)?, false, detail)?;
         return Ok(ExitCode::SUCCESS);
     }
     let is_run = dir.join(run::JOURNAL).exists() || dir.join("results.json").exists();

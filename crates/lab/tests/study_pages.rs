@@ -7,6 +7,7 @@ use std::process::Command;
 use headroom_lab::plan::Scale;
 use headroom_lab::study::results::{ColumnResults, Value};
 use headroom_lab::study::{self, Study, StudyResults};
+use headroom_lab_results::report::terminal::Detail;
 
 const STUDIES: [&str; 5] = ["fmft", "ftps-ipsec-ipv6", "ipsec-study", "layering", "qesp"];
 
@@ -54,6 +55,19 @@ fn no_sentence_is_contradicted_by_a_figure_of_its_page() {
         }
         assert!(index.contains(&page.answer), "the index has another answer of {name}");
     }
+}
+
+#[test]
+fn prints_the_answer_of_a_study_on_one_screen() {
+    let samples = Samples::unpacked("screen");
+    for name in STUDIES {
+        let page = samples.page(&read(name));
+        let printed = study::report::terminal(&page, 80, Detail::Main);
+        assert!(printed.lines().count() <= 22, "{name}: {printed}");
+    }
+    let page = samples.page(&read("layering"));
+    insta::assert_snapshot!(study::report::terminal(&page, 80, Detail::Main));
+    insta::assert_snapshot!(study::report::terminal(&page, 80, Detail::Full));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Error, Result};
-use headroom_lab_results::report::terminal::wrapped;
+use headroom_lab_results::report::terminal::{Detail, wrapped};
 
 use crate::study::results::{SCHEMA, StudyResults};
 
@@ -62,21 +62,27 @@ pub fn read(folder: &Path) -> Result<StudyResults> {
     Ok(study)
 }
 
-/// The answer, and how ours compares section by section, for a terminal.
-pub fn terminal(study: &StudyResults, width: usize) -> String {
+/// Prints the paper's answer and ours for a terminal; in full also the comparison of every
+/// table.
+pub fn terminal(study: &StudyResults, width: usize, detail: Detail) -> String {
     let mut text = wrapped(&study.question, width);
     for notice in notices(study) {
         text += &wrapped(&format!("! {notice}"), width);
     }
     text += &wrapped(&format!("The paper: {}", study.says), width);
     text += &wrapped(&format!("Measured again: {}", study.answer), width);
-    for section in &study.sections {
-        if let Some(compared) = &section.compared {
-            text += "\n";
-            text += &wrapped(&format!("{}. {compared}", section.title), width);
+    let compared = study.sections.iter().filter_map(|section| {
+        section.compared.as_ref().map(|compared| format!("{}. {compared}", section.title))
+    });
+    match detail {
+        Detail::Main => {
+            let count = compared.count();
+            text + &wrapped(&format!("More with --full: {count} tables compared."), width)
+        }
+        Detail::Full => {
+            compared.fold(text, |text, compared| text + "\n" + &wrapped(&compared, width))
         }
     }
-    text
 }
 
 /// Whether there are folders of studies in `folder`.
@@ -131,7 +137,7 @@ fn machines(study: &StudyResults) -> String {
                 .iter()
                 .map(|(machine, parts)| format!("{machine} ({})", parts.join(", ")))
                 .collect();
-            format!("{}: figures of one say nothing of another's", told.join("; "))
+            format!("{}: their figures are not comparable", told.join("; "))
         }
     }
 }
@@ -193,8 +199,8 @@ mod tests {
         assert_eq!(machines(&measured_on(&["6.1", "6.1"])), "A CPU, 2 cores, Linux 6.1");
         assert_eq!(
             machines(&measured_on(&["6.1", "6.2", "6.1"])),
-            "A CPU, 2 cores, Linux 6.1 (part-0, part-2); A CPU, 2 cores, Linux 6.2 (part-1): figures of one say nothing \
-             of another's"
+            "A CPU, 2 cores, Linux 6.1 (part-0, part-2); A CPU, 2 cores, Linux 6.2 (part-1): their figures are not \
+             comparable"
         );
         assert_eq!(period(&measured_on(&["6.1", "6.2"])), Some(("2026-11-20", "2026-11-22")));
     }
