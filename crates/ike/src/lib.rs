@@ -1,4 +1,27 @@
 //! IKEv2 (RFC 7296) without sockets, files and clocks.
+//!
+//! An [`Endpoint`] is given datagrams, time and commands, and returns datagrams, deadlines and
+//! [`Event`]s that say which CHILD SAs to install, use and remove. [`wire`] reads and writes
+//! messages, [`crypto`] derives and uses keys. Randomness is passed in.
 
+mod config;
+mod contents;
+mod cookie;
 pub mod crypto;
+mod endpoint;
+mod event;
+mod exchange;
+mod identity;
+mod ids;
+mod nat;
+mod proposal;
+mod sa;
+mod session;
+mod traffic;
 pub mod wire;
+
+pub use config::{ChildConfig, Config, Connection, Limits, Mode, Secret, Timing};
+pub use endpoint::Endpoint;
+pub use event::{ChildId, ChildSa, Command, Event, HalfSa, NoSuch, Reason, SessionId, Transmit};
+pub use identity::Identity;
+pub use proposal::{ChildChoice, ChildProposal, IkeChoice, IkeProposal, PostQuantum};

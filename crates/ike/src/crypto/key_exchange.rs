@@ -89,7 +89,7 @@ impl Method {
     /// # Panics
     /// AWS-LC has no memory or no random bytes for ML-KEM.
     #[must_use]
-    pub fn generate(self, random: &mut impl Random) -> KeyExchange {
+    pub fn generate(self, random: &mut dyn Random) -> KeyExchange {
         match self.kind() {
             Kind::DiffieHellman(algorithm, len) => {
                 let private = private_key(algorithm, len, random);
@@ -115,7 +115,7 @@ impl Method {
     ///
     /// # Panics
     /// As [`Self::generate`].
-    pub fn respond(self, peer: &[u8], random: &mut impl Random) -> Result<(Vec<u8>, Key), Invalid> {
+    pub fn respond(self, peer: &[u8], random: &mut dyn Random) -> Result<(Vec<u8>, Key), Invalid> {
         match self.kind() {
             Kind::DiffieHellman(..) => {
                 let ours = self.generate(random);
@@ -216,7 +216,7 @@ enum Kind {
 fn private_key(
     algorithm: &'static agreement::Algorithm,
     len: usize,
-    random: &mut impl Random,
+    random: &mut dyn Random,
 ) -> PrivateKey {
     let mut bytes = Zeroizing::new(vec![0; len]);
     for _ in 0..8 {

@@ -14,5 +14,5 @@ pub use authentication::{SignedOctets, intermediate_mac, shared_key_mac};
 pub use key_exchange::{Invalid, KeyExchange, Method};
 pub use keys::{ChildKeys, ChildSecrets, IkeKeys, Nonces, Spis};
 pub use prf::Prf;
-pub use protection::{FRAGMENT_MIN, Forged, Iv, Protector, Sealer};
+pub use protection::{FRAGMENT_MIN, Forged, Protector, Sealer};
 pub use random::{Random, SystemRandom};

@@ -36,12 +36,11 @@ enum Kind {
 pub struct Forged;
 
 /// A way to make IVs.
-#[derive(Debug)]
-pub enum Iv<'a, R> {
+enum Iv<'a> {
     /// The next number under the key, for an AEAD: never used twice (RFC 5282 §3.1).
     Counter(&'a mut u64),
     /// Random bytes, for CBC.
-    Random(&'a mut R),
+    Random(&'a mut dyn Random),
 }
 
 impl Protector {
@@ -116,13 +115,13 @@ impl Protector {
     }
 
     /// Writes header, SK or SKF with `inner`, and returns the message.
-    fn seal<R: Random>(
+    fn seal(
         &self,
         header: &Header,
         first: PayloadType,
         fragment: Option<Fragment>,
         inner: &[u8],
-        iv: &mut Iv<'_, R>,
+        iv: &mut Iv<'_>,
     ) -> Vec<u8> {
         let mut message = Vec::with_capacity(
             HEADER_LEN + GENERIC_LEN + Fragment::LEN + self.sealed_len(inner.len()),
@@ -213,7 +212,7 @@ impl Sealer {
         first: PayloadType,
         inner: &[u8],
         max: Option<usize>,
-        random: &mut impl Random,
+        random: &mut dyn Random,
     ) -> Vec<Vec<u8>> {
         let Self { protector, next_iv } = self;
         let mut iv = match protector.kind {
@@ -239,7 +238,7 @@ impl Sealer {
     }
 }
 
-impl<R: Random> Iv<'_, R> {
+impl Iv<'_> {
     fn fill(&mut self, iv: &mut [u8]) {
         match self {
             Self::Counter(next) => {

@@ -2,4 +2,7 @@
 
 mod captured;
 mod key_derivation;
+mod schedules;
+mod setup;
 mod wire;
+mod world;

@@ -1,0 +1,163 @@
+//! What the caller decides: whom to talk to, with which algorithms, when and how much.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headroom_suite::Key;
+
+use crate::identity::Identity;
+use crate::proposal::{ChildProposal, IkeProposal};
+use crate::wire::TrafficSelector;
+
+/// The settings of an [`Endpoint`](crate::Endpoint).
+#[derive(Debug)]
+pub struct Config {
+    /// The peers. A responder takes the first connection that fits.
+    pub connections: Vec<Arc<Connection>>,
+    /// The port where messages have the non-ESP marker (RFC 3948 §2.2).
+    pub nat_port: u16,
+    /// Whether to pretend to be behind a NAT, so that both ends put ESP into UDP.
+    pub force_encapsulation: bool,
+    /// The length above which a message is fragmented, if the peer supports it (RFC 7383), in bytes
+    /// without IP and UDP headers and marker.
+    pub max_message_len: usize,
+    /// Timers.
+    pub timing: Timing,
+    /// Bounds on what peers cause before they are authenticated.
+    pub limits: Limits,
+    /// SPIs that are not used for CHILD SAs, such as those of static SAs.
+    pub reserved_spis: HashSet<u32>,
+}
+
+/// Timers.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// The time before the first retransmission; it doubles for each next one.
+    pub retransmit: Duration,
+    /// The longest time between retransmissions.
+    pub retransmit_max: Duration,
+    /// The number of retransmissions after which the peer is taken for dead.
+    pub retransmissions: u32,
+    /// The time after which a peer that sent nothing is asked whether it is alive.
+    pub liveness: Option<Duration>,
+    /// The age at which an IKE SA is rekeyed.
+    pub ike_rekey: Option<Duration>,
+    /// The age at which a CHILD SA is rekeyed.
+    pub child_rekey: Option<Duration>,
+    /// The part of an age by which rekeying is earlier, at most and at random, in percent.
+    pub jitter_percent: u32,
+    /// The time after which what a peer temporarily refused is asked again.
+    pub retry: Duration,
+    /// The time for which packets of a removed CHILD SA are still accepted: the reordering of the
+    /// network.
+    pub reorder: Duration,
+    /// The time for which a responder keeps what is not finished, and answers retransmissions of
+    /// what is.
+    pub half_open: Duration,
+}
+
+/// Bounds on what unauthenticated peers cause.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The number of half-open IKE SAs above which a responder demands cookies (RFC 7296 §2.6).
+    pub cookie_threshold: usize,
+    /// The most half-open IKE SAs as responder.
+    pub half_open: usize,
+    /// The most IKE SAs.
+    pub sessions: usize,
+    /// The most CHILD SAs of an IKE SA.
+    pub children: usize,
+}
+
+/// One peer, or several with the same rules.
+#[derive(Debug)]
+pub struct Connection {
+    /// A unique name.
+    pub name: String,
+    /// Our name.
+    pub local: Identity,
+    /// The peer's name; none for any that has the secret.
+    pub remote: Option<Identity>,
+    /// The address that a responder accepts; none for any.
+    pub remote_address: Option<IpAddr>,
+    /// The secret of both.
+    pub secret: Secret,
+    /// Algorithms of the IKE SA.
+    pub ike: Vec<IkeProposal>,
+    /// The CHILD SAs that may exist; an initiator makes the first with the IKE SA.
+    pub children: Vec<Arc<ChildConfig>>,
+}
+
+/// How both peers prove who they are.
+#[derive(Debug)]
+pub enum Secret {
+    /// A pre-shared key (RFC 7296 §2.15).
+    SharedKey(Key),
+}
+
+/// A CHILD SA that may exist.
+#[derive(Debug)]
+pub struct ChildConfig {
+    /// A name, unique in its connection.
+    pub name: String,
+    /// The packets that we may send.
+    pub local: Vec<TrafficSelector>,
+    /// The packets that the peer may send.
+    pub remote: Vec<TrafficSelector>,
+    /// Transport or tunnel.
+    pub mode: Mode,
+    /// Algorithms.
+    pub proposals: Vec<ChildProposal>,
+}
+
+/// What a CHILD SA protects (RFC 4301 §4.1).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// The payload of packets between the two hosts.
+    Transport,
+    /// Whole packets.
+    Tunnel,
+}
+
+impl Config {
+    /// Makes a configuration with the usual settings.
+    #[must_use]
+    pub fn new(connections: Vec<Connection>) -> Self {
+        Self {
+            connections: connections.into_iter().map(Arc::new).collect(),
+            nat_port: 4500,
+            force_encapsulation: false,
+            // IPv6's least MTU of 1280, less IPv6 and UDP headers and the marker
+            max_message_len: 1280 - 40 - 8 - 4,
+            timing: Timing::default(),
+            limits: Limits::default(),
+            reserved_spis: HashSet::new(),
+        }
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        Self {
+            retransmit: Duration::from_millis(500),
+            retransmit_max: Duration::from_secs(8),
+            retransmissions: 8,
+            liveness: Some(Duration::from_secs(30)),
+            ike_rekey: Some(minutes(4 * 60)),
+            child_rekey: Some(minutes(60)),
+            jitter_percent: 10,
+            retry: Duration::from_secs(2),
+            reorder: Duration::from_secs(2),
+            half_open: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { cookie_threshold: 32, half_open: 1024, sessions: 16 * 1024, children: 32 }
+    }
+}

@@ -1,0 +1,327 @@
+//! All sessions of a host, in both roles: whose message it is, and what strangers may cause.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::config::{Config, Connection};
+use crate::contents::Contents;
+use crate::cookie::Cookies;
+use crate::crypto::Random;
+use crate::event::{ChildId, Command, Event, NoSuch, Reason, SessionId, Transmit};
+use crate::ids::Ids;
+use crate::session::{Context, Path, Phase, Refusal, Session, Task};
+use crate::wire::{
+    Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
+};
+
+/// IKE of a host: messages, time and commands go in; messages and events come out.
+///
+/// ```text
+/// handle(datagram, from, to, now)   command(…, now)   poll(now)   connect(…, now)
+///         then, until both are empty: transmit() and event(); then sleep until next_deadline()
+/// ```
+pub struct Endpoint {
+    config: Config,
+    random: Box<dyn Random + Send>,
+    sessions: BTreeMap<SessionId, Session>,
+    by_spi: HashMap<u64, SessionId>,
+    /// Half-open sessions by what their first message had, for its retransmissions.
+    half_open: HashMap<(u64, SocketAddr), SessionId>,
+    cookies: Cookies,
+    ids: Ids,
+    transmits: VecDeque<Transmit>,
+    events: VecDeque<Event>,
+}
+
+impl Endpoint {
+    /// Makes an endpoint without sessions.
+    #[must_use]
+    pub fn new(config: Config, mut random: Box<dyn Random + Send>, now: Instant) -> Self {
+        Self {
+            cookies: Cookies::new(now, &mut *random),
+            config,
+            random,
+            sessions: BTreeMap::new(),
+            by_spi: HashMap::new(),
+            half_open: HashMap::new(),
+            ids: Ids::default(),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Sets up an IKE SA, and the first CHILD SA of the connection.
+    ///
+    /// # Errors
+    /// There is no such connection, or it has no algorithms.
+    pub fn connect(
+        &mut self,
+        connection: &str,
+        local: SocketAddr,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> Result<SessionId, NoSuch> {
+        let found = self.config.connections.iter().find(|one| one.name == connection);
+        let connection = found.cloned().ok_or(NoSuch("connection"))?;
+        let alone = !self.sessions.values().any(|one| one.is_with(&connection));
+        let path = Path { local, remote };
+        let session = self.with(path, now, |ctx| Session::initiate(connection, path, alone, ctx));
+        let session = session.ok_or(NoSuch("proposal"))?;
+        let id = session.id;
+        self.put_back(session);
+        Ok(id)
+    }
+
+    /// Takes a datagram from a peer, or from anybody. Of a datagram to the NAT port the caller has
+    /// recognized by its marker that it is not ESP.
+    pub fn handle(&mut self, datagram: &[u8], from: SocketAddr, to: SocketAddr, now: Instant) {
+        let marked = to.port() == self.config.nat_port;
+        let raw = if marked { datagram.strip_prefix(&NON_ESP_MARKER) } else { Some(datagram) };
+        let (Some(raw), path) = (raw, Path { local: to, remote: from }) else { return };
+        match Message::parse(raw) {
+            Ok(message) => self.dispatch(raw, &message, path, now),
+            Err(error) => self.reject(raw, &error, path, now),
+        }
+    }
+
+    /// Does what the caller wants.
+    ///
+    /// # Errors
+    /// What it names does not exist.
+    pub fn command(&mut self, command: &Command, now: Instant) -> Result<(), NoSuch> {
+        let id = match command {
+            Command::CreateChild(session, _)
+            | Command::Rekey(session)
+            | Command::Close(session)
+            | Command::CheckLiveness(session) => *session,
+            Command::RekeyChild(child) | Command::CloseChild(child) | Command::Heard(child) => {
+                self.session_of(*child).ok_or(NoSuch("CHILD SA"))?
+            }
+        };
+        let mut session = self.sessions.remove(&id).ok_or(NoSuch("session"))?;
+        let path = session.path();
+        let done = self.with(path, now, |ctx| session.command(command, ctx));
+        self.put_back(session);
+        done
+    }
+
+    /// Does what is due.
+    pub fn poll(&mut self, now: Instant) {
+        let due: Vec<_> = self
+            .sessions
+            .values()
+            .filter(|one| one.next_deadline(&self.config).is_some_and(|at| at <= now))
+            .map(|one| one.id)
+            .collect();
+        for id in due {
+            let Some(mut session) = self.sessions.remove(&id) else { continue };
+            let path = session.path();
+            self.with(path, now, |ctx| session.poll(ctx));
+            self.put_back(session);
+        }
+    }
+
+    /// Returns when [`Self::poll`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.sessions.values().filter_map(|one| one.next_deadline(&self.config)).min()
+    }
+
+    /// Returns the next datagram to send.
+    pub fn transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// Returns the next event.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns the number of IKE SAs whose initiator is not authenticated yet.
+    #[must_use]
+    pub fn half_open(&self) -> usize {
+        self.half_open.len()
+    }
+
+    /// Returns the number of sessions, with those that end.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    fn dispatch(&mut self, raw: &[u8], message: &Message<'_>, path: Path, now: Instant) {
+        let header = &message.header;
+        let local_spi =
+            if header.from_initiator { header.spi_responder } else { header.spi_initiator };
+        if local_spi == 0 {
+            return self.first_message(raw, message, path, now);
+        }
+        let Some(&id) = self.by_spi.get(&local_spi) else { return };
+        let Some(mut session) = self.sessions.remove(&id) else { return };
+        let was_connecting = session.phase == Phase::Connecting;
+        self.with(path, now, |ctx| session.handle(local_spi, raw, message, ctx));
+        let established = was_connecting && session.phase == Phase::Established;
+        let restarted = established && session.initial_contact && session.is_responder();
+        self.put_back(session);
+        if restarted {
+            self.forget_others(id, now);
+        }
+    }
+
+    /// Takes a message that could be the first of an initiator.
+    fn first_message(&mut self, raw: &[u8], message: &Message<'_>, path: Path, now: Instant) {
+        let header = &message.header;
+        let is_first = header.exchange == ExchangeType::IkeSaInit
+            && header.from_initiator
+            && !header.response
+            && header.message_id == 0;
+        let Ok(contents) = Contents::gather(message.payloads.clone()) else { return };
+        let (true, Some(nonce)) = (is_first, contents.nonce) else { return };
+        let key = (header.spi_initiator, path.remote);
+        if let Some(id) = self.half_open.get(&key) {
+            let id = *id;
+            let Some(session) = self.sessions.remove(&id) else { return };
+            self.with(path, now, |ctx| session.repeat_init(raw, ctx));
+            self.put_back(session);
+            return;
+        }
+        if self.half_open.len() >= self.config.limits.cookie_threshold {
+            let spi = header.spi_initiator;
+            let cookie = contents.notify(NotifyType::Cookie).map_or(&[][..], |one| one.data);
+            if !self.cookies.check(cookie, nonce, path.remote, spi) {
+                let how = (now, &mut *self.random as &mut dyn Random);
+                let data = self.cookies.make(nonce, path.remote, spi, how);
+                let refusal = Refusal { notify_type: NotifyType::Cookie, data };
+                return self.refuse(header, &refusal, path, now);
+            }
+        }
+        let limits = &self.config.limits;
+        if self.half_open.len() >= limits.half_open || self.sessions.len() >= limits.sessions {
+            return;
+        }
+        match self.with(path, now, |ctx| Session::respond_init(raw, message, &contents, ctx)) {
+            Ok(mut session) => {
+                self.half_open.insert(key, session.id);
+                session.half_open = Some(key);
+                self.put_back(session);
+            }
+            Err(refusal) => self.refuse(header, &refusal, path, now),
+        }
+    }
+
+    /// Answers what cannot be read, where the RFC wants it: only first messages, of which nothing
+    /// is kept.
+    fn reject(&mut self, raw: &[u8], error: &WireError, path: Path, now: Instant) {
+        let Some(header) = Header::of_any_version(raw) else { return };
+        if header.response || header.spi_responder != 0 || !header.from_initiator {
+            return;
+        }
+        let refusal = match error {
+            // RFC 7296 §2.5
+            WireError::MajorVersion(major) if *major > 2 => {
+                Refusal::new(NotifyType::InvalidMajorVersion)
+            }
+            WireError::UnknownCritical(payload_type)
+                if header.exchange == ExchangeType::IkeSaInit =>
+            {
+                let notify_type = NotifyType::UnsupportedCriticalPayload;
+                Refusal { notify_type, data: vec![*payload_type] }
+            }
+            _ => return,
+        };
+        self.refuse(&header, &refusal, path, now);
+    }
+
+    fn refuse(&mut self, request: &Header, refusal: &Refusal, path: Path, now: Instant) {
+        let notify = Notify::new(refusal.notify_type, &refusal.data);
+        let payloads = vec![Payload::Notify(notify)];
+        let response = Message { header: request.respond(), payloads }.emit();
+        self.with(path, now, |ctx| ctx.transmit(path, vec![response]));
+    }
+
+    /// A peer that started again has no other session with us (RFC 7296 §2.4).
+    fn forget_others(&mut self, id: SessionId, now: Instant) {
+        let Some(remote) = self.sessions.get(&id).and_then(|one| one.remote.clone()) else {
+            return;
+        };
+        let same = |one: &&Session| one.id != id && one.remote.as_ref() == Some(&remote);
+        let others: Vec<_> = self.sessions.values().filter(same).map(|one| one.id).collect();
+        for other in others {
+            let Some(mut session) = self.sessions.remove(&other) else { continue };
+            let path = session.path();
+            self.with(path, now, |ctx| session.close(Reason::Restarted, ctx));
+            self.put_back(session);
+        }
+    }
+
+    /// Keeps a session that was taken out, unless nothing is left of it.
+    fn put_back(&mut self, mut session: Session) {
+        let spis: Vec<_> = match session.is_over() {
+            true => Vec::new(),
+            false => session.local_spis().collect(),
+        };
+        let gone = session.registered.iter().filter(|spi| !spis.contains(spi));
+        for spi in gone {
+            self.by_spi.remove(spi);
+        }
+        self.by_spi.extend(spis.iter().map(|&spi| (spi, session.id)));
+        session.registered = spis;
+        if let Some(key) = session.half_open.filter(|_| !session.is_half_open()) {
+            self.half_open.remove(&key);
+            session.half_open = None;
+        }
+        if !session.is_over() {
+            self.sessions.insert(session.id, session);
+        }
+    }
+
+    fn session_of(&self, child: ChildId) -> Option<SessionId> {
+        self.sessions.values().find(|one| one.child(child).is_some()).map(|one| one.id)
+    }
+
+    fn with<T>(&mut self, path: Path, now: Instant, act: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        act(&mut Context {
+            config: &self.config,
+            now,
+            random: &mut *self.random,
+            ids: &mut self.ids,
+            transmits: &mut self.transmits,
+            events: &mut self.events,
+            path,
+        })
+    }
+}
+
+impl Session {
+    fn is_with(&self, connection: &Arc<Connection>) -> bool {
+        let same = self.connection.as_ref().is_some_and(|one| Arc::ptr_eq(one, connection));
+        same && self.phase != Phase::Closed
+    }
+
+    fn command(&mut self, command: &Command, ctx: &mut Context<'_>) -> Result<(), NoSuch> {
+        match command {
+            Command::Close(_) => {
+                self.request_close(ctx);
+                return Ok(());
+            }
+            Command::Heard(child) => {
+                self.heard(*child, ctx);
+                return Ok(());
+            }
+            _ if self.phase != Phase::Established => return Err(NoSuch("established session")),
+            Command::CreateChild(_, name) => {
+                let children = self.connection.iter().flat_map(|one| &one.children);
+                let config = children.into_iter().find(|one| one.name == *name).cloned();
+                self.queue(Task::CreateChild(config.ok_or(NoSuch("CHILD configuration"))?));
+            }
+            Command::RekeyChild(child) => self.queue(Task::RekeyChild(*child)),
+            Command::CloseChild(child) => self.delete_child(*child, ctx),
+            Command::Rekey(_) => self.queue(Task::RekeyIke),
+            Command::CheckLiveness(_) => self.queue(Task::Liveness),
+        }
+        self.run_tasks(ctx);
+        Ok(())
+    }
+}

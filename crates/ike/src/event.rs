@@ -1,0 +1,195 @@
+//! What goes into an endpoint and what comes out of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use headroom_suite::Suite;
+use thiserror::Error;
+
+use crate::config::{ChildConfig, Mode};
+use crate::crypto::ChildSecrets;
+use crate::identity::Identity;
+use crate::wire::{NotifyType, TrafficSelector};
+
+/// An IKE SA and those that replaced it by rekeying.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct SessionId(pub(crate) u64);
+
+/// A CHILD SA; the one that replaces it has another.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ChildId(pub(crate) u64);
+
+/// A datagram to send.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Transmit {
+    /// Our address and port.
+    pub from: SocketAddr,
+    /// The peer's.
+    pub to: SocketAddr,
+    /// The payload of UDP, with the non-ESP marker where it belongs.
+    pub datagram: Vec<u8>,
+}
+
+/// What the caller wants.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Command {
+    /// Make a CHILD SA of this configuration, besides those that exist.
+    CreateChild(SessionId, String),
+    /// Replace a CHILD SA, because of its age or what it carried.
+    RekeyChild(ChildId),
+    /// Remove a CHILD SA.
+    CloseChild(ChildId),
+    /// Replace the IKE SA.
+    Rekey(SessionId),
+    /// Remove the IKE SA and its CHILD SAs.
+    Close(SessionId),
+    /// Ask whether the peer is alive.
+    CheckLiveness(SessionId),
+    /// Tells that a packet arrived on the CHILD SA: the peer uses it, so we may.
+    Heard(ChildId),
+}
+
+/// A command names a session, a CHILD SA or a configuration that does not exist.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error("there is no such {0}")]
+pub struct NoSuch(pub &'static str);
+
+/// What happened. The order matters: a packet path that follows it loses no packet to a rekey.
+#[derive(Debug)]
+pub enum Event {
+    /// An IKE SA stands, and both peers are authenticated.
+    Established {
+        /// Which.
+        session: SessionId,
+        /// The name of its connection.
+        connection: String,
+        /// The peer's name.
+        remote: Identity,
+        /// Our address.
+        local_address: SocketAddr,
+        /// The peer's address.
+        remote_address: SocketAddr,
+        /// Whether its key exchange resists quantum computers.
+        post_quantum: bool,
+    },
+    /// The IKE SA was replaced.
+    Rekeyed {
+        /// Which.
+        session: SessionId,
+        /// Whether the new key exchange resists quantum computers.
+        post_quantum: bool,
+    },
+    /// A CHILD SA is to be installed in both directions; packets are sent on it when
+    /// [`Event::Switch`] says so.
+    Install(Box<ChildSa>),
+    /// From now on packets are sent on this CHILD SA, no more on the one that it replaces.
+    Switch(ChildId),
+    /// No packet may be sent on this CHILD SA any more; packets that arrive are still accepted.
+    StopSending(ChildId),
+    /// The CHILD SA is gone in both directions.
+    Remove(ChildId),
+    /// No CHILD SA was made; the IKE SA is unharmed.
+    ChildFailed {
+        /// Of which IKE SA.
+        session: SessionId,
+        /// The name of the configuration, if one was found.
+        name: Option<String>,
+        /// Why.
+        reason: Reason,
+    },
+    /// The peer has another address, or a NAT another mapping.
+    Moved {
+        /// Of which IKE SA.
+        session: SessionId,
+        /// Our address.
+        local_address: SocketAddr,
+        /// The peer's new address.
+        remote_address: SocketAddr,
+    },
+    /// The IKE SA is gone, or was never made.
+    Closed {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// A CHILD SA with its keys.
+#[derive(Debug)]
+pub struct ChildSa {
+    /// Which.
+    pub child: ChildId,
+    /// Of which IKE SA.
+    pub session: SessionId,
+    /// Its configuration.
+    pub config: Arc<ChildConfig>,
+    /// The CHILD SA that it replaces.
+    pub replaces: Option<ChildId>,
+    /// The algorithms of both directions.
+    pub suite: Suite,
+    /// Whether sequence numbers have 64 bits.
+    pub extended_sequence: bool,
+    /// Transport or tunnel.
+    pub mode: Mode,
+    /// Whether ESP is in UDP, between the addresses of the IKE SA.
+    pub in_udp: bool,
+    /// The packets that we may send.
+    pub local: Vec<TrafficSelector>,
+    /// The packets that the peer may send.
+    pub remote: Vec<TrafficSelector>,
+    /// What we receive.
+    pub inbound: HalfSa,
+    /// What we send.
+    pub outbound: HalfSa,
+}
+
+/// One direction of a CHILD SA.
+#[derive(Debug)]
+pub struct HalfSa {
+    /// Its SPI.
+    pub spi: u32,
+    /// Its keys. They were never used: sequence numbers start at 1.
+    pub secrets: ChildSecrets,
+}
+
+/// Why something failed or ended, for a log. What a peer is told says less.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum Reason {
+    /// The caller asked for it.
+    #[error("closed by command")]
+    Command,
+    /// The peer asked for it.
+    #[error("closed by the peer")]
+    Peer,
+    /// The peer started again and forgot the IKE SA (INITIAL_CONTACT).
+    #[error("replaced after the peer's restart")]
+    Restarted,
+    /// The peer does not answer.
+    #[error("no answer after {0} transmissions")]
+    Timeout(u32),
+    /// The peer refused, with an authenticated message.
+    #[error("the peer refused: {0}")]
+    Refused(NotifyType),
+    /// Somebody refused, with a message that anybody could have sent; no better answer came.
+    #[error("no answer but {0}")]
+    Unauthenticated(NotifyType),
+    /// The algorithms of both sides have nothing in common.
+    #[error("no common algorithms")]
+    NoProposal,
+    /// The traffic selectors of both sides have nothing in common.
+    #[error("no common traffic selectors")]
+    NoTraffic,
+    /// The peer has a name that no connection expects.
+    #[error("the peer calls itself {0}, which no connection expects")]
+    Identity(String),
+    /// The peer's proof is wrong.
+    #[error("{0} did not prove its identity: its secret is another")]
+    Authentication(String),
+    /// The peer broke the protocol.
+    #[error("protocol violation: {0}")]
+    Protocol(&'static str),
+    /// Too many of them exist.
+    #[error("too many {0}")]
+    Limit(&'static str),
+}

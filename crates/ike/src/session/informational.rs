@@ -1,0 +1,134 @@
+//! INFORMATIONAL: deletions and signs of life (RFC 7296 §1.4, §2.25).
+
+use super::{ChildStatus, Context, Phase, Session, Task};
+use crate::contents::Contents;
+use crate::event::{ChildId, Event, Reason};
+use crate::sa::{Opened, Status};
+use crate::wire::{Delete, NotifyType, Payload, ProtocolId};
+
+impl Session {
+    pub(super) fn informational_request(
+        &mut self,
+        spi: u64,
+        opened: &Opened,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        if contents.deletes.contains(&Delete::Ike) {
+            self.respond(spi, &opened.header, &[], ctx);
+            return self.ike_deleted_by_peer(spi, ctx);
+        }
+        let mut answer = Vec::new();
+        for delete in &contents.deletes {
+            let Delete::Children { protocol: ProtocolId::Esp, spis } = delete else { continue };
+            for &outbound in spis {
+                let child = self.children.iter().find(|child| {
+                    child.spi_outbound == outbound
+                        && !matches!(child.status, ChildStatus::Lingering(_))
+                });
+                let Some((id, status, inbound)) =
+                    child.map(|child| (child.id, child.status, child.spi_inbound))
+                else {
+                    continue;
+                };
+                // our own request says the same (RFC 7296 §1.4.1)
+                if status != ChildStatus::Deleting {
+                    answer.push(inbound);
+                }
+                self.peer_deleted(id, ctx);
+            }
+        }
+        let deleted = Payload::Delete(Delete::Children { protocol: ProtocolId::Esp, spis: answer });
+        let payloads = match &deleted {
+            Payload::Delete(Delete::Children { spis, .. }) if spis.is_empty() => &[][..],
+            _ => std::slice::from_ref(&deleted),
+        };
+        self.respond(spi, &opened.header, payloads, ctx);
+        if contents.has(NotifyType::AuthenticationFailed) {
+            self.close(Reason::Refused(NotifyType::AuthenticationFailed), ctx);
+        }
+    }
+
+    /// The peer removed a CHILD SA, or does not know it.
+    pub(super) fn peer_deleted(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        let successor = self.children.iter().find(|child| {
+            child.replaces == Some(id) && child.status == ChildStatus::Installed && !child.sends
+        });
+        if let Some(successor) = successor.map(|child| child.id) {
+            self.switch(successor, ctx);
+        }
+        self.stop_sending(id, ctx);
+        self.linger(id, ctx);
+    }
+
+    /// Removes a CHILD SA: nothing is sent on it any more, and the peer is told.
+    pub(crate) fn delete_child(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        let Some(child) = self.child_mut(id) else { return };
+        if matches!(child.status, ChildStatus::Deleting | ChildStatus::Lingering(_)) {
+            return;
+        }
+        child.status = ChildStatus::Deleting;
+        self.stop_sending(id, ctx);
+        self.queue(Task::DeleteChild(id));
+    }
+
+    /// The peer answered our deletion.
+    pub(super) fn child_deleted(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        self.linger(id, ctx);
+    }
+
+    pub(super) fn stop_sending(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        let Some(child) = self.child_mut(id).filter(|child| child.sends) else { return };
+        child.sends = false;
+        ctx.events.push_back(Event::StopSending(id));
+    }
+
+    fn linger(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        let until = ctx.now + ctx.config.timing.reorder;
+        let Some(child) = self.child_mut(id) else { return };
+        if !matches!(child.status, ChildStatus::Lingering(_)) {
+            child.status = ChildStatus::Lingering(until);
+        }
+    }
+
+    /// Removes one of the IKE SAs; the peer is told.
+    pub(super) fn delete_ike(&mut self, spi: u64) {
+        let Some(sa) = self.sa(spi) else { return };
+        sa.status = Status::Deleting;
+        self.queue(Task::DeleteIke(spi));
+    }
+
+    /// The peer answered our deletion.
+    pub(super) fn ike_deleted(&mut self, spi: u64, ctx: &mut Context<'_>) {
+        if let Some(sa) = self.sa(spi) {
+            sa.end(ctx);
+        }
+        self.finish_closing(ctx);
+    }
+
+    /// Ends the session when the peer knows that all its IKE SAs are gone.
+    pub(super) fn finish_closing(&mut self, ctx: &mut Context<'_>) {
+        let open = |status| matches!(status, Status::Active | Status::Deleting);
+        if self.phase == Phase::Closing && !self.sas.iter().any(|sa| open(sa.status)) {
+            self.close(Reason::Command, ctx);
+        }
+    }
+
+    fn ike_deleted_by_peer(&mut self, spi: u64, ctx: &mut Context<'_>) {
+        // an exchange of ours on it is forgotten (RFC 7296 §2.25.2)
+        let pending = self.sa(spi).and_then(|sa| {
+            let pending = sa.pending.take();
+            sa.end(ctx);
+            pending
+        });
+        if self.phase == Phase::Closing {
+            return self.finish_closing(ctx);
+        }
+        if spi == self.current && !self.adopt_rival(ctx) {
+            return self.close(Reason::Peer, ctx);
+        }
+        if let Some(pending) = pending {
+            self.abandon(pending.exchange, ctx);
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Setting up an IKE SA as initiator: IKE_SA_INIT, IKE_INTERMEDIATE, IKE_AUTH.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::responder::Proof;
+use super::{Context, Path, Phase, Session, Setup, first_spis};
+use crate::config::{Connection, Mode};
+use crate::contents::Contents;
+use crate::crypto::{IkeKeys, KeyExchange, Method, Nonces, Spis, intermediate_mac};
+use crate::event::{Event, Reason};
+use crate::exchange::{ChildOffer, Exchange, Init};
+use crate::identity::Identity;
+use crate::nat::{self, Nat};
+use crate::proposal::{ChildProposal, IkeProposal};
+use crate::sa::{IkeSa, Opened, Role, Status};
+use crate::wire::{
+    Authentication, ExchangeType, Message, Nonce, Notify, NotifyType, Payload, SecurityAssociation,
+    TrafficSelectors,
+};
+
+/// How long a refusal that anybody could have sent is not believed.
+const DOUBT: Duration = Duration::from_secs(3);
+/// How often IKE_SA_INIT is started again: for a cookie, another key exchange, a new cookie.
+const MAX_RESTARTS: u32 = 4;
+
+impl Session {
+    /// Starts to set up an IKE SA and sends the first message.
+    pub(crate) fn initiate(
+        connection: Arc<Connection>,
+        path: Path,
+        initial_contact: bool,
+        ctx: &mut Context<'_>,
+    ) -> Option<Self> {
+        let method = *connection.ike.first()?.key_exchanges.first()?;
+        let spis = first_spis(ctx.ike_spi());
+        let sa = IkeSa::new(Role::Initiator, spis, Status::Setup);
+        let mut session = Self::new(ctx.ids.session(), path, sa, ctx.now);
+        session.connection = Some(connection);
+        session.initial_contact = initial_contact;
+        let nonce = ctx.nonce();
+        session.send_init(method, nonce, Vec::new(), 0, ctx);
+        Some(session)
+    }
+
+    fn send_init(
+        &mut self,
+        method: Method,
+        nonce: Vec<u8>,
+        cookie: Vec<u8>,
+        restarts: u32,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(connection) = self.connection.clone() else { return };
+        let key_exchange = method.generate(ctx.random);
+        let path = self.path;
+        let [sa] = &mut self.sas[..] else { return };
+        let source = match ctx.config.force_encapsulation {
+            // no address has this hash
+            true => ctx.bytes(),
+            false => nat::hash(sa.spis, path.local),
+        };
+        let destination = nat::hash(sa.spis, path.remote);
+        let mut payloads = Vec::new();
+        if !cookie.is_empty() {
+            // first, so that a responder under load finds it (RFC 7296 §2.6)
+            payloads.push(Payload::Notify(Notify::new(NotifyType::Cookie, &cookie)));
+        }
+        payloads.extend([
+            Payload::SecurityAssociation(SecurityAssociation {
+                proposals: IkeProposal::emit(&connection.ike, &[]),
+            }),
+            Payload::KeyExchange(crate::wire::KeyExchange {
+                method: method.id(),
+                data: key_exchange.public(),
+            }),
+            Payload::Nonce(Nonce(&nonce)),
+            Payload::Notify(Notify::new(NotifyType::NatDetectionSourceIp, &source)),
+            Payload::Notify(Notify::new(NotifyType::NatDetectionDestinationIp, &destination)),
+            Payload::Notify(Notify::new(NotifyType::FragmentationSupported, &[])),
+        ]);
+        if connection.ike.iter().any(|offer| !offer.additional.is_empty()) {
+            let notify = Notify::new(NotifyType::IntermediateExchangeSupported, &[]);
+            payloads.push(Payload::Notify(notify));
+        }
+        sa.restart();
+        let header = sa.header(ExchangeType::IkeSaInit, false, 0);
+        let message = Message { header, payloads }.emit();
+        let init = Init { key_exchange, nonce, cookie, restarts, refusal: None };
+        sa.wait(vec![message.clone()], Exchange::Init(Box::new(init)), &ctx.config.timing, ctx.now);
+        ctx.transmit(path, vec![message]);
+    }
+
+    /// Takes the response to IKE_SA_INIT. Anybody can send one: what does not fit is ignored.
+    pub(super) fn init_response(
+        &mut self,
+        raw: &[u8],
+        message: &Message<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(connection) = self.connection.clone() else { return };
+        let [sa] = &mut self.sas[..] else { return };
+        let Some(pending) = &mut sa.pending else { return };
+        let request = pending.datagrams.first().cloned().unwrap_or_default();
+        let Exchange::Init(init) = &mut pending.exchange else { return };
+        if message.header.message_id != 0 || message.header.from_initiator {
+            return;
+        }
+        let Ok(contents) = Contents::gather(message.payloads.clone()) else { return };
+        if let Some(cookie) = contents.notify(NotifyType::Cookie) {
+            let again = init.cookie != cookie.data && (1..=64).contains(&cookie.data.len());
+            if again && init.restarts < MAX_RESTARTS {
+                // the same nonce: the cookie is made of it
+                let (nonce, cookie) = (init.nonce.clone(), cookie.data.to_vec());
+                let (method, restarts) = (init.key_exchange.method(), init.restarts + 1);
+                self.send_init(method, nonce, cookie, restarts, ctx);
+            }
+            return;
+        }
+        if let Some(notify) = contents.notify(NotifyType::InvalidKePayload) {
+            let wanted = <[u8; 2]>::try_from(notify.data).ok();
+            let wanted = wanted.and_then(|id| Method::from_id(u16::from_be_bytes(id).into()));
+            let offered = |method: &Method| {
+                connection.ike.iter().any(|offer| offer.key_exchanges.contains(method))
+            };
+            // one that we offered, and not the one that we sent
+            let wanted =
+                wanted.filter(|method| offered(method) && *method != init.key_exchange.method());
+            if let Some(method) = wanted.filter(|_| init.restarts < MAX_RESTARTS) {
+                let (nonce, cookie) = (init.nonce.clone(), init.cookie.clone());
+                let restarts = init.restarts + 1;
+                self.send_init(method, nonce, cookie, restarts, ctx);
+            }
+            return;
+        }
+        if let Some(error) = contents.error() {
+            // a forged one must not end what would succeed (RFC 7296 §2.21.1)
+            init.refusal.get_or_insert((error.notify_type, ctx.now + DOUBT));
+            return;
+        }
+        let (Some(theirs), Some(key_exchange), Some(nonce)) =
+            (&contents.sa, &contents.key_exchange, contents.nonce)
+        else {
+            return;
+        };
+        let Some(choice) = IkeProposal::accept(&connection.ike, &theirs.proposals) else { return };
+        let spis = Spis { responder: message.header.spi_responder, ..sa.spis };
+        let fits = choice.key_exchange == init.key_exchange.method()
+            && key_exchange.method == choice.key_exchange.id()
+            && spis.responder != 0
+            && (choice.additional.is_empty()
+                || contents.has(NotifyType::IntermediateExchangeSupported));
+        if !fits {
+            return;
+        }
+        let Some(Exchange::Init(init)) = sa.pending.take().map(|pending| pending.exchange) else {
+            return;
+        };
+        let Ok(secret) = init.key_exchange.finish(key_exchange.data) else {
+            return self.close(Reason::Protocol("an invalid public value"), ctx);
+        };
+        let nonces = Nonces { initiator: &init.nonce, responder: nonce };
+        let keys = IkeKeys::initial(choice.suite, choice.prf, &secret, nonces, spis);
+        sa.spis = spis;
+        sa.choice = Some(choice.clone());
+        sa.fragmentation = contents.has(NotifyType::FragmentationSupported);
+        if !sa.set_keys(keys) {
+            return self.close(Reason::NoProposal, ctx);
+        }
+        self.nat = Nat::detect(&contents, spis, self.path.local, self.path.remote);
+        self.nat.local |= ctx.config.force_encapsulation;
+        if self.nat.is_there() {
+            self.path.local.set_port(ctx.config.nat_port);
+            // a peer on a port of its own choice stays there
+            if self.path.remote.port() == 500 {
+                self.path.remote.set_port(4500);
+            }
+        }
+        self.setup = Some(Box::new(Setup {
+            choice,
+            request,
+            response: raw.to_vec(),
+            nonce_initiator: init.nonce,
+            nonce_responder: nonce.to_vec(),
+            int_auth: Default::default(),
+            exchanged: 0,
+        }));
+        self.heard_at = ctx.now;
+        self.next_setup_request(ctx);
+    }
+
+    /// Sends the next IKE_INTERMEDIATE, or IKE_AUTH after the last.
+    fn next_setup_request(&mut self, ctx: &mut Context<'_>) {
+        let Some(setup) = &self.setup else { return };
+        let Some(&method) = setup.choice.additional.get(setup.exchanged) else {
+            return self.send_auth(ctx);
+        };
+        let key_exchange = method.generate(ctx.random);
+        let public = key_exchange.public().to_vec();
+        let payload =
+            Payload::KeyExchange(crate::wire::KeyExchange { method: method.id(), data: &public });
+        self.add_int_auth(0, std::slice::from_ref(&payload));
+        let exchange = Exchange::Intermediate(Box::new(key_exchange));
+        self.send(self.current, ExchangeType::IkeIntermediate, &[payload], exchange, ctx);
+    }
+
+    /// Adds the MAC of an IKE_INTERMEDIATE request that we are about to send.
+    fn add_int_auth(&mut self, side: usize, payloads: &[Payload<'_>]) {
+        let (Some(setup), [sa]) = (&mut self.setup, &self.sas[..]) else { return };
+        let Some(keys) = sa.keys() else { return };
+        let mut inner = Vec::new();
+        let first = crate::wire::emit_chain(payloads, &mut inner);
+        let header = sa.header(ExchangeType::IkeIntermediate, false, sa.next_request());
+        let previous = &setup.int_auth[side];
+        let mac = intermediate_mac(keys.prf, &keys.sk_pi, previous, &header, (first, &inner));
+        setup.int_auth[side] = mac.as_bytes().to_vec();
+    }
+
+    pub(super) fn intermediate_response(
+        &mut self,
+        spi: u64,
+        key_exchange: KeyExchange,
+        opened: &Opened,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        if let Some(error) = contents.error() {
+            return self.close(Reason::Refused(error.notify_type), ctx);
+        }
+        let Some(setup) = &mut self.setup else { return };
+        let [sa] = &mut self.sas[..] else { return };
+        debug_assert_eq!(sa.local_spi(), spi);
+        let theirs = contents.key_exchange.filter(|one| one.method == key_exchange.method().id());
+        let secret = theirs.and_then(|one| key_exchange.finish(one.data).ok());
+        let (Some(secret), Some(keys)) = (secret, sa.keys()) else {
+            return self.close(Reason::Protocol("an invalid public value"), ctx);
+        };
+        let inner = (opened.first, &opened.inner[..]);
+        let previous = &setup.int_auth[1];
+        let mac = intermediate_mac(keys.prf, &keys.sk_pr, previous, &opened.header, inner);
+        setup.int_auth[1] = mac.as_bytes().to_vec();
+        let keys = keys.with_secret(&secret, setup.nonces(), sa.spis);
+        sa.set_keys(keys);
+        setup.exchanged += 1;
+        self.next_setup_request(ctx);
+    }
+
+    fn send_auth(&mut self, ctx: &mut Context<'_>) {
+        let Some(connection) = self.connection.clone() else { return };
+        let [sa] = &self.sas[..] else { return };
+        let (Some(setup), Some(keys)) = (&self.setup, sa.keys()) else { return };
+        let proof = Proof { setup, keys, message_id: sa.next_request(), by: Role::Initiator };
+        let id = connection.local.body();
+        let mac = proof.make(&connection.secret, &id);
+        let remote = connection.remote.as_ref().map(Identity::body);
+        let offer = connection.children.first().map(|config| ChildOffer {
+            config: config.clone(),
+            replaces: None,
+            local: config.local.clone(),
+            remote: config.remote.clone(),
+            spi: ctx.child_spi(),
+        });
+        let spi = offer.as_ref().map_or(0, |offer| offer.spi).to_be_bytes();
+        let proposals = offer.as_ref().map_or_else(Vec::new, |offer| {
+            ChildProposal::without_key_exchange(&offer.config.proposals)
+        });
+        let (id_type, data) = (id[0].into(), &id[4..]);
+        let mut payloads =
+            vec![Payload::IdInitiator(crate::wire::Identification { id_type, data })];
+        if self.initial_contact {
+            payloads.push(Payload::Notify(Notify::new(NotifyType::InitialContact, &[])));
+        }
+        payloads.extend(remote.as_ref().map(|body| {
+            let (id_type, data) = (body[0].into(), &body[4..]);
+            Payload::IdResponder(crate::wire::Identification { id_type, data })
+        }));
+        let (method, data) = (connection.secret.method(), &mac[..]);
+        payloads.push(Payload::Authentication(Authentication { method, data }));
+        if let Some(offer) = &offer {
+            if offer.config.mode == Mode::Transport {
+                payloads.push(Payload::Notify(Notify::new(NotifyType::UseTransportMode, &[])));
+            }
+            payloads.extend(offer.payloads(ChildProposal::emit(&proposals, &spi)));
+        }
+        self.send(self.current, ExchangeType::IkeAuth, &payloads, Exchange::Auth(offer), ctx);
+    }
+
+    pub(super) fn auth_response(
+        &mut self,
+        spi: u64,
+        offer: Option<ChildOffer>,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(connection) = self.connection.clone() else { return };
+        let Some(setup) = self.setup.take() else { return };
+        let (Some(id), Some(auth)) = (&contents.id_responder, &contents.authentication) else {
+            let error = contents.error().map(|error| Reason::Refused(error.notify_type));
+            return self
+                .close(error.unwrap_or(Reason::Protocol("IKE_AUTH without IDr or AUTH")), ctx);
+        };
+        let name = Identity::from_payload(id);
+        let expected =
+            |name: &Identity| connection.remote.as_ref().is_none_or(|remote| remote.matches(name));
+        let Some(name) = name.filter(expected) else {
+            let shown = Identity::from_payload(id).map_or_else(String::new, |id| id.to_string());
+            return self.close(Reason::Identity(shown), ctx);
+        };
+        let Some(sa) = self.sa(spi) else { return };
+        let Some(keys) = sa.keys() else { return };
+        let message_id = sa.next_request().saturating_sub(1);
+        let proof = Proof { setup: &setup, keys, message_id, by: Role::Responder };
+        if !proof.check(&connection.secret, &id.body(), auth) {
+            return self.close(Reason::Authentication(name.to_string()), ctx);
+        }
+        self.establish(name, &setup, ctx);
+        let Some(offer) = offer else { return };
+        let Some(theirs) = &contents.sa else {
+            ctx.ids.release(offer.spi);
+            let reason =
+                contents.error().map_or(Reason::Protocol("IKE_AUTH without an SA"), |error| {
+                    Reason::Refused(error.notify_type)
+                });
+            return self.child_failed(Some(offer.config.name.clone()), reason, ctx);
+        };
+        let offers = ChildProposal::without_key_exchange(&offer.config.proposals);
+        let chosen = ChildProposal::accept(&offers, &theirs.proposals);
+        match self.accept_child(offer, chosen, contents) {
+            Ok(draft) => {
+                let agreement = crate::exchange::Agreement {
+                    draft: crate::exchange::Draft::Child(draft),
+                    initiated: true,
+                    nonce_initiator: setup.nonce_initiator,
+                    nonce_responder: setup.nonce_responder,
+                    secrets: Vec::new(),
+                    remaining: Default::default(),
+                };
+                self.complete(spi, agreement, &None, ctx);
+            }
+            // the peer has it: it must be deleted
+            Err((name, reason, spi)) => {
+                ctx.ids.release(spi);
+                self.queue(super::Task::DeleteUnused(spi));
+                self.child_failed(Some(name), reason, ctx);
+            }
+        }
+    }
+
+    /// Turns to normal work after IKE_AUTH.
+    pub(super) fn establish(&mut self, remote: Identity, setup: &Setup, ctx: &mut Context<'_>) {
+        self.phase = Phase::Established;
+        self.remote = Some(remote.clone());
+        self.rekey_at = ctx.age(ctx.config.timing.ike_rekey);
+        for sa in &mut self.sas {
+            sa.status = Status::Active;
+            sa.expires_at = None;
+        }
+        let connection = self.connection.as_ref().map_or_else(String::new, |one| one.name.clone());
+        ctx.events.push_back(Event::Established {
+            session: self.id,
+            connection,
+            remote,
+            local_address: self.path.local,
+            remote_address: self.path.remote,
+            post_quantum: setup.choice.is_post_quantum(),
+        });
+    }
+
+    pub(super) fn child_failed(&self, name: Option<String>, reason: Reason, ctx: &mut Context<'_>) {
+        ctx.events.push_back(Event::ChildFailed { session: self.id, name, reason });
+    }
+}
+
+impl Setup {
+    pub(super) fn nonces(&self) -> Nonces<'_> {
+        Nonces { initiator: &self.nonce_initiator, responder: &self.nonce_responder }
+    }
+}
+
+impl ChildOffer {
+    /// Returns SA, TSi and TSr of a request.
+    pub(super) fn payloads<'a>(
+        &self,
+        proposals: Vec<crate::wire::Proposal<'a>>,
+    ) -> [Payload<'a>; 3] {
+        [
+            Payload::SecurityAssociation(SecurityAssociation { proposals }),
+            Payload::TsInitiator(TrafficSelectors { selectors: self.local.clone() }),
+            Payload::TsResponder(TrafficSelectors { selectors: self.remote.clone() }),
+        ]
+    }
+}

@@ -1,0 +1,599 @@
+//! One peer: its IKE SA, those that replace it, and the CHILD SAs of all of them.
+//!
+//! CHILD SAs belong to the session and not to an IKE SA, so that rekeying the IKE SA moves nothing:
+//! it only changes on which IKE SA our next request goes.
+
+mod create_child;
+mod informational;
+mod initiator;
+mod responder;
+mod tasks;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::{ChildConfig, Config, Connection};
+use crate::crypto::{Random, Spis};
+use crate::event::{ChildId, Event, Reason, SessionId, Transmit};
+use crate::exchange::{Agreement, Draft, Exchange};
+use crate::identity::Identity;
+use crate::nat::Nat;
+use crate::proposal::IkeChoice;
+use crate::sa::{IkeSa, Opened, Received, Role, Status};
+use crate::wire::{
+    Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
+    TrafficSelector, parse_decrypted,
+};
+
+use crate::contents::Contents;
+use crate::ids::Ids;
+
+pub(crate) use responder::Refusal;
+pub(crate) use tasks::Task;
+
+/// What every step gets.
+pub(crate) struct Context<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) now: Instant,
+    pub(crate) random: &'a mut dyn Random,
+    pub(crate) ids: &'a mut Ids,
+    pub(crate) transmits: &'a mut VecDeque<Transmit>,
+    pub(crate) events: &'a mut VecDeque<Event>,
+    /// Where the message came from and to: there its response goes.
+    pub(crate) path: Path,
+}
+
+/// The addresses of both ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Path {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) phase: Phase,
+    pub(crate) connection: Option<Arc<Connection>>,
+    /// The peer's name, once it is proved.
+    pub(crate) remote: Option<Identity>,
+    /// The peer said that it has no other IKE SA with us.
+    pub(crate) initial_contact: bool,
+    /// The SPIs by which the endpoint finds it.
+    pub(crate) registered: Vec<u64>,
+    /// By which the endpoint finds it while it is half-open.
+    pub(crate) half_open: Option<(u64, SocketAddr)>,
+    /// Whether the peer set it up.
+    responds: bool,
+    path: Path,
+    nat: Nat,
+    sas: Vec<IkeSa>,
+    /// The SPI of the one in use.
+    current: u64,
+    setup: Option<Box<Setup>>,
+    children: Vec<Child>,
+    tasks: VecDeque<Task>,
+    delayed: Vec<(Instant, Task)>,
+    heard_at: Instant,
+    rekey_at: Option<Instant>,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Not authenticated yet.
+    Connecting,
+    Established,
+    /// We delete it.
+    Closing,
+    /// Gone, but for answers to retransmissions.
+    Closed,
+}
+
+/// What is kept until IKE_AUTH is done.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) choice: IkeChoice,
+    pub(crate) request: Vec<u8>,
+    pub(crate) response: Vec<u8>,
+    pub(crate) nonce_initiator: Vec<u8>,
+    pub(crate) nonce_responder: Vec<u8>,
+    /// IntAuth of both sides so far (RFC 9242 §3.3.2).
+    pub(crate) int_auth: [Vec<u8>; 2],
+    /// How many additional key exchanges are done.
+    pub(crate) exchanged: usize,
+}
+
+/// A CHILD SA.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) id: ChildId,
+    pub(crate) config: Arc<ChildConfig>,
+    pub(crate) status: ChildStatus,
+    pub(crate) spi_inbound: u32,
+    pub(crate) spi_outbound: u32,
+    pub(crate) local: Vec<TrafficSelector>,
+    pub(crate) remote: Vec<TrafficSelector>,
+    /// Whether packets are sent on it.
+    pub(crate) sends: bool,
+    pub(crate) replaces: Option<ChildId>,
+    pub(crate) rekey_at: Option<Instant>,
+}
+
+/// Where a CHILD SA is in its life.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ChildStatus {
+    Installed,
+    /// The peer replaced it and will delete it; if not by then, we do.
+    Replaced(Instant),
+    /// We delete it.
+    Deleting,
+    /// Deleted; late packets are accepted until then.
+    Lingering(Instant),
+}
+
+impl Session {
+    fn new(id: SessionId, path: Path, sa: IkeSa, now: Instant) -> Self {
+        Self {
+            id,
+            phase: Phase::Connecting,
+            connection: None,
+            remote: None,
+            initial_contact: false,
+            responds: sa.role == Role::Responder,
+            registered: Vec::new(),
+            half_open: None,
+            path,
+            nat: Nat::default(),
+            current: sa.local_spi(),
+            sas: vec![sa],
+            setup: None,
+            children: Vec::new(),
+            tasks: VecDeque::new(),
+            delayed: Vec::new(),
+            heard_at: now,
+            rekey_at: None,
+        }
+    }
+
+    /// Returns the SPIs that its messages have.
+    pub(crate) fn local_spis(&self) -> impl Iterator<Item = u64> {
+        self.sas.iter().map(IkeSa::local_spi)
+    }
+
+    pub(crate) fn child(&self, id: ChildId) -> Option<&Child> {
+        self.children.iter().find(|child| child.id == id)
+    }
+
+    fn child_mut(&mut self, id: ChildId) -> Option<&mut Child> {
+        self.children.iter_mut().find(|child| child.id == id)
+    }
+
+    fn sa(&mut self, spi: u64) -> Option<&mut IkeSa> {
+        self.sas.iter_mut().find(|sa| sa.local_spi() == spi)
+    }
+
+    /// Returns the addresses of both ends.
+    pub(crate) fn path(&self) -> Path {
+        self.path
+    }
+
+    /// Checks whether the peer set it up.
+    pub(crate) fn is_responder(&self) -> bool {
+        self.responds
+    }
+
+    /// A packet arrived on a CHILD SA: the peer uses it, so we do.
+    pub(crate) fn heard(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        let Some(child) = self.child(id) else { return };
+        if child.status != ChildStatus::Installed || child.sends {
+            return;
+        }
+        let replaces = child.replaces;
+        self.switch(id, ctx);
+        if let Some(old) = replaces {
+            self.stop_sending(old, ctx);
+        }
+    }
+
+    /// Checks whether it counts against the limit of half-open IKE SAs.
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.phase == Phase::Connecting && self.responds
+    }
+
+    /// Takes a message for one of its IKE SAs.
+    pub(crate) fn handle(
+        &mut self,
+        spi: u64,
+        raw: &[u8],
+        message: &Message<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(sa) = self.sa(spi) else { return };
+        if message.header.exchange == ExchangeType::IkeSaInit {
+            if message.header.response {
+                self.init_response(raw, message, ctx);
+            }
+            return;
+        }
+        match sa.receive(raw, message) {
+            None => {}
+            Some(Received::Retransmission(datagrams)) => ctx.transmit(ctx.path, datagrams),
+            Some(Received::Message(opened)) => {
+                self.heard_at = ctx.now;
+                self.follow(&opened.header, ctx);
+                match opened.header.response {
+                    true => self.response(spi, &opened, ctx),
+                    false => self.request(spi, &opened, ctx),
+                }
+            }
+        }
+        self.close_successor();
+        self.run_tasks(ctx);
+    }
+
+    /// Removes the IKE SA, too, that replaced the one that is being removed.
+    fn close_successor(&mut self) {
+        let active = self.sas.iter().filter(|sa| sa.status == Status::Active);
+        let active: Vec<_> = active.map(IkeSa::local_spi).collect();
+        if self.phase == Phase::Closing {
+            active.into_iter().for_each(|spi| self.delete_ike(spi));
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn poll(&mut self, ctx: &mut Context<'_>) {
+        self.retransmit(ctx);
+        self.expire(ctx);
+        self.schedule(ctx);
+        self.run_tasks(ctx);
+    }
+
+    /// Returns when something is due.
+    pub(crate) fn next_deadline(&self, config: &Config) -> Option<Instant> {
+        let established = self.phase == Phase::Established;
+        let sas = self.sas.iter().flat_map(|sa| {
+            let refused = sa.pending.as_ref().and_then(|pending| match &pending.exchange {
+                Exchange::Init(init) => init.refusal.map(|(_, at)| at),
+                _ => None,
+            });
+            let followup = sa.followup.as_ref().map(|followup| followup.expires_at);
+            [sa.pending.as_ref().map(|one| one.next_at), refused, sa.expires_at, followup]
+        });
+        let children = self.children.iter().map(|child| match child.status {
+            ChildStatus::Lingering(at) => Some(at),
+            ChildStatus::Replaced(at) => Some(at).filter(|_| established),
+            ChildStatus::Installed => child.rekey_at.filter(|_| established),
+            _ => None,
+        });
+        let liveness = config.timing.liveness.map(|after| self.heard_at + after);
+        let delayed = self.delayed.iter().map(|(at, _)| Some(*at));
+        let own = [self.rekey_at, liveness].map(|at| at.filter(|_| established));
+        sas.chain(children).chain(delayed).chain(own).flatten().min()
+    }
+
+    /// Checks whether nothing of it is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Closed && self.sas.is_empty() && self.children.is_empty()
+    }
+
+    fn request(&mut self, spi: u64, opened: &Opened, ctx: &mut Context<'_>) {
+        let contents = match parse_decrypted(opened.first, &opened.inner) {
+            Ok(payloads) => Contents::gather(payloads).ok(),
+            // RFC 7296 §2.5: the message is rejected, the IKE SA is unharmed
+            Err(WireError::UnknownCritical(payload_type)) => {
+                let data = [payload_type];
+                let notify = Notify::new(NotifyType::UnsupportedCriticalPayload, &data);
+                return self.respond(spi, &opened.header, &[Payload::Notify(notify)], ctx);
+            }
+            Err(_) => None,
+        };
+        let Some(contents) = contents else {
+            return self.violated(spi, &opened.header, "a malformed request", ctx);
+        };
+        let Some(status) = self.sa(spi).map(|sa| sa.status) else { return };
+        match (opened.header.exchange, status) {
+            (ExchangeType::IkeIntermediate, Status::Setup) => {
+                self.intermediate_request(spi, opened, &contents, ctx);
+            }
+            (ExchangeType::IkeAuth, Status::Setup) => {
+                self.auth_request(spi, opened, &contents, ctx);
+            }
+            // both ends delete it, or one of several: it is gone
+            (ExchangeType::Informational, Status::Closed) => {
+                self.respond(spi, &opened.header, &[], ctx);
+            }
+            (_, Status::Setup | Status::Closed) => {}
+            (ExchangeType::CreateChildSa, _) => self.create_request(spi, opened, &contents, ctx),
+            (ExchangeType::IkeFollowupKe, _) => self.followup_request(spi, opened, &contents, ctx),
+            (ExchangeType::Informational, _) => {
+                self.informational_request(spi, opened, &contents, ctx);
+            }
+            // an exchange that is over, or unknown
+            _ => self.refuse(spi, &opened.header, NotifyType::InvalidSyntax, ctx),
+        }
+    }
+
+    fn response(&mut self, spi: u64, opened: &Opened, ctx: &mut Context<'_>) {
+        let Some(pending) = self.sa(spi).and_then(|sa| sa.pending.take()) else { return };
+        let payloads = parse_decrypted(opened.first, &opened.inner).ok();
+        let Some(contents) = payloads.and_then(|all| Contents::gather(all).ok()) else {
+            return self.close(Reason::Protocol("a malformed response"), ctx);
+        };
+        match pending.exchange {
+            Exchange::Init(_) => {}
+            Exchange::Intermediate(key_exchange) => {
+                self.intermediate_response(spi, *key_exchange, opened, &contents, ctx);
+            }
+            Exchange::Auth(offer) => self.auth_response(spi, offer, &contents, ctx),
+            Exchange::Create(create) => self.create_response(spi, *create, &contents, ctx),
+            Exchange::Followup(followup) => {
+                self.followup_response(spi, *followup, &contents, ctx);
+            }
+            Exchange::DeleteChild(child) => self.child_deleted(child, ctx),
+            Exchange::DeleteIke => self.ike_deleted(spi, ctx),
+            Exchange::Liveness => {}
+        }
+    }
+
+    /// Sends a request on one of the IKE SAs.
+    fn send(
+        &mut self,
+        spi: u64,
+        exchange_type: ExchangeType,
+        payloads: &[Payload<'_>],
+        exchange: Exchange,
+        ctx: &mut Context<'_>,
+    ) {
+        let path = self.path;
+        let Some(sa) = self.sa(spi) else { return };
+        let datagrams = sa
+            .request(exchange_type, payloads, exchange, ctx.config, ctx.now, ctx.random)
+            .map(|pending| pending.datagrams.clone());
+        ctx.transmit(path, datagrams.unwrap_or_default());
+    }
+
+    fn respond(
+        &mut self,
+        spi: u64,
+        request: &Header,
+        payloads: &[Payload<'_>],
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(sa) = self.sa(spi) else { return };
+        if let Some((_, datagrams)) = sa.respond(request, payloads, ctx.config, ctx.random) {
+            ctx.transmit(ctx.path, datagrams);
+        }
+    }
+
+    /// Answers with an error alone.
+    fn refuse(
+        &mut self,
+        spi: u64,
+        request: &Header,
+        notify_type: NotifyType,
+        ctx: &mut Context<'_>,
+    ) {
+        let notify = Payload::Notify(Notify::new(notify_type, &[]));
+        self.respond(spi, request, &[notify], ctx);
+    }
+
+    /// Answers a malformed request; the IKE SA ends (RFC 7296 §2.21.3).
+    fn violated(&mut self, spi: u64, request: &Header, what: &'static str, ctx: &mut Context<'_>) {
+        self.refuse(spi, request, NotifyType::InvalidSyntax, ctx);
+        self.close(Reason::Protocol(what), ctx);
+    }
+
+    /// Follows a peer behind a NAT to its new mapping (RFC 7296 §2.23).
+    fn follow(&mut self, header: &Header, ctx: &mut Context<'_>) {
+        let path = ctx.path;
+        if header.response || path == self.path || !self.nat.remote || self.nat.local {
+            return;
+        }
+        self.path = path;
+        if self.phase == Phase::Established {
+            let (local_address, remote_address) = (path.local, path.remote);
+            ctx.events.push_back(Event::Moved { session: self.id, local_address, remote_address });
+        }
+    }
+
+    /// Ends the session at once. Its IKE SAs answer retransmissions for a while.
+    pub(crate) fn close(&mut self, reason: Reason, ctx: &mut Context<'_>) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        self.phase = Phase::Closed;
+        self.setup = None;
+        self.tasks.clear();
+        self.delayed.clear();
+        for child in self.children.drain(..) {
+            if child.sends {
+                ctx.events.push_back(Event::StopSending(child.id));
+            }
+            ctx.ids.release(child.spi_inbound);
+            ctx.events.push_back(Event::Remove(child.id));
+        }
+        for sa in &mut self.sas {
+            sa.end(ctx);
+        }
+        ctx.events.push_back(Event::Closed { session: self.id, reason });
+    }
+
+    fn retransmit(&mut self, ctx: &mut Context<'_>) {
+        let mut dead = Vec::new();
+        for sa in &mut self.sas {
+            let spi = sa.local_spi();
+            let Some(pending) = &mut sa.pending else { continue };
+            if let Exchange::Init(init) = &pending.exchange
+                && let Some((notify_type, _)) = init.refusal.filter(|(_, at)| *at <= ctx.now)
+            {
+                dead.push((spi, Reason::Unauthenticated(notify_type)));
+                continue;
+            }
+            match pending.retransmit(&ctx.config.timing, ctx.now) {
+                Ok(datagrams) => ctx.transmit(self.path, datagrams.unwrap_or_default()),
+                Err(transmissions) => dead.push((spi, Reason::Timeout(transmissions))),
+            }
+        }
+        for (spi, reason) in dead {
+            // nobody answers the deletion of an IKE SA that was replaced: the other one lives
+            let replaced = spi != self.current && self.phase != Phase::Connecting;
+            match self.sa(spi) {
+                Some(sa) if replaced => {
+                    sa.pending = None;
+                    sa.status = Status::Closed;
+                    sa.expires_at = Some(ctx.now);
+                    self.finish_closing(ctx);
+                }
+                _ => {
+                    let closing = self.phase == Phase::Closing;
+                    self.close(if closing { Reason::Command } else { reason }, ctx);
+                }
+            }
+        }
+    }
+
+    fn expire(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if self.phase == Phase::Connecting && self.sas.iter().any(|sa| is_due(sa.expires_at)) {
+            // no event: nobody was told of it
+            self.phase = Phase::Closed;
+            self.sas.clear();
+        }
+        self.sas.retain(|sa| !is_due(sa.expires_at));
+        for sa in &mut self.sas {
+            sa.followup.take_if(|followup| followup.expires_at <= now);
+        }
+        let over = |child: &Child| matches!(child.status, ChildStatus::Lingering(at) if at <= now);
+        for child in self.children.extract_if(.., |child| over(child)) {
+            ctx.ids.release(child.spi_inbound);
+            ctx.events.push_back(Event::Remove(child.id));
+        }
+    }
+
+    /// Asks for what has become due: rekeying, a sign of life.
+    fn schedule(&mut self, ctx: &mut Context<'_>) {
+        if self.phase != Phase::Established {
+            return;
+        }
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= ctx.now);
+        if is_due(self.rekey_at) {
+            self.rekey_at = None;
+            self.queue(Task::RekeyIke);
+        }
+        let (mut rekey, mut delete) = (Vec::new(), Vec::new());
+        for child in &mut self.children {
+            match child.status {
+                ChildStatus::Installed if is_due(child.rekey_at) => {
+                    child.rekey_at = None;
+                    rekey.push(Task::RekeyChild(child.id));
+                }
+                // the peer does not have the new one yet: it is neither heard nor the old deleted
+                ChildStatus::Replaced(at) if at <= ctx.now && child.sends => {
+                    child.status = ChildStatus::Replaced(ctx.now + ctx.config.timing.half_open);
+                }
+                ChildStatus::Replaced(at) if at <= ctx.now => delete.push(child.id),
+                _ => {}
+            }
+        }
+        rekey.into_iter().for_each(|task| self.queue(task));
+        delete.into_iter().for_each(|child| self.delete_child(child, ctx));
+        self.queue_delayed(ctx.now);
+        let liveness = ctx.config.timing.liveness;
+        if liveness.is_some_and(|after| self.heard_at + after <= ctx.now) {
+            // asked again only after another silence
+            self.heard_at = ctx.now;
+            self.queue(Task::Liveness);
+        }
+    }
+
+    /// Makes the IKE SA with this SPI the one that our requests go on.
+    fn use_sa(&mut self, spi: u64, ctx: &mut Context<'_>) {
+        self.current = spi;
+        self.rekey_at = ctx.age(ctx.config.timing.ike_rekey);
+        let post_quantum =
+            self.sa(spi).and_then(|sa| sa.choice.as_ref()).is_some_and(IkeChoice::is_post_quantum);
+        ctx.events.push_back(Event::Rekeyed { session: self.id, post_quantum });
+    }
+}
+
+impl IkeSa {
+    /// Ends it: it only answers retransmissions, for a while.
+    fn end(&mut self, ctx: &Context<'_>) {
+        self.status = Status::Closed;
+        self.pending = None;
+        self.followup = None;
+        self.expires_at = Some(ctx.now + ctx.config.timing.half_open);
+    }
+}
+
+impl Context<'_> {
+    /// Sends messages, with the non-ESP marker on the port that has it.
+    pub(crate) fn transmit(&mut self, path: Path, messages: Vec<Vec<u8>>) {
+        let marked = path.local.port() == self.config.nat_port;
+        self.transmits.extend(messages.into_iter().map(|message| Transmit {
+            from: path.local,
+            to: path.remote,
+            datagram: if marked { [&NON_ESP_MARKER[..], &message].concat() } else { message },
+        }));
+    }
+
+    /// Makes random bytes.
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.random.fill(&mut bytes);
+        bytes
+    }
+
+    /// Makes a nonce, as long as the longest key of a PRF needs (RFC 7296 §2.10).
+    pub(crate) fn nonce(&mut self) -> Vec<u8> {
+        self.bytes::<32>().to_vec()
+    }
+
+    /// Makes an SPI of an IKE SA.
+    pub(crate) fn ike_spi(&mut self) -> u64 {
+        u64::from_be_bytes(self.bytes()).max(1)
+    }
+
+    /// Makes an SPI of a CHILD SA.
+    pub(crate) fn child_spi(&mut self) -> u32 {
+        loop {
+            let spi = u32::from_be_bytes(self.bytes());
+            if spi > 255 && !self.config.reserved_spis.contains(&spi) && self.ids.reserve(spi) {
+                return spi;
+            }
+        }
+    }
+
+    /// Frees the SPI of a CHILD SA that is not made.
+    pub(crate) fn release(&mut self, agreement: &Agreement) {
+        if let Draft::Child(draft) = &agreement.draft {
+            self.ids.release(draft.spi_inbound);
+        }
+    }
+
+    /// Returns when to ask again for what was refused: at random, for both ends may have refused
+    /// each other's request.
+    pub(crate) fn retry_at(&mut self) -> Instant {
+        let retry = self.config.timing.retry;
+        let part = u32::from_be_bytes(self.bytes()) % 1000;
+        self.now + retry + retry * part / 1000
+    }
+
+    /// Returns when something of this age is rekeyed: earlier by a random part, so that both ends
+    /// and all peers do not rekey at once.
+    pub(crate) fn age(&mut self, age: Option<Duration>) -> Option<Instant> {
+        let age = age?;
+        let part = u32::from_be_bytes(self.bytes()) % (self.config.timing.jitter_percent * 100 + 1);
+        Some(self.now + (age - age * part / 10_000))
+    }
+}
+
+/// Returns the SPIs of an IKE SA whose responder is not known yet.
+pub(crate) fn first_spis(initiator: u64) -> Spis {
+    Spis { initiator, responder: 0 }
+}

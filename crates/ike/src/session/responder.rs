@@ -1,0 +1,417 @@
+//! Setting up an IKE SA as responder, and the proof of identity of both roles.
+
+use super::{Context, Phase, Session, Setup};
+use crate::config::{ChildConfig, Connection, Mode, Secret};
+use crate::contents::Contents;
+use crate::crypto::{IkeKeys, Nonces, SignedOctets, Spis, intermediate_mac, shared_key_mac};
+use crate::event::{ChildId, Reason};
+use crate::exchange::{Agreement, ChildDraft, Draft};
+use crate::identity::Identity;
+use crate::nat::{self, Nat};
+use crate::proposal::{ChildChoice, ChildProposal, IkeProposal};
+use crate::sa::{IkeSa, Opened, Role, Status, same_mac};
+use crate::traffic;
+use crate::wire::{
+    AuthMethod, Authentication, ExchangeType, Identification, KeyExchangeMethod, Message, Nonce,
+    Notify, NotifyType, Payload, ProtocolId, SecurityAssociation, TrafficSelectors, emit_chain,
+};
+use std::sync::Arc;
+
+/// Why IKE_SA_INIT is refused: what is sent back. Nothing is kept.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Refusal {
+    pub(crate) notify_type: NotifyType,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Session {
+    /// Answers IKE_SA_INIT.
+    pub(crate) fn respond_init(
+        raw: &[u8],
+        message: &Message<'_>,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<Self, Refusal> {
+        let (Some(theirs), Some(key_exchange), Some(nonce)) =
+            (&contents.sa, &contents.key_exchange, contents.nonce)
+        else {
+            return Err(Refusal::new(NotifyType::InvalidSyntax));
+        };
+        let intermediate = contents.has(NotifyType::IntermediateExchangeSupported);
+        let from = ctx.path.remote.ip();
+        let possible = ctx.config.connections.iter().filter(|one| accepts(one, from));
+        let mut choices = possible.filter_map(|connection| {
+            let choice =
+                IkeProposal::choose(&connection.ike, &theirs.proposals, key_exchange.method)?;
+            (choice.additional.is_empty() || intermediate).then_some(choice)
+        });
+        let choice = choices.next().ok_or(Refusal::new(NotifyType::NoProposalChosen))?;
+        if choice.key_exchange.id() != key_exchange.method {
+            let wanted = u16::from(choice.key_exchange.id()).to_be_bytes().to_vec();
+            return Err(Refusal { notify_type: NotifyType::InvalidKePayload, data: wanted });
+        }
+        let (public, secret) = choice
+            .key_exchange
+            .respond(key_exchange.data, ctx.random)
+            .map_err(|_| Refusal::new(NotifyType::InvalidSyntax))?;
+        let spis = Spis { initiator: message.header.spi_initiator, responder: ctx.ike_spi() };
+        let nonce_responder = ctx.nonce();
+        let nonces = Nonces { initiator: nonce, responder: &nonce_responder };
+        let keys = IkeKeys::initial(choice.suite, choice.prf, &secret, nonces, spis);
+        let mut sa = IkeSa::new(Role::Responder, spis, Status::Setup);
+        if !sa.set_keys(keys) {
+            return Err(Refusal::new(NotifyType::NoProposalChosen));
+        }
+        sa.skip_expected();
+        sa.choice = Some(choice.clone());
+        sa.fragmentation = contents.has(NotifyType::FragmentationSupported);
+        sa.expires_at = Some(ctx.now + ctx.config.timing.half_open);
+        let path = ctx.path;
+        let mut nat = Nat::detect(contents, spis, path.local, path.remote);
+        nat.local |= ctx.config.force_encapsulation;
+        let source = match ctx.config.force_encapsulation {
+            true => ctx.bytes(),
+            false => nat::hash(spis, path.local),
+        };
+        let destination = nat::hash(spis, path.remote);
+        let mut payloads = vec![
+            Payload::SecurityAssociation(SecurityAssociation {
+                proposals: vec![choice.answer.emit(ProtocolId::Ike, &[])],
+            }),
+            Payload::KeyExchange(crate::wire::KeyExchange {
+                method: key_exchange.method,
+                data: &public,
+            }),
+            Payload::Nonce(Nonce(&nonce_responder)),
+        ];
+        if contents.has(NotifyType::NatDetectionSourceIp) {
+            payloads.extend([
+                Payload::Notify(Notify::new(NotifyType::NatDetectionSourceIp, &source)),
+                Payload::Notify(Notify::new(NotifyType::NatDetectionDestinationIp, &destination)),
+            ]);
+        }
+        let supported = [
+            (NotifyType::FragmentationSupported, sa.fragmentation),
+            (NotifyType::IntermediateExchangeSupported, intermediate),
+            (NotifyType::ChildlessSupported, true),
+        ];
+        payloads.extend(
+            supported
+                .into_iter()
+                .filter(|(_, said)| *said)
+                .map(|(notify_type, _)| Payload::Notify(Notify::new(notify_type, &[]))),
+        );
+        let header = sa.header(ExchangeType::IkeSaInit, true, 0);
+        let response = Message { header, payloads }.emit();
+        ctx.transmit(path, vec![response.clone()]);
+        let mut session = Self::new(ctx.ids.session(), path, sa, ctx.now);
+        session.nat = nat;
+        session.setup = Some(Box::new(Setup {
+            choice,
+            request: raw.to_vec(),
+            response,
+            nonce_initiator: nonce.to_vec(),
+            nonce_responder,
+            int_auth: Default::default(),
+            exchanged: 0,
+        }));
+        Ok(session)
+    }
+
+    /// Answers a retransmission of IKE_SA_INIT, if it is one.
+    pub(crate) fn repeat_init(&self, raw: &[u8], ctx: &mut Context<'_>) {
+        if let Some(setup) = self.setup.as_ref().filter(|setup| setup.request == raw) {
+            ctx.transmit(ctx.path, vec![setup.response.clone()]);
+        }
+    }
+
+    pub(super) fn intermediate_request(
+        &mut self,
+        spi: u64,
+        opened: &Opened,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(setup) = &mut self.setup else { return };
+        let [sa] = &mut self.sas[..] else { return };
+        let method = setup.choice.additional.get(setup.exchanged).copied();
+        let theirs = contents.key_exchange;
+        let answer = method.zip(theirs).and_then(|(method, theirs)| {
+            let fits = theirs.method == method.id();
+            fits.then(|| method.respond(theirs.data, ctx.random).ok()).flatten()
+        });
+        let (Some((public, secret)), Some(method), Some(keys)) = (answer, method, sa.keys()) else {
+            let what = "an unexpected or invalid additional key exchange";
+            return self.violated(spi, &opened.header, what, ctx);
+        };
+        let inner = (opened.first, &opened.inner[..]);
+        let (prf, [initiator, responder]) = (keys.prf, &mut setup.int_auth);
+        let mac = intermediate_mac(prf, &keys.sk_pi, initiator, &opened.header, inner);
+        *initiator = mac.as_bytes().to_vec();
+        let payload =
+            Payload::KeyExchange(crate::wire::KeyExchange { method: method.id(), data: &public });
+        let mut inner = Vec::new();
+        let first = emit_chain(std::slice::from_ref(&payload), &mut inner);
+        let header = sa.header(ExchangeType::IkeIntermediate, true, opened.header.message_id);
+        let mac = intermediate_mac(prf, &keys.sk_pr, responder, &header, (first, &inner));
+        *responder = mac.as_bytes().to_vec();
+        let next = keys.with_secret(&secret, setup.nonces(), sa.spis);
+        setup.exchanged += 1;
+        // the response still has the keys of the request (RFC 9370 §2.2.2)
+        self.respond(spi, &opened.header, &[payload], ctx);
+        if let Some(sa) = self.sa(spi) {
+            sa.set_keys(next);
+        }
+    }
+
+    pub(super) fn auth_request(
+        &mut self,
+        spi: u64,
+        opened: &Opened,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(setup) = self.setup.take() else { return };
+        // the NAT may have given port 4500 another mapping than port 500 (RFC 7296 §2.23)
+        self.path = ctx.path;
+        let (Some(id), Some(auth)) = (&contents.id_initiator, &contents.authentication) else {
+            return self.violated(spi, &opened.header, "IKE_AUTH without IDi or AUTH", ctx);
+        };
+        if setup.exchanged < setup.choice.additional.len() {
+            return self.violated(spi, &opened.header, "IKE_AUTH before all key exchanges", ctx);
+        }
+        let name = Identity::from_payload(id);
+        let shown = name.as_ref().map_or_else(|| "?".to_owned(), Identity::to_string);
+        let us = contents.id_responder.as_ref().and_then(Identity::from_payload);
+        let from = ctx.path.remote.ip();
+        let fits = |one: &&Arc<Connection>| {
+            let remote = |name| one.remote.as_ref().is_none_or(|remote| remote.matches(name));
+            let local = |us: &Identity| one.local.matches(us);
+            accepts(one, from)
+                && name.as_ref().is_some_and(remote)
+                && us.as_ref().is_none_or(local)
+                && IkeProposal::permit(&one.ike, &setup.choice)
+        };
+        let connection = ctx.config.connections.iter().find(fits).cloned();
+        let Some(sa) = self.sa(spi) else { return };
+        let Some(keys) = sa.keys() else { return };
+        let message_id = opened.header.message_id;
+        let proof = |by| Proof { setup: &setup, keys, message_id, by };
+        let proved = connection.as_ref().is_some_and(|connection| {
+            proof(Role::Initiator).check(&connection.secret, &id.body(), auth)
+        });
+        let (Some(connection), Some(name), true) = (connection.clone(), name, proved) else {
+            // the peer is not told which (RFC 7296 §2.21.2)
+            let reason = match connection {
+                Some(_) => Reason::Authentication(shown),
+                None => Reason::Identity(shown),
+            };
+            self.refuse(spi, &opened.header, NotifyType::AuthenticationFailed, ctx);
+            return self.close(reason, ctx);
+        };
+        let own = connection.local.body();
+        let mac = proof(Role::Responder).make(&connection.secret, &own);
+        self.connection = Some(connection.clone());
+        self.initial_contact = contents.has(NotifyType::InitialContact);
+        self.establish(name, &setup, ctx);
+        let (id_type, data) = (own[0].into(), &own[4..]);
+        let (method, proof) = (connection.secret.method(), &mac[..]);
+        let mut payloads = vec![
+            Payload::IdResponder(Identification { id_type, data }),
+            Payload::Authentication(Authentication { method, data: proof }),
+        ];
+        if contents.sa.is_none() {
+            // childless (RFC 6023)
+            return self.respond(spi, &opened.header, &payloads, ctx);
+        }
+        let draft = self.draft_child(&connection.children, None, true, contents, ctx);
+        match draft {
+            Ok(draft) => {
+                let spi_bytes = draft.spi_inbound.to_be_bytes();
+                payloads.extend(draft.answer(&spi_bytes));
+                self.respond(spi, &opened.header, &payloads, ctx);
+                let agreement = Agreement {
+                    draft: Draft::Child(draft),
+                    initiated: false,
+                    nonce_initiator: setup.nonce_initiator,
+                    nonce_responder: setup.nonce_responder,
+                    secrets: Vec::new(),
+                    remaining: Default::default(),
+                };
+                self.complete(spi, agreement, &None, ctx);
+            }
+            Err((refusal, reason)) => {
+                payloads.push(Payload::Notify(Notify::new(refusal.notify_type, &refusal.data)));
+                self.respond(spi, &opened.header, &payloads, ctx);
+                self.child_failed(None, reason, ctx);
+            }
+        }
+    }
+
+    /// Chooses configuration, algorithms and selectors of a CHILD SA that the peer wants.
+    pub(super) fn draft_child(
+        &self,
+        candidates: &[Arc<ChildConfig>],
+        replaces: Option<ChildId>,
+        in_auth: bool,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<ChildDraft, (Refusal, Reason)> {
+        let (Some(sa), Some(ts_initiator), Some(ts_responder)) =
+            (&contents.sa, &contents.ts_initiator, &contents.ts_responder)
+        else {
+            let reason = Reason::Protocol("a CHILD SA without SA, TSi or TSr");
+            return Err((Refusal::new(NotifyType::InvalidSyntax), reason));
+        };
+        if self.phase != Phase::Established || self.children.len() >= ctx.config.limits.children {
+            let refusal = Refusal::new(NotifyType::NoAdditionalSas);
+            return Err((refusal, Reason::Limit("CHILD SAs")));
+        }
+        let sent = contents.key_exchange.map_or(KeyExchangeMethod::None, |one| one.method);
+        let transport = contents.has(NotifyType::UseTransportMode);
+        let mut refused = (Refusal::new(NotifyType::TsUnacceptable), Reason::NoTraffic);
+        for config in candidates {
+            if config.mode == Mode::Transport && !transport {
+                continue;
+            }
+            let local = traffic::narrow(ts_responder, &config.local);
+            let remote = traffic::narrow(ts_initiator, &config.remote);
+            if local.is_empty() || remote.is_empty() {
+                continue;
+            }
+            let stripped;
+            let offers = match in_auth {
+                true => {
+                    stripped = ChildProposal::without_key_exchange(&config.proposals);
+                    &stripped
+                }
+                false => &config.proposals,
+            };
+            match ChildProposal::choose(offers, &sa.proposals, sent) {
+                None => {
+                    refused = (Refusal::new(NotifyType::NoProposalChosen), Reason::NoProposal);
+                }
+                Some((choice, spi_outbound)) => {
+                    let (config, mode) = (config.clone(), config.mode);
+                    let spi_inbound = ctx.child_spi();
+                    return Ok(ChildDraft {
+                        config,
+                        replaces,
+                        choice,
+                        mode,
+                        spi_inbound,
+                        spi_outbound,
+                        local,
+                        remote,
+                    });
+                }
+            }
+        }
+        Err(refused)
+    }
+
+    /// Checks a responder's answer to our offer of a CHILD SA.
+    pub(super) fn accept_child(
+        &self,
+        offer: crate::exchange::ChildOffer,
+        chosen: Option<(ChildChoice, u32)>,
+        contents: &Contents<'_>,
+    ) -> Result<ChildDraft, (String, Reason, u32)> {
+        let failed = |reason| (offer.config.name.clone(), reason, offer.spi);
+        let (choice, spi_outbound) = chosen.ok_or_else(|| failed(Reason::NoProposal))?;
+        let (Some(remote), Some(local)) = (&contents.ts_responder, &contents.ts_initiator) else {
+            return Err(failed(Reason::Protocol("a CHILD SA without TSi or TSr")));
+        };
+        if !traffic::are_within(local, &offer.local) || !traffic::are_within(remote, &offer.remote)
+        {
+            return Err(failed(Reason::NoTraffic));
+        }
+        let transport = contents.has(NotifyType::UseTransportMode);
+        if transport != (offer.config.mode == Mode::Transport) {
+            return Err(failed(Reason::Protocol("another mode than was asked for")));
+        }
+        Ok(ChildDraft {
+            mode: offer.config.mode,
+            config: offer.config,
+            replaces: offer.replaces,
+            choice,
+            spi_inbound: offer.spi,
+            spi_outbound,
+            local: local.clone(),
+            remote: remote.clone(),
+        })
+    }
+}
+
+impl ChildDraft {
+    /// Returns SA, TSi, TSr and mode of a response.
+    pub(super) fn answer<'a>(&self, spi: &'a [u8]) -> Vec<Payload<'a>> {
+        let proposals = vec![self.choice.answer.emit(ProtocolId::Esp, spi)];
+        let mut payloads = vec![
+            Payload::SecurityAssociation(SecurityAssociation { proposals }),
+            Payload::TsInitiator(TrafficSelectors { selectors: self.remote.clone() }),
+            Payload::TsResponder(TrafficSelectors { selectors: self.local.clone() }),
+        ];
+        if self.mode == Mode::Transport {
+            payloads.push(Payload::Notify(Notify::new(NotifyType::UseTransportMode, &[])));
+        }
+        payloads
+    }
+}
+
+impl Refusal {
+    pub(crate) fn new(notify_type: NotifyType) -> Self {
+        Self { notify_type, data: Vec::new() }
+    }
+}
+
+impl Secret {
+    pub(super) fn method(&self) -> AuthMethod {
+        match self {
+            Self::SharedKey(_) => AuthMethod::SharedKey,
+        }
+    }
+}
+
+/// The proof of identity of one side.
+pub(super) struct Proof<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) keys: &'a IkeKeys,
+    /// The ID of the IKE_AUTH exchange.
+    pub(super) message_id: u32,
+    /// Who proves.
+    pub(super) by: Role,
+}
+
+impl Proof<'_> {
+    pub(super) fn make(&self, secret: &Secret, id_body: &[u8]) -> Vec<u8> {
+        match secret {
+            Secret::SharedKey(key) => {
+                shared_key_mac(self.keys.prf, key, &self.octets(id_body)).as_bytes().to_vec()
+            }
+        }
+    }
+
+    pub(super) fn check(&self, secret: &Secret, id_body: &[u8], auth: &Authentication<'_>) -> bool {
+        auth.method == secret.method() && same_mac(&self.make(secret, id_body), auth.data)
+    }
+
+    fn octets(&self, id_body: &[u8]) -> Vec<u8> {
+        let setup = self.setup;
+        let mut int_auth = Vec::new();
+        if setup.exchanged > 0 {
+            int_auth = setup.int_auth.concat();
+            int_auth.extend(self.message_id.to_be_bytes());
+        }
+        let (message, nonce, sk_p) = match self.by {
+            Role::Initiator => (&setup.request, &setup.nonce_responder, &self.keys.sk_pi),
+            Role::Responder => (&setup.response, &setup.nonce_initiator, &self.keys.sk_pr),
+        };
+        let octets = SignedOctets { message, nonce, id_body, int_auth: &int_auth };
+        octets.concat(self.keys.prf, sk_p)
+    }
+}
+
+fn accepts(connection: &Connection, from: std::net::IpAddr) -> bool {
+    connection.remote_address.is_none_or(|address| address == from)
+}

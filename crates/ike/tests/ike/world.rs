@@ -1,0 +1,385 @@
+//! Two hosts in memory: a network that loses, duplicates and reorders, packet paths that follow the
+//! events, and what must hold all the time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use headroom_ike::crypto::Random;
+use headroom_ike::wire::{Message, TrafficSelector};
+use headroom_ike::{
+    ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection, Endpoint, Event,
+    Identity, IkeProposal, Mode, PostQuantum, Reason, Secret, SessionId, Transmit,
+};
+use headroom_suite::Key;
+use rand::rngs::ChaCha12Rng;
+use rand::{Rng, SeedableRng};
+
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
+
+/// Two hosts and what is between them.
+pub(crate) struct World {
+    pub(crate) hosts: [Host; 2],
+    pub(crate) now: Instant,
+    pub(crate) in_flight: Vec<Transmit>,
+    /// Packets under way: to whom, their SPI and key.
+    packets: Vec<(usize, u32, Vec<u8>)>,
+    /// Whether CHILD SAs are removed on purpose: then there may be none to send on.
+    pub(crate) closing: bool,
+    /// All datagrams so far.
+    pub(crate) sent: usize,
+    /// All packets that arrived.
+    pub(crate) arrived: usize,
+}
+
+/// A host with its packet path.
+pub(crate) struct Host {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) address: SocketAddr,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) children: BTreeMap<ChildId, ChildSa>,
+    pub(crate) sends_on: Vec<ChildId>,
+    pub(crate) post_quantum: Option<bool>,
+    pub(crate) rekeyed: usize,
+    pub(crate) failed_children: Vec<Reason>,
+    pub(crate) closed: Vec<Reason>,
+    pub(crate) moved: usize,
+    pub(crate) ready: bool,
+}
+
+/// A seeded generator. ML-KEM's numbers are not from it, and nothing depends on them.
+pub(crate) struct Seeded(pub(crate) ChaCha12Rng);
+
+impl Random for Seeded {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+}
+
+/// The settings of both hosts, to be changed by tests.
+pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
+    let network = |last: u8| vec![TrafficSelector::network(IpAddr::from([10, 0, last, 0]), 24)];
+    [(1, 2), (2, 1)].map(|(own, other)| {
+        let child = ChildConfig {
+            name: "net".to_owned(),
+            local: network(own),
+            remote: network(other),
+            mode: Mode::Tunnel,
+            proposals: ChildProposal::default_offer(policy),
+        };
+        let connection = Connection {
+            name: "peer".to_owned(),
+            local: Identity::from_text(&format!("host-{own}.example")),
+            remote: Some(Identity::from_text(&format!("host-{other}.example"))),
+            remote_address: None,
+            secret: Secret::SharedKey(Key::from_bytes(b"a secret of both")),
+            ike: IkeProposal::default_offer(policy),
+            children: vec![Arc::new(child)],
+        };
+        let mut config = Config::new(vec![connection]);
+        config.timing.liveness = None;
+        config.timing.ike_rekey = None;
+        config.timing.child_rekey = None;
+        // so that no bad luck looks like a dead peer
+        config.timing.retransmissions = 1000;
+        config
+    })
+}
+
+impl World {
+    pub(crate) fn new(configs: [Config; 2], seed: u64) -> Self {
+        let now = Instant::now();
+        let mut last = 0;
+        let hosts = configs.map(|config| {
+            last += 1;
+            let random = Seeded(ChaCha12Rng::seed_from_u64(2 * seed + u64::from(last)));
+            Host {
+                endpoint: Endpoint::new(config, Box::new(random), now),
+                address: SocketAddr::from(([192, 0, 2, last], 500)),
+                session: None,
+                children: BTreeMap::new(),
+                sends_on: Vec::new(),
+                post_quantum: None,
+                rekeyed: 0,
+                failed_children: Vec::new(),
+                closed: Vec::new(),
+                moved: 0,
+                ready: false,
+            }
+        });
+        let (in_flight, packets) = (Vec::new(), Vec::new());
+        Self { hosts, now, in_flight, packets, closing: false, sent: 0, arrived: 0 }
+    }
+
+    /// Makes two hosts between which an IKE SA and a CHILD SA stand.
+    pub(crate) fn established(policy: PostQuantum, seed: u64) -> Self {
+        let mut world = Self::new(configs(policy), seed);
+        world.connect(A);
+        world.settle();
+        assert!(world.hosts.iter().all(|host| host.ready), "the IKE SA stands");
+        world
+    }
+
+    pub(crate) fn connect(&mut self, host: usize) {
+        let [from, to] = [self.hosts[host].address, self.hosts[1 - host].address];
+        let session = self.hosts[host].endpoint.connect("peer", from, to, self.now);
+        self.hosts[host].session = Some(session.expect("a connection"));
+        self.drain();
+    }
+
+    pub(crate) fn command(&mut self, host: usize, command: &Command) {
+        note(|| format!("host {host}: {command:?}"));
+        // what it names may be gone
+        let _ = self.hosts[host].endpoint.command(command, self.now);
+        self.drain();
+    }
+
+    /// Rekeys the CHILD SA that a host sends on.
+    pub(crate) fn rekey_child(&mut self, host: usize) {
+        if let Some(&child) = self.hosts[host].sends_on.last() {
+            self.command(host, &Command::RekeyChild(child));
+        }
+    }
+
+    pub(crate) fn rekey_ike(&mut self, host: usize) {
+        let session = self.hosts[host].session.expect("a session");
+        self.command(host, &Command::Rekey(session));
+    }
+
+    pub(crate) fn close_child(&mut self, host: usize) {
+        self.closing = true;
+        if let Some(&child) = self.hosts[host].sends_on.last() {
+            self.command(host, &Command::CloseChild(child));
+        }
+    }
+
+    pub(crate) fn close(&mut self, host: usize) {
+        self.closing = true;
+        let session = self.hosts[host].session.expect("a session");
+        self.command(host, &Command::Close(session));
+    }
+
+    /// Delivers one datagram; the network keeps it if it is to arrive twice.
+    pub(crate) fn deliver(&mut self, at: usize, keep: bool) {
+        let datagram =
+            if keep { self.in_flight[at].clone() } else { self.in_flight.swap_remove(at) };
+        self.hand_over(&datagram);
+    }
+
+    /// Hands a datagram to whom it is for.
+    pub(crate) fn hand_over(&mut self, datagram: &Transmit) {
+        let to = self.hosts.iter().position(|host| host.address.ip() == datagram.to.ip());
+        let Some(to) = to else { return };
+        note(|| format!("arrives: {}", shown(datagram)));
+        let Transmit { from, to: address, datagram } = datagram;
+        self.hosts[to].endpoint.handle(datagram, *from, *address, self.now);
+        self.drain();
+    }
+
+    /// Lets a host send a packet on what it sends on; it is under way until [`Self::arrive`].
+    pub(crate) fn send_packet(&mut self, host: usize) {
+        let sender = &self.hosts[host];
+        if let Some(child) = sender.sends_on.last().and_then(|child| sender.children.get(child)) {
+            let key = child.outbound.secrets.key.as_bytes().to_vec();
+            self.packets.push((1 - host, child.outbound.spi, key));
+        }
+    }
+
+    /// Delivers all packets: none may be for a CHILD SA that is not there.
+    pub(crate) fn arrive(&mut self) {
+        for (to, spi, key) in std::mem::take(&mut self.packets) {
+            let receiver = &mut self.hosts[to];
+            let child = receiver.children.values().find(|child| child.inbound.spi == spi);
+            match child {
+                Some(child) => {
+                    assert_eq!(child.inbound.secrets.key.as_bytes(), key, "both have the same key");
+                    let id = child.child;
+                    self.arrived += 1;
+                    let _ = receiver.endpoint.command(&Command::Heard(id), self.now);
+                    self.drain();
+                }
+                None => assert!(
+                    self.closing || !receiver.ready,
+                    "a packet under SPI {spi:#x}, which host {to} does not have"
+                ),
+            }
+        }
+    }
+
+    /// Goes to the next deadline, but not beyond `limit`; false if there is none.
+    pub(crate) fn advance(&mut self) -> bool {
+        // no packet is under way for longer than the time that is allowed for reordering
+        self.arrive();
+        let next = self.hosts.iter().filter_map(|host| host.endpoint.next_deadline()).min();
+        let Some(next) = next else { return false };
+        self.now = self.now.max(next);
+        for host in &mut self.hosts {
+            host.endpoint.poll(self.now);
+        }
+        self.drain();
+        true
+    }
+
+    /// Delivers everything in order until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        let limit = self.now + Duration::from_secs(3600);
+        for _ in 0..10_000 {
+            while !self.in_flight.is_empty() {
+                let datagram = self.in_flight.remove(0);
+                self.hand_over(&datagram);
+            }
+            for host in [A, B] {
+                self.send_packet(host);
+            }
+            self.arrive();
+            if self.in_flight.is_empty() && !self.advance() {
+                return;
+            }
+            assert!(self.now < limit, "all exchanges end");
+        }
+        panic!("all exchanges end");
+    }
+
+    /// Takes what both endpoints put out, and checks what must hold.
+    fn drain(&mut self) {
+        for host in &mut self.hosts {
+            while let Some(transmit) = host.endpoint.transmit() {
+                assert!(transmit.datagram.len() <= 1236, "{} bytes", transmit.datagram.len());
+                self.sent += 1;
+                note(|| format!("  sends {}", shown(&transmit)));
+                self.in_flight.push(transmit);
+            }
+            while let Some(event) = host.endpoint.event() {
+                host.apply(event);
+            }
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        if self.hosts.iter().any(|host| !host.closed.is_empty()) {
+            return;
+        }
+        for (at, host) in self.hosts.iter().enumerate() {
+            if !host.ready || !self.hosts[1 - at].ready {
+                continue;
+            }
+            assert!(host.sends_on.len() <= 2, "host {at} sends on {:?}", host.sends_on);
+            if !self.closing {
+                assert!(!host.sends_on.is_empty(), "host {at} has nothing to send on");
+            }
+            for child in &host.sends_on {
+                let child = &host.children[child];
+                let theirs = self.hosts[1 - at].children.values();
+                let mut theirs = theirs.filter(|one| one.inbound.spi == child.outbound.spi);
+                match theirs.next() {
+                    Some(same) => {
+                        let keys =
+                            [&child.outbound, &same.inbound].map(|one| one.secrets.key.as_bytes());
+                        assert_eq!(keys[0], keys[1], "both have the same key");
+                        assert_eq!((&child.local, &child.remote), (&same.remote, &same.local));
+                    }
+                    None => {
+                        assert!(self.closing, "host {at} sends on what the other does not have");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that both ends have the same and nothing else, after all has settled.
+    pub(crate) fn check_agreement(&self, children: usize) {
+        let [a, b] = &self.hosts;
+        let pairs = |host: &Host, mirrored: bool| {
+            let pairs = host.children.values().map(|child| {
+                let (inbound, outbound) = (child.inbound.spi, child.outbound.spi);
+                if mirrored { (outbound, inbound) } else { (inbound, outbound) }
+            });
+            pairs.collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(pairs(a, false), pairs(b, true), "both ends have the same CHILD SAs");
+        assert_eq!(a.children.len(), children, "as many CHILD SAs as there should be");
+        for host in &self.hosts {
+            assert_eq!(host.sends_on.len(), children.min(1), "one is sent on");
+            assert!(host.closed.is_empty() && host.endpoint.sessions() == 1, "the IKE SA stands");
+            assert_eq!(host.endpoint.half_open(), 0);
+        }
+    }
+
+    /// Checks that nothing is left.
+    pub(crate) fn check_closed(&self) {
+        for host in &self.hosts {
+            assert_eq!(host.closed.len(), 1, "{:?}", host.closed);
+            assert!(host.children.is_empty() && host.sends_on.is_empty());
+            assert_eq!(host.endpoint.sessions(), 0, "nothing is kept");
+        }
+    }
+}
+
+impl Host {
+    fn apply(&mut self, event: Event) {
+        note(|| format!("  {} {}", self.address, about(&event)));
+        match event {
+            Event::Established { session, post_quantum, .. } => {
+                self.session = Some(session);
+                self.post_quantum = Some(post_quantum);
+            }
+            Event::Rekeyed { post_quantum, .. } => {
+                self.post_quantum = Some(post_quantum);
+                self.rekeyed += 1;
+            }
+            Event::Install(child) => {
+                let spis: HashMap<_, _> =
+                    self.children.values().map(|one| (one.inbound.spi, one.child)).collect();
+                assert!(!spis.contains_key(&child.inbound.spi), "an SPI twice");
+                assert!(self.children.insert(child.child, *child).is_none());
+            }
+            Event::Switch(child) => {
+                assert!(self.children.contains_key(&child) && !self.sends_on.contains(&child));
+                self.sends_on.push(child);
+                self.ready = true;
+            }
+            Event::StopSending(child) => {
+                assert!(self.sends_on.contains(&child), "{child:?}");
+                self.sends_on.retain(|one| *one != child);
+            }
+            Event::Remove(child) => {
+                assert!(!self.sends_on.contains(&child), "nothing is sent on what is removed");
+                assert!(self.children.remove(&child).is_some(), "{child:?} is removed once");
+            }
+            Event::ChildFailed { reason, .. } => self.failed_children.push(reason),
+            Event::Moved { .. } => self.moved += 1,
+            Event::Closed { reason, .. } => {
+                assert!(self.children.is_empty(), "CHILD SAs go first");
+                self.closed.push(reason);
+            }
+        }
+    }
+}
+
+/// Prints what happens if `IKE_TRACE` is set, to understand a seed.
+fn note(text: impl FnOnce() -> String) {
+    if std::env::var_os("IKE_TRACE").is_some() {
+        println!("{}", text());
+    }
+}
+
+fn shown(transmit: &Transmit) -> String {
+    let message = transmit.datagram.strip_prefix(&[0; 4]).unwrap_or(&transmit.datagram);
+    let Ok(Message { header, .. }) = Message::parse(message) else { return "?".to_owned() };
+    let kind = if header.response { "response" } else { "request" };
+    let (id, spi) = (header.message_id, header.spi_initiator >> 48);
+    format!("{} {kind} {id} of {spi:04x} to {}", header.exchange, transmit.to)
+}
+
+fn about(event: &Event) -> String {
+    match event {
+        Event::Install(child) => format!(
+            "Install({:?}, in {:x}, out {:x}, for {:?})",
+            child.child, child.inbound.spi, child.outbound.spi, child.replaces
+        ),
+        event => format!("{event:?}"),
+    }
+}
