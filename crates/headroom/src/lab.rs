@@ -498,7 +498,7 @@ fn list_entry<T: ?Sized>(entry: &Entry<T>, more: &str) {
 /// Prints a name and its text, which is wrapped beside it.
 fn list_line(name: &str, text: &str) {
     const NAMES: usize = 13;
-    let wrapped = report::terminal::wrapped(text, width() - NAMES);
+    let wrapped = report::columns::wrapped(text, width() - NAMES);
     for (index, line) in wrapped.lines().enumerate() {
         println!("  {:11}{line}", if index == 0 { name } else { "" });
     }

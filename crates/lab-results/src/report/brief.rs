@@ -1,8 +1,8 @@
 //! The answer of a run on one screen: the question, the answer, one table, and where the
 //! rest is.
 
+use super::columns::{aligned, wrapped};
 use super::markdown::{Overview, further_tables, tables};
-use super::terminal::{aligned, wrapped};
 use crate::analysis::sentence::read;
 use crate::analysis::stats::LEAST_RUNS;
 use crate::schema::{Kind, Results, Summary};

@@ -2,8 +2,8 @@
 
 use headroom_units as units;
 
+use super::columns::{aligned, wrapped};
 use super::table::Table;
-use super::terminal::{aligned, wrapped};
 use crate::analysis::compare::{CellChange, Change, Comparison};
 
 /// Lists differences of the environments, then a table with the largest change first.

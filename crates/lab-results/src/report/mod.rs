@@ -1,6 +1,7 @@
 //! Writes reports: terminal, HTML, CSV, Markdown, JSON.
 
 mod brief;
+pub mod columns;
 pub mod compare;
 mod csv;
 pub mod html;

@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Error, Result};
-use headroom_lab_results::report::terminal::{Detail, wrapped};
+use headroom_lab_results::report::columns::wrapped;
+use headroom_lab_results::report::terminal::Detail;
 
 use crate::study::results::{SCHEMA, StudyResults};
 

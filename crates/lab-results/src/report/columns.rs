@@ -1,0 +1,63 @@
+//! Columns of a terminal: tables that line up, and sentences that fit.
+
+use super::table::Table;
+
+/// Prints a table whose columns line up.
+pub(super) fn aligned(table: &Table) -> String {
+    let widths = table.widths();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            let space = " ".repeat(width - cell.chars().count());
+            if table.has_figures(column) {
+                format!("{space}{cell}")
+            } else {
+                format!("{cell}{space}")
+            }
+        });
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    let rule = widths.iter().map(|&w| "─".repeat(w)).collect::<Vec<_>>().join("──");
+    let rows: String = table.rows.iter().map(line).collect();
+    format!("{}{rule}\n{rows}", line(&table.header))
+}
+
+/// Breaks a sentence at spaces; further lines are indented.
+pub fn wrapped(sentence: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in sentence.split(' ') {
+        let len = word.chars().count();
+        if column > 0 && column + 1 + len > width {
+            text.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_whatever_the_letters() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let table =
+            Table { header: row(["stack", "µs", "by"]), rows: vec![row(["ftp", "1 200", "CPU"])] };
+        assert_eq!(aligned(&table), "stack     µs  by\n─────────────────\nftp    1 200  CPU\n");
+        let table =
+            Table { header: row(["stack", "", "off"]), rows: vec![row(["ftp", "get", "+1 %"])] };
+        assert_eq!(aligned(&table), "stack        off\n────────────────\nftp    get  +1 %\n");
+    }
+
+    #[test]
+    fn long_sentences_are_broken_at_spaces() {
+        assert_eq!(wrapped("one two three", 8), "one two\n  three\n");
+    }
+}
