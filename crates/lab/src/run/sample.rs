@@ -2,13 +2,15 @@
 //! and what they transferred is verified when the clocks have stopped.
 
 use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::resources::cpu::Spent;
 use headroom_lab_results::analysis::stats;
-use headroom_lab_results::schema::{Cpu, Phases, Sample, Tcp, UNSHAPED_S};
+use headroom_lab_results::schema::{Cpu, Phases, Sample, Tcp, UNSHAPED_S, Usage};
 use headroom_lab_trace::{Record, SetUp};
 
 use super::bench::Bench;
 use super::cell::Cell;
 use super::transfer::Seen;
+use crate::layer::Drops;
 use crate::workload::{STREAM_UNIT, TimeOf};
 
 /// A sample, and what of it the results do not keep.
@@ -91,6 +93,33 @@ impl Bench<'_> {
         if !errors.is_empty() {
             self.require_servers()?;
         }
+        let took = Took {
+            spent,
+            usage,
+            drops,
+            errors,
+            over_datagrams: self.service(&cell.stack)?.over_datagrams(),
+            token_bucket: way.rate_bps.is_some() && !self.testbed.serialises(),
+        };
+        Ok(Measured::of(cell, block, seen, took))
+    }
+}
+
+/// What was seen of a sample beside its transfers.
+struct Took {
+    spent: Option<Spent>,
+    usage: Option<Usage>,
+    drops: Option<Drops>,
+    errors: Vec<String>,
+    /// Whether TCP says nothing of the transfers.
+    over_datagrams: bool,
+    /// Whether the link lets the first packets pass unshaped.
+    token_bucket: bool,
+}
+
+impl Measured {
+    /// The means of transfers that were one sample.
+    fn of(cell: &Cell, block: u32, mut seen: Vec<Seen>, took: Took) -> Self {
         let n = seen.len() as f64;
         let records: Vec<&Record> = seen.iter().filter_map(|s| s.record.as_ref()).collect();
         let mean = |value: fn(&Record) -> f64| {
@@ -103,7 +132,6 @@ impl Bench<'_> {
             (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
         };
         let kind = cell.workload.kind;
-        let over_datagrams = self.service(&cell.stack)?.over_datagrams();
         let load = seen.first().and_then(|one| one.load);
         let seconds = match kind.time() {
             TimeOf::Client => seen.first().and_then(|one| one.client_s),
@@ -115,7 +143,6 @@ impl Bench<'_> {
         let sessions: &[&Record] = if kind.is_timed() { &[] } else { &records };
         let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
-        let token_bucket = way.rate_bps.is_some() && !self.testbed.serialises();
         let sample = Sample {
             link: cell.link.to_string(),
             stack: cell.stack.clone(),
@@ -123,7 +150,7 @@ impl Bench<'_> {
             size_bytes: cell.size,
             files: cell.workload.files * cell.workload.clients,
             block,
-            ok: errors.is_empty(),
+            ok: took.errors.is_empty(),
             seconds,
             session_seconds: mean(|r| r.session_s).filter(|_| !sessions.is_empty()),
             client_seconds: client_clocks.map(|all| all.iter().sum::<f64>() / n),
@@ -133,7 +160,7 @@ impl Bench<'_> {
                 .then(|| Phases::mean(sessions.iter().map(|r| &r.phases))),
             first_handshake_seconds: mean_of(|r| r.handshake),
             data_handshake_seconds: mean_of(|r| r.data_handshake),
-            cpu_seconds: spent.map(|s| Cpu {
+            cpu_seconds: took.spent.map(|s| Cpu {
                 client: s.client / n,
                 server: s.server / n,
                 router: s.router / n,
@@ -141,18 +168,18 @@ impl Bench<'_> {
                 machine: s.machine / n,
                 background: s.background / n,
             }),
-            cpu_idle_pct: spent.map(|s| s.idle_pct),
-            steal_pct: spent.map(|s| s.steal_pct),
-            background_pct: spent.map(|s| s.background_pct),
+            cpu_idle_pct: took.spent.map(|s| s.idle_pct),
+            steal_pct: took.spent.map(|s| s.steal_pct),
+            background_pct: took.spent.map(|s| s.background_pct),
             wire: None,
-            tcp: (!records.is_empty() && !over_datagrams)
+            tcp: (!records.is_empty() && !took.over_datagrams)
                 .then(|| Tcp::mean(&records.iter().map(|r| r.tcp).collect::<Vec<_>>())),
             load,
             fairness: stats::mean(&seen.iter().filter_map(|s| s.fairness).collect::<Vec<_>>())
                 .map(|mean| mean.mean),
-            usage,
+            usage: took.usage,
             realtime: seen.first().and_then(|one| one.realtime.clone()),
-            drops,
+            drops: took.drops,
             outlier: false,
             peak_memory_bytes: seen
                 .iter()
@@ -160,12 +187,14 @@ impl Bench<'_> {
                 .map(|o| o.peak_memory_bytes)
                 .max(),
             disturbed: None,
-            not_shaped: token_bucket && !kind.is_timed() && seconds.is_some_and(|s| s < UNSHAPED_S),
-            error: errors.into_iter().next(),
+            not_shaped: took.token_bucket
+                && !kind.is_timed()
+                && seconds.is_some_and(|s| s < UNSHAPED_S),
+            error: took.errors.into_iter().next(),
         };
         let round_trips = records.iter().filter_map(|r| r.round_trips).min();
         let rtts_s = records.iter().filter_map(|r| r.rtt_s).collect();
         let last = seen.pop().and_then(|s| s.record);
-        Ok(Measured { sample, rtts_s, round_trips, last })
+        Self { sample, rtts_s, round_trips, last }
     }
 }
