@@ -111,15 +111,7 @@ impl Bench<'_> {
     ) -> Result<(Seen, Option<Totals>)> {
         error::check(&self.interrupted)?;
         let service = self.service(&cell.stack)?;
-        let jobs: Vec<Job> = prepared
-            .invocations
-            .iter()
-            .map(|invocation| {
-                let mut command = self.testbed.client.resolve(&invocation.command)?;
-                command.environment.extend(invocation.environment.clone());
-                Ok(Job { command, dialogue: invocation.dialogue.clone() })
-            })
-            .collect::<Result<_>>()?;
+        let jobs = self.jobs(prepared)?;
         let stack = self.instance(&cell.stack)?;
         let (clock, router) = (stack.clock(&self.testbed), self.testbed.clock());
         // under a tunnel the clock's trace is not what passes the link
@@ -150,7 +142,6 @@ impl Bench<'_> {
         }
         let taken = clock.map(Clock::take).transpose()?;
         let outside = outside.map(Clock::take).transpose()?;
-        let port = stack.wire_port;
 
         let reports: Vec<_> =
             outcomes.iter().map(|outcome| service.client_report(outcome)).collect();
@@ -161,7 +152,7 @@ impl Bench<'_> {
             (None, service.login().map(|login| login.inside(stack.streams())))
         };
         let expectation = Expectation {
-            port,
+            port: stack.wire_port,
             data_connections: service.data_connections() && !kind.is_timed(),
             over_datagrams: service.over_datagrams(),
             upload: kind.goes_up(),
@@ -177,6 +168,29 @@ impl Bench<'_> {
         };
         let totals = outside.as_ref().or(taken.as_ref()).and_then(Taken::totals);
         let record = taken.map(|taken| taken.record(&expectation)).transpose()?.flatten();
+        Ok((Seen::of(cell, outcomes, reports, record), totals))
+    }
+
+    /// The client processes of a transfer.
+    fn jobs(&self, prepared: &Prepared) -> Result<Vec<Job>> {
+        let job = |invocation: &Invocation| {
+            let mut command = self.testbed.client.resolve(&invocation.command)?;
+            command.environment.extend(invocation.environment.clone());
+            Ok(Job { command, dialogue: invocation.dialogue.clone() })
+        };
+        prepared.invocations.iter().map(job).collect()
+    }
+}
+
+impl Seen {
+    /// What the clients said, beside what the trace shows.
+    fn of(
+        cell: &Cell,
+        outcomes: Vec<Outcome>,
+        reports: Vec<ClientReport>,
+        record: Option<Record>,
+    ) -> Self {
+        let kind = cell.workload.kind;
         let error = outcomes
             .iter()
             .zip(&reports)
@@ -204,7 +218,7 @@ impl Bench<'_> {
             _ => said,
         };
         let realtime = reports.into_iter().find_map(|report| report.realtime);
-        Ok((Seen { record, outcomes, client_s, load, fairness, realtime, error }, totals))
+        Self { record, outcomes, client_s, load, fairness, realtime, error }
     }
 }
 
