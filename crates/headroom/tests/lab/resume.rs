@@ -64,7 +64,7 @@ fn interrupted_then_resumed_it_is_the_same_run() {
 
     let again = ground.end_of(ground.headroom("lab run --resume out"));
     assert_eq!(again.code, Some(0), "{again}");
-    assert!(again.stdout.contains("is complete: there is nothing to go on with"), "{again}");
+    assert!(again.stdout.contains("is complete: nothing to resume"), "{again}");
     again.assert_nothing_started();
 }
 
