@@ -12,7 +12,7 @@ use crate::workload::{Key, Kind, work};
 pub struct CommandLine {
     /// Names of stacks.
     pub stacks: Vec<String>,
-    /// What they do; none: downloads and uploads, or commands where they move no files.
+    /// Workloads; none: downloads and uploads, or commands for stacks that move no files.
     pub workloads: Vec<Kind>,
     /// Sizes of files and datagrams; none: a small, a middling and a large file.
     pub sizes: Vec<String>,
@@ -116,7 +116,7 @@ impl CommandLine {
         text
     }
 
-    /// What these stacks do where nobody says it.
+    /// Returns the default workloads of these stacks.
     fn usual_kinds(&self, stacks: &[String]) -> Result<Vec<Kind>> {
         let ways = [Kind::Download, Kind::Upload];
         let moves_files = |name: &&String| ways.iter().any(|&way| accepts(name, way));

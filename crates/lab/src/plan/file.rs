@@ -87,7 +87,7 @@ const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=16_000;
 /// Bytes of the shortest datagram that says when it was sent, behind RTP's header.
 const STREAMED: u64 = 20;
 
-/// As a baseline: this stack is compared with nothing.
+/// As a baseline: no comparison.
 pub(super) const NO_BASELINE: &str = "none";
 
 impl PlanFile {
@@ -559,7 +559,7 @@ fn read_size(text: &Spanned<String>) -> Result<u64, At> {
     }
 }
 
-/// What validation links are measured with.
+/// Default sizes on validation links.
 fn first_download(workloads: &[Workload]) -> Vec<u64> {
     let download = workloads.iter().find(|workload| workload.kind == Kind::Download);
     download.map_or(vec![4 << 20], |workload| workload.sizes.clone())

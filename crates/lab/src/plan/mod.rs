@@ -37,15 +37,15 @@ pub struct Plan {
     pub name: String,
     /// The question the run answers, as a title.
     pub question: String,
-    /// What is compared, each with the name of its baseline.
+    /// The stacks, each with the name of its baseline.
     pub stacks: Vec<PlannedStack>,
-    /// What each stack does.
+    /// The workloads.
     pub workloads: Vec<Workload>,
     /// Two real machines; none: namespaces on this one.
     pub hosts: Option<SshHosts>,
     /// Paired blocks for each workload and size; the fewest, with `until`.
     pub repetitions: u32,
-    /// How well overheads are to be known before blocks end.
+    /// Precision of overheads at which blocks end.
     pub until: Option<Until>,
     /// Transfers of each cell before the first that counts.
     pub warmup: u32,
@@ -58,11 +58,11 @@ pub struct Plan {
     pub offload: Offload,
     /// TCP congestion control of both hosts; real ones may keep [`HOST_DEFAULT`].
     pub congestion_control: String,
-    /// What answers sshd's questions for clients' names; none: it asks nobody.
+    /// Name server that sshd asks for clients' names; none: it asks none.
     pub resolver: Option<Resolver>,
     /// The link on which everything is measured.
     pub link: LinkSpec,
-    /// What is to make the links; none: the best there is for each.
+    /// Link backend; none: the best available for each.
     pub link_backend: Option<LinkBackend>,
     /// Links on which predictions are checked.
     pub validation_links: Vec<LinkSpec>,
@@ -191,7 +191,7 @@ impl Plan {
             .collect()
     }
 
-    /// What its testbed is to be.
+    /// Returns the specification of its testbed.
     pub(crate) fn testbed(&self) -> TestbedSpec {
         let mut layers = self.stacks.iter().flat_map(|planned| &planned.stack.layers);
         TestbedSpec {
@@ -232,7 +232,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What a stack is compared with in the end: its baseline, or that one's, or itself.
+    /// Returns the last baseline of a stack: its own, or that one's, or itself.
     pub(crate) fn root_of<'a>(&'a self, name: &'a str) -> &'a str {
         let baseline = |name: &&'a str| self.stack(name)?.baseline.as_deref();
         // a chain of them is no longer than there are stacks

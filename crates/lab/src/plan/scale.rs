@@ -1,4 +1,4 @@
-//! How large a plan is run: as it says, or smaller in the way that it says itself.
+//! Scales of a plan: all of it, or one of the smaller versions that it defines.
 
 use headroom_lab_host::error::{Error, Result};
 use serde::Deserialize;
@@ -7,14 +7,14 @@ use super::Plan;
 use crate::units;
 use crate::workload::Kind;
 
-/// How large.
+/// A scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// As the plan says.
+    /// The whole plan.
     Full,
-    /// Good for a first look.
+    /// For a first look.
     Quick,
-    /// Good for nothing but to see that it runs.
+    /// Only tests that it runs.
     Smoke,
 }
 
@@ -32,7 +32,7 @@ impl Scale {
     }
 }
 
-/// What a plan says of itself at smaller scales.
+/// The smaller versions of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scales {
     pub(super) quick: Smaller,

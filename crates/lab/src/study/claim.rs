@@ -28,7 +28,7 @@ pub struct Comparison {
     right: String,
 }
 
-/// How a comparison wants its sides.
+/// Relation of the two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sign {
@@ -40,7 +40,7 @@ enum Sign {
     Alike,
 }
 
-/// How a claim came out.
+/// Outcome of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -59,11 +59,11 @@ pub enum Outcome {
 pub struct ClaimResults {
     /// Short name.
     pub id: String,
-    /// What was compared.
+    /// The comparisons.
     pub compare: Vec<Comparison>,
-    /// How it came out.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How many pairs of cells hold, are contradicted, and are undecided.
+    /// Numbers of pairs of cells that hold, are contradicted, and are undecided.
     pub counts: [usize; 3],
     /// Why those are undecided, each reason once.
     pub whys: Vec<Why>,

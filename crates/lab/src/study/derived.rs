@@ -31,7 +31,7 @@ pub(super) fn mean(
     Some(made_of(&values, Estimate { value: sum / figures.len() as f64, ci95: None, n }))
 }
 
-/// What a line through a column shows.
+/// Computes the shown property of a line through a column.
 pub(super) fn line(sections: &[SectionResults], wanted: &LineTemplate, row: &Row) -> Option<Value> {
     let over = template::fill(&wanted.over, row).ok()?;
     let (section, column) = over.split_once('/')?;

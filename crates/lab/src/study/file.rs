@@ -80,12 +80,12 @@ struct SectionFile {
     /// Rows without such a table; each is `{row}`.
     #[serde(default)]
     rows: Vec<Spanned<String>>,
-    /// What the published columns are, where the paper did not print them.
+    /// Origin of the published columns, if the paper did not print them.
     #[serde(default)]
     source: PublishedSource,
     /// The name of a row.
     row: Option<Spanned<String>>,
-    /// What the report calls rows, where that is not their name.
+    /// Labels of rows in the report, if not their names.
     #[serde(default)]
     labels: BTreeMap<String, String>,
     chart: Option<Chart>,

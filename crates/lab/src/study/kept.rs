@@ -19,7 +19,7 @@ pub(super) struct Source {
     pub(super) tables: Vec<(String, String)>,
 }
 
-/// Keeps what is asked in `folder`; in place of what was kept there.
+/// Writes the study to `folder`, over an earlier one.
 ///
 /// # Errors
 /// It cannot be written.
@@ -40,7 +40,7 @@ pub fn keep(study: &Study, scale: Scale, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What was asked in `folder`; none where it is not the folder of a study.
+/// Reads the study of `folder`; none: it is not the folder of a study.
 ///
 /// # Errors
 /// It can no longer be read.

@@ -1,4 +1,4 @@
-//! What a section can show of a cell: one line for each.
+//! Measures of a cell that a section can show, a line each.
 
 use crate::workload::Kind;
 
@@ -138,9 +138,9 @@ pub const ALL: &[Measure] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// As it is.
+    /// The value.
     Value,
-    /// What it is more than another stack's, in per cent of that, block by block.
+    /// Excess over another stack's, in percent of that, block by block.
     OverheadPct,
     /// Per cent of another stack's.
     PctOf,
@@ -245,7 +245,7 @@ impl Measure {
         if form == Form::Value { self.unit } else { "%" }
     }
 
-    /// What a run says of a cell on its main link; `against` is the other stack of the
+    /// Evaluates a cell on the main link of a run; `against` is the other stack of the
     /// two forms that need one, by default the baseline. None: it was not measured.
     pub fn of(
         &self,
@@ -319,7 +319,7 @@ fn largest_packet(sample: &Sample) -> Option<f64> {
     Some(f64::from(sample.wire?.largest_frame_bytes) - ETHERNET)
 }
 
-/// What left the link in the file's direction, Ethernet headers included, in per cent of
+/// Bytes that left the link in the file's direction, Ethernet headers included, in percent of
 /// the file.
 fn link_bytes_pct(sample: &Sample) -> Option<f64> {
     let usage = sample.usage?;
@@ -375,7 +375,7 @@ fn arrived_bps(sample: &Sample) -> Option<f64> {
     Some(bytes * 8.0 / load.measured_s.filter(|seconds| *seconds > 0.0)?)
 }
 
-/// What left the link in a stream's direction while it lasted, Ethernet headers included.
+/// Rate behind the link in a stream's direction, Ethernet headers included.
 fn link_bps(sample: &Sample) -> Option<f64> {
     let seconds = stream(sample)?.measured_s;
     (seconds > 0.0).then_some(sample.usage?.to_server_bytes * 8.0 / seconds)
@@ -390,7 +390,7 @@ fn loss_pct(sample: &Sample) -> Option<f64> {
     (arrived + lost > 0.0).then(|| 100.0 * lost / (arrived + lost))
 }
 
-/// What left the link towards the server, Ethernet headers and control traffic included,
+/// Bytes that left the link towards the server, Ethernet headers and control traffic included,
 /// for each datagram that arrived.
 fn link_bytes_per_packet(sample: &Sample) -> Option<f64> {
     let packets = sample.load?.packets.filter(|packets| *packets > 0)?;

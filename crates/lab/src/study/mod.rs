@@ -42,17 +42,17 @@ pub struct Study {
     pub question: String,
     /// Authors and title of the paper.
     pub paper: String,
-    /// What the paper answers.
+    /// The paper's answer.
     pub says: String,
-    /// What we answer, with places for measured figures: `{section/column/row}`.
+    /// Our answer, with placeholders for figures: `{section/column/row}`.
     pub answer: String,
     /// The same, of what is measured at the smaller scales.
     answer_quick: Option<String>,
-    /// How the set-up differs from the original.
+    /// Differences from the original set-up.
     pub differs: Vec<String>,
-    /// What is measured, each under its plan's name.
+    /// The parts, named as their plans.
     pub parts: Vec<Plan>,
-    /// What the report shows, in order.
+    /// Sections of the report, in order.
     pub sections: Vec<Section>,
     /// Sentences that the figures choose.
     pub claims: Vec<Claim>,

@@ -1,4 +1,4 @@
-//! `study.json`: what a study leaves beside the results of its parts.
+//! `study.json`: results of a study, other than those of its parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub use super::section_results::{
 /// Version of the schema.
 pub const SCHEMA: u32 = 2;
 
-/// What a study found.
+/// Results of a study.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StudyResults {
     /// [`SCHEMA`].
@@ -23,15 +23,15 @@ pub struct StudyResults {
     pub question: String,
     /// Authors and title.
     pub paper: String,
-    /// What the paper answers.
+    /// The paper's answer.
     pub says: String,
-    /// What we answer, figures filled in.
+    /// Our answer, with figures.
     pub answer: String,
-    /// How the set-up differs from the original.
+    /// Differences from the original set-up.
     pub differs: Vec<String>,
     /// `full`, `quick` or `smoke`.
     pub scale: String,
-    /// What was measured.
+    /// The measured parts.
     pub parts: Vec<PartResults>,
     /// Names of the parts that were not yet, or failed.
     #[serde(default)]

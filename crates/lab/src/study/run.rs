@@ -173,7 +173,7 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
     Ok(results)
 }
 
-/// What a part has measured, complete or not; none: nothing.
+/// Reads the results of a part, complete or not; none: it has none.
 fn read_part(home: &Path) -> Result<Option<Results>> {
     match run::unfinished(home) {
         Ok(Some(results)) => Ok(Some(results)),
@@ -225,7 +225,7 @@ struct Told<'a> {
     part: &'a str,
     number: usize,
     of: usize,
-    /// What the parts after it will take.
+    /// Expected time of the parts after it.
     later: Duration,
 }
 

@@ -17,23 +17,23 @@ use crate::workload;
 pub struct Section {
     /// Short name, for references and links.
     pub id: String,
-    /// As the report shows it.
+    /// The title in the report.
     pub title: String,
-    /// What the paper says.
+    /// The paper's statement.
     pub paper: Option<String>,
-    /// What its figures say when checked.
+    /// Findings from checking its figures.
     pub note: Option<String>,
     /// Why ours differ, with places for figures of any section, as in the answer.
     pub because: Option<String>,
     /// Name and variables of each row.
     pub(super) rows: Vec<(String, Row)>,
-    /// What the report calls rows, where that is not their name.
+    /// Labels of rows in the report, if not their names.
     pub(super) labels: BTreeMap<String, String>,
-    /// What the published columns are.
+    /// Origin of the published columns.
     pub source: PublishedSource,
-    /// What stands in each.
+    /// The columns.
     pub columns: Vec<Column>,
-    /// How it is drawn, if it is.
+    /// The chart, if any.
     pub chart: Option<Chart>,
 }
 
@@ -42,7 +42,7 @@ pub struct Section {
 pub struct Column {
     /// Short name, for references.
     pub id: String,
-    /// As the report shows it.
+    /// The title in the report.
     pub title: String,
     /// The published column that stands beside it.
     pub published: Option<String>,
@@ -53,7 +53,7 @@ pub struct Column {
     pub(super) shows: Shows,
 }
 
-/// What the published columns of a section are.
+/// Origin of the published columns of a section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PublishedSource {
@@ -64,10 +64,10 @@ pub enum PublishedSource {
     Formula,
 }
 
-/// What a column shows.
+/// Content of a column.
 #[derive(Debug, Clone)]
 pub(super) enum Shows {
-    /// What a cell of a part has measured.
+    /// The measured value of a part's cell.
     Cell { measure: &'static Measure, form: Form, cell: CellTemplate },
     /// The mean of figures of the page: references, filled by a row's variables.
     Mean(Vec<String>),
@@ -88,19 +88,19 @@ pub(super) struct LineTemplate {
     pub(super) at: Option<String>,
 }
 
-/// What of a line is shown.
+/// The shown property of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum LineValue {
     /// Its value at 1 KiB.
     Intercept,
-    /// What it changes for each factor e of size.
+    /// Change per factor e of size.
     Slope,
     /// Its value at a size.
     At,
 }
 
-/// How a line weighs its points.
+/// Weights of a line's points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Weights {
@@ -140,10 +140,10 @@ pub(super) struct Place {
 pub struct Chart {
     /// Each row's place: a number, or a template of one. Bars have none.
     pub(super) x: Option<String>,
-    /// What the horizontal axis says.
+    /// Title of the horizontal axis.
     #[serde(default)]
     pub x_title: String,
-    /// What the axis of values says: the vertical one, of bars the horizontal one.
+    /// Title of the axis of values: the vertical one, or of bars the horizontal one.
     pub y_title: String,
     /// Whether each row is a group of horizontal bars.
     #[serde(default)]
@@ -206,7 +206,7 @@ impl Chart {
 }
 
 impl Section {
-    /// What the report calls a row.
+    /// Returns the label of a row in the report.
     pub(super) fn label<'a>(&'a self, name: &'a str) -> &'a str {
         self.labels.get(name).map_or(name, String::as_str)
     }

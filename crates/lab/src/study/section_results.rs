@@ -12,24 +12,24 @@ use super::section::{Chart, PublishedSource};
 pub struct SectionResults {
     /// Short name.
     pub id: String,
-    /// As shown.
+    /// The title.
     pub title: String,
-    /// What the paper says.
+    /// The paper's statement.
     pub paper: Option<String>,
-    /// What its figures say when checked.
+    /// Findings from checking its figures.
     pub note: Option<String>,
     /// Why ours differ.
     pub because: Option<String>,
     /// Ours beside the paper's in a sentence, made of the figures; null where the paper
     /// has none here.
     pub compared: Option<String>,
-    /// What its published columns are.
+    /// Origin of its published columns.
     pub source: PublishedSource,
     /// The columns.
     pub columns: Vec<ColumnResults>,
     /// The rows.
     pub rows: Vec<RowResults>,
-    /// How it is drawn.
+    /// The chart.
     pub chart: Option<ChartResults>,
 }
 
@@ -51,7 +51,7 @@ impl SectionResults {
 pub struct ColumnResults {
     /// Short name.
     pub id: String,
-    /// As shown.
+    /// The title.
     pub title: String,
     /// Of all its figures; empty for numbers.
     pub unit: String,
@@ -59,7 +59,7 @@ pub struct ColumnResults {
     pub signed: bool,
     /// Whether the paper has such a column.
     pub published: bool,
-    /// What is measured.
+    /// The measure.
     pub measure: String,
     /// In which form.
     pub form: Form,
@@ -72,9 +72,9 @@ pub struct ColumnResults {
 /// A row: a value for each column.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RowResults {
-    /// As the study calls it.
+    /// The name in the study.
     pub name: String,
-    /// As shown.
+    /// The title.
     pub label: String,
     /// Its place on the chart's horizontal axis.
     pub x: Option<f64>,
@@ -82,10 +82,10 @@ pub struct RowResults {
     pub values: Vec<Value>,
 }
 
-/// What the paper printed and what we measured.
+/// The printed and the measured figure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Value {
-    /// As printed; null: nothing.
+    /// The printed figure; null: none.
     pub published: Option<f64>,
     /// Null: not measured, at this scale or on this machine.
     pub measured: Option<Estimate>,
@@ -113,7 +113,7 @@ pub struct Origin {
     pub against: Option<String>,
 }
 
-/// What a figure lacks for a comparison.
+/// Why a figure cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lack {
     /// Runs.
@@ -130,7 +130,7 @@ impl Value {
         self.measured.is_some() && self.lack(column).is_none()
     }
 
-    /// What a measured figure lacks for a comparison.
+    /// Returns why a measured figure cannot be compared.
     pub(super) fn lack(&self, column: &ColumnResults) -> Option<Lack> {
         if self.has_few_runs(column) {
             Some(Lack::Runs)
@@ -163,7 +163,7 @@ impl Value {
 }
 
 impl ColumnResults {
-    /// What it is called, with its panel.
+    /// Returns its title, with its panel.
     pub fn heading(&self) -> String {
         match &self.panel {
             Some(panel) => format!("{panel}: {}", self.title),
@@ -178,7 +178,7 @@ impl ColumnResults {
     }
 }
 
-/// How a section is drawn: a line for each column.
+/// The chart of a section: a line for each column.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "named as what they hold")]
 pub struct ChartResults {

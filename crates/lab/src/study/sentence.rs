@@ -11,7 +11,7 @@ use super::{Study, section, template};
 pub struct Sentence {
     /// `answer`, or the section whose reason it is in.
     pub place: String,
-    /// As shown.
+    /// The text.
     pub text: String,
     /// Of it, what was written by hand and not chosen by a claim.
     pub written: String,

@@ -109,7 +109,7 @@ fn value(column: &Column, row: &Row, parts: &Parts) -> Value {
     Value { published, ..ours.unwrap_or_default() }
 }
 
-/// What the first part has that measured the cell.
+/// Returns the cell of the first part that measured it.
 fn measured(
     measure: &Measure,
     form: Form,

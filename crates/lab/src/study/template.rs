@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What the names of a row stand for.
+/// Values of a row's names.
 pub(super) type Row = BTreeMap<String, String>;
 
 /// `text` with every `{name}` replaced by what `row` has for it.
@@ -41,7 +41,7 @@ pub(super) fn fill_with(
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     Text(&'a str),
-    /// What stands in braces.
+    /// A name in braces.
     Name(&'a str),
 }
 

@@ -30,7 +30,7 @@ pub(super) fn tables(section: &SectionResults) -> Vec<Vec<usize>> {
     tables.into_iter().map(|(_, table)| table).collect()
 }
 
-/// Whose the published column is.
+/// Names the origin of the published column.
 pub(super) fn source(section: &SectionResults) -> &'static str {
     match section.source {
         PublishedSource::Paper => "paper",
@@ -62,12 +62,12 @@ fn values(section: &SectionResults) -> impl Iterator<Item = &Value> {
     section.rows.iter().flat_map(|row| &row.values)
 }
 
-/// How many runs cells have, all different numbers.
+/// Lists the numbers of runs of cells.
 fn runs(section: &SectionResults) -> BTreeSet<usize> {
     values(section).filter_map(|value| value.measured?.n).collect()
 }
 
-/// What stands under a table: runs, marks, and the profile of a link without a limit.
+/// Writes the line below a table: runs, marks, and the offload profile of an unshaped link.
 pub(super) fn note(study: &StudyResults, section: &SectionResults) -> Option<String> {
     let mut sentences = Vec::new();
     let runs = runs(section);
@@ -105,7 +105,7 @@ pub(super) fn note(study: &StudyResults, section: &SectionResults) -> Option<Str
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// What an offload profile means.
+/// Describes an offload profile.
 fn profile(name: &str) -> &str {
     match name {
         "on" => "with checksum and segmentation offload",

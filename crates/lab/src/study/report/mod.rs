@@ -1,4 +1,4 @@
-//! What a study leaves for people and programs.
+//! Writes reports of studies.
 
 mod chart;
 mod figures;
@@ -26,7 +26,7 @@ const NOT_MEASURED: &str = "Not measured at this scale, or on this machine.";
 /// Writes `study.json` and what is made of it into `folder`.
 ///
 /// # Errors
-/// What could not be written.
+/// A file could not be written.
 pub fn write(folder: &Path, study: &StudyResults) -> Result<()> {
     let json = serde_json::to_string_pretty(study).doing(|| format!("write {JSON}"))?;
     let mut files = vec![
@@ -150,7 +150,7 @@ fn period(study: &StudyResults) -> Option<(&str, &str)> {
     Some((from, to))
 }
 
-/// What the reader should know before all else.
+/// Notices above everything else.
 fn notices(study: &StudyResults) -> Vec<String> {
     let mut all = Vec::new();
     match study.scale.as_str() {

@@ -6,7 +6,7 @@ use super::{NOT_MEASURED, chart, figures, machines, notices as all_notices};
 use crate::study::results::{SectionResults, StudyResults};
 use headroom_lab_results::report::html::escaped;
 
-/// What pages of studies have on top of the style of every page.
+/// Additional styles of study pages.
 const STYLE: &str = include_str!("study.css");
 
 /// A whole page around `body`.
@@ -44,7 +44,7 @@ pub(super) fn page(study: &StudyResults) -> String {
     around(&study.question, &body)
 }
 
-/// What stands before the colon of a section's title, where no other begins so.
+/// Returns the text before the colon of a section's title, if it is unique.
 fn name_among<'a>(all: &[SectionResults], section: &'a SectionResults) -> &'a str {
     let short = section.title.split(':').next().unwrap_or(&section.title);
     let alike = |other: &&SectionResults| other.title.split(':').next() == Some(short);
@@ -61,7 +61,7 @@ pub(super) fn both(study: &StudyResults) -> String {
     )
 }
 
-/// What the reader should know before all else.
+/// Notices above everything else.
 pub(super) fn notices(study: &StudyResults) -> String {
     let notice = |sentence: &String| {
         format!("<p class=\"notice\" role=\"alert\">{}</p>\n", escaped(sentence))

@@ -1,6 +1,6 @@
 //! Axes: from values to places, and their marks.
 
-/// How values are spread over an axis.
+/// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
     Linear,
