@@ -21,7 +21,7 @@ pub struct Stack {
     pub name: String,
     /// The application.
     pub service: Chosen<dyn Service>,
-    /// What wraps it, innermost first.
+    /// Its layers, innermost first.
     pub layers: Vec<Chosen<dyn Layer>>,
 }
 

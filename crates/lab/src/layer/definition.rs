@@ -1,4 +1,4 @@
-//! What a layer is to the lab, and what it is given when it is brought up.
+//! The trait of a layer, and its parameters.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use headroom_lab_host::testbed::{Ends, Family};
 
 use crate::catalogue::{Chosen, Fact};
 
-/// What a layer carries.
+/// The kind of traffic that a layer carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// One TCP connection: the client connects to a port on its own loopback
@@ -36,7 +36,7 @@ pub type Drops = BTreeMap<String, u64>;
 /// Something that is wrapped around an application: its two ends, and how they
 /// find each other.
 pub trait Layer: Send + Sync {
-    /// What it carries.
+    /// Returns the kind of traffic that it carries.
     fn kind(&self) -> Kind;
 
     /// Whether what it carries cannot be read on the wire.
@@ -138,7 +138,7 @@ pub trait Layer: Send + Sync {
         Ok(None)
     }
 
-    /// What was pinned, for the record.
+    /// Lists pinned settings for the record.
     fn facts(&self) -> Vec<Fact>;
 }
 
@@ -153,13 +153,13 @@ pub(crate) struct Instance {
     pub(crate) interface: String,
     /// Where its own packets travel.
     pub(crate) outer: Ends,
-    /// What it offers to what it wraps; loopback addresses for a stream.
+    /// Its inner addresses; loopback addresses for a stream.
     pub(crate) inner: Ends,
     /// Where the server's application listens; of no meaning for a network.
     pub(crate) application: SocketAddr,
     /// The stream around this one, at the client.
     pub(super) around: Option<SocketAddr>,
-    /// How many of the same layer are around it in its stack.
+    /// Number of equal layers around it in its stack.
     pub(super) alike: usize,
     pub(crate) congestion_control: String,
 }

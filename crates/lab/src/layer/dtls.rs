@@ -213,7 +213,7 @@ struct Told {
     longest: u32,
 }
 
-/// What openconnect told, once it has its interface.
+/// The report of openconnect's script, once it has its interface.
 fn told(place: &Place<'_>) -> Option<Told> {
     let line = place.client.read(&place.dir(place.client).join(TOLD)).ok()?;
     let (process, longest) = line.strip_suffix('\n')?.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! What the kernel can do of a layer's work by itself, tried once.
+//! Tests once which layers the kernel supports.
 
 use std::process::Stdio;
 use std::sync::LazyLock;

@@ -34,7 +34,7 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
     },
 };
 
-/// How each end shows who it is (RFC 7296 §2.15).
+/// Authentication of both ends (RFC 7296 §2.15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
     Psk,

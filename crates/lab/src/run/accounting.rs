@@ -80,7 +80,7 @@ impl Bench<'_> {
     }
 }
 
-/// What is wrong where a frame was longer than the link's largest.
+/// Explains a frame that was longer than the link's largest.
 fn over(totals: &Totals, largest: u32) -> Option<String> {
     (totals.largest() > largest).then(|| {
         format!(
@@ -90,7 +90,7 @@ fn over(totals: &Totals, largest: u32) -> Option<String> {
     })
 }
 
-/// What is wrong where the capture saw something else than the interface.
+/// Explains a difference between capture and interface.
 fn disagreement(totals: &Totals, counted: Counters) -> Option<String> {
     let seen = Counters { frames: totals.frames(), bytes: totals.bytes() };
     (seen != counted).then(|| {

@@ -1,4 +1,4 @@
-//! What is measured on a link: cells, in groups that are compared.
+//! The cells of a link, in groups that are compared.
 
 use headroom_lab_results::analysis;
 
@@ -47,7 +47,7 @@ pub(super) fn check_workload(plan: &Plan) -> Vec<Workload> {
     vec![Workload::new(Kind::Download, plan.validation_sizes.clone(), stacks)]
 }
 
-/// How many blocks are measured on a validation link.
+/// Number of blocks on a validation link.
 pub(super) fn check_repetitions(plan: &Plan, link: &LinkSpec) -> u32 {
     // where packets are lost at random no few blocks tell
     let lossy = link.down.loss.average_pct() > 0.0;

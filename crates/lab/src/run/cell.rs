@@ -28,7 +28,7 @@ pub(super) struct Cell {
     batch: u32,
     /// Of one transfer, process start and all; set by the warm-up.
     transfer_s: f64,
-    /// What an unlimited link may be expected to pass at least.
+    /// Assumed minimum rate of an unshaped link.
     least_bps: u64,
 }
 

@@ -7,7 +7,7 @@ use headroom_lab_trace::MarkerSearch;
 
 use crate::stack::Stack;
 
-/// What is to be found of a stack.
+/// The expectation of a stack.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected<'a> {
     stack: &'a str,

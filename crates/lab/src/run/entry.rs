@@ -16,7 +16,7 @@ pub(super) enum Entry {
     Run(Box<Header>),
     /// A link was set, tested and warmed up.
     Link(Box<LinkSet>),
-    /// What the emulator did that made a link.
+    /// Report of the emulator of a link.
     Emulated { link: usize, report: EmulatorReport },
     /// A validation link was given up.
     LeftOut { link: usize, why: String },
@@ -38,7 +38,7 @@ pub(super) enum Entry {
     Done { at: String },
 }
 
-/// What is run, and where.
+/// The plan and the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Header {
     /// [`SCHEMA`]: the rows are those of the results.

@@ -1,4 +1,4 @@
-//! What machine, which programs, what settings.
+//! Records the machine, its programs and settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -15,13 +15,13 @@ use crate::workload::Workload;
 // says; the parts with slow ciphers, and one with loss over 200 ms, three times and more.
 // The first blocks replace all of it.
 
-/// What TCP moves where no link limits it, in bits per second.
+/// Rate of TCP without a link limit, bits per second.
 const UNSHAPED_BPS: f64 = 1.5e9;
 /// Starting a client, connecting and logging in, without the network's round trips.
 const SESSION_S: f64 = 0.08;
 /// Round trips of a session: connecting, TLS, login, commands, slow start.
 const ROUND_TRIPS: f64 = 16.0;
-/// What sshd waits for a resolver that never answers.
+/// Time that sshd waits for a resolver that never answers.
 const RESOLVER_S: f64 = 10.0;
 /// Building the testbed and taking it down, and for each stack its server and the check
 /// for clear text.
@@ -36,7 +36,7 @@ const COUNTED_TRANSFERS: f64 = 4.0;
 /// The largest window of TCP here.
 const WINDOW_BITS: f64 = 64.0 * 1024.0 * 1024.0 * 8.0;
 
-/// How long what is left of a run will take.
+/// Estimates the remaining time of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Estimate {
     set_up_s: f64,
@@ -154,7 +154,7 @@ impl Estimate {
         self.counting_s *= left as f64 / (left + 1) as f64;
     }
 
-    /// How long the rest will take.
+    /// Returns the remaining time.
     pub(super) fn left(&self) -> Duration {
         let links: f64 = self.links.iter().map(LinkEstimate::left_s).sum();
         Duration::try_from_secs_f64(self.set_up_s + links + self.counting_s)
@@ -186,7 +186,7 @@ impl LinkEstimate {
         }
     }
 
-    /// What is left, at the pace of what was measured.
+    /// Scales the remaining time by the pace so far.
     fn left_s(&self) -> f64 {
         let pace = self.measured.filter(|(_, expected_s)| *expected_s > 1.0);
         let pace =

@@ -27,7 +27,7 @@ pub(super) struct Journal {
     length: u64,
 }
 
-/// What a journal says.
+/// Content of a journal.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) header: Header,

@@ -49,7 +49,7 @@ use journal::Journal;
 use record::Record;
 use schedule::Run;
 
-/// What a run has come to.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// All that was measured; written to the output folder.
@@ -134,7 +134,7 @@ impl Begun<'_> {
         let interrupted_by = measured.err().map(|error| match error {
             // Ctrl-C also reaches the commands that a run waits for.
             _ if options.interrupted.load(Ordering::Relaxed) => Error::Interrupted,
-            // Whatever went wrong, a server that died explains it best.
+            // A server that ended explains a failure best.
             error => run.bench.attribute_failure(error),
         });
         let kept = run.keep(last_entry(interrupted_by.as_ref()));
@@ -180,7 +180,7 @@ fn analysed(record: &Record, header: &Header) -> Result<Results> {
     Ok(results)
 }
 
-/// What a run would do to the system, one shell line each.
+/// Lists the commands of a run, one shell line each.
 ///
 /// # Errors
 /// The plan cannot be run at all.
@@ -261,7 +261,7 @@ pub(crate) fn look_at_hosts(plan: &Plan, options: &Options) -> Vec<(String, Resu
 /// Builds the testbed of a plan, looks at its link, and says what was found.
 ///
 /// # Errors
-/// What is in the way.
+/// A requirement is not met.
 pub(crate) fn try_link(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<String> {
     progress.stage("trying the link");
     let executor = Arc::new(Executor::real(SearchPath::from_environment()));

@@ -1,4 +1,4 @@
-//! How to run a plan, and who is told how far it is.
+//! Options of a run, and its progress.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use headroom_lab_host::testbed::Settings;
 use super::blocks::scratch_bytes;
 use crate::plan::Plan;
 
-/// How to run, beside what.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Folder in which the run's scratch folder is made, if the user chose one:
@@ -19,7 +19,7 @@ pub struct Options {
     pub scratch: Option<PathBuf>,
     /// This program's executable.
     pub headroom: PathBuf,
-    /// What the built-in client calls itself.
+    /// Version of the built-in client.
     pub client_version: String,
     /// Whether the packets of the accounting runs are kept, in `captures/`.
     pub keep_captures: bool,
@@ -56,11 +56,11 @@ impl Options {
     }
 }
 
-/// Who is told how far a run is.
+/// Receives the progress of a run.
 pub trait Progress {
     /// A stage begins.
     fn stage(&self, text: &str);
-    /// What is left of the run will take about this long, as far as is known now.
+    /// Reports the expected remaining time.
     fn left(&self, time: Duration);
     /// Something was measured.
     fn done(&self, what: &str);

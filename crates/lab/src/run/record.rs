@@ -80,7 +80,7 @@ impl Record {
         self.blocks.get(&place)
     }
 
-    /// How many blocks are complete; the number of the next one.
+    /// Number of complete blocks, and of the next one.
     pub(super) fn blocks(&self) -> usize {
         self.blocks.len()
     }
@@ -101,7 +101,7 @@ impl Record {
             .collect()
     }
 
-    /// How a link was set when its first block was measured.
+    /// Settings of a link when its first block was measured.
     pub(super) fn link(&self, link: usize) -> Option<&LinkSet> {
         self.links.get(&link)
     }

@@ -12,7 +12,7 @@ use super::record::Record;
 use super::{Begun, Options, Outcome, Progress, analysed, require};
 use crate::plan::Plan;
 
-/// How to go on.
+/// Options of resuming.
 #[derive(Debug, Clone, Copy)]
 pub struct Resumption<'a> {
     /// The plan, where the user has named it: it must be the one that was begun.

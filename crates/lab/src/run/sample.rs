@@ -105,7 +105,7 @@ impl Bench<'_> {
     }
 }
 
-/// What was seen of a sample beside its transfers.
+/// Observations of a sample, other than its transfers.
 struct Took {
     spent: Option<Spent>,
     usage: Option<Usage>,

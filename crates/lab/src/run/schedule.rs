@@ -379,6 +379,6 @@ impl<'a> Run<'a> {
 const OTHER_RUN: &str = "Another lab run went on on this machine at the same time, and each disturbs the other: measure \
                          again when it is alone.";
 
-/// What is not done between two real machines, and why.
+/// Notes of what the lab leaves out between two real machines, and why.
 const ONLY_HERE: &str = "Between two real machines packets are not counted and clear text is not looked for: their \
                          interfaces carry other traffic too, and their offloads stay as they are.";

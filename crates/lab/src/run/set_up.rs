@@ -55,7 +55,7 @@ impl Bench<'_> {
         Ok(Measured { sample, rtts_s: Vec::new(), round_trips: None, last: None })
     }
 
-    /// What passes of one.
+    /// The packets of one set-up.
     pub(super) fn account_set_up(&mut self, cell: &Cell) -> Result<Wire> {
         let mut seen = Vec::new();
         for _ in 0..COUNTED {

@@ -22,7 +22,7 @@ pub(super) struct Prepared {
     transfer: Transfer,
 }
 
-/// What was seen of one transfer.
+/// Observations of one transfer.
 pub(super) struct Seen {
     pub(super) record: Option<Record>,
     pub(super) outcomes: Vec<Outcome>,
@@ -183,7 +183,7 @@ impl Bench<'_> {
 }
 
 impl Seen {
-    /// What the clients said, beside what the trace shows.
+    /// Adds the clients' reports to the trace's record.
     fn of(
         cell: &Cell,
         outcomes: Vec<Outcome>,
@@ -222,7 +222,7 @@ impl Seen {
     }
 }
 
-/// How evenly clients shared the way that fetched as much in these times.
+/// Computes how evenly clients shared the link, from their times for equal files.
 fn fairness(seconds: &[f64]) -> Option<f64> {
     let rates: Vec<f64> = seconds.iter().map(|seconds| 1.0 / seconds.max(1e-9)).collect();
     stats::jain(&rates)
@@ -237,7 +237,7 @@ fn done_ns(service: &dyn Service, reports: &[ClientReport], outcomes: &[Outcome]
     said.max()
 }
 
-/// What a client's end says went wrong.
+/// Explains the failure of a client's process.
 fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<String> {
     let words = |text: &str| {
         let from = text.len().saturating_sub(400);

@@ -1,4 +1,4 @@
-//! What an application is to the lab.
+//! The trait of an application.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub trait Service: Send + Sync {
         false
     }
 
-    /// What the client said: its clock, and when it did what.
+    /// Reads the client's report: its clock and timestamps.
     fn client_report(&self, _outcome: &Outcome) -> ClientReport {
         ClientReport::default()
     }
@@ -73,7 +73,7 @@ pub trait Service: Send + Sync {
         None
     }
 
-    /// What a login looks like on the wire, where it has to be told from that.
+    /// Recognises a login on the wire, if packet sizes must date it.
     fn login(&self) -> Option<Login> {
         None
     }
@@ -98,7 +98,7 @@ pub trait Service: Send + Sync {
         Ok(None)
     }
 
-    /// What was pinned, for the record: TLS version, cipher, key type.
+    /// Lists pinned settings for the record: TLS version, cipher, key type.
     fn facts(&self) -> Vec<Fact>;
 
     /// A bound on what may be in flight, in bytes and in words, if the
@@ -108,7 +108,7 @@ pub trait Service: Send + Sync {
     }
 }
 
-/// How a client starts.
+/// The start of a client.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     /// The client.
@@ -125,17 +125,17 @@ impl Invocation {
     }
 }
 
-/// What a client said of its own work.
+/// A client's own report.
 #[derive(Debug, Clone, Default)]
 pub struct ClientReport {
     /// Its own clock, in seconds.
     pub(crate) seconds: Option<f64>,
     /// Its timestamps.
     pub(crate) hints: TimeHints,
-    /// What it says went wrong, though it may have ended well.
+    /// Its error, even if its exit code is 0.
     pub(crate) error: Option<String>,
-    /// What went, where it goes on for a time.
+    /// Amount of a timed load.
     pub(crate) load: Option<Load>,
-    /// What became of it, where it is a real-time stream.
+    /// Statistics of a real-time stream.
     pub(crate) realtime: Option<StreamStats>,
 }

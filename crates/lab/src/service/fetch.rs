@@ -10,7 +10,7 @@ use super::tls::Tls;
 use super::{ClientReport, Invocation, Site};
 use crate::workload::Task;
 
-/// What the client needs to know beside the task.
+/// Settings of the client, other than the task.
 pub(super) struct Account<'a> {
     /// `ftp`, `http` or `https`.
     pub(super) scheme: &'a str,
@@ -74,7 +74,7 @@ struct Printed {
     error: Option<String>,
 }
 
-/// What the client said, checked against what was demanded.
+/// Reads the client's report and checks it against the requested TLS.
 pub(super) fn report(outcome: &Outcome, tls: Option<&Tls>) -> ClientReport {
     match serde_json::from_str::<Printed>(outcome.stdout.trim()) {
         Ok(printed) => ClientReport {

@@ -72,7 +72,7 @@ impl Service for Iperf3 {
     }
 }
 
-/// What `iperf3 --json` prints, as far as it is read.
+/// The fields of `iperf3 --json` that the lab reads.
 #[derive(Debug, Deserialize)]
 struct Printed {
     end: Option<End>,

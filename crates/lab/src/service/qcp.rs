@@ -17,7 +17,7 @@ const QCP: Program = Program::new("qcp", "qcp", &["--version"]);
 
 struct Qcp;
 
-/// What it is network parameters, bytes a second and milliseconds: they bound its
+/// Its parameters of the network, bytes per second and milliseconds: they bound its
 /// windows, and its own defaults (100 Mbit/s, 300 ms) its speed to that.
 const RATE: &str = "1250M";
 const ROUND_TRIP_MS: &str = "10";

@@ -62,7 +62,7 @@ impl Service for Rtp {
     }
 }
 
-/// What became of the stream; its time is the median of its delays.
+/// Reads the report of the stream; its time is the median of its delays.
 pub(super) fn report(stdout: &str) -> ClientReport {
     match serde_json::from_str::<StreamStats>(stdout.trim()) {
         Ok(stream) => ClientReport {

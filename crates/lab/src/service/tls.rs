@@ -10,7 +10,7 @@ use crate::catalogue::{Fact, stated};
 /// The TLS 1.3 cipher suite that all TLS stacks are pinned to by default.
 pub(crate) const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
 
-/// What is offered and demanded.
+/// The pinned TLS settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tls {
     pub(super) version: Version,
@@ -49,7 +49,7 @@ impl Tls {
         site.write("server.pem", &both.into_iter().collect::<Result<String>>()?)
     }
 
-    /// What `headroom fetch` is to demand.
+    /// Arguments for `headroom fetch`.
     pub(super) fn client_options(&self, site: &Site<'_>) -> Result<[String; 4]> {
         let ca = match self.key {
             Key::Ecdsa => site.credential("server.crt"),
@@ -65,7 +65,7 @@ impl Tls {
         Ok(["--ca".to_owned(), ca, cipher.to_owned(), self.cipher.to_owned()])
     }
 
-    /// What is wrong with what was really negotiated, as the client says it.
+    /// Compares the negotiated settings, which the client reports, with the pinned ones.
     pub(super) fn objection(&self, negotiated: &[String]) -> Option<String> {
         let version = match self.version {
             Version::Tls12 => "TLSv1.2",
@@ -81,7 +81,7 @@ impl Tls {
         }
     }
 
-    /// What was pinned, for the record.
+    /// Lists pinned settings for the record.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let key = match self.key {
             Key::Ecdsa => "ECDSA P-256",

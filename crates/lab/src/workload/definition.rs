@@ -1,4 +1,4 @@
-//! What a workload is to the lab, and what it is given when it is prepared.
+//! The trait of a workload, and its parameters.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub trait Work: Sync {
     /// Bytes of each file or datagram, where a plan does not say.
     fn default_sizes(&self) -> Vec<u64>;
 
-    /// How long it goes on, where a plan does not say.
+    /// Default duration.
     fn default_seconds(&self) -> u32 {
         3
     }
@@ -95,7 +95,7 @@ impl Key {
     }
 }
 
-/// What there is to prepare a transfer on.
+/// The hosts and files to prepare a transfer with.
 pub struct Ground<'a> {
     pub(crate) client: &'a Host,
     pub(crate) server: &'a Host,

@@ -10,7 +10,7 @@ use super::{Kind, Workload};
 
 pub(super) struct Many;
 
-/// What each file takes beside its bytes.
+/// Time per file, apart from its bytes.
 const FILE_S: f64 = 0.0005;
 
 impl Work for Many {

@@ -53,7 +53,7 @@ pub fn work(kind: Kind) -> &'static dyn Work {
 /// One workload of a plan.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// What is done.
+    /// The kind.
     pub kind: Kind,
     /// Bytes of each file, or of each datagram; `[0]` for commands.
     pub sizes: Vec<u64>,
@@ -65,14 +65,14 @@ pub struct Workload {
     pub clients: u32,
     /// Commands to run; none: the service's own list.
     pub commands: Option<Vec<String>>,
-    /// How long it goes on (`stream`, `packets`, `echo`, `realtime`).
+    /// Duration (`stream`, `packets`, `echo`, `realtime`).
     pub seconds: u32,
-    /// What is in the files.
+    /// Content of the files.
     pub content: ContentKind,
     /// Transfers one after the other in a sample, whose mean it is (`download`,
     /// `upload`); none: as many as it takes to be measured well.
     pub transfers_per_sample: Option<u32>,
-    /// How fast it is sent (`packets`, `realtime`); none: as fast as it arrives.
+    /// Rate (`packets`, `realtime`); none: as fast as it arrives.
     pub rate: Option<Pace>,
     /// TCP cross traffic (`realtime`).
     pub cross_traffic: Option<CrossTraffic>,

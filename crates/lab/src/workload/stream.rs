@@ -1,4 +1,4 @@
-//! As much over one TCP connection as goes, for some seconds, from client to server.
+//! Bulk data over one TCP connection, for some seconds, from client to server.
 
 use headroom_lab_host::error::Result;
 

@@ -1,17 +1,17 @@
-//! What one client process does, in terms that applications know.
+//! The task of one client process.
 
 use std::path::PathBuf;
 
 /// When datagrams are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sending {
-    /// As many as arrive.
+    /// As fast as they arrive.
     AsArrives,
-    /// So many a second.
+    /// At a rate per second.
     Paced(f64),
     /// Each when the one before has returned.
     Echo,
-    /// So many a second, as a stream that is followed packet by packet.
+    /// At a rate per second, as a stream that is followed packet by packet.
     Realtime {
         /// Datagrams a second.
         per_second: f64,
@@ -33,7 +33,7 @@ pub enum Task {
     },
     /// Send one file.
     Upload {
-        /// What is sent.
+        /// The file to send.
         local: PathBuf,
         /// Name on the server, not there yet.
         remote: String,

@@ -237,7 +237,7 @@ mod tests {
         Ipsec { protocol, parameters }
     }
 
-    /// What both hosts are given for a layer.
+    /// Files of both hosts for a layer.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {
         let executor = Arc::new(Executor::dry(SearchPath::from_environment()));
         let [client, server] = ends.map(|address| address.parse().expect("an address"));

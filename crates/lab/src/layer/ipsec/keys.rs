@@ -73,7 +73,7 @@ impl Keys {
 }
 
 impl KeyPair {
-    /// What this end sends with, then what it receives with.
+    /// Returns the keys to send with, then those to receive with.
     pub(super) fn seen_from(&self, role: Role) -> [&DirectionKeys; 2] {
         match role {
             Role::Client => [&self.from_client, &self.from_server],

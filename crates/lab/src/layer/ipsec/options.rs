@@ -5,7 +5,7 @@ use super::{Protocol, WINDOW};
 use crate::catalogue::Options;
 use crate::link::Flow;
 
-/// What the options say.
+/// Parsed options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) mode: Mode,
@@ -40,7 +40,7 @@ pub(super) enum Mode {
     Transport,
 }
 
-/// Who does the work.
+/// The implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
     /// `headroom tunnel`.
@@ -95,7 +95,7 @@ impl Parameters {
         said.checked(protocol)
     }
 
-    /// What is not default, in the one order of results.
+    /// Lists options that are not default, in the order of results.
     pub(super) fn written(&self, protocol: Protocol) -> Vec<String> {
         let default = Self::of(protocol);
         // a cipher that does not authenticate has no default to go with it
@@ -131,7 +131,7 @@ pub(super) fn known(protocol: Protocol) -> String {
     words.join(", ")
 }
 
-/// What was said so far.
+/// Options read so far.
 struct Said {
     mode: Option<Mode>,
     cipher: Option<&'static Cipher>,

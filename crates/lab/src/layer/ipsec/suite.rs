@@ -4,7 +4,7 @@
 /// A cipher; with a key, what it adds to a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cipher {
-    /// As a stack and `headroom tunnel` name it.
+    /// The name in stacks and in `headroom tunnel`.
     pub(super) name: &'static str,
     /// Bytes of key; of an AEAD with the salt (RFC 4106 §8.1, RFC 7634 §2).
     pub(super) key: usize,
@@ -14,7 +14,7 @@ pub(super) struct Cipher {
     pub(super) block: u32,
     /// Bytes of tag, where it authenticates by itself.
     pub(super) tag: Option<u32>,
-    /// As the kernel's `ip xfrm` names it.
+    /// The name in the kernel's `ip xfrm`.
     pub(super) kernel: &'static str,
     /// Loads only where a configuration says that it may.
     pub(super) insecure: bool,
@@ -23,13 +23,13 @@ pub(super) struct Cipher {
 /// An algorithm that authenticates.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mac {
-    /// As a stack and `headroom tunnel` name it.
+    /// The name in stacks and in `headroom tunnel`.
     pub(super) name: &'static str,
     /// Bytes of key.
     pub(super) key: usize,
     /// Bytes of integrity check value.
     pub(super) icv: u32,
-    /// As the kernel's `ip xfrm` names it.
+    /// The name in the kernel's `ip xfrm`.
     pub(super) kernel: &'static str,
     /// Loads only where a configuration says that it may.
     pub(super) insecure: bool,
@@ -56,7 +56,7 @@ pub(super) const MACS: &[Mac] = &[
     Mac { insecure: true, ..mac("hmac-md5", 16, 12, "hmac(md5)") },
 ];
 
-/// What is used where a stack says nothing.
+/// The default.
 pub(super) const CIPHER: &Cipher = &CIPHERS[0];
 pub(super) const MAC: &Mac = &MACS[0];
 

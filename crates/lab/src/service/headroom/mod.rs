@@ -60,7 +60,7 @@ impl Headroom {
 /// Keys of both sides, made anew for each run.
 const SERVERS_KEY: &str = "server-identity";
 const CLIENTS_KEY: &str = "client-identity";
-/// What the client trusts the server by.
+/// The server's fingerprint for the client.
 const FINGERPRINT: &str = "server-fingerprint";
 
 impl Service for Headroom {
@@ -220,7 +220,7 @@ enum Printed {
     Other,
 }
 
-/// What the client said, and whether it gave lanes up.
+/// Reads the client's report, and whether it fell back from lanes.
 fn report(stdout: &str) -> (ClientReport, bool) {
     let (mut report, mut gave_up) = (ClientReport::default(), false);
     for line in stdout.lines() {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::NAME;
 use crate::catalogue::{Options, titled};
 
-/// How bulk data is to travel; as the program chooses, where nothing is said.
+/// Transport of bulk data; by default the program's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransferOptions {
     /// On QUIC streams alone.
@@ -42,7 +42,7 @@ const CIPHERS: [Cipher; 5] = [
 const CHUNKS: RangeInclusive<u32> = 200..=4000;
 /// Ports for lanes: as many as the study had.
 const MOST_LANE_PORTS: u16 = 256;
-/// What can be compressed: what becomes shorter, or all.
+/// Compression: of data that becomes shorter, or of all.
 const COMPRESS: [&str; 2] = ["auto", "always"];
 /// The options, for messages.
 pub(super) const KNOWN: &str = "streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
@@ -99,7 +99,7 @@ impl TransferOptions {
         [streams, compress, cipher, chunk, ports].into_iter().flatten().collect()
     }
 
-    /// What a cipher is compared with: the same without one.
+    /// Returns the baseline of a cipher: the same without one.
     fn bare(&self) -> Option<Self> {
         let bare = CIPHERS.iter().find(|cipher| cipher.name == "none");
         self.cipher.filter(|_| self.cipher != bare).map(|_| Self { cipher: bare, ..*self })
@@ -123,14 +123,14 @@ impl TransferOptions {
         self.cipher.is_some_and(|cipher| cipher.name == "simplecrypt")
     }
 
-    /// What it is compared with, best first.
+    /// Returns the baselines, best first.
     pub(super) fn baselines(&self) -> Vec<String> {
         let bare = self.bare().map(|bare| titled(NAME, &bare.written()));
         let base = if *self == Self::DEFAULT { "http" } else { NAME };
         bare.into_iter().chain([base.to_owned()]).collect()
     }
 
-    /// What bulk data travels on, in words.
+    /// Describes the transport of bulk data.
     pub(super) fn carrier(&self) -> String {
         let carrier = match (self.compress, self.streams, self.needs_lanes()) {
             (Some("auto"), ..) => "QUIC streams; zstd of what becomes shorter",
