@@ -35,12 +35,12 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let request = expected.hints.request_ns.unwrap_or(start).clamp(start, end);
     let answer = all.iter().find(|seen| !seen.from_client);
     let since = |time_ns: u64| ns_to_s(time_ns.saturating_sub(start));
-    let intervals = [
+    let phases = [
         PhaseInterval { kind: Phase::Handshake, start_s: 0.0, end_s: since(request) },
         PhaseInterval { kind: Phase::Body, start_s: since(request), end_s: since(end) },
     ];
-    let segments: Vec<PhaseInterval> =
-        intervals.into_iter().filter(|stretch| stretch.end_s > stretch.start_s).collect();
+    let intervals: Vec<PhaseInterval> =
+        phases.into_iter().filter(|interval| interval.end_s > interval.start_s).collect();
     let quic = udp().any(|datagram| datagram.opens_quic && datagram.from_client);
     let key_exchanges = states.iter().filter(|state| state.opens_handshake).count() as u32;
     let connections = trace.connections.iter().filter(|&&port| of_service(port)).count() as u32;
@@ -56,8 +56,8 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         refused_commands: 0,
         handshake: None,
         data_handshake: None,
-        phases: Phases::of(&segments),
-        segments,
+        phases: Phases::of(&intervals),
+        intervals,
         tcp: Tcp::default(),
         flow: None,
     })

@@ -50,10 +50,10 @@ pub struct PhaseInterval {
 }
 
 impl Phases {
-    pub(crate) fn of(segments: &[PhaseInterval]) -> Self {
+    pub(crate) fn of(intervals: &[PhaseInterval]) -> Self {
         let mut phases = Self::default();
-        for segment in segments {
-            *phases.get_mut(segment.kind) += segment.end_s - segment.start_s;
+        for interval in intervals {
+            *phases.get_mut(interval.kind) += interval.end_s - interval.start_s;
         }
         phases
     }

@@ -38,7 +38,7 @@ pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let body_ns = body.map(|index| packets[index].time_ns);
     // a busy link can show no packet for a round trip and a frame's serialisation
     let idle_s = 0.003 + 2.0 * (expected.frame_s + rtt_s.unwrap_or(0.0));
-    let segments = intervals(session, &states[first..], body_ns, idle_s);
+    let intervals = intervals(session, &states[first..], body_ns, idle_s);
     let under_load = body.map_or(0, |index| index.saturating_sub(first));
     let end = packets[last].time_ns;
     let is_data = |connection: u32| trace.connections[connection as usize] != expected.port;
@@ -58,8 +58,8 @@ pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         refused_commands: refused_commands(trace, expected),
         handshake: handshake(false),
         data_handshake: handshake(true),
-        phases: Phases::of(&segments),
-        segments,
+        phases: Phases::of(&intervals),
+        intervals,
         flow: Flow::of(&packets[first..], expected.upload, &tcp),
         tcp,
     })
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(record.round_trips, Some(10));
         assert!((record.transfer_s - 0.025).abs() < 1e-9);
         assert!((record.phases.idle - 0.021).abs() < 1e-9, "{:?}", record.phases);
-        let sum = record.segments.iter().map(|s| s.end_s - s.start_s).sum::<f64>();
+        let sum = record.intervals.iter().map(|s| s.end_s - s.start_s).sum::<f64>();
         assert!((sum - record.session_s).abs() < 1e-9);
     }
 

@@ -37,7 +37,7 @@ pub struct Record {
     /// Time in each phase,
     pub phases: Phases,
     /// and the phases in order.
-    pub segments: Vec<PhaseInterval>,
+    pub intervals: Vec<PhaseInterval>,
     /// TCP measures of all packets, including those after completion.
     pub tcp: Tcp,
     /// The transfer as a continuous stream.

@@ -119,7 +119,7 @@ impl From<Measured> for Row {
             workload: sample.workload.clone(),
             size_bytes: sample.size_bytes,
             session_s: record.session_s,
-            segments: record.segments,
+            segments: record.intervals,
         });
         Self { sample, rtts_s, round_trips, timeline }
     }
