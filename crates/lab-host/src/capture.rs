@@ -41,7 +41,7 @@ impl Sink for MarkerSearch {
 
 /// A running capture.
 #[derive(Debug)]
-pub struct Tap<S: Sink = Trace> {
+pub struct RunningCapture<S: Sink = Trace> {
     state: Arc<Mutex<State<S>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -54,7 +54,7 @@ struct State<S> {
     sink: S,
 }
 
-impl Tap {
+impl RunningCapture {
     /// Opens a capture on an interface of a namespace, for the wire clock.
     pub(crate) fn open(
         namespace: &str,
@@ -69,7 +69,11 @@ impl Tap {
     ///
     /// # Errors
     /// What the kernel answered.
-    pub(crate) fn here(interface: &str, framing: Framing, trace: Trace) -> Result<Self> {
+    pub(crate) fn open_in_current_namespace(
+        interface: &str,
+        framing: Framing,
+        trace: Trace,
+    ) -> Result<Self> {
         Ok(Self::of(capture(interface, HEAD)?, framing, trace))
     }
 
@@ -111,17 +115,17 @@ impl Tap {
     }
 }
 
-impl<S: Sink> Tap<S> {
+impl<S: Sink> RunningCapture<S> {
     /// Opens a capture of the first `snaplen` bytes of each frame.
     pub(crate) fn start(
-        name: &str,
+        namespace: &str,
         interface: &str,
         framing: Framing,
         snaplen: usize,
         sink: S,
     ) -> Result<Self> {
         let interface = interface.to_owned();
-        let capture = namespace::inside(name, move || capture(&interface, snaplen))?;
+        let capture = namespace::inside(namespace, move || capture(&interface, snaplen))?;
         Ok(Self::of(capture, framing, sink))
     }
 
@@ -177,7 +181,7 @@ impl<S: Sink> State<S> {
     }
 }
 
-impl<S: Sink> Drop for Tap<S> {
+impl<S: Sink> Drop for RunningCapture<S> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use headroom_lab_trace::{self, Expectation, Framing, Record, SetUp, Trace};
 use serde::{Deserialize, Serialize};
 
-use crate::capture::Tap;
+use crate::capture::RunningCapture;
 use crate::error::{Doing, Error, Result};
 
 /// What is captured.
@@ -24,19 +24,19 @@ pub(crate) struct CaptureSpec {
 }
 
 impl CaptureSpec {
-    pub(super) fn open(self) -> Result<Tap> {
+    pub(super) fn open(self) -> Result<RunningCapture> {
         let trace = Trace::only(self.client, self.server, self.ports);
-        Tap::here(&self.interface, self.framing, trace)
+        RunningCapture::open_in_current_namespace(&self.interface, self.framing, trace)
     }
 }
 
 /// Reads what was captured as one transfer.
-pub(super) fn record(tap: &Tap, expected: &Expectation) -> Result<Option<Record>> {
+pub(super) fn record(tap: &RunningCapture, expected: &Expectation) -> Result<Option<Record>> {
     Ok(headroom_lab_trace::read(&tap.take()?, expected))
 }
 
 /// Reads what was captured as the set-up of a stream.
-pub(super) fn set_up(tap: &Tap) -> Result<Option<SetUp>> {
+pub(super) fn set_up(tap: &RunningCapture) -> Result<Option<SetUp>> {
     Ok(SetUp::of_tls(&tap.take()?))
 }
 

@@ -12,7 +12,7 @@ use super::daemon::Server;
 use super::files::{self, value};
 use super::job::{self, Job, Outcome};
 use super::{Reply, Request, probe, remote_capture};
-use crate::capture::Tap;
+use crate::capture::RunningCapture;
 use crate::command;
 use crate::error::{Doing, Error, Result};
 use crate::programs::SearchPath;
@@ -50,7 +50,7 @@ pub fn serve() {
 #[derive(Default)]
 struct State {
     servers: BTreeMap<String, Server>,
-    tap: Option<Tap>,
+    capture: Option<RunningCapture>,
     meter: Option<Meter>,
 }
 
@@ -60,8 +60,8 @@ impl State {
         server.ok_or_else(|| Error::Failed(format!("no server {name} was started")))
     }
 
-    fn tap(&self) -> Result<&Tap> {
-        self.tap.as_ref().ok_or_else(|| Error::Failed("the agent captures nothing yet".into()))
+    fn capture(&self) -> Result<&RunningCapture> {
+        self.capture.as_ref().ok_or_else(|| Error::Failed("the agent captures nothing yet".into()))
     }
 }
 
@@ -102,15 +102,15 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
             value(&found.map(|address| address.ip()).collect::<Vec<_>>())
         }
         Request::Open(spec) => {
-            state.tap = Some(spec.open()?);
+            state.capture = Some(spec.open()?);
             Ok(Value::Null)
         }
         Request::Forget => {
-            state.tap()?.clear();
+            state.capture()?.clear();
             Ok(Value::Null)
         }
-        Request::Record(expected) => value(&remote_capture::record(state.tap()?, &expected)?),
-        Request::SetUp => value(&remote_capture::set_up(state.tap()?)?),
+        Request::Record(expected) => value(&remote_capture::record(state.capture()?, &expected)?),
+        Request::SetUp => value(&remote_capture::set_up(state.capture()?)?),
         Request::Answer { address } => value(&remote_capture::answer(address)?),
         Request::RoundTrips { address, times } => {
             value(&remote_capture::round_trips(address, times)?)

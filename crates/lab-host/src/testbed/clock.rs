@@ -4,7 +4,7 @@
 
 use headroom_lab_trace::{self, Expectation, Record, SetUp, Totals, Trace};
 
-use crate::capture::Tap;
+use crate::capture::RunningCapture;
 use crate::error::Result;
 use crate::host::Host;
 
@@ -12,7 +12,7 @@ use crate::host::Host;
 #[derive(Debug, Clone, Copy)]
 pub enum Clock<'a> {
     /// A capture of this process.
-    Here(&'a Tap),
+    Here(&'a RunningCapture),
     /// The capture of the client's agent.
     AtClient(&'a Host),
 }
@@ -30,7 +30,7 @@ impl<'a> Clock<'a> {
     /// Forgets what was captured so far.
     pub fn forget(self) -> Result<()> {
         match self {
-            Self::Here(tap) => tap.clear(),
+            Self::Here(capture) => capture.clear(),
             Self::AtClient(host) => host.agent()?.forget()?,
         }
         Ok(())
@@ -42,7 +42,7 @@ impl<'a> Clock<'a> {
     /// What the kernel answered.
     pub fn pause(self, paused: bool) -> Result<()> {
         match self {
-            Self::Here(tap) => tap.pause(paused),
+            Self::Here(capture) => capture.pause(paused),
             Self::AtClient(_) => Ok(()),
         }
     }
@@ -53,7 +53,7 @@ impl<'a> Clock<'a> {
     /// Frames are missing.
     pub fn take(self) -> Result<Taken<'a>> {
         match self {
-            Self::Here(tap) => Ok(Taken::Trace(Box::new(tap.take()?))),
+            Self::Here(capture) => Ok(Taken::Trace(Box::new(capture.take()?))),
             Self::AtClient(host) => Ok(Taken::AtClient(host)),
         }
     }

@@ -29,7 +29,7 @@ use headroom_lab_trace::{ClientSide, Framing};
 use headroom_link_spec::LinkSpec;
 
 use crate::agent::Agent;
-use crate::capture::{Sink, Tap};
+use crate::capture::{RunningCapture, Sink};
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -89,7 +89,7 @@ pub struct Testbed {
     /// Where servers run.
     pub server: Host,
     /// At the router; none of real machines, and in a dry run.
-    pub tap: Option<Tap>,
+    pub router_capture: Option<RunningCapture>,
     executor: Arc<Executor>,
     mtu: u32,
     congestion_control: String,
@@ -132,7 +132,7 @@ impl Testbed {
                     place: Place::Machines(pair),
                     client,
                     server,
-                    tap: None,
+                    router_capture: None,
                     executor,
                     mtu: spec.mtu,
                     congestion_control: spec.congestion_control.clone(),
@@ -207,10 +207,10 @@ impl Testbed {
             Ok(())
         })?;
         let meter = Meter::new(spec.kernel_threads_work);
-        let tap = executor.really(|| {
+        let router_capture = executor.really(|| {
             let interface = netns::ROUTER_TO_CLIENT;
             let side = ClientSide::network(addresses.client, netns::network_bits(family));
-            Tap::open(&names.router, interface, Framing::Ethernet, side)
+            RunningCapture::open(&names.router, interface, Framing::Ethernet, side)
         })?;
         Ok(Self {
             place: Place::Here(Box::new(Namespaces {
@@ -222,7 +222,7 @@ impl Testbed {
             })),
             client,
             server,
-            tap,
+            router_capture,
             executor,
             mtu: spec.mtu,
             congestion_control: spec.congestion_control.clone(),
@@ -329,7 +329,7 @@ impl Testbed {
     pub fn clock(&self) -> Option<Clock<'_>> {
         match &self.place {
             Place::Machines(_) if !self.executor.is_dry() => Some(Clock::AtClient(&self.client)),
-            _ => self.tap.as_ref().map(Clock::Here),
+            _ => self.router_capture.as_ref().map(Clock::Here),
         }
     }
 
@@ -337,7 +337,7 @@ impl Testbed {
     ///
     /// # Errors
     /// What the kernel answered.
-    pub fn capture_whole<S: Sink>(&self, sink: S) -> Result<Tap<S>> {
+    pub fn capture_whole<S: Sink>(&self, sink: S) -> Result<RunningCapture<S>> {
         self.capture(self.largest_frame() as usize, sink)
     }
 
@@ -345,15 +345,20 @@ impl Testbed {
     ///
     /// # Errors
     /// What the kernel answered.
-    pub fn capture<S: Sink>(&self, snaplen: usize, sink: S) -> Result<Tap<S>> {
+    pub fn capture<S: Sink>(&self, snaplen: usize, sink: S) -> Result<RunningCapture<S>> {
         let (router, interface) = (&self.names()?.router, netns::ROUTER_TO_CLIENT);
-        Tap::start(router, interface, Framing::Ethernet, snaplen, sink)
+        RunningCapture::start(router, interface, Framing::Ethernet, snaplen, sink)
     }
 
     /// A capture on a tunnel's interface on the client, where `client` is its
     /// address; none in a dry run.
-    pub fn tap_client(&self, interface: &str, client: IpAddr) -> Result<Option<Tap>> {
-        self.executor.really(|| Tap::open(&self.names()?.client, interface, Framing::Ip, client))
+    pub fn capture_client(
+        &self,
+        interface: &str,
+        client: IpAddr,
+    ) -> Result<Option<RunningCapture>> {
+        self.executor
+            .really(|| RunningCapture::open(&self.names()?.client, interface, Framing::Ip, client))
     }
 
     /// The two ends of an instance of a layer that has addresses of its own on the

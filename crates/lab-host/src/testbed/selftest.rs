@@ -33,7 +33,7 @@ pub(super) fn run(
     backend: Backend,
     allow_failure: bool,
 ) -> Result<Option<SelfTest>> {
-    if testbed.tap.is_none() {
+    if testbed.router_capture.is_none() {
         return Ok(None);
     }
     verify_tcp(testbed)?;

@@ -40,8 +40,8 @@ impl Bench<'_> {
         while nth < times {
             let prepared = self.prepare(cell)?;
             // the last words of an earlier transfer are not this one's
-            if let Some(tap) = &self.testbed.tap {
-                tap.settle();
+            if let Some(capture) = &self.testbed.router_capture {
+                capture.settle();
             }
             let taking = captures
                 .map(|folder| Taken::begin(&self.testbed, folder, nth, cell))
@@ -49,8 +49,8 @@ impl Bench<'_> {
             let before = self.testbed.router_counters()?;
             let (seen, totals) = self.transfer_whole(cell, &prepared)?;
             let counted = self.testbed.router_counters()?.since(before);
-            let taken = taking.map(|(taken, tap)| -> Result<Taken> {
-                tap.exchange(PcapFile::default())?.end()?;
+            let taken = taking.map(|(taken, capture)| -> Result<Taken> {
+                capture.exchange(PcapFile::default())?.end()?;
                 Ok(taken)
             });
             let taken = taken.transpose()?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use headroom_lab_host::capture::{Sink, Tap};
+use headroom_lab_host::capture::{RunningCapture, Sink};
 use headroom_lab_host::error::{Doing, Result};
 use headroom_lab_host::testbed::Testbed;
 use headroom_lab_results::schema::KeptCapture;
@@ -49,14 +49,14 @@ impl Taken {
         folder: &Path,
         nth: u32,
         cell: &Cell,
-    ) -> Result<(Self, Tap<PcapFile>)> {
+    ) -> Result<(Self, RunningCapture<PcapFile>)> {
         std::fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))?;
         let whole = cell.bytes() <= LARGEST_WHOLE;
         let snaplen = if whole { testbed.largest_frame() } else { HEAD as u32 };
         let taken = Self { path: folder.join(format!(".transfer-{nth}.pcap")), snaplen };
         let sink = PcapFile::create(&taken.path)?;
-        let tap = testbed.capture(snaplen as usize, sink)?;
-        Ok((taken, tap))
+        let capture = testbed.capture(snaplen as usize, sink)?;
+        Ok((taken, capture))
     }
 
     /// Gives the file its name.

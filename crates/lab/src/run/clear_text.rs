@@ -25,7 +25,7 @@ impl Bench<'_> {
     /// A transfer failed, or the stack is not what it says.
     pub(super) fn check_clear_text(&mut self, stack: &Stack, link: &LinkSpec) -> Result<ClearText> {
         let marker = Marker::new(rand::random());
-        let tap = self.testbed.capture_whole(MarkerSearch::new(marker.clone()))?;
+        let capture = self.testbed.capture_whole(MarkerSearch::new(marker.clone()))?;
         for (cell, prepared) in self.marker_transfers(stack, link, &marker)? {
             self.resume(&cell)?;
             let (seen, _) = self.transfer_whole(&cell, &prepared)?;
@@ -37,7 +37,7 @@ impl Bench<'_> {
                 return Err(self.attribute_failure(Error::Failed(sentence)));
             }
         }
-        Expected::from(stack).verdict(&tap.exchange(MarkerSearch::new(marker))?)
+        Expected::from(stack).verdict(&capture.exchange(MarkerSearch::new(marker))?)
     }
 
     /// Notes the commands of the check.

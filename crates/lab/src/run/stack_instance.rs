@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use headroom_lab_host::capture::Tap;
+use headroom_lab_host::capture::RunningCapture;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::testbed::{Clock, Ends, Testbed};
 use headroom_lab_results::schema::LayerSetup;
@@ -31,7 +31,7 @@ pub(super) struct StackInstance {
     own_ends: Option<Ends>,
     /// On the client's inner interface, where a tunnel hides the connection from
     /// the router.
-    inner: Option<Tap>,
+    inner: Option<RunningCapture>,
     /// Whether its layers are resumed.
     is_active: bool,
 }
@@ -119,7 +119,7 @@ impl StackInstance {
     fn look_inside(&mut self, testbed: &Testbed) -> Result<()> {
         if let Some(instance) = self.innermost_network() {
             let client = instance.inner.client;
-            self.inner = testbed.tap_client(&instance.interface, client)?;
+            self.inner = testbed.capture_client(&instance.interface, client)?;
         }
         Ok(())
     }

@@ -137,8 +137,8 @@ impl Bench<'_> {
         let outcomes = client.run_jobs(jobs, cell.timeout(), cell.patience(), &watch);
         unneeded.iter().try_for_each(|clock| clock.pause(false))?;
         let outcomes = outcomes?;
-        if let Some(tap) = self.testbed.tap.as_ref().filter(|_| whole) {
-            tap.settle();
+        if let Some(capture) = self.testbed.router_capture.as_ref().filter(|_| whole) {
+            capture.settle();
         }
         let taken = clock.map(Clock::take).transpose()?;
         let outside = outside.map(Clock::take).transpose()?;
