@@ -1,4 +1,4 @@
-//! The wire clock of transfers over UDP. They are encrypted and follow no common pattern,
+//! The wire clock of transfers over UDP. They follow no common pattern and most are encrypted,
 //! so the trace gives the start and the client the end.
 
 use crate::expectation::Expectation;

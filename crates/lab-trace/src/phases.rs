@@ -38,7 +38,7 @@ pub enum Phase {
     Idle,
 }
 
-/// An interval of a session in one phase; seconds since the first SYN.
+/// An interval of a session in one phase; seconds since its first packet.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PhaseInterval {
     /// The phase.

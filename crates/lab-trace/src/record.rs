@@ -30,13 +30,13 @@ pub struct Record {
     /// Commands that the server rejected in clear text.
     #[serde(default)]
     pub refused_commands: u32,
-    /// The handshake of the control connection, without TCP's,
+    /// The handshake of the control connection, without TCP's.
     pub handshake: Option<SetUp>,
-    /// and that of the first data connection.
+    /// The handshake of the first data connection.
     pub data_handshake: Option<SetUp>,
-    /// Time in each phase,
+    /// Time in each phase.
     pub phases: Phases,
-    /// and the phases in order.
+    /// The phases in order.
     pub intervals: Vec<PhaseInterval>,
     /// TCP measures of all packets, including those after completion.
     pub tcp: Tcp,
