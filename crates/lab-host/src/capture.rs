@@ -1,4 +1,4 @@
-//! The capture at the router: one ring, drained by a thread now and then.
+//! Captures on one interface: a ring that a thread drains every 4 ms.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::error::{Doing, Error, Result};
 use crate::lock::lock;
 use crate::namespace;
 
-/// Bytes of the ring: of heads, a third of a second of the busiest traffic.
+/// The largest ring in bytes; holds the headers of 1/3 s at the highest rate.
 const RING: usize = 32 << 20;
 const INTERVAL: Duration = Duration::from_millis(4);
 /// A wire without a frame for so long is quiet.
@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(20);
 /// The longest wait for quiet.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What takes the frames of a capture.
+/// Receives the frames of a capture.
 pub trait Sink: std::fmt::Debug + Send + 'static {
     /// Takes a frame that begins as `framing` says.
     fn take(&mut self, framing: Framing, frame: Frame<'_>);
@@ -65,10 +65,10 @@ impl RunningCapture {
         Self::start(namespace, interface, framing, HEAD, Trace::new(client))
     }
 
-    /// Opens a capture on an interface of this very process's namespace.
+    /// Opens a capture on an interface of this process's namespace.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub(crate) fn open_in_current_namespace(
         interface: &str,
         framing: Framing,
@@ -77,8 +77,8 @@ impl RunningCapture {
         Ok(Self::of(capture(interface, HEAD)?, framing, trace))
     }
 
-    /// Waits until all connections have ended and nothing more comes, but not
-    /// for ever: what is missing then is found by whoever counts.
+    /// Waits until all connections have ended and no frame arrives for 20 ms. Gives up after
+    /// `LONGEST`; the packet count reveals what is missing.
     pub fn settle(&self) {
         let deadline = Instant::now() + LONGEST;
         let look = || {
@@ -97,7 +97,7 @@ impl RunningCapture {
         }
     }
 
-    /// Forgets what was captured so far.
+    /// Discards what was captured so far.
     pub(crate) fn clear(&self) {
         let mut state = lock(&self.state);
         state.drain();
@@ -105,7 +105,7 @@ impl RunningCapture {
         let _ = state.capture.dropped();
     }
 
-    /// What was captured since the last call.
+    /// Returns what was captured since the last call.
     ///
     /// # Errors
     /// The ring was too small and frames are missing.
@@ -144,16 +144,16 @@ impl<S: Sink> RunningCapture<S> {
         Self { state, stop, thread: Some(thread) }
     }
 
-    /// Sees nothing from now on, or again.
+    /// Pauses or resumes the capture.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub(crate) fn pause(&self, paused: bool) -> Result<()> {
-        let doing = || "stop a capture, or go on with it".to_owned();
+        let doing = || "pause or resume a capture".to_owned();
         lock(&self.state).capture.pause(paused).doing(doing)
     }
 
-    /// The sink with all that was captured so far; what comes goes to `fresh`.
+    /// Returns the sink with everything captured so far; later frames go to `fresh`.
     ///
     /// # Errors
     /// The ring was too small and frames are missing.
@@ -191,6 +191,8 @@ impl<S: Sink> Drop for RunningCapture<S> {
 }
 
 fn capture(interface: &str, snaplen: usize) -> Result<Capture> {
+    // The slot of a frame begins with the kernel's header. Adding `HEAD`, far more than that,
+    // estimates slots too large rather than too small: the ring never exceeds `RING`.
     let frames = RING / (snaplen + HEAD).next_power_of_two();
     Capture::open(interface, frames, snaplen).doing(|| format!("capture on {interface}"))
 }

@@ -31,13 +31,13 @@ impl CaptureSpec {
 }
 
 /// Reads what was captured as one transfer.
-pub(super) fn record(tap: &RunningCapture, expected: &Expectation) -> Result<Option<Record>> {
-    Ok(headroom_lab_trace::read(&tap.take()?, expected))
+pub(super) fn record(capture: &RunningCapture, expected: &Expectation) -> Result<Option<Record>> {
+    Ok(headroom_lab_trace::read(&capture.take()?, expected))
 }
 
 /// Reads what was captured as the set-up of a stream.
-pub(super) fn set_up(tap: &RunningCapture) -> Result<Option<SetUp>> {
-    Ok(SetUp::of_tls(&tap.take()?))
+pub(super) fn set_up(capture: &RunningCapture) -> Result<Option<SetUp>> {
+    Ok(SetUp::of_tls(&capture.take()?))
 }
 
 /// Accepts connections and says nothing, for as long as this process lives.
