@@ -6,7 +6,7 @@ use super::table::Table;
 use crate::analysis::{predict, stats};
 use crate::schema::{Model, Results, Summary};
 
-/// Returns those that have rows.
+/// Returns the tables that have rows.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
     [costs(results), wire(results), set_ups(results), predictions(results)]
         .into_iter()
@@ -32,7 +32,7 @@ fn costs(results: &Results) -> Table {
         });
     Table {
         header: words(&[
-            "session = fixed + size",
+            "fixed + size × cost/GB",
             "",
             "n",
             "fixed cost, ms",
@@ -44,7 +44,7 @@ fn costs(results: &Results) -> Table {
     }
 }
 
-/// A value with half of its interval, in as many digits as the half deserves.
+/// Formats a value ± half of its interval, both rounded to the half's second digit.
 fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
     let Some([lo, hi]) = interval else { return units::three(value) };
     let half = (hi - lo) / 2.0;
@@ -55,14 +55,14 @@ fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
 
 /// A model with a larger error at a size does not describe it, however narrow the intervals
 /// of its coefficients.
-const USELESS_PCT: f64 = 33.0;
+const UNUSABLE_PCT: f64 = 33.0;
 
 fn fit(worst_pct: f64) -> String {
-    let verdict = if worst_pct > USELESS_PCT { ": unusable" } else { "" };
+    let verdict = if worst_pct > UNUSABLE_PCT { ": unusable" } else { "" };
     format!("{}{verdict}", units::three(worst_pct))
 }
 
-/// The largest distance of a size's mean from the model, per cent; none for two
+/// Returns the largest distance of a size's mean from the model, per cent; `None` for two
 /// sizes, which a line always fits.
 fn worst_point_pct(model: &Model) -> Option<f64> {
     if model.points.len() < 3 {
@@ -140,7 +140,7 @@ fn set_ups(results: &Results) -> Table {
     }
 }
 
-/// Whether files of a stack could be read on the wire.
+/// Returns whether files of a stack could be read on the wire.
 fn content(results: &Results, stack: &str) -> String {
     let found = results.clear_text.iter().find(|row| row.stack == stack);
     found.map_or_else(dash, |row| {
@@ -182,7 +182,7 @@ mod tests {
     use crate::schema::ModelPoint;
 
     #[test]
-    fn marks_a_model_that_is_wrong_by_half_as_unusable() {
+    fn marks_a_model_as_unusable_when_a_size_is_more_than_a_third_off() {
         assert_eq!((fit(54.8).as_str(), fit(4.2).as_str()), ("54.8: unusable", "4.2"));
     }
 
