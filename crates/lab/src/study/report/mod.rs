@@ -9,7 +9,7 @@ mod page;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use headroom_lab_host::error::{Doing, Error, Result};
+use headroom_lab_host::error::{Doing, Result};
 use headroom_lab_results::report::columns::wrapped;
 use headroom_lab_results::report::terminal::Detail;
 
@@ -20,10 +20,10 @@ pub use index::write as write_index;
 /// The file in a study's folder that the others are made of.
 pub const JSON: &str = "study.json";
 
-/// Where a section has no figure of ours.
+/// Replaces a figure that a section lacks.
 const NOT_MEASURED: &str = "Not measured at this scale, or on this machine.";
 
-/// Writes `study.json` and what is made of it into `folder`.
+/// Writes `study.json` and the files made from it into `folder`.
 ///
 /// # Errors
 /// A file could not be written.
@@ -54,11 +54,12 @@ pub fn write(folder: &Path, study: &StudyResults) -> Result<()> {
 pub fn read(folder: &Path) -> Result<StudyResults> {
     let path = folder.join(JSON);
     let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
-    let told = |why: String| Error::Plan(format!("{}: {why}", path.display()));
-    let study: StudyResults =
-        serde_json::from_slice(text.as_bytes()).map_err(|error| told(error.to_string()))?;
+    let study: StudyResults = serde_json::from_slice(text.as_bytes())
+        .doing(|| format!("read {} as a study's results", path.display()))?;
     if study.schema != SCHEMA {
-        return Err(told(format!("it has schema {}, this program reads {SCHEMA}", study.schema)));
+        let (path, schema) = (path.display(), study.schema);
+        let sentence = format!("{path} has schema {schema}, this program reads {SCHEMA}");
+        return Err(headroom_lab_results::Error::NotResults(sentence).into());
     }
     Ok(study)
 }
@@ -168,7 +169,7 @@ fn notices(study: &StudyResults) -> Vec<String> {
     }
     let contradicted = study.contradicted.iter();
     all.extend(
-        contradicted.map(|why| format!("A figure of this page contradicts a sentence. {why}")),
+        contradicted.map(|why| format!("The sentence contradicts a figure on this page. {why}")),
     );
     all
 }
