@@ -9,10 +9,10 @@ use std::io::IoSlice;
 
 use crate::Offload;
 
-mod plain;
+mod simple_packet;
 mod train_head;
 
-use plain::{Plain, Seen};
+use simple_packet::{Classified, SimplePacket};
 
 /// The most flows joined at a time.
 const MAX_FLOWS: usize = 16;
@@ -40,7 +40,7 @@ pub struct Coalescer<'a, S> {
 /// The joined packets of one flow.
 #[derive(Debug)]
 struct Flow<'a> {
-    first: Plain<'a>,
+    first: SimplePacket<'a>,
     /// Whether the first packet's checksums were verified.
     is_verified: bool,
     packets: usize,
@@ -66,13 +66,13 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
 
     /// Adds the IP packet `head ++ payload`.
     pub fn push(&mut self, head: &[u8], payload: &'a [u8]) {
-        match Plain::read(head, payload, self.joins_udp) {
-            Seen::Joinable(packet) => self.join(head, payload, packet),
-            Seen::Single(flow) => {
+        match SimplePacket::read(head, payload, self.joins_udp) {
+            Classified::Joinable(packet) => self.join(head, payload, packet),
+            Classified::Single(flow) => {
                 self.flush_flow(&flow);
                 self.pass(head, payload);
             }
-            Seen::Unknown => {
+            Classified::Unknown => {
                 self.flush();
                 self.pass(head, payload);
             }
@@ -84,7 +84,7 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
         self.flush();
     }
 
-    fn join(&mut self, head: &[u8], payload: &'a [u8], packet: Plain<'a>) {
+    fn join(&mut self, head: &[u8], payload: &'a [u8], packet: SimplePacket<'a>) {
         let Some(index) = self.flows.iter().position(|flow| flow.first.is_same_flow(&packet))
         else {
             return self.begin(head, payload, packet, false);
@@ -113,7 +113,13 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
     }
 
     /// Begins a flow with `packet`, or passes it on if no packet can be joined to it.
-    fn begin(&mut self, head: &[u8], payload: &'a [u8], packet: Plain<'a>, is_verified: bool) {
+    fn begin(
+        &mut self,
+        head: &[u8],
+        payload: &'a [u8],
+        packet: SimplePacket<'a>,
+        is_verified: bool,
+    ) {
         if packet.push {
             return self.pass(head, payload);
         }
@@ -133,7 +139,7 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
         });
     }
 
-    fn flush_flow(&mut self, packet: &Plain<'a>) {
+    fn flush_flow(&mut self, packet: &SimplePacket<'a>) {
         if let Some(index) = self.flows.iter().position(|flow| flow.first.is_same_flow(packet)) {
             self.emit(index);
         }
@@ -173,18 +179,18 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
 
 impl<'a> Flow<'a> {
     /// Checks whether `packet` of the same flow can be joined.
-    fn takes(&self, packet: &Plain<'a>) -> bool {
+    fn takes(&self, packet: &SimplePacket<'a>) -> bool {
         let first = &self.first;
         packet.data.len() <= first.data.len()
             && first.header().len() + self.data_len + packet.data.len() <= MAX_TRAIN_LEN
-            && first.is_same_but_position(packet)
+            && first.headers_match(packet)
             && first.is_followed_by_id(packet, self.packets)
             && first.sequence().is_none_or(|sequence| {
                 packet.sequence() == Some(sequence.wrapping_add(self.data_len as u32))
             })
     }
 
-    fn add(&mut self, packet: &Plain<'a>, part: usize) {
+    fn add(&mut self, packet: &SimplePacket<'a>, part: usize) {
         self.packets += 1;
         self.data_len += packet.data.len();
         self.push = packet.push;

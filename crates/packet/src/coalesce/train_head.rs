@@ -1,6 +1,6 @@
 //! Converts the headers of a train's first packet to those of the train.
 
-use super::plain::Plain;
+use super::simple_packet::SimplePacket;
 use crate::bytes::put16;
 use crate::checksum::{fold, pseudo_header};
 use crate::offload::Kind;
@@ -8,7 +8,7 @@ use crate::{Offload, header, protocol, tcp, udp};
 
 const PUSH: u8 = 0x08;
 
-impl Plain<'_> {
+impl SimplePacket<'_> {
     /// Changes the headers to those of a train with `data_len` bytes of payload, and leaves the
     /// checksum unfinished. The lengths were checked.
     pub(super) fn make_train(&mut self, data_len: usize, push: bool) -> Offload {

@@ -12,18 +12,18 @@ const PUSH: u8 = 0x08;
 
 /// A packet, as far as joining is concerned.
 #[derive(Debug)]
-pub(super) enum Seen<'a> {
+pub(super) enum Classified<'a> {
     /// The packet may be joined to others of its flow.
-    Joinable(Plain<'a>),
+    Joinable(SimplePacket<'a>),
     /// The packet must not be joined; its flow is known.
-    Single(Plain<'a>),
+    Single(SimplePacket<'a>),
     /// Another packet; its flow is unknown.
     Unknown,
 }
 
 /// A packet with a copy of its headers.
 #[derive(Debug)]
-pub(super) struct Plain<'a> {
+pub(super) struct SimplePacket<'a> {
     pub(super) bytes: [u8; MAX_HEADER_LEN],
     pub(super) header_len: usize,
     pub(super) ip_len: usize,
@@ -34,9 +34,9 @@ pub(super) struct Plain<'a> {
     pub(super) push: bool,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> SimplePacket<'a> {
     /// Parses the packet `head ++ payload`.
-    pub(super) fn read(head: &[u8], payload: &'a [u8], joins_udp: bool) -> Seen<'a> {
+    pub(super) fn read(head: &[u8], payload: &'a [u8], joins_udp: bool) -> Classified<'a> {
         let mut bytes = [0; MAX_HEADER_LEN];
         let in_head = head.len().min(MAX_HEADER_LEN);
         let in_payload = payload.len().min(MAX_HEADER_LEN - in_head);
@@ -45,19 +45,19 @@ impl<'a> Plain<'a> {
 
         // Zeros replace missing bytes; the length is compared first.
         let len = head.len() + payload.len();
-        let (ip_len, said_len, protocol) = match bytes[0] {
+        let (ip_len, declared_len, protocol) = match bytes[0] {
             0x45 => (ipv4::MIN_HEADER_LEN, be16(&bytes, 2).into(), bytes[9]),
             0x60..=0x6f => {
                 (ipv6::HEADER_LEN, ipv6::HEADER_LEN + usize::from(be16(&bytes, 4)), bytes[6])
             }
-            _ => return Seen::Unknown,
+            _ => return Classified::Unknown,
         };
         let is_fragment = ip_len == ipv4::MIN_HEADER_LEN && be16(&bytes, 6) & !0x4000 != 0;
-        if said_len != len || is_fragment {
-            return Seen::Unknown;
+        if declared_len != len || is_fragment {
+            return Classified::Unknown;
         }
         let upper = &bytes[ip_len..];
-        let (upper_len, least, is_joinable) = match protocol {
+        let (upper_len, min_upper_len, is_joinable) = match protocol {
             protocol::TCP => {
                 let only_ack = upper[12] & 0x0f == 0 && upper[13] & !PUSH == ACK;
                 (usize::from(upper[12] >> 4) * 4, tcp::MIN_HEADER_LEN, only_ack)
@@ -67,19 +67,19 @@ impl<'a> Plain<'a> {
                 let is_whole = usize::from(be16(upper, 4)) == len - ip_len;
                 (udp::HEADER_LEN, udp::HEADER_LEN, joins_udp && has_checksum && is_whole)
             }
-            _ => return Seen::Unknown,
+            _ => return Classified::Unknown,
         };
         let header_len = ip_len + upper_len;
-        if upper_len < least || len < header_len || head.len() > header_len {
-            return Seen::Unknown;
+        if upper_len < min_upper_len || len < header_len || head.len() > header_len {
+            return Classified::Unknown;
         }
         let data = &payload[header_len - head.len()..];
         let push = protocol == protocol::TCP && upper[13] & PUSH != 0;
         let packet = Self { bytes, header_len, ip_len, protocol, data, push };
         if is_joinable && !packet.data.is_empty() {
-            Seen::Joinable(packet)
+            Classified::Joinable(packet)
         } else {
-            Seen::Single(packet)
+            Classified::Single(packet)
         }
     }
 
@@ -117,7 +117,7 @@ impl<'a> Plain<'a> {
     /// Compares the headers of two packets of one flow: all fields must be equal (TOS, flow label,
     /// TTL, DF; acknowledgement, window and options of TCP) except the position in the stream and
     /// PSH.
-    pub(super) fn is_same_but_position(&self, other: &Self) -> bool {
+    pub(super) fn headers_match(&self, other: &Self) -> bool {
         let (a, b) = (&self.bytes, &other.bytes);
         let ip = if self.is_v4() {
             a[..2] == b[..2] && a[6..9] == b[6..9]
