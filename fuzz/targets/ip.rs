@@ -12,7 +12,7 @@ fuzz_target!(|octets: &[u8]| {
         let Ok(ip) = parse(octets) else { continue };
         let (upper, at) = (ip.upper(), ip.upper_offset());
         assert!(ip.total_len() <= octets.len() && at <= ip.total_len());
-        assert!(ip.security_offset() <= at && ip.security_field() < ip.security_offset());
+        assert!(ip.security_offset() <= at && ip.next_header_offset() < ip.security_offset());
         let _ = (ip.source(), ip.destination(), ip.ports(), ip.fragment(), ip.flow_label());
         let _ = (ip.hop_limit(), ip.dont_fragment(), ip.is_later_fragment());
         if upper == 17 {

@@ -222,7 +222,7 @@ impl Bundle {
             (Mode::Tunnel, IpAddr::V6(_)) => protocol::IPV6,
             (Mode::Transport, _) => {
                 out.copy_within(packet..layout.text, 0);
-                std::mem::replace(&mut out[headers.security_field], self.outer_protocol())
+                std::mem::replace(&mut out[headers.next_header_offset], self.outer_protocol())
             }
         };
         if self.mode() == Mode::Tunnel {

@@ -28,7 +28,7 @@ pub struct Headers {
     /// Bytes before ESP, AH or Q-ESP in transport mode.
     pub security_offset: usize,
     /// The offset of the field that names the header at `security_offset`.
-    pub security_field: usize,
+    pub next_header_offset: usize,
 }
 
 /// The outer IP header of a packet that arrived.
@@ -62,7 +62,7 @@ impl Headers {
             fragment: ip.fragment().is_some(),
             dont_fragment: v6 || ip.dont_fragment(),
             security_offset: ip.security_offset(),
-            security_field: ip.security_field(),
+            next_header_offset: ip.next_header_offset(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Headers {
             fragment: false,
             dont_fragment: source.is_ipv6(),
             security_offset: 0,
-            security_field: 0,
+            next_header_offset: 0,
         }
     }
 }

@@ -149,7 +149,7 @@ impl<'a> Fragmenter<'a> {
             Version::V6 => {
                 let (front, fragment) = head.split_at_mut(self.first_len);
                 front.copy_from_slice(&bytes[..self.first_len]);
-                let field = self.ip.security_field();
+                let field = self.ip.next_header_offset();
                 fragment[0] = front[field];
                 fragment[1] = 0;
                 put16(fragment, 2, (index * self.piece_len) as u16 | u16::from(!is_last));

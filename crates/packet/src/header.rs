@@ -119,7 +119,7 @@ pub fn refresh_checksum(packet: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets the byte `field` of the packet ([`Ip::security_field`](crate::Ip::security_field)), which
+/// Sets the byte `field` of the packet ([`Ip::next_header_offset`](crate::Ip::next_header_offset)), which
 /// names the next header, to `protocol`.
 ///
 /// # Errors

@@ -55,7 +55,7 @@ pub struct Ip<'a> {
     upper: u8,
     upper_offset: usize,
     security_offset: usize,
-    security_field: usize,
+    next_header_offset: usize,
     fragment: Option<Fragment>,
     /// The offset of the field that names the fragment header, and of the fragment header (IPv6).
     fragment_header: Option<(usize, usize)>,
@@ -105,7 +105,7 @@ impl<'a> Ip<'a> {
             upper: header.protocol(),
             upper_offset: header.header_len(),
             security_offset: header.header_len(),
-            security_field: V4_PROTOCOL,
+            next_header_offset: V4_PROTOCOL,
             fragment: (more || offset > 0).then_some(fragment),
             fragment_header: None,
             routing: false,
@@ -119,7 +119,7 @@ impl<'a> Ip<'a> {
             upper: ipv6::Packet::new(bytes)?.next_header(),
             upper_offset: ipv6::HEADER_LEN,
             security_offset: ipv6::HEADER_LEN,
-            security_field: V6_NEXT_HEADER,
+            next_header_offset: V6_NEXT_HEADER,
             fragment: None,
             fragment_header: None,
             routing: false,
@@ -177,7 +177,7 @@ impl<'a> Ip<'a> {
         // Destination options before a routing header stay before it.
         if kind != protocol::DESTINATION_OPTIONS {
             self.security_offset = self.upper_offset;
-            self.security_field = at;
+            self.next_header_offset = at;
         }
         Ok(at)
     }
@@ -318,8 +318,8 @@ impl<'a> Ip<'a> {
     /// Returns the offset of the field that names the header at
     /// [`security_offset`](Self::security_offset).
     #[inline]
-    pub fn security_field(&self) -> usize {
-        self.security_field
+    pub fn next_header_offset(&self) -> usize {
+        self.next_header_offset
     }
 
     /// Checks whether routers must not fragment the packet: with DF set, and in IPv6.

@@ -43,7 +43,7 @@ fn parses_packets_of_etherparse() {
         assert_eq!(ip.source().is_ipv6(), v6);
         assert_eq!(&ip.payload()[8..], b"hello");
         assert_eq!(ip.security_offset(), ip.upper_offset());
-        assert_eq!(bytes[ip.security_field()], 17);
+        assert_eq!(bytes[ip.next_header_offset()], 17);
         assert_eq!(ip.version() == Version::V6, v6);
         assert!(ip.dont_fragment());
     }
@@ -65,8 +65,8 @@ fn a_security_header_goes_behind_hop_by_hop_and_before_destination_options() {
     let bytes = chain(&[(0, OPTIONS), (60, OPTIONS)], 17, PORTS);
     let ip = Ip::parse(&bytes).expect("a good packet");
     assert_eq!((ip.upper(), ip.upper_offset(), ip.ports()), (17, 56, Some((4000, 53))));
-    assert_eq!((ip.security_offset(), ip.security_field()), (48, 40));
-    assert_eq!(bytes[ip.security_field()], 60);
+    assert_eq!((ip.security_offset(), ip.next_header_offset()), (48, 40));
+    assert_eq!(bytes[ip.next_header_offset()], 60);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn destination_options_for_the_nodes_of_a_route_stay_before_a_security_header() 
     routing.extend([0xaa; 16]);
     let bytes = chain(&[(60, OPTIONS), (43, &routing), (60, OPTIONS)], 17, PORTS);
     let ip = Ip::parse(&bytes).expect("a good packet");
-    assert_eq!((ip.security_offset(), ip.security_field()), (72, 48));
+    assert_eq!((ip.security_offset(), ip.next_header_offset()), (72, 48));
     assert_eq!(ip.upper_offset(), 80);
 }
 
@@ -150,7 +150,7 @@ fn refuses_malformed_packets() {
 fn touch(ip: &Ip<'_>) {
     let _ = (ip.source(), ip.destination(), ip.tos(), ip.hop_limit());
     let _ = (ip.flow_label(), ip.ports(), ip.fragment(), ip.dont_fragment(), ip.payload());
-    assert!(ip.security_field() < ip.security_offset());
+    assert!(ip.next_header_offset() < ip.security_offset());
     assert!(ip.security_offset() <= ip.upper_offset());
     assert!(ip.upper_offset() <= ip.total_len());
 }
