@@ -51,7 +51,7 @@ impl LinkSender {
     }
 
     /// Returns the neighbour, if its address was looked up recently.
-    fn known_hop(&mut self, source: IpAddr, destination: IpAddr) -> Option<Hop> {
+    fn cached_hop(&mut self, source: IpAddr, destination: IpAddr) -> Option<Hop> {
         let now = Instant::now();
         if let Some((asked, hop)) = self.hops.get(&(source, destination))
             && now.duration_since(*asked) < HOP_LIFETIME
@@ -74,7 +74,7 @@ impl SendPackets for LinkSender {
         let Some((source, destination)) = packets.first().and_then(ends) else {
             return if packets.is_empty() { Ok(()) } else { Err((0, malformed())) };
         };
-        let Some(hop) = self.known_hop(source, destination) else { return self.raw.send(packets) };
+        let Some(hop) = self.cached_hop(source, destination) else { return self.raw.send(packets) };
         let ethertype = if destination.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
         // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut name: libc::sockaddr_ll = unsafe { zeroed() };
