@@ -18,30 +18,31 @@ const SLICE_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
 pub(crate) struct Limit {
     rate_bps: u64,
     /// When everything that was allowed so far will have been sent.
-    gone_at: Mutex<Option<Instant>>,
+    next_free: Mutex<Option<Instant>>,
 }
 
 impl Limit {
     /// Makes a limit in bits per second.
     pub(crate) fn new(rate_bps: u64) -> Arc<Self> {
-        Arc::new(Self { rate_bps: rate_bps.max(1), gone_at: Mutex::new(None) })
+        Arc::new(Self { rate_bps: rate_bps.max(1), next_free: Mutex::new(None) })
     }
 
     /// Returns when these bytes may be sent.
     fn turn(&self, bytes: u64, now: Instant) -> Instant {
-        let mut gone_at = self.gone_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next_free = self.next_free.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
-        let turn = gone_at.unwrap_or(now).max(earliest);
-        *gone_at = Some(turn + Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate_bps as f64));
+        let turn = next_free.unwrap_or(now).max(earliest);
+        *next_free =
+            Some(turn + Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate_bps as f64));
         turn
     }
 }
 
 /// The limits of one transfer; there may be none.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pace(Vec<Arc<Limit>>);
+pub(crate) struct RateLimits(Vec<Arc<Limit>>);
 
-impl Pace {
+impl RateLimits {
     /// Adds a limit in bits per second, if there is one.
     pub(crate) fn and(mut self, rate_bps: Option<u64>) -> Self {
         self.0.extend(rate_bps.map(Limit::new));
@@ -163,18 +164,20 @@ impl Rates {
 
 impl ClientRates {
     /// Returns the limits for data from the client.
-    pub(crate) fn incoming(&self) -> Pace {
+    pub(crate) fn incoming(&self) -> RateLimits {
         self.direction(0)
     }
 
     /// Returns the limits for data to the client.
-    pub(crate) fn outgoing(&self) -> Pace {
+    pub(crate) fn outgoing(&self) -> RateLimits {
         self.direction(1)
     }
 
-    fn direction(&self, direction: usize) -> Pace {
+    fn direction(&self, direction: usize) -> RateLimits {
         let both = [self.all.as_ref(), self.own.as_deref()];
-        Pace(both.into_iter().flatten().map(|duplex| Arc::clone(&duplex[direction])).collect())
+        RateLimits(
+            both.into_iter().flatten().map(|duplex| Arc::clone(&duplex[direction])).collect(),
+        )
     }
 }
 
@@ -198,29 +201,29 @@ mod tests {
 
     #[test]
     fn the_lowest_limit_says_how_much_goes_at_once() {
-        let unlimited = Pace::default();
+        let unlimited = RateLimits::default();
         assert_eq!((unlimited.rate_bps(), unlimited.slice(1 << 20)), (None, 1 << 20));
-        let pace = unlimited.and(Some(80_000_000)).and(Some(8_000_000)).and(None);
-        assert_eq!(pace.rate_bps(), Some(8_000_000));
-        assert_eq!(pace.slice(1 << 20), 20_000);
-        assert_eq!(pace.slice(7), 7);
-        assert_eq!(pace.and(Some(1)).slice(1 << 20), 1 << 10);
+        let limits = unlimited.and(Some(80_000_000)).and(Some(8_000_000)).and(None);
+        assert_eq!(limits.rate_bps(), Some(8_000_000));
+        assert_eq!(limits.slice(1 << 20), 20_000);
+        assert_eq!(limits.slice(7), 7);
+        assert_eq!(limits.and(Some(1)).slice(1 << 20), 1 << 10);
     }
 
     #[test]
     fn a_blocking_wait_needs_no_runtime_and_ends_when_it_is_stopped() {
-        let (pace, stop) = (Pace::default().and(Some(8)), Arc::new(Stop::default()));
-        assert_eq!(pace.take_blocking(1, &stop), Ok(()), "the first goes at once");
+        let (limits, stop) = (RateLimits::default().and(Some(8)), Arc::new(Stop::default()));
+        assert_eq!(limits.take_blocking(1, &stop), Ok(()), "the first goes at once");
         let waiting = {
-            let (pace, stop) = (pace.clone(), Arc::clone(&stop));
+            let (limits, stop) = (limits.clone(), Arc::clone(&stop));
             // 3000 bytes at one a second: nobody waits for that
             std::thread::spawn(move || {
-                (pace.take_blocking(3000, &stop), pace.take_blocking(1, &stop))
+                (limits.take_blocking(3000, &stop), limits.take_blocking(1, &stop))
             })
         };
         stop.stop();
         assert_eq!(waiting.join().expect("no panic"), (Err(Stopped), Err(Stopped)));
-        assert_eq!(Pace::default().take_blocking(1, &stop), Ok(()), "there is no limit");
+        assert_eq!(RateLimits::default().take_blocking(1, &stop), Ok(()), "there is no limit");
     }
 
     #[test]

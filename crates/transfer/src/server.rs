@@ -591,8 +591,8 @@ impl Request<'_> {
         let resolved = spawn_blocking(move || paths.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
         // the rate of a lane cannot be limited at the receiver
-        let pace = self.rates.incoming();
-        let (lanes, handle) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()))?;
+        let limits = self.rates.incoming();
+        let (lanes, handle) = self.accept(lanes.filter(|_| limits.rate_bps().is_none()))?;
         let stored_as = self.allow.limit(tree);
         let keep = tree.map(|_| stored_as.keep);
         let receiver = Receiver {
@@ -601,7 +601,7 @@ impl Request<'_> {
             fsync,
             observer: self.tally.clone(),
             claims: self.client.key.map(|key| self.claims.of(key)),
-            pace,
+            limits,
             sync: None,
             tree: stored_as,
             lanes: handle,
@@ -631,9 +631,9 @@ impl Request<'_> {
             let source = self.source(vec![(path, true)], tree)?.without(excludes);
             self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
-            let pace = self.rates.outgoing().and(self.peer_limit_bps);
+            let limits = self.rates.outgoing().and(self.peer_limit_bps);
             let sender =
-                Sender::new(self.connection.clone(), offering, self.tally.clone(), pace, None);
+                Sender::new(self.connection.clone(), offering, self.tally.clone(), limits, None);
             let sender = sender.compressing(compress.unwrap_or_default());
             let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
             return sender.send(source, next_id, self.writer, self.reader).await;
@@ -652,7 +652,7 @@ impl Request<'_> {
             fsync,
             observer: self.tally.clone(),
             claims: self.client.key.map(|key| self.claims.of(key)),
-            pace: self.rates.incoming(),
+            limits: self.rates.incoming(),
             sync: Some(SyncMode::new(delete, dry_run, is_missing, excludes)),
             tree: stored_as,
             lanes: None,
@@ -672,15 +672,15 @@ impl Request<'_> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.source(wanted.collect(), tree)?;
         let (lanes, handle) = self.accept(lanes)?;
-        let pace = self.rates.outgoing().and(self.peer_limit_bps);
+        let limits = self.rates.outgoing().and(self.peer_limit_bps);
         // before the client knows of the lane: its first packet must find it open
         if let Some(lane) = &handle {
-            lane.limit(pace.rate_bps());
+            lane.limit(limits.rate_bps());
             lane.start(None);
         }
         self.writer.send(&Message::Accepted { lanes, keep: None }).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
-        let sender = Sender::new(connection, offering, self.tally.clone(), pace, handle);
+        let sender = Sender::new(connection, offering, self.tally.clone(), limits, handle);
         let sender = sender.compressing(compress);
         let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
         sender.send(source, next_id, self.writer, self.reader).await

@@ -14,7 +14,7 @@ use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary
 use crate::error::Error;
 use crate::files::{Root, Source, settable};
 use crate::lanes::LaneOffer;
-use crate::rate::Pace;
+use crate::rate::RateLimits;
 
 /// The most entries that a listing may have.
 const MOST_ENTRIES: usize = 1 << 24;
@@ -45,9 +45,9 @@ impl Client {
         let params = accepted.report_params(&observer);
         let tree = accepted.limit(tree, &observer);
         let source = Source::new(paths.iter().cloned(), tree.links).keeping(tree.keep);
-        let pace = Pace::default().and(self.rate_bps).and(accepted.peer_limit_bps);
+        let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let (connection, offering) = (self.connection.clone(), Offering::Content);
-        let sender = Sender::new(connection, offering, observer, pace, accepted.lanes);
+        let sender = Sender::new(connection, offering, observer, limits, accepted.lanes);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
         let sent = sender.send(source, &mut self.next_id, &mut writer, &mut reader).await?;
         Ok(Summary { cipher: params.map(|params| params.cipher), ..sent })
@@ -98,7 +98,7 @@ impl Client {
             fsync,
             observer,
             claims: None,
-            pace: Pace::default().and(self.rate_bps),
+            limits: RateLimits::default().and(self.rate_bps),
             sync: None,
             tree: stored_as,
             lanes: accepted.lanes,

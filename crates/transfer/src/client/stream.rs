@@ -12,7 +12,7 @@ use crate::control::unexpected;
 use crate::delivery::pipe::{self, PipeError};
 use crate::delivery::{Event, Observer, Summary};
 use crate::error::{Error, from_peer};
-use crate::rate::Pace;
+use crate::rate::RateLimits;
 
 impl Client {
     /// Stores everything that can be read as the file `to` below the server's root, once it is
@@ -31,9 +31,9 @@ impl Client {
         let name = self.file(to)?;
         let request = Message::PutStream { to: name.clone(), fsync };
         let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
-        let pace = Pace::default().and(self.rate_bps).and(accepted.peer_limit_bps);
+        let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let mut stream = self.connection.open_uni().await?;
-        let moved = match pipe::send(from, &mut stream, &pace, &observer).await {
+        let moved = match pipe::send(from, &mut stream, &limits, &observer).await {
             Ok(passed) => {
                 let (root, bytes) = (*passed.root.as_bytes(), passed.bytes);
                 writer.send(&Message::Sealed { id: 0, root, bytes }).await?;
@@ -75,9 +75,9 @@ impl Client {
         let name = self.file(from)?;
         let request = Message::GetStream { from: name.clone(), tree: Some(self.tree) };
         let (_speaker, mut reader, _) = self.request(&request, None).await?;
-        let pace = Pace::default().and(self.rate_bps);
+        let limits = RateLimits::default().and(self.rate_bps);
         let stream = self.connection.accept_uni().await?;
-        let (came, _) = pipe::receive(stream, to, &pace, &observer).await;
+        let (came, _) = pipe::receive(stream, to, &limits, &observer).await;
         let came = match came {
             Ok(came) => Some(came),
             Err(PipeError::Local(cause)) => {

@@ -12,7 +12,7 @@ use super::copy::make_directories;
 use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode};
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
-use crate::rate::Pace;
+use crate::rate::RateLimits;
 
 /// Options of a sync.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl Client {
         let request = options.request(self.below(to)?, true, self.compress, self.tree);
         let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
         let excludes = Arc::new(options.excludes.clone());
-        let pace = Pace::default().and(self.rate_bps).and(accepted.peer_limit_bps);
+        let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let tree = accepted.limit(self.tree, &observer);
         let source = Source::new([from.join(".")], tree.links).keeping(tree.keep);
         let source = source.without(excludes);
@@ -87,7 +87,7 @@ impl Client {
             self.connection.clone(),
             options.offering(),
             observer,
-            pace,
+            limits,
             accepted.lanes,
         );
         let sender = sender.compressing(self.compress).of_tree(tree, false);
@@ -121,7 +121,7 @@ impl Client {
             fsync,
             observer,
             claims: None,
-            pace: Pace::default().and(self.rate_bps),
+            limits: RateLimits::default().and(self.rate_bps),
             sync: Some(SyncMode::new(delete, dry_run, is_missing, excludes)),
             tree: stored_as,
             lanes: accepted.lanes,

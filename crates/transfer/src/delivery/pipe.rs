@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::event::{Event, Observer};
 use crate::error::Error;
-use crate::rate::Pace;
+use crate::rate::RateLimits;
 
 /// Bytes that are read or written at once.
 const PIECE: usize = 256 << 10;
@@ -40,7 +40,7 @@ pub(crate) enum PipeError {
 pub(crate) async fn send(
     mut from: impl Read + Send + 'static,
     stream: &mut SendStream,
-    pace: &Pace,
+    limits: &RateLimits,
     observer: &Arc<dyn Observer>,
 ) -> Result<Passed, PipeError> {
     let (read, mut was_read) = mpsc::channel::<Bytes>(WAITING);
@@ -60,9 +60,9 @@ pub(crate) async fn send(
     });
     while let Some(mut piece) = was_read.recv().await {
         while !piece.is_empty() {
-            let slice = piece.split_to(pace.slice(piece.len()));
+            let slice = piece.split_to(limits.slice(piece.len()));
             let bytes = slice.len() as u64;
-            pace.take(slice.len()).await;
+            limits.take(slice.len()).await;
             match stream.write_chunk(slice).await {
                 Ok(()) => {}
                 Err(quinn::WriteError::Stopped(_)) => return Err(PipeError::Peer),
@@ -90,7 +90,7 @@ pub(crate) async fn send(
 pub(crate) async fn receive<W: Write + Send + 'static>(
     mut stream: RecvStream,
     mut to: W,
-    pace: &Pace,
+    limits: &RateLimits,
     observer: &Arc<dyn Observer>,
 ) -> (Result<Passed, PipeError>, Option<W>) {
     let (take, mut taken) = mpsc::channel::<Vec<u8>>(WAITING);
@@ -107,14 +107,14 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
         (flushed.map(|()| Passed { root: hasher.finalize(), bytes }), to)
     });
     let cut = loop {
-        let mut piece = vec![0; pace.slice(PIECE)];
+        let mut piece = vec![0; limits.slice(PIECE)];
         let (filled, end) = match fill(&mut stream, &mut piece).await {
             Ok(filled) => filled,
             Err(quinn::ReadError::Reset(_)) => break Some(PipeError::Peer),
             Err(error) => break Some(PipeError::Connection(error.into())),
         };
         piece.truncate(filled);
-        pace.take(filled).await;
+        limits.take(filled).await;
         let bytes = filled as u64;
         // the writer ends early only if it cannot write
         if bytes > 0 && take.send(piece).await.is_err() {

@@ -37,7 +37,7 @@ use crate::control::{MessageReader, MessageWriter, unexpected};
 use crate::error::Error;
 use crate::lanes::LaneHandle;
 use crate::owners::Owners;
-use crate::rate::Pace;
+use crate::rate::RateLimits;
 
 pub(crate) use destination::{Destination, make_directories};
 pub(crate) use sync_mode::SyncMode;
@@ -54,7 +54,7 @@ pub(crate) struct Receiver {
     /// Ends an older transfer of the same file, on a server.
     pub(crate) claims: Option<FileClaims>,
     /// Limits what is received, whatever the sender was told.
-    pub(crate) pace: Pace,
+    pub(crate) limits: RateLimits,
     /// The state of a sync.
     pub(crate) sync: Option<SyncMode>,
     /// Which attributes are set. Links that lead out of the tree are made with [`Links::Keep`], and
@@ -80,7 +80,7 @@ impl Receiver {
             open: Mutex::default(),
             observer: Arc::clone(&self.observer),
             counts: Counts::default(),
-            pace: self.pace,
+            limits: self.limits,
         });
         let (observer, states) =
             (Arc::clone(&self.observer), self.lanes.as_ref().map(LaneHandle::states));
@@ -123,7 +123,7 @@ impl Receiver {
         let failure = tokio::select! {
             // the channel of answers closes when the worker ends
             sent = writer.forward(answers) => sent.err(),
-            failure = receive_messages(reader, &shared.pace, events.clone()) => Some(failure),
+            failure = receive_messages(reader, &shared.limits, events.clone()) => Some(failure),
             failure = take_streams(&connection, &shared, &events) => Some(failure),
             never = news => Some(never),
         };
@@ -147,7 +147,7 @@ impl Receiver {
 /// Passes messages to the worker, until an error.
 async fn receive_messages(
     reader: &mut MessageReader,
-    pace: &Pace,
+    limits: &RateLimits,
     events: mpsc::Sender<WorkerEvent>,
 ) -> Error {
     let mut is_end = false;
@@ -162,7 +162,7 @@ async fn receive_messages(
             Message::EntriesEnd { .. } => is_end = true,
             Message::Entry { kind: Kind::File { inline: Some(ref inline), .. }, .. }
             | Message::Content { ref inline, .. } => {
-                pace.take(inline.content.len()).await;
+                limits.take(inline.content.len()).await;
             }
             // these are bounded and small
             Message::Entry { .. }

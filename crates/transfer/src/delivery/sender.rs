@@ -25,7 +25,7 @@ use crate::control::{MessageReader, MessageWriter};
 use crate::error::{Error, from_peer};
 use crate::files::Source;
 use crate::lanes::LaneHandle;
-use crate::rate::{Pace, Stop};
+use crate::rate::{RateLimits, Stop};
 
 pub(crate) use self::shared::Offering;
 
@@ -49,17 +49,17 @@ impl Sender {
         connection: Connection,
         offering: Offering,
         observer: Arc<dyn Observer>,
-        pace: Pace,
+        limits: RateLimits,
         lanes: Option<LaneHandle>,
     ) -> Self {
-        lanes.iter().for_each(|lane| lane.limit(pace.rate_bps()));
+        lanes.iter().for_each(|lane| lane.limit(limits.rate_bps()));
         let shared = Shared {
             connection,
             offering,
             tree: TreeOptions::default(),
             tells_remarks: false,
             observer,
-            pace,
+            limits,
             stop: Stop::default(),
             offered: Mutex::default(),
             open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),

@@ -9,13 +9,13 @@ use super::incoming::Incoming;
 use crate::delivery::event::Observer;
 use crate::delivery::summary::Counts;
 use crate::files;
-use crate::rate::Pace;
+use crate::rate::RateLimits;
 
 pub(super) struct Shared {
     pub(super) open: Mutex<HashMap<u64, Arc<Incoming>>>,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) counts: Counts,
-    pub(super) pace: Pace,
+    pub(super) limits: RateLimits,
 }
 
 impl Shared {

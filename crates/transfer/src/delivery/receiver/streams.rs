@@ -13,7 +13,7 @@ use super::shared::{Shared, WorkerEvent};
 use crate::delivery::compression::decompress;
 use crate::delivery::event::Event;
 use crate::error::Error;
-use crate::rate::Pace;
+use crate::rate::RateLimits;
 
 /// The longest header of a data stream.
 const MOST_HEADER: usize = 64;
@@ -66,7 +66,7 @@ async fn take_piece(
         // data as long as the span is not compressed
         let is_frame = len < want;
         let into = if is_frame { &mut frame } else { &mut buffer };
-        if !fill(&mut stream, &shared.pace, into, len).await? {
+        if !fill(&mut stream, &shared.limits, into, len).await? {
             // the sender gave up, and reports why in a message
             return Ok(());
         }
@@ -132,7 +132,7 @@ async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<Option<usize>
 /// on with it.
 async fn fill(
     stream: &mut RecvStream,
-    pace: &Pace,
+    limits: &RateLimits,
     buffer: &mut Vec<u8>,
     len: usize,
 ) -> Result<bool, Error> {
@@ -140,10 +140,10 @@ async fn fill(
     buffer.clear();
     buffer.reserve_exact(len);
     while buffer.len() < len {
-        match stream.read_chunk(pace.slice(len - buffer.len()), true).await {
+        match stream.read_chunk(limits.slice(len - buffer.len()), true).await {
             Ok(Some(chunk)) => {
                 buffer.extend_from_slice(&chunk.bytes);
-                pace.take(chunk.bytes.len()).await;
+                limits.take(chunk.bytes.len()).await;
             }
             Ok(None) => return Err(Error::Protocol("a piece of a file is incomplete".to_owned())),
             Err(quinn::ReadError::Reset(_)) => return Ok(false),

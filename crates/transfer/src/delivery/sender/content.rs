@@ -189,9 +189,9 @@ impl Shared {
         blocking(move || {
             let _turn = turn;
             let Some(lane) = &shared.lanes else { return Ok(piece) };
-            let pace = |bytes| shared.pace.take_blocking(bytes, &shared.stop);
+            let wait_for_turn = |bytes| shared.limits.take_blocking(bytes, &shared.stop);
             for span in piece.clone() {
-                match opened.feed_span(file, span, lane, pace) {
+                match opened.feed_span(file, span, lane, wait_for_turn) {
                     Ok(0) => return Ok(span..piece.end),
                     Ok(bytes) => {
                         shared.counts.add(|counts| counts.on_lanes += bytes);
@@ -322,8 +322,8 @@ impl Shared {
         let written = async {
             stream.write_all(&head).await?;
             while !bytes.is_empty() {
-                let slice = bytes.split_to(self.pace.slice(bytes.len()));
-                self.pace.take(slice.len()).await;
+                let slice = bytes.split_to(self.limits.slice(bytes.len()));
+                self.limits.take(slice.len()).await;
                 stream.write_chunk(slice).await?;
             }
             Ok(())
@@ -381,16 +381,16 @@ impl Shared {
         Ok(Ok(()))
     }
 
-    /// Writes bytes of a file, at the allowed pace.
+    /// Writes bytes of a file, as fast as the limits allow.
     async fn write(
         &self,
         stream: &mut quinn::SendStream,
         mut bytes: Bytes,
     ) -> Result<(), quinn::WriteError> {
         while !bytes.is_empty() {
-            let slice = bytes.split_to(self.pace.slice(bytes.len()));
+            let slice = bytes.split_to(self.limits.slice(bytes.len()));
             let len = slice.len();
-            self.pace.take(len).await;
+            self.limits.take(len).await;
             stream.write_chunk(slice).await?;
             self.counts.add(|counts| counts.moved += len as u64);
             self.observer.event(Event::Moved { bytes: len as u64 });

@@ -140,7 +140,7 @@ impl OpenFile {
         file: u32,
         span: u64,
         lane: &LaneHandle,
-        pace: impl Fn(usize) -> Result<(), Stopped>,
+        wait_for_turn: impl Fn(usize) -> Result<(), Stopped>,
     ) -> Result<u64, files::Error> {
         let spans = self.reader.spans();
         let (Some(range), Some(mut hasher)) = (spans.range(span), spans.hasher(span)) else {
@@ -156,7 +156,7 @@ impl OpenFile {
             }
             hasher.update(&bytes);
             let len = bytes.len() as u64;
-            if pace(bytes.len()).is_err() {
+            if wait_for_turn(bytes.len()).is_err() {
                 lane.recycle(bytes);
                 return Ok(0);
             }

@@ -17,7 +17,7 @@ use crate::delivery::summary::Counts;
 use crate::error::{Error, from_peer};
 use crate::files::SourceFile;
 use crate::lanes::LaneHandle;
-use crate::rate::{Pace, Stop};
+use crate::rate::{RateLimits, Stop};
 
 /// What is sent with the entry of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     /// Whether to tell the receiver's user what is left out.
     pub(super) tells_remarks: bool,
     pub(super) observer: Arc<dyn Observer>,
-    pub(super) pace: Pace,
+    pub(super) limits: RateLimits,
     /// Set when the transfer ends: blocking threads stop waiting.
     pub(super) stop: Stop,
     pub(super) offered: Mutex<HashMap<u64, Offered>>,

@@ -128,7 +128,7 @@ impl Walk {
                             }
                             let len = inline.content.len();
                             bytes = len as u64;
-                            let turn = self.shared.pace.take_blocking(len, &self.shared.stop);
+                            let turn = self.shared.limits.take_blocking(len, &self.shared.stop);
                             turn.map_err(|_| Ended)?;
                             Some(inline)
                         }
