@@ -499,7 +499,7 @@ mod tests {
             removed: 7,
             on_lanes: 90 << 20,
             lost: 64 << 10,
-            cipher: Some(Cipher::Clear),
+            cipher: Some(Cipher::Null),
             ..copy
         };
         let second = Duration::from_secs(1);

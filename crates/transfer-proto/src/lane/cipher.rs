@@ -13,7 +13,7 @@ pub enum Cipher {
     /// AES-256-GCM (RFC 5116).
     Aes256Gcm,
     /// No encryption, for measurement.
-    Clear,
+    Null,
     /// The XOR scheme of a study, which protects nothing either, for measurement.
     SimpleCrypt,
 }
@@ -21,7 +21,7 @@ pub enum Cipher {
 impl Cipher {
     /// All ciphers.
     pub const ALL: [Self; 5] =
-        [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305, Self::Clear, Self::SimpleCrypt];
+        [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305, Self::Null, Self::SimpleCrypt];
 
     /// Returns its number in messages.
     #[must_use]
@@ -30,7 +30,7 @@ impl Cipher {
             Self::Aes128Gcm => 0,
             Self::ChaCha20Poly1305 => 1,
             Self::Aes256Gcm => 2,
-            Self::Clear => 0xff00,
+            Self::Null => 0xff00,
             Self::SimpleCrypt => 0xff01,
         }
     }
@@ -48,7 +48,7 @@ impl Cipher {
             Self::Aes128Gcm => "aes-128-gcm",
             Self::ChaCha20Poly1305 => "chacha20-poly1305",
             Self::Aes256Gcm => "aes-256-gcm",
-            Self::Clear => "none",
+            Self::Null => "none",
             Self::SimpleCrypt => "simplecrypt",
         }
     }
@@ -57,7 +57,7 @@ impl Cipher {
     /// allow.
     #[must_use]
     pub const fn is_secure(self) -> bool {
-        !matches!(self, Self::Clear | Self::SimpleCrypt)
+        !matches!(self, Self::Null | Self::SimpleCrypt)
     }
 }
 

@@ -39,7 +39,7 @@ impl Keys for Exporter {
 /// The kind of key to make of a secret.
 enum Making {
     Sealed(&'static Algorithm),
-    Clear,
+    Null,
     SimpleCrypt,
 }
 
@@ -49,7 +49,7 @@ impl Making {
             Cipher::Aes128Gcm => Self::Sealed(&AES_128_GCM),
             Cipher::Aes256Gcm => Self::Sealed(&AES_256_GCM),
             Cipher::ChaCha20Poly1305 => Self::Sealed(&CHACHA20_POLY1305),
-            Cipher::Clear => Self::Clear,
+            Cipher::Null => Self::Null,
             Cipher::SimpleCrypt => Self::SimpleCrypt,
         }
     }
@@ -57,7 +57,7 @@ impl Making {
     fn key_len(&self) -> usize {
         match self {
             Self::Sealed(algorithm) => algorithm.key_len(),
-            Self::Clear => 0,
+            Self::Null => 0,
             Self::SimpleCrypt => 8,
         }
     }
@@ -68,7 +68,7 @@ impl Making {
                 let unbound = UnboundKey::new(algorithm, bytes).map_err(|_| Refused)?;
                 Key::Sealed(LessSafeKey::new(unbound))
             }
-            Self::Clear => Key::Unencrypted(Unencrypted::Clear),
+            Self::Null => Key::Unencrypted(Unencrypted::Null),
             Self::SimpleCrypt => {
                 Key::Unencrypted(Unencrypted::SimpleCrypt(bytes.try_into().map_err(|_| Refused)?))
             }

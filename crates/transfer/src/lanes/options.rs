@@ -66,7 +66,7 @@ pub(super) fn choose(offered: &[u32], insecure_measurement: bool) -> Option<Ciph
     } else {
         [Cipher::ChaCha20Poly1305, Cipher::Aes128Gcm, Cipher::Aes256Gcm]
     };
-    let bare = [Cipher::Clear, Cipher::SimpleCrypt].into_iter().filter(|_| insecure_measurement);
+    let bare = [Cipher::Null, Cipher::SimpleCrypt].into_iter().filter(|_| insecure_measurement);
     secure.into_iter().chain(bare).find(|cipher| offered.contains(&cipher.number()))
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn no_encryption_is_chosen_only_if_allowed_and_last() {
-        let bare = [Cipher::Clear, Cipher::SimpleCrypt];
+        let bare = [Cipher::Null, Cipher::SimpleCrypt];
         for cipher in bare {
             assert_eq!(choose(&[cipher.number()], false), None);
             assert_eq!(choose(&[cipher.number()], true), Some(cipher));
@@ -114,8 +114,7 @@ mod tests {
     #[test]
     fn measurement_options_need_insecure_measurement() {
         let chunk = Chunk::new(1000);
-        for cipher in
-            [None, Some(Cipher::Aes256Gcm), Some(Cipher::Clear), Some(Cipher::SimpleCrypt)]
+        for cipher in [None, Some(Cipher::Aes256Gcm), Some(Cipher::Null), Some(Cipher::SimpleCrypt)]
         {
             for chunk in [None, chunk] {
                 let lane_options = LaneOptions { cipher, chunk, insecure_measurement: false };

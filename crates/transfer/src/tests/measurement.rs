@@ -15,7 +15,7 @@ use crate::{Chunk, Cipher, Compress, LaneOptions, SyncOptions};
 const BYTES: usize = (5 << 20) + 4321;
 
 const NONE: LaneOptions =
-    LaneOptions { cipher: Some(Cipher::Clear), chunk: None, insecure_measurement: true };
+    LaneOptions { cipher: Some(Cipher::Null), chunk: None, insecure_measurement: true };
 
 /// Notes how lanes are.
 #[derive(Default)]
@@ -97,7 +97,7 @@ fn a_client_that_does_not_allow_it_offers_nothing_insecure() {
         let mut client = ground.connect(&server).await.expect("a connection");
         let chunk = Chunk::new(1000);
         for (cipher, chunk) in
-            [(Some(Cipher::Clear), None), (Some(Cipher::SimpleCrypt), None), (None, chunk)]
+            [(Some(Cipher::Null), None), (Some(Cipher::SimpleCrypt), None), (None, chunk)]
         {
             let lane_options = LaneOptions { cipher, chunk, insecure_measurement: false };
             let refused = client.set_lane_options(lane_options).expect_err("nobody allowed it");
@@ -164,7 +164,7 @@ async fn offered(client: &Client, change: impl FnOnce(&mut LanesOffer)) -> Messa
 fn no_encryption_offered_beside_ciphers_is_not_chosen() {
     let ground = Ground::new();
     run(async {
-        let bare = [Cipher::Clear.number(), Cipher::SimpleCrypt.number()];
+        let bare = [Cipher::Null.number(), Cipher::SimpleCrypt.number()];
         let secure = ground.start();
         let client = ground.connect(&secure).await.expect("a connection");
         for suites in [vec![bare[0]], vec![bare[1], 0], vec![1, bare[0]], vec![99, bare[1]]] {
@@ -202,7 +202,7 @@ fn a_server_that_chooses_what_was_not_offered_gets_nothing() {
         };
         let usual = LaneOptions::default();
         assert!(accepts(usual, answer.clone()).is_ok());
-        for suite in [Cipher::Clear, Cipher::SimpleCrypt, Cipher::Aes256Gcm].map(Cipher::number) {
+        for suite in [Cipher::Null, Cipher::SimpleCrypt, Cipher::Aes256Gcm].map(Cipher::number) {
             let wrong = accepts(usual, LanesAnswer { suite, ..answer.clone() });
             assert!(matches!(wrong, Err(Error::Protocol(_))), "{suite}: {wrong:?}");
         }

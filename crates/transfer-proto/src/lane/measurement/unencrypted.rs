@@ -14,7 +14,7 @@ const KEY_LEN: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub enum Unencrypted {
     /// No transformation.
-    Clear,
+    Null,
     /// SimpleCrypt, the scheme of Tornai et al., "Encryption in a High-Speed Connectionless File
     /// Transfer System", 2020, section 3, and there reference 18
     /// (<https://wiki.qt.io/SimpleCrypt_algorithm_details>): each byte, XOR the next of eight key
@@ -147,7 +147,7 @@ mod tests {
     fn the_checksum_is_that_of_the_document() {
         // RFC 3720, appendix B.4
         assert_eq!(crc32c::crc32c(&[0; 32]).to_be_bytes(), [0x8a, 0x91, 0x36, 0xaa]);
-        let (text, tag) = seal(Unencrypted::Clear, b"a text");
+        let (text, tag) = seal(Unencrypted::Null, b"a text");
         let all = [&b"a header"[..], b"a text", &[0; 12]].concat();
         assert_eq!(text, b"a text", "everybody can read it");
         assert_eq!(tag[..4], crc32c::crc32c(&all).to_be_bytes());
@@ -166,7 +166,7 @@ mod tests {
 
         #[test]
         fn damage_is_found(text in proptest::collection::vec(any::<u8>(), 0..70), bit: usize) {
-            for key in [Unencrypted::Clear, Unencrypted::SimpleCrypt(KEY)] {
+            for key in [Unencrypted::Null, Unencrypted::SimpleCrypt(KEY)] {
                 let (mut sealed, mut tag) = seal(key, &text);
                 let bytes = sealed.iter_mut().chain(&mut tag);
                 let bit = bit % ((text.len() + TAG_LEN) * 8);
