@@ -459,8 +459,8 @@ fn list() -> anyhow::Result<ExitCode> {
         list_entry(entry, "");
     }
     println!("\nWorkloads");
-    for work in workload::ALL {
-        list_line(work.kind().name(), work.about());
+    for work in &workload::ALL {
+        list_line(work.kind.name(), work.about);
     }
     println!("\nPlans");
     let mut plans: Vec<PathBuf> = ["plans", "plans/studies"]

@@ -86,7 +86,7 @@ impl CommandLine {
         }
         // those of a folder's files and of a page are a plan's affair
         let has_sizes = |kind: &Kind| {
-            let alone = kind.moves_files() && !work(*kind).keys().contains(&Key::Files);
+            let alone = kind.moves_files() && !work(*kind).keys.contains(&Key::Files);
             alone || kind.is_datagrams()
         };
         if !self.sizes.is_empty()

@@ -411,13 +411,13 @@ impl WorkloadFile {
             }
         }
         self.check_keys(kind)?;
-        let count = |key, written, default, bounds| match work(kind).keys().contains(&key) {
+        let count = |key, written, default, bounds| match work(kind).keys.contains(&key) {
             true => bounded(written, default, bounds),
             false => Ok(1),
         };
         let sizes = self.sizes(kind)?;
         let rate = self.rate(kind, &sizes)?;
-        let seconds = bounded(self.seconds.as_ref(), work(kind).default_seconds(), 1..=60)?;
+        let seconds = bounded(self.seconds.as_ref(), work(kind).default_seconds, 1..=60)?;
         let cross_traffic =
             self.cross_traffic.as_ref().map(read_spanned::<CrossTraffic>).transpose()?;
         Ok(Workload {
@@ -443,10 +443,10 @@ impl WorkloadFile {
 
     /// The sizes of its files or datagrams, in bytes.
     fn sizes(&self, kind: Kind) -> Result<Vec<u64>, At> {
-        let Some(sizes) = &self.sizes else { return Ok(work(kind).default_sizes()) };
+        let Some(sizes) = &self.sizes else { return Ok(work(kind).default_sizes.to_vec()) };
         if sizes.get_ref().is_empty() {
             let default: Vec<String> =
-                work(kind).default_sizes().into_iter().map(units::size).collect();
+                work(kind).default_sizes.iter().copied().map(units::size).collect();
             let message = format!(
                 "the list of sizes is empty: leave out `sizes` for the default of this workload ({})",
                 default.join(", ")
@@ -501,7 +501,7 @@ impl WorkloadFile {
             (Key::Content, self.content.as_ref().map(Spanned::span)),
         ];
         for (key, span) in given {
-            if let Some(span) = span.filter(|_| !work(kind).keys().contains(&key)) {
+            if let Some(span) = span.filter(|_| !work(kind).keys.contains(&key)) {
                 let message = format!("the workload `{}` has no `{}`", kind.name(), key.name());
                 return Err(At { span, message });
             }

@@ -66,9 +66,9 @@ impl Bench<'_> {
         }
         let content = Content { size, hash };
         let file = MarkerFile { client, server, name: FILE, marker: marker.as_str(), content };
-        let able = workload::ALL.into_iter().filter(|work| stack.service.accepts(work.kind()));
+        let able = workload::ALL.iter().filter(|work| stack.service.accepts(work.kind));
         let (files, others): (Vec<_>, Vec<_>) = able
-            .filter_map(|work| Some((work.kind(), work.carry_marker(&file)?)))
+            .filter_map(|work| Some((work.kind, (work.carry_marker)(&file)?)))
             .partition(|(kind, _)| kind.moves_files());
         let transfers = if files.is_empty() { others } else { files };
         let prepare = |(kind, transfer): (Kind, Transfer)| {

@@ -222,7 +222,7 @@ fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
             bps = bps.min(1.22 * 1448.0 * 8.0 / rtt_s / loss.sqrt());
         }
     }
-    session_s + workload.work().extra_s(workload, rtt_s) + bytes(cell) * 8.0 / bps
+    session_s + (workload.work().extra_s)(workload, rtt_s) + bytes(cell) * 8.0 / bps
 }
 
 /// The sentence about a plan's expected time, for people.

@@ -45,7 +45,7 @@ impl Bench<'_> {
             serial: self.serial,
         };
         let workload = &cell.workload;
-        let transfer = workload.work().prepare(workload, cell.size, &mut ground)?;
+        let transfer = (workload.work().prepare)(workload, cell.size, &mut ground)?;
         self.invoke(cell, transfer)
     }
 
@@ -271,6 +271,6 @@ fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<Str
         Some(line) => {
             Some(format!("a command of {cell} failed ({line}): {}", words(&outcome.stderr)))
         }
-        None => cell.workload.work().objection(outcome).map(|what| format!("{cell} {what}")),
+        None => (cell.workload.work().objection)(outcome).map(|what| format!("{cell} {what}")),
     }
 }

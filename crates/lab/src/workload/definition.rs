@@ -14,44 +14,46 @@ use super::{Kind, Workload};
 
 /// One kind of workload: what a plan may say of it, and what one sample of it does. What
 /// reports know of it too (its name, what its time is of) stands at its [`Kind`].
-pub trait Work: Sync {
+pub struct Work {
     /// The kind that it is the work of.
-    fn kind(&self) -> Kind;
-
+    pub kind: Kind,
     /// One line for `headroom lab list`.
-    fn about(&self) -> &'static str;
-
+    pub about: &'static str,
     /// The keys that it takes in a plan, beside `kind` and `stacks`.
-    fn keys(&self) -> &'static [Key];
-
+    pub(crate) keys: &'static [Key],
     /// Bytes of each file or datagram, where a plan does not say.
-    fn default_sizes(&self) -> Vec<u64>;
-
+    pub(crate) default_sizes: &'static [u64],
     /// Default duration.
-    fn default_seconds(&self) -> u32 {
-        3
-    }
-
+    pub(crate) default_seconds: u32,
     /// Makes the files of one transfer, and returns what its clients do with them.
-    ///
-    /// # Errors
-    /// A file cannot be made, or the plan lacks something.
-    fn prepare(&self, workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer>;
-
+    pub(crate) prepare: fn(&Workload, u64, &mut Ground<'_>) -> Result<Transfer>,
     /// Returns what carries the marker of the clear-text check over the wire; none where
     /// another workload does for the same stacks.
-    fn carry_marker(&self, _marker: &MarkerFile<'_>) -> Option<Transfer> {
-        None
-    }
-
+    pub(crate) carry_marker: fn(&MarkerFile<'_>) -> Option<Transfer>,
     /// Says what is wrong with a client that has ended well.
-    fn objection(&self, _outcome: &Outcome) -> Option<&'static str> {
-        None
-    }
+    pub(crate) objection: fn(&Outcome) -> Option<&'static str>,
+    /// Guesses what a transfer takes in seconds beside its session and its bytes, at a
+    /// round-trip time in seconds.
+    pub(crate) extra_s: fn(&Workload, f64) -> f64,
+}
 
-    /// Guesses what a transfer takes in seconds beside its session and its bytes.
-    fn extra_s(&self, _workload: &Workload, _rtt_s: f64) -> f64 {
-        0.0
+impl Work {
+    /// Returns one that only prepares transfers; its file says the rest.
+    pub(super) const fn new(
+        kind: Kind,
+        prepare: fn(&Workload, u64, &mut Ground<'_>) -> Result<Transfer>,
+    ) -> Self {
+        Self {
+            kind,
+            about: "",
+            keys: &[],
+            default_sizes: &[],
+            default_seconds: 3,
+            prepare,
+            carry_marker: |_| None,
+            objection: |_| None,
+            extra_s: |_, _| 0.0,
+        }
     }
 }
 
@@ -96,7 +98,7 @@ impl Key {
 }
 
 /// The hosts and files to prepare a transfer with.
-pub struct Ground<'a> {
+pub(crate) struct Ground<'a> {
     pub(crate) client: &'a Host,
     pub(crate) server: &'a Host,
     pub(crate) payloads: &'a mut Payloads,
@@ -115,7 +117,7 @@ impl Ground<'_> {
 
 /// One transfer: what its clients do, and what must be there afterwards.
 #[derive(Debug, Default)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     /// One for each client; all at once.
     pub(crate) tasks: Vec<Task>,
     /// Where the files end up; none where there are none.
@@ -128,7 +130,7 @@ pub struct Transfer {
 
 /// The file of the clear-text check, full of the marker, in the folder of served files of
 /// both hosts.
-pub struct MarkerFile<'a> {
+pub(crate) struct MarkerFile<'a> {
     pub(crate) client: &'a Host,
     pub(crate) server: &'a Host,
     pub(crate) name: &'static str,

@@ -8,43 +8,31 @@ use super::definition::{Ground, Key, Transfer, Work};
 use super::task::Task;
 use super::{Kind, Workload};
 
-pub(super) struct Many;
+pub(super) const WORK: Work = Work {
+    about: "a folder of 10 000 × 1 KiB in one session (files = N)",
+    keys: &[Key::Sizes, Key::Files],
+    default_sizes: &[1 << 10],
+    extra_s,
+    ..Work::new(Kind::Many, prepare)
+};
 
 /// Time per file, apart from its bytes.
 const FILE_S: f64 = 0.0005;
 
-impl Work for Many {
-    fn kind(&self) -> Kind {
-        Kind::Many
-    }
+fn prepare(workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer> {
+    let count = workload.files;
+    let local = ground.downloads().join(format!("t{}", ground.serial));
+    let (remote, contents) = ground.payloads.tree(ground.server, size, count)?;
+    ground.client.make_folders(std::slice::from_ref(&local))?;
+    let names: Vec<String> = (0..count).map(tree_name).collect();
+    Ok(Transfer {
+        on: Some(Role::Client),
+        expected: names.iter().map(|name| local.join(name)).zip(contents).collect(),
+        folders: vec![local.clone()],
+        tasks: vec![Task::DownloadTree { remote, names, local }],
+    })
+}
 
-    fn about(&self) -> &'static str {
-        "a folder of 10 000 × 1 KiB in one session (files = N)"
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        &[Key::Sizes, Key::Files]
-    }
-
-    fn default_sizes(&self) -> Vec<u64> {
-        vec![1 << 10]
-    }
-
-    fn prepare(&self, workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer> {
-        let count = workload.files;
-        let local = ground.downloads().join(format!("t{}", ground.serial));
-        let (remote, contents) = ground.payloads.tree(ground.server, size, count)?;
-        ground.client.make_folders(std::slice::from_ref(&local))?;
-        let names: Vec<String> = (0..count).map(tree_name).collect();
-        Ok(Transfer {
-            on: Some(Role::Client),
-            expected: names.iter().map(|name| local.join(name)).zip(contents).collect(),
-            folders: vec![local.clone()],
-            tasks: vec![Task::DownloadTree { remote, names, local }],
-        })
-    }
-
-    fn extra_s(&self, workload: &Workload, _rtt_s: f64) -> f64 {
-        f64::from(workload.files) * FILE_S
-    }
+fn extra_s(workload: &Workload, _rtt_s: f64) -> f64 {
+    f64::from(workload.files) * FILE_S
 }

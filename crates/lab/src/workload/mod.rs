@@ -1,4 +1,4 @@
-//! What a stack is asked to do, one file each behind one trait. To add one, write its file,
+//! What a stack is asked to do, one file each each one [`Work`]. To add one, write its file,
 //! name it in [`ALL`], and add its [`Kind`], by which reports know it.
 
 mod commands;
@@ -31,23 +31,23 @@ pub use headroom_lab_results::schema::{
 };
 
 /// All workloads, in the order of [`KINDS`].
-pub const ALL: [&dyn Work; KINDS.len()] = [
-    &download::Download,
-    &upload::Upload,
-    &many::Many,
-    &parallel::Parallel,
-    &commands::Commands,
-    &page::Page,
-    &stream::Stream,
-    &packets::Packets,
-    &echo::Echo,
-    &setup::Setup,
-    &realtime::Realtime,
+pub static ALL: [Work; KINDS.len()] = [
+    download::WORK,
+    upload::WORK,
+    many::WORK,
+    parallel::WORK,
+    commands::WORK,
+    page::WORK,
+    stream::WORK,
+    packets::WORK,
+    echo::WORK,
+    setup::WORK,
+    realtime::WORK,
 ];
 
 /// Returns the work of a kind.
-pub fn work(kind: Kind) -> &'static dyn Work {
-    ALL[kind as usize]
+pub fn work(kind: Kind) -> &'static Work {
+    &ALL[kind as usize]
 }
 
 /// One workload of a plan.
@@ -117,13 +117,13 @@ impl Workload {
     }
 
     /// Returns what its kind is to the lab.
-    pub(crate) fn work(&self) -> &'static dyn Work {
+    pub(crate) fn work(&self) -> &'static Work {
         work(self.kind)
     }
 
     /// Whether a plan may say that of it.
     pub(crate) fn takes(&self, key: Key) -> bool {
-        self.work().keys().contains(&key)
+        self.work().keys.contains(&key)
     }
 
     /// Returns how many bytes of file one transfer of `size` moves in all.
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn each_kind_has_its_work() {
         for (work, kind) in ALL.iter().zip(KINDS) {
-            assert_eq!((work.kind(), super::work(kind).kind()), (kind, kind));
+            assert_eq!((work.kind, super::work(kind).kind), (kind, kind));
         }
     }
 }

@@ -7,33 +7,21 @@ use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
 use super::task::{Sending, Task};
 use super::{Kind, Workload};
 
-pub(super) struct Packets;
+pub(super) const WORK: Work = Work {
+    about: "datagrams for 3 s, as fast as they arrive or at a rate (rate = \"100pps\"); time per datagram",
+    keys: &[Key::Sizes, Key::Seconds, Key::Rate],
+    default_sizes: &[64, 512, 1400],
+    carry_marker,
+    ..Work::new(Kind::Packets, prepare)
+};
 
-impl Work for Packets {
-    fn kind(&self) -> Kind {
-        Kind::Packets
-    }
+fn prepare(workload: &Workload, size: u64, _: &mut Ground<'_>) -> Result<Transfer> {
+    let paced = workload.rate.map(|rate| Sending::Paced(rate.per_second(size)));
+    let (sending, seconds) = (paced.unwrap_or(Sending::AsArrives), workload.seconds);
+    Ok(Transfer::of(Task::Datagrams { sending, size, seconds, content: None }))
+}
 
-    fn about(&self) -> &'static str {
-        "datagrams for 3 s, as fast as they arrive or at a rate (rate = \"100pps\"); time per datagram"
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        &[Key::Sizes, Key::Seconds, Key::Rate]
-    }
-
-    fn default_sizes(&self) -> Vec<u64> {
-        vec![64, 512, 1400]
-    }
-
-    fn prepare(&self, workload: &Workload, size: u64, _: &mut Ground<'_>) -> Result<Transfer> {
-        let paced = workload.rate.map(|rate| Sending::Paced(rate.per_second(size)));
-        let (sending, seconds) = (paced.unwrap_or(Sending::AsArrives), workload.seconds);
-        Ok(Transfer::of(Task::Datagrams { sending, size, seconds, content: None }))
-    }
-
-    /// Sent back, so that it passes both ways.
-    fn carry_marker(&self, marker: &MarkerFile<'_>) -> Option<Transfer> {
-        Some(marker.datagrams(Sending::Echo))
-    }
+/// Sent back, so that it passes both ways.
+fn carry_marker(marker: &MarkerFile<'_>) -> Option<Transfer> {
+    Some(marker.datagrams(Sending::Echo))
 }

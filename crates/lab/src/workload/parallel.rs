@@ -7,36 +7,23 @@ use super::definition::{Ground, Key, Transfer, Work};
 use super::task::Task;
 use super::{Kind, Workload};
 
-pub(super) struct Parallel;
+pub(super) const WORK: Work = Work {
+    about: "the same download by 4 clients at once (clients = N)",
+    keys: &[Key::Sizes, Key::Content, Key::Clients],
+    default_sizes: &[64 << 20],
+    ..Work::new(Kind::Parallel, prepare)
+};
 
-impl Work for Parallel {
-    fn kind(&self) -> Kind {
-        Kind::Parallel
-    }
-
-    fn about(&self) -> &'static str {
-        "the same download by 4 clients at once (clients = N)"
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        &[Key::Sizes, Key::Content, Key::Clients]
-    }
-
-    fn default_sizes(&self) -> Vec<u64> {
-        vec![64 << 20]
-    }
-
-    fn prepare(&self, workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer> {
-        let (remote, content) = ground.payloads.file(ground.server, size, workload.content)?;
-        let (folder, serial) = (ground.downloads(), ground.serial);
-        let locals = (0..workload.clients).map(|client| folder.join(format!("d{serial}-{client}")));
-        let locals: Vec<_> = locals.collect();
-        let task = |local| Task::Download { remote: remote.clone(), local };
-        Ok(Transfer {
-            tasks: locals.iter().cloned().map(task).collect(),
-            on: Some(Role::Client),
-            expected: locals.into_iter().map(|local| (local, content)).collect(),
-            folders: Vec::new(),
-        })
-    }
+fn prepare(workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer> {
+    let (remote, content) = ground.payloads.file(ground.server, size, workload.content)?;
+    let (folder, serial) = (ground.downloads(), ground.serial);
+    let locals = (0..workload.clients).map(|client| folder.join(format!("d{serial}-{client}")));
+    let locals: Vec<_> = locals.collect();
+    let task = |local| Task::Download { remote: remote.clone(), local };
+    Ok(Transfer {
+        tasks: locals.iter().cloned().map(task).collect(),
+        on: Some(Role::Client),
+        expected: locals.into_iter().map(|local| (local, content)).collect(),
+        folders: Vec::new(),
+    })
 }

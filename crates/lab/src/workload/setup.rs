@@ -3,29 +3,16 @@
 
 use headroom_lab_host::error::Result;
 
-use super::definition::{Ground, Key, Transfer, Work};
+use super::definition::{Ground, Transfer, Work};
 use super::{Kind, Workload};
 
-pub(super) struct Setup;
+pub(super) const WORK: Work = Work {
+    about: "set-up of a stack's outermost layer, without a transfer",
+    keys: &[],
+    default_sizes: &[0],
+    ..Work::new(Kind::Setup, prepare)
+};
 
-impl Work for Setup {
-    fn kind(&self) -> Kind {
-        Kind::Setup
-    }
-
-    fn about(&self) -> &'static str {
-        "set-up of a stack's outermost layer, without a transfer"
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        &[]
-    }
-
-    fn default_sizes(&self) -> Vec<u64> {
-        vec![0]
-    }
-
-    fn prepare(&self, _: &Workload, _size: u64, _: &mut Ground<'_>) -> Result<Transfer> {
-        Ok(Transfer::default())
-    }
+fn prepare(_: &Workload, _size: u64, _: &mut Ground<'_>) -> Result<Transfer> {
+    Ok(Transfer::default())
 }
