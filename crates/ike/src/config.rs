@@ -53,8 +53,7 @@ pub struct Timing {
     /// The time for which packets of a removed CHILD SA are still accepted: the reordering of the
     /// network.
     pub reorder: Duration,
-    /// The time for which a responder keeps what is not finished, and answers retransmissions of
-    /// what is.
+    /// The time for which a responder keeps what its initiator does not finish.
     pub half_open: Duration,
 }
 
@@ -135,6 +134,19 @@ impl Config {
             limits: Limits::default(),
             reserved_spis: HashSet::new(),
         }
+    }
+}
+
+impl Timing {
+    /// Returns the time after which a peer without answer is taken for dead: for so long the other
+    /// end must answer retransmissions.
+    pub(crate) fn exchange(&self) -> Duration {
+        let (mut total, mut interval) = (self.retransmit, self.retransmit);
+        for _ in 0..self.retransmissions {
+            interval = (2 * interval).min(self.retransmit_max);
+            total += interval;
+        }
+        total
     }
 }
 

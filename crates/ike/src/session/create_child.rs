@@ -432,7 +432,7 @@ impl Session {
         self.respond(spi, header, &payloads, ctx);
         match self.sa(spi) {
             Some(sa) if more => {
-                let expires_at = ctx.now + ctx.config.timing.half_open;
+                let expires_at = ctx.now + ctx.config.timing.exchange();
                 let expected = ExpectedFollowup { agreement, link: link.clone(), expires_at };
                 // of an exchange that its initiator gave up
                 if let Some(given_up) = sa.followup.replace(expected) {
@@ -641,7 +641,7 @@ impl IkeSa {
     /// The peer deletes it; if not, it is forgotten.
     fn replaced(&mut self, ctx: &Context<'_>) {
         self.status = Status::Replaced;
-        self.expires_at = Some(ctx.now + 2 * ctx.config.timing.half_open);
+        self.expires_at = Some(ctx.now + ctx.config.timing.exchange());
     }
 }
 

@@ -527,7 +527,7 @@ impl IkeSa {
         self.status = Status::Closed;
         self.pending = None;
         self.followup = None;
-        self.expires_at = Some(ctx.now + ctx.config.timing.half_open);
+        self.expires_at = Some(ctx.now + ctx.config.timing.exchange());
     }
 }
 

@@ -224,7 +224,7 @@ impl World {
 
     /// Delivers everything in order until nothing is left to do.
     pub(crate) fn settle(&mut self) {
-        let limit = self.now + Duration::from_secs(3600);
+        let limit = self.now + Duration::from_secs(24 * 3600);
         for _ in 0..10_000 {
             while !self.in_flight.is_empty() {
                 let datagram = self.in_flight.remove(0);
