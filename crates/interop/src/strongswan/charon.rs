@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use headroom_lab_host::programs::{Located, Origin};
 
-use super::{CHARON, Host, Proposal, SWANCTL};
+use super::{CHARON, Host, SWANCTL};
 use crate::peer::{self, Peers};
 
 /// Timeout of a daemon's start.
@@ -49,14 +49,14 @@ impl Charon {
         folder: &Path,
         host: &Host,
         other: &Host,
-        proposal: Proposal,
+        esp_proposals: &str,
     ) -> Result<Self> {
         let daemon = peers.locate(CHARON)?;
         let swanctl = peers.locate(SWANCTL)?;
         let file = |suffix: &str| folder.join(format!("{}.{suffix}", host.name));
         let (settings, log) = (file("strongswan.conf"), file("log"));
         std::fs::write(&settings, strongswan_conf(folder, host.name))?;
-        std::fs::write(file("swanctl.conf"), swanctl_conf(host, other, proposal))?;
+        std::fs::write(file("swanctl.conf"), swanctl_conf(host, other, esp_proposals))?;
         let script = script(&daemon);
         let child = host
             .namespace
@@ -89,9 +89,7 @@ impl Charon {
 
     /// Reads the initiator's log.
     pub(super) fn keys(&self) -> Result<Keys> {
-        let path = self.folder.join(format!("{}.log", self.name));
-        let log = std::fs::read_to_string(&path)
-            .with_context(|| format!("reading {}", path.display()))?;
+        let log = self.log()?;
         let read = |what: &str, whose: &str| dumped(&log, &format!("{what} {whose} key =>"));
         let secret = |whose| Secret {
             encryption: read("encryption", whose),
@@ -112,6 +110,12 @@ impl Charon {
         Ok(keys)
     }
 
+    /// Returns its log so far.
+    pub(super) fn log(&self) -> Result<String> {
+        let path = self.folder.join(format!("{}.log", self.name));
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
     /// Checks that its association carried as many bytes in each direction.
     pub(super) fn carried(&self, octets: u64) -> Result<()> {
         let said = self.swanctl(&["--list-sas", "--raw"])?;
@@ -128,7 +132,8 @@ impl Charon {
         Ok(())
     }
 
-    fn swanctl(&self, words: &[&str]) -> Result<String> {
+    /// Runs a command of its configuration tool.
+    pub(super) fn swanctl(&self, words: &[&str]) -> Result<String> {
         let socket =
             format!("unix://{}", self.folder.join(format!("{}.vici", self.name)).display());
         let settings = self.folder.join(format!("{}.strongswan.conf", self.name));
@@ -198,7 +203,7 @@ charon-systemd {{
     )
 }
 
-fn swanctl_conf(host: &Host, other: &Host, proposal: Proposal) -> String {
+fn swanctl_conf(host: &Host, other: &Host, esp_proposals: &str) -> String {
     format!(
         "connections {{
   join {{
@@ -237,12 +242,7 @@ secrets {{
   }}
 }}
 ",
-        host.outer,
-        other.outer,
-        host.name,
-        host.inner,
-        other.inner,
-        proposal.in_its_words()
+        host.outer, other.outer, host.name, host.inner, other.inner, esp_proposals
     )
 }
 

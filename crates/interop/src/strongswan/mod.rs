@@ -5,6 +5,7 @@
 //! the same addresses, ports, SPIs and keys. Files go in both directions at once.
 
 mod charon;
+pub mod ike;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -75,8 +76,8 @@ const OCTETS: u64 = 32 << 20;
 pub fn join(peers: &Peers, headroom: &Path, proposal: Proposal) -> Result<()> {
     let folder = Folder::new()?;
     let [a, b] = hosts()?;
-    let charon_a = Charon::start(peers, &folder.0, &a, &b, proposal)?;
-    let charon_b = Charon::start(peers, &folder.0, &b, &a, proposal)?;
+    let charon_a = Charon::start(peers, &folder.0, &a, &b, proposal.in_its_words())?;
+    let charon_b = Charon::start(peers, &folder.0, &b, &a, proposal.in_its_words())?;
     charon_a.initiate()?;
     let keys = charon_a.keys()?;
     // SIGKILL: no DELETE reaches the other
