@@ -16,13 +16,13 @@ use super::settings;
 /// How a host is reached.
 pub(crate) enum Connector {
     /// A server runs there.
-    Server(Box<Known>),
+    Server(Box<TrustedConnector>),
     /// One is started there.
     Ssh { ssh: Ssh, timeout: Duration },
 }
 
 /// Whom to be, and whom to trust.
-pub(crate) struct Known {
+pub(crate) struct TrustedConnector {
     identity: Identity,
     /// Whether the key was named, and so counts for every host.
     is_named: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Known {
 impl Connector {
     pub(crate) fn new(arguments: &Connect, over_ssh: &OverSsh) -> anyhow::Result<Self> {
         if !over_ssh.ssh {
-            return Known::new(arguments).map(|known| Self::Server(Box::new(known)));
+            return TrustedConnector::new(arguments).map(|known| Self::Server(Box::new(known)));
         }
         let environment = std::env::var("HEADROOM_SSH").ok().filter(|command| !command.is_empty());
         let command = over_ssh.ssh_command.clone().or(environment);
@@ -56,7 +56,7 @@ impl Connector {
     }
 }
 
-impl Known {
+impl TrustedConnector {
     pub(crate) fn new(arguments: &Connect) -> anyhow::Result<Self> {
         Ok(Self {
             identity: settings::identity(arguments.identity.as_deref())?,
@@ -88,7 +88,7 @@ impl Known {
         let host = &host;
         match self.attempt(host, self.fingerprint).await {
             Err(Error::UnknownHost { host: known_as, key }) => {
-                if !is_trusted(&known_as, &key) {
+                if !ask_to_trust(&known_as, &key) {
                     return Err(Error::UnknownHost { host: known_as, key });
                 }
                 // that it holds the key is proven this time
@@ -126,7 +126,7 @@ impl Known {
 }
 
 /// Asks, where somebody can answer.
-fn is_trusted(host: &str, key: &PublicKey) -> bool {
+fn ask_to_trust(host: &str, key: &PublicKey) -> bool {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return false;
     }

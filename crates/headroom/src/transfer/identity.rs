@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use headroom_transfer::{Error, Host, block_on};
 
 use super::arguments::{Identity, IdentityCommand, Trust};
-use super::connect::Known;
+use super::connect::TrustedConnector;
 use super::exit::Usage;
 use super::settings;
 use crate::output::print_line as say;
@@ -23,7 +23,7 @@ pub(crate) fn identity(arguments: &Identity) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn trust(arguments: &Trust) -> anyhow::Result<ExitCode> {
     let host = Host::parse(&arguments.host).map_err(|error| Usage(error.to_string()))?;
-    let mut connector = Known::new(&arguments.connect)?.quiet();
+    let mut connector = TrustedConnector::new(&arguments.connect)?.quiet();
     let key = block_on(async {
         let client = connector.connect(&host).await?;
         let key = client.key();
