@@ -61,7 +61,7 @@ impl Intake {
                     counters.malformed += 1;
                     return;
                 };
-                counters.trains_cut += 1;
+                counters.trains_split += 1;
                 for index in 0..train.frames() {
                     train.write(index, &mut self.segment);
                     take(&self.segment, counters);

@@ -63,7 +63,7 @@ pub struct Counters {
     /// Frames held back.
     pub reordered: u64,
     /// Trains (TSO, GSO) that were split.
-    pub trains_cut: u64,
+    pub trains_split: u64,
     /// Partial checksums of single frames that were completed.
     pub checksums_finished: u64,
     /// Unreadable frames and trains, discarded.
@@ -88,7 +88,7 @@ impl Counters {
             duplicated: self.duplicated.saturating_sub(earlier.duplicated),
             corrupted: self.corrupted.saturating_sub(earlier.corrupted),
             reordered: self.reordered.saturating_sub(earlier.reordered),
-            trains_cut: self.trains_cut.saturating_sub(earlier.trains_cut),
+            trains_split: self.trains_split.saturating_sub(earlier.trains_split),
             checksums_finished: self.checksums_finished.saturating_sub(earlier.checksums_finished),
             malformed: self.malformed.saturating_sub(earlier.malformed),
             bytes_received: self.bytes_received.saturating_sub(earlier.bytes_received),

@@ -250,7 +250,7 @@ fn splits_trains_and_completes_checksums() {
         });
         assert!(got == sent, "{} bytes of {} arrived, or others", got.len(), sent.len());
         let [up, down] = link.end();
-        assert!(up["trains_cut"].as_u64() > Some(0), "{up}");
+        assert!(up["trains_split"].as_u64() > Some(0), "{up}");
         assert!(up["received"].as_u64() > Some(2000), "single frames are counted: {up}");
         assert!(down["checksums_finished"].as_u64() > Some(0), "{down}");
         assert_eq!(up["malformed"], 0);
@@ -272,7 +272,7 @@ fn loses_single_frames_of_a_train() {
     }
     let got: Vec<(u8, u8)> = arrivals(&server).iter().map(|d| (d[0], d[1])).collect();
     let [up, _] = link.end();
-    assert_eq!((&up["trains_cut"], &up["received"]), (&20.into(), &800.into()), "{up}");
+    assert_eq!((&up["trains_split"], &up["received"]), (&20.into(), &800.into()), "{up}");
     assert_eq!(got.len() as u64 + up["lost"].as_u64().expect("a count"), 800);
     let whole =
         (0..20u8).filter(|train| got.iter().filter(|g| g.0 == *train).count() == 40).count();
