@@ -80,12 +80,12 @@ impl Namespace {
     }
 
     /// Calls a function on a thread inside the namespace, to which its sockets then belong.
-    pub fn inside<T: Send + 'static>(
+    pub fn spawn<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Inside<T> {
+    ) -> Spawned<T> {
         let path = self.path();
-        Inside(std::thread::spawn(move || {
+        Spawned(std::thread::spawn(move || {
             let namespace = File::open(&path).with_context(|| format!("opening {path}"))?;
             setns(namespace, CloneFlags::CLONE_NEWNET).context("entering a network namespace")?;
             call()
@@ -102,9 +102,9 @@ impl Drop for Namespace {
 
 /// A function running inside a namespace.
 #[derive(Debug)]
-pub struct Inside<T>(std::thread::JoinHandle<Result<T>>);
+pub struct Spawned<T>(std::thread::JoinHandle<Result<T>>);
 
-impl<T> Inside<T> {
+impl<T> Spawned<T> {
     /// Waits for the function to return.
     ///
     /// # Errors

@@ -45,13 +45,13 @@ fn start(
 ) -> Result<impl FnOnce() -> Result<()> + use<>> {
     let (ready, listening) = channel();
     let address = SocketAddr::new(to.address, 0);
-    let receiver = to.namespace.inside(move || receive(address, &ready));
+    let receiver = to.namespace.spawn(move || receive(address, &ready));
     let Ok(address) = listening.recv() else {
         receiver.join()?;
         bail!("the receiver ended early");
     };
     let source = from.address;
-    let sender = from.namespace.inside(move || send(source, address, seed, octets));
+    let sender = from.namespace.spawn(move || send(source, address, seed, octets));
     Ok(move || {
         let sent = sender.join().context("sending")?;
         let received = receiver.join().context("receiving")?;

@@ -156,7 +156,7 @@ impl EndToEnd {
              n=$((n+1)); [ $n -lt 500 ] || break; usleep 10000; done",
             self.port
         ))?;
-        let sent = self.namespace.inside(move || transfer::send(ours, to, 1, OCTETS)).join()?;
+        let sent = self.namespace.spawn(move || transfer::send(ours, to, 1, OCTETS)).join()?;
         let received =
             self.machine.run("wait $!; cat /tmp/sum").context("receiving in the machine")?;
         if received.trim() != sent.to_string() {
@@ -168,7 +168,7 @@ impl EndToEnd {
     fn inbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
         let (ready, listening) = std::sync::mpsc::channel();
         let at = SocketAddr::new(ours, self.port);
-        let receiver = self.namespace.inside(move || transfer::receive(at, &ready));
+        let receiver = self.namespace.spawn(move || transfer::receive(at, &ready));
         let Ok(to) = listening.recv() else {
             receiver.join()?;
             bail!("the receiver ended early");
