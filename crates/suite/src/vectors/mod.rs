@@ -14,12 +14,12 @@ fn bytes(hex: &str) -> Vec<u8> {
     Key::from_hex(&digits).expect("hexadecimal").as_bytes().to_vec()
 }
 
-/// Both directions of a CBC cipher turn `plain` and `secret` into each other.
-fn check_cbc(cipher: crate::Cipher, key: &[u8], iv: &[u8], plain: &[u8], secret: &[u8]) {
+/// Both directions of a CBC cipher turn `plaintext` and `ciphertext` into each other.
+fn check_cbc(cipher: crate::Cipher, key: &[u8], iv: &[u8], plaintext: &[u8], ciphertext: &[u8]) {
     let cbc = Cbc::new(cipher, &Key::from_bytes(key)).expect("a key of the right length");
-    let mut text = plain.to_vec();
+    let mut text = plaintext.to_vec();
     assert!(cbc.encrypt(iv, &mut text).is_ok());
-    assert_eq!(text, secret, "{cipher} encrypts");
+    assert_eq!(text, ciphertext, "{cipher} encrypts");
     assert!(cbc.decrypt(iv, &mut text).is_ok());
-    assert_eq!(text, plain, "{cipher} decrypts");
+    assert_eq!(text, plaintext, "{cipher} decrypts");
 }

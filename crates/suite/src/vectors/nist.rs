@@ -37,8 +37,8 @@ fn aes_cbc() {
     for (cipher, file, count) in files {
         let cases = cases(file, ["KEY", "IV", "PLAINTEXT", "CIPHERTEXT"]);
         assert_eq!(cases.len(), count);
-        for [key, iv, plain, secret] in cases {
-            check_cbc(cipher, &key, &iv, &plain, &secret);
+        for [key, iv, plaintext, ciphertext] in cases {
+            check_cbc(cipher, &key, &iv, &plaintext, &ciphertext);
         }
     }
 }
@@ -48,9 +48,9 @@ fn triple_des_cbc() {
     let file = include_str!("../../vectors/TCBCMMT3.rsp");
     let cases = cases(file, ["KEY1", "KEY2", "KEY3", "IV", "PLAINTEXT", "CIPHERTEXT"]);
     assert_eq!(cases.len(), 20);
-    for [key1, key2, key3, iv, plain, secret] in cases {
+    for [key1, key2, key3, iv, plaintext, ciphertext] in cases {
         let key = [key1, key2, key3].concat();
-        check_cbc(Cipher::TripleDesCbc, &key, &iv, &plain, &secret);
+        check_cbc(Cipher::TripleDesCbc, &key, &iv, &plaintext, &ciphertext);
     }
 }
 
@@ -58,10 +58,10 @@ fn triple_des_cbc() {
 #[test]
 fn triple_des_blocks() {
     let key = bytes("0123456789abcdef 23456789abcdef01 456789abcdef0123");
-    let plain = b"The qufck brown fox jump";
-    let secret = bytes("a826fd8ce53b855f cce21c8112256fe6 68d5c05dd9b6b900");
-    for (plain, secret) in plain.chunks(8).zip(secret.chunks(8)) {
-        check_cbc(Cipher::TripleDesCbc, &key, &[0; 8], plain, secret);
+    let plaintext = b"The qufck brown fox jump";
+    let ciphertext = bytes("a826fd8ce53b855f cce21c8112256fe6 68d5c05dd9b6b900");
+    for (plaintext, ciphertext) in plaintext.chunks(8).zip(ciphertext.chunks(8)) {
+        check_cbc(Cipher::TripleDesCbc, &key, &[0; 8], plaintext, ciphertext);
     }
 }
 
@@ -76,8 +76,8 @@ fn des_cbc() {
     for (file, count) in files {
         let cases = cases(file, ["KEYs", "IV", "PLAINTEXT", "CIPHERTEXT"]);
         assert_eq!(cases.len(), count);
-        for [key, iv, plain, secret] in cases {
-            check_cbc(Cipher::DesCbc, &key, &iv, &plain, &secret);
+        for [key, iv, plaintext, ciphertext] in cases {
+            check_cbc(Cipher::DesCbc, &key, &iv, &plaintext, &ciphertext);
             let key = Key::from_bytes(&key.repeat(3));
             let error = crate::cbc::Cbc::new(Cipher::TripleDesCbc, &key).err();
             assert_eq!(error, Some(KeyError::EqualParts));
@@ -90,6 +90,6 @@ fn des_cbc() {
 fn des_cbc_chained() {
     let key = bytes("0123456789abcdef");
     let iv = bytes("1234567890abcdef");
-    let secret = bytes("e5c7cdde872bf27c 43e934008c389c0f 683788499a7c05f6");
-    check_cbc(Cipher::DesCbc, &key, &iv, b"Now is the time for all ", &secret);
+    let ciphertext = bytes("e5c7cdde872bf27c 43e934008c389c0f 683788499a7c05f6");
+    check_cbc(Cipher::DesCbc, &key, &iv, b"Now is the time for all ", &ciphertext);
 }
