@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_negotiated_is_in_libcurls_words() {
+    fn parses_libcurls_handshake_message() {
         let said = b"SSL connection using TLSv1.2 / AES128-SHA / [blank] / UNDEF\n";
         assert_eq!(negotiated(said).as_deref(), Some("TLSv1.2 / AES128-SHA"));
         assert_eq!(negotiated(b"SSL connection using \xff / x"), None);
