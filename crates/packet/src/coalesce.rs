@@ -45,7 +45,7 @@ struct Flow<'a> {
     is_verified: bool,
     packets: usize,
     data_len: usize,
-    /// The headers of the last packet.
+    /// PSH of the last packet.
     push: bool,
     first_part: usize,
     last_part: usize,

@@ -106,7 +106,7 @@ impl<'a> SimplePacket<'a> {
         (self.protocol == protocol::TCP).then(|| be32(self.upper(), 4))
     }
 
-    /// Returns addresses, protocol and ports.
+    /// Checks whether addresses, protocol and ports are equal.
     pub(super) fn is_same_flow(&self, other: &Self) -> bool {
         self.ip_len == other.ip_len
             && self.protocol == other.protocol
