@@ -66,7 +66,7 @@ pub struct Counters {
     pub trains_split: u64,
     /// Partial checksums of single frames that were completed.
     pub checksums_finished: u64,
-    /// Unreadable frames and trains, discarded.
+    /// Unreadable frames, and trains that are unreadable or of an unsupported kind; discarded.
     pub malformed: u64,
     /// Bytes of received frames, Ethernet header counted.
     pub bytes_received: u64,

@@ -1,6 +1,6 @@
 //! Loss processes.
 
-/// Decides which frames are lost.
+/// Describes which frames are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Loss {
     /// None.
@@ -12,7 +12,7 @@ pub enum Loss {
         pct: f64,
     },
     /// Two states, a good one and a bad one, with a loss probability each
-    /// (Gilbert 1960, Elliott 1963; named as by netem: p, r, 1-h, 1-k).
+    /// (Gilbert 1960, Elliott 1963; in netem's order: p, r, 1-h, 1-k).
     GilbertElliott {
         /// Per cent of frames after which the good state ends.
         to_bad_pct: f64,
