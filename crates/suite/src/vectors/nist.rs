@@ -54,7 +54,7 @@ fn triple_des_cbc() {
     }
 }
 
-/// SP 800-67 Rev. 1, Appendix B.1: electronic code book, so a block at a time.
+/// SP 800-67 Rev. 1, Appendix B.1 ("qufck": sic): electronic code book, so a block at a time.
 #[test]
 fn triple_des_blocks() {
     let key = bytes("0123456789abcdef 23456789abcdef01 456789abcdef0123");
