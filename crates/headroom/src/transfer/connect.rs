@@ -1,4 +1,4 @@
-//! A connection to a host that is trusted, or is asked about.
+//! Connects to a host; asks the user about an unknown one.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
@@ -13,25 +13,25 @@ use super::exit::Usage;
 use super::hosts::Hosts;
 use super::settings;
 
-/// How a host is reached.
+/// Connects to a host.
 pub(crate) enum Connector {
-    /// A server runs there.
+    /// To a running server.
     Server(Box<TrustedConnector>),
-    /// One is started there.
+    /// To a server that is started over SSH.
     Ssh { ssh: Ssh, timeout: Duration },
 }
 
-/// Whom to be, and whom to trust.
+/// Connects to servers whose keys are known or confirmed by the user.
 pub(crate) struct TrustedConnector {
     identity: Identity,
-    /// Whether the key was named, and so counts for every host.
+    /// Whether `--identity` was given; it overrides hosts.toml.
     is_named: bool,
     names: Hosts,
     authority: Option<Authority>,
     fingerprint: Option<Fingerprint>,
     hosts: KnownHosts,
     timeout: Duration,
-    /// Whether nothing is said of a host that was added.
+    /// Whether to suppress the note about an added host.
     is_quiet: bool,
 }
 
@@ -46,8 +46,7 @@ impl Connector {
         Ok(Self::Ssh { ssh, timeout: arguments.timeout })
     }
 
-    /// Connects. A host that is met for the first time is asked about where
-    /// somebody sits at a terminal, and remembered.
+    /// Connects. On a terminal it asks the user about an unknown host, and remembers the answer.
     pub(crate) async fn connect(&mut self, host: &Host) -> Result<Client, Error> {
         match self {
             Self::Server(known) => known.connect(host).await,
@@ -70,7 +69,7 @@ impl TrustedConnector {
         })
     }
 
-    /// For who says it themselves that a host is trusted.
+    /// Suppresses the note about an added host.
     pub(crate) fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
     }
@@ -91,7 +90,8 @@ impl TrustedConnector {
                 if !ask_to_trust(&known_as, &key) {
                     return Err(Error::UnknownHost { host: known_as, key });
                 }
-                // that it holds the key is proven this time
+                // The first handshake was refused before the server proved possession of this
+                // key; this one proves it.
                 self.attempt(host, Some(key.fingerprint())).await
             }
             outcome => outcome,
@@ -125,7 +125,7 @@ impl TrustedConnector {
     }
 }
 
-/// Asks, where somebody can answer.
+/// Asks the user on a terminal whether to trust a host; without one the answer is no.
 fn ask_to_trust(host: &str, key: &PublicKey) -> bool {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return false;
