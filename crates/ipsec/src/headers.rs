@@ -25,9 +25,9 @@ pub struct Headers {
     pub fragment: bool,
     /// Whether routers must not fragment it (always so in IPv6).
     pub dont_fragment: bool,
-    /// Bytes before ESP, AH or Q-ESP in transport mode.
+    /// Offset at which transport mode inserts the IPsec header (RFC 4303 §3.1.1).
     pub security_offset: usize,
-    /// The offset of the field that names the header at `security_offset`.
+    /// Offset of the protocol or next-header field that names the header at `security_offset`.
     pub next_header_offset: usize,
 }
 
@@ -66,7 +66,7 @@ impl Headers {
         }
     }
 
-    /// Returns the fields of a dummy packet (docs/qesp.md: protocol 59, no ports).
+    /// Returns the fields of a dummy packet (RFC 4303 §2.6: protocol 59, no ports).
     pub(crate) fn dummy(source: IpAddr, destination: IpAddr) -> Self {
         Self {
             source,
