@@ -50,7 +50,8 @@ impl LinkSender {
         })
     }
 
-    /// Returns the neighbour, if its address was looked up recently.
+    /// Returns the neighbour, if its address was looked up recently; otherwise looks it up for the
+    /// next batch and returns `None`.
     fn cached_hop(&mut self, source: IpAddr, destination: IpAddr) -> Option<Hop> {
         let now = Instant::now();
         if let Some((asked, hop)) = self.hops.get(&(source, destination))
@@ -69,6 +70,7 @@ impl LinkSender {
 }
 
 impl SendPackets for LinkSender {
+    // A batch has one destination, the first packet's.
     fn send(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)> {
         let ends = |packet: &IoSlice<'_>| Some((source_of(packet)?, destination_of(packet)?));
         let Some((source, destination)) = packets.first().and_then(ends) else {
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_arrive_by_either_way_also_when_the_neighbour_moves() {
+    fn packets_arrive_by_either_way_also_when_the_neighbour_changes_its_address() {
         let Some(_peer) = own_namespace() else { return };
         let peer = File::open("/proc/thread-self/ns/net").expect("the peer's namespace");
         run("ip link add hr-b type veth peer name hr-a");
