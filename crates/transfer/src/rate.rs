@@ -17,7 +17,7 @@ const SLICE_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
 #[derive(Debug)]
 pub(crate) struct Limit {
     rate_bps: u64,
-    /// When everything that was allowed so far will have been sent.
+    /// When the next bytes may be sent: everything allowed so far will then have been sent.
     next_free: Mutex<Option<Instant>>,
 }
 
@@ -89,7 +89,7 @@ impl RateLimits {
     }
 }
 
-/// Wakes blocking threads that wait for their turn when a transfer ends.
+/// When a transfer ends, wakes the threads that wait for their turn.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     stopped: Mutex<bool>,
