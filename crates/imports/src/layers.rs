@@ -25,8 +25,8 @@ impl Layers {
         Ok(Self(toml::from_str(&text).with_context(|| format!("parse {}", file.display()))?))
     }
 
-    /// Returns a sentence for each import that does not point downwards, and for each name
-    /// that the table lacks or nothing has.
+    /// Returns a sentence for each import that does not point downwards, and for each name that is
+    /// missing from the table or from the crate.
     pub(crate) fn problems(&self, workspace: &Workspace, imports: &[Import]) -> Vec<String> {
         let mut problems = self.wrong_names(workspace);
         for import in imports {
@@ -37,9 +37,9 @@ impl Layers {
             } else {
                 (&WORKSPACE.to_owned(), [&from.krate, &to.krate])
             };
-            let Some([above, below]) = self.rows(table, names) else { continue };
-            if names[0] != names[1] && above >= below {
-                let relation = if above == below { "in the same row as" } else { "above" };
+            let Some([from_row, to_row]) = self.rows(table, names) else { continue };
+            if names[0] != names[1] && from_row >= to_row {
+                let relation = if from_row == to_row { "in the same row as" } else { "above" };
                 problems.push(format!(
                     "{}:{}: `{}` of {} is imported, but `{}` stands {relation} `{}` in [{table}] of {FILE}.\n  \
                      Move what is needed to a module below both, or pass it in.",
@@ -55,7 +55,7 @@ impl Layers {
         problems
     }
 
-    /// The rows of two names; none where one of them is missing, which is told apart.
+    /// Returns the rows of two names; `None` if one is missing, which is reported separately.
     fn rows(&self, table: &str, names: [&String; 2]) -> Option<[usize; 2]> {
         let rows = self.0.get(table)?;
         let row = |name: &String| rows.iter().position(|row| row.contains(name));
