@@ -12,7 +12,7 @@ const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
 const ECN_FLAG: u8 = 0x80;
 
-/// Reused buffers.
+/// Turns received frames into single, complete ones; keeps its buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
     tagged: Vec<u8>,
@@ -67,6 +67,7 @@ impl Intake {
                     take(&self.segment, counters);
                 }
             }
+            // A train of an unsupported kind counts as malformed, although it may be well-formed.
             _ => counters.malformed += 1,
         }
     }
