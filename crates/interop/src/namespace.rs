@@ -56,7 +56,8 @@ impl Namespace {
         command
     }
 
-    /// Moves a command inside, killed when the calling thread ends.
+    /// Wraps a command so that it runs inside, killed when the calling thread ends; keeps its
+    /// arguments and environment only.
     pub fn enclose(&self, command: &Command) -> Command {
         let mut enclosed = self.command(&[]);
         enclosed.arg(command.get_program()).args(command.get_args());
