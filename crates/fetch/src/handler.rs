@@ -11,6 +11,7 @@ use curl::easy::{Handler, InfoType, ReadError, WriteError};
 pub(crate) struct Transfer {
     pub(crate) file: Option<File>,
     pub(crate) file_error: Option<io::Error>,
+    /// Wall clock when the first data command was sent.
     pub(crate) request_ns: Option<u64>,
     pub(crate) bytes: u64,
     /// See `Report::tls`.
@@ -60,12 +61,12 @@ impl Handler for Transfer {
     }
 }
 
-/// The command with which a session stops being set-up and becomes a transfer.
+/// Checks whether a command ends the set-up of a session and starts its transfer.
 fn is_data_command(command: &[u8]) -> bool {
     [&b"EPSV"[..], b"PASV", b"GET ", b"PUT "].iter().any(|verb| command.starts_with(verb))
 }
 
-/// Version and cipher suite in libcurl's word about a handshake (vtls/openssl.c:
+/// Parses version and cipher suite in libcurl's message about a handshake (vtls/openssl.c:
 /// `SSL connection using VERSION / SUITE / GROUP / SIGNATURE`).
 fn negotiated(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?.strip_prefix("SSL connection using ")?;
@@ -73,7 +74,7 @@ fn negotiated(text: &[u8]) -> Option<String> {
     Some(format!("{} / {}", words.next()?, words.next()?))
 }
 
-/// Wall clock, nanoseconds since the epoch: the clock that stamps captures too.
+/// Returns the wall clock, which also stamps captures, in nanoseconds since the epoch.
 pub(crate) fn now_ns() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
