@@ -22,10 +22,10 @@ const WINDOW_BYTES: u64 = 192 << 10;
 const TRAIN: usize = 32;
 /// Datagrams in flight count as lost after this time without a report.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(100);
-/// Share of the time that warms up and does not count.
+/// Share of the duration that is warm-up and does not count.
 const WARM_UP: f64 = 0.1;
 
-/// Sends datagrams of `size` bytes for a time.
+/// Sends datagrams of `size` bytes, which repeat `fill`, for a time.
 ///
 /// # Errors
 /// The server does not answer, or a system call failed.
