@@ -106,7 +106,7 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
-/// Formats a number with three significant digits, without exponent or trailing zeros.
+/// Formats a number with at least three significant digits (all before the decimal point), without exponent or trailing zeros.
 pub fn three(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
