@@ -1,4 +1,4 @@
-//! The ciphers of lanes and their numbers in messages.
+//! The ciphers of [lanes](super) and their numbers in messages.
 
 use std::fmt;
 use std::str::FromStr;
