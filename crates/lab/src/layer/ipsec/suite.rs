@@ -78,3 +78,39 @@ impl Cipher {
         self.key > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headroom_suite as suite;
+
+    use super::*;
+
+    /// The tables here add the kernel's names to the algorithms of `headroom tunnel`.
+    #[test]
+    fn the_tables_list_the_algorithms_of_headroom_tunnel() {
+        let separate = |cipher: suite::Cipher| suite::Suite::Separate(cipher, suite::Mac::HmacSha1);
+        let aeads = suite::Aead::ALL.map(suite::Suite::Aead);
+        let ciphers = aeads.into_iter().chain(suite::Cipher::ALL.map(separate));
+        let names = suite::Aead::ALL.map(suite::Aead::name);
+        let names = names.into_iter().chain(suite::Cipher::ALL.map(suite::Cipher::name));
+        for (name, theirs) in names.zip(ciphers) {
+            let ours = CIPHERS.iter().find(|ours| ours.name == name).expect(name);
+            assert_eq!(ours.key, theirs.key_len(), "{name}");
+            assert_eq!(ours.iv as usize, theirs.iv_len(), "{name}");
+            assert_eq!(ours.block as usize, theirs.block_len(), "{name}");
+            assert_eq!(ours.encrypts(), theirs.encrypts(), "{name}");
+            assert_eq!(ours.insecure, !theirs.is_secure(), "{name}");
+            let tag = matches!(theirs, suite::Suite::Aead(_)).then(|| theirs.icv_len() as u32);
+            assert_eq!(ours.tag, tag, "{name}");
+        }
+        assert_eq!(CIPHERS.len(), suite::Aead::ALL.len() + suite::Cipher::ALL.len());
+        for theirs in suite::Mac::ALL {
+            let name = theirs.name();
+            let ours = MACS.iter().find(|ours| ours.name == name).expect(name);
+            assert_eq!(ours.key, theirs.key_len(), "{name}");
+            assert_eq!(ours.icv as usize, theirs.icv_len(), "{name}");
+            assert_eq!(ours.insecure, !theirs.is_secure(), "{name}");
+        }
+        assert_eq!(MACS.len(), suite::Mac::ALL.len());
+    }
+}
