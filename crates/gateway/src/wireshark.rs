@@ -37,7 +37,7 @@ fn line(spec: &SaSpec, secrets: &Secrets) -> Zeroizing<String> {
     let address = |address: IpAddr, any: bool| if any { "*".into() } else { address.to_string() };
     let (cipher, mac) = match suite {
         Suite::Aead(Aead::ChaCha20Poly1305) => ("ChaCha20 with Poly1305 [RFC7634]", "NULL"),
-        Suite::Aead(_) => ("AES-GCM with 16 byte ICV [RFC4106]", "NULL"),
+        Suite::Aead(_) => ("AES-GCM with 16 octet ICV [RFC4106]", "NULL"),
         Suite::Separate(cipher, mac) => (cipher_name(*cipher), mac_name(*mac)),
     };
     let hex = |key: &headroom_suite::Key| {
@@ -110,7 +110,7 @@ mod tests {
         let (lines, notes) = esp_keys(&config.expect("a configuration"));
         let expected = [
             format!(
-                "\"IPv6\",\"fd00::1\",\"fd00::2\",\"0x00001000\",\"AES-GCM with 16 byte ICV [RFC4106]\",\"0x{}\",\"NULL\",\"\"",
+                "\"IPv6\",\"fd00::1\",\"fd00::2\",\"0x00001000\",\"AES-GCM with 16 octet ICV [RFC4106]\",\"0x{}\",\"NULL\",\"\"",
                 "01".repeat(20)
             ),
             format!(
@@ -119,7 +119,7 @@ mod tests {
                 "03".repeat(64)
             ),
             format!(
-                "\"IPv6\",\"*\",\"fd00::2\",\"0x00004000\",\"AES-GCM with 16 byte ICV [RFC4106]\",\"0x{}\",\"NULL\",\"\"",
+                "\"IPv6\",\"*\",\"fd00::2\",\"0x00004000\",\"AES-GCM with 16 octet ICV [RFC4106]\",\"0x{}\",\"NULL\",\"\"",
                 "05".repeat(20)
             ),
         ];
