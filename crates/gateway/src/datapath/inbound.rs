@@ -12,6 +12,7 @@ use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
 use headroom_packet::{Coalescer, Ip, Offload, mss, protocol};
 
 use super::device::{SocketKind, TunDevice, WireRx};
+use super::settings::{IKE_PORT, IkeDatagram};
 use super::shared::Shared;
 use super::tracer::{Decision, Record};
 
@@ -26,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const KEEPALIVE: u8 = 0xff;
 /// RFC 3948, section 2.2: four zero bytes where ESP has its SPI.
 const NON_ESP_MARKER: [u8; 4] = [0; 4];
+/// The longest datagram of IKE: messages that are longer are fragmented (RFC 7383).
+const MAX_IKE: usize = 16 * 1024;
 
 /// The state of an inbound thread.
 #[derive(Debug)]
@@ -155,6 +158,11 @@ fn deliver<T: TunDevice>(
             },
         };
         match kind {
+            SocketKind::Udp(IKE_PORT) => {
+                for datagram in received.body.chunks(received.segment_len.max(1)) {
+                    batch.ike(&outer, datagram);
+                }
+            }
             SocketKind::Udp(_) => {
                 batch.datagrams(&outer, received.body, received.segment_len, &mut scratch);
             }
@@ -183,11 +191,27 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
             match datagram {
                 [KEEPALIVE] => self.engine.counters().add(Reason::Keepalive, 1),
                 [a, b, c, d, ..] if [*a, *b, *c, *d] == NON_ESP_MARKER => {
-                    self.note_drop(outer, datagram.len(), Reason::NonEsp);
-                    self.engine.counters().add(Reason::NonEsp, 1);
+                    self.ike(outer, datagram);
                 }
                 _ => self.packet(outer, ESP, datagram, scratch),
             }
+        }
+    }
+
+    /// Passes a datagram to IKE. What finds its inbox full is lost, as anywhere on the way.
+    fn ike(&self, outer: &Outer<'_>, datagram: &[u8]) {
+        let ike = self.shared.settings.ike.as_ref();
+        let passed =
+            ike.zip(outer.udp).filter(|_| datagram.len() <= MAX_IKE).map(|(ike, ports)| {
+                ike.inbox.try_send(IkeDatagram {
+                    from: SocketAddr::new(outer.source, ports.0),
+                    to: (outer.destination, ports.1),
+                    bytes: datagram.to_vec(),
+                })
+            });
+        if !matches!(passed, Some(Ok(()))) {
+            self.note_drop(outer, datagram.len(), Reason::NonEsp);
+            self.engine.counters().add(Reason::NonEsp, 1);
         }
     }
 

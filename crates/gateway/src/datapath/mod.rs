@@ -26,13 +26,15 @@ mod testing;
 mod tests;
 pub mod tracer;
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use headroom_ipsec::{Engine, Event};
+use headroom_netio::udp::Train;
 use headroom_netio::{Stop, Tun};
 
 use self::inbound::Inbound;
@@ -42,7 +44,7 @@ use self::shared::Shared;
 use self::sockets::{Endpoints, Sockets};
 use self::tracer::Tracer;
 
-pub use self::settings::{DEFAULT_MARK, Settings};
+pub use self::settings::{DEFAULT_MARK, IKE_PORT, Ike, IkeDatagram, NAT_PORT, Settings};
 
 /// Runs the threads that move packets, until it is dropped.
 #[derive(Debug)]
@@ -66,7 +68,7 @@ impl Datapath {
         on_event: impl Fn(Event) + Send + 'static,
     ) -> io::Result<Self> {
         let tuns: Vec<_> = tuns.into_iter().map(Arc::new).collect();
-        let endpoints = Endpoints::of(&engine);
+        let endpoints = Endpoints::of(&engine).with_ike(&settings);
         let opened = Sockets::open(&endpoints, tuns.len(), &settings)?;
         let shared = Arc::new(Shared {
             engine: ArcSwap::from_pointee(engine),
@@ -117,6 +119,21 @@ impl Datapath {
         }
         self.shared.engine.store(Arc::new(engine));
         Ok(())
+    }
+
+    /// Sends a datagram of IKE from one of its ports.
+    ///
+    /// # Errors
+    /// The kernel's error; `NotConnected` if the port is not open.
+    pub fn send_ike(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+        let sockets = self.shared.sockets.load();
+        let socket =
+            sockets.udp(0, to.is_ipv6(), from.port()).ok_or(io::ErrorKind::NotConnected)?;
+        let source = Some(from.ip()).filter(|ip| !ip.is_unspecified());
+        let datagrams = [IoSlice::new(bytes)];
+        let train =
+            Train { destination: to, source, tos: 0, dont_fragment: false, datagrams: &datagrams };
+        socket.send(&train).map_err(|(_, error)| error)
     }
 
     /// Returns the records of packets from now on, until the result is dropped.

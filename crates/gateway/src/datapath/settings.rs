@@ -1,5 +1,7 @@
 //! The settings of a datapath.
 
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 /// The settings of a datapath, beside its engine.
@@ -18,7 +20,34 @@ pub struct Settings {
     pub clamp_mss: Option<usize>,
     /// Whether the threads of a queue are pinned to one CPU.
     pub pinned: bool,
+    /// Receives IKE; none: drops it.
+    pub ike: Option<Ike>,
 }
+
+/// Where datagrams of IKE go.
+#[derive(Debug, Clone)]
+pub struct Ike {
+    /// Takes datagrams; those that find it full are dropped and counted.
+    pub inbox: SyncSender<IkeDatagram>,
+    /// Whether to listen on IPv4 and on IPv6.
+    pub families: [bool; 2],
+}
+
+/// A datagram of IKE.
+#[derive(Debug)]
+pub struct IkeDatagram {
+    /// The peer's address.
+    pub from: SocketAddr,
+    /// This host's address.
+    pub to: (IpAddr, u16),
+    /// The payload of UDP, on port 4500 with the non-ESP marker (RFC 3948, section 2.2).
+    pub bytes: Vec<u8>,
+}
+
+/// The ports of IKE (RFC 7296, section 2).
+pub const IKE_PORT: u16 = 500;
+/// The port of IKE and ESP in UDP (RFC 3948).
+pub const NAT_PORT: u16 = 4500;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -29,6 +58,7 @@ impl Default for Settings {
             dummies_per_second: Vec::new(),
             clamp_mss: Some(usize::MAX),
             pinned: false,
+            ike: None,
         }
     }
 }

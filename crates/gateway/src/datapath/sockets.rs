@@ -12,7 +12,7 @@ use headroom_netio::udp;
 use headroom_netio::{RawReceiver, UdpSocket};
 
 use super::device::Receiver;
-use super::settings::Settings;
+use super::settings::{IKE_PORT, NAT_PORT, Settings};
 
 /// The UDP ports and IP protocols that must be open, by address family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,6 +39,15 @@ impl Endpoints {
             };
         }
         endpoints
+    }
+
+    /// Adds the ports of IKE.
+    pub(crate) fn with_ike(mut self, settings: &Settings) -> Self {
+        let families = settings.ike.as_ref().map_or([false; 2], |ike| ike.families);
+        for v6 in [false, true].into_iter().filter(|v6| families[usize::from(*v6)]) {
+            self.ports.extend([(v6, IKE_PORT), (v6, NAT_PORT)]);
+        }
+        self
     }
 
     pub(crate) fn is_empty(&self) -> bool {
