@@ -6,5 +6,6 @@ pub mod control;
 pub mod datapath;
 pub mod decode;
 pub mod host;
+pub mod ike;
 pub mod ledger;
 pub mod wireshark;

@@ -14,7 +14,7 @@ use crate::config::Config;
 pub fn esp_keys(config: &Config) -> (Zeroizing<String>, Vec<String>) {
     let mut lines = Zeroizing::new(String::new());
     let mut notes = Vec::new();
-    for association in &config.associations {
+    for association in config.associations.iter().filter(|one| !one.negotiated) {
         let spec = &association.spec;
         match &spec.protection {
             Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {

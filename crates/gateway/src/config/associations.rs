@@ -81,7 +81,7 @@ impl Reader<'_> {
         }
         let dummies_per_second = options::dummies(file, &spec)?;
         let line = self.line(&file.name);
-        Ok(Association { spec, dummies_per_second, pad_to_path_mtu, line })
+        Ok(Association { spec, dummies_per_second, pad_to_path_mtu, line, negotiated: false })
     }
 
     fn protection(
@@ -221,7 +221,7 @@ fn spi(spi: &Spanned<u64>) -> Result<u32, Problem> {
         .map_err(|_| problem(spi, format!("the SPI {number:#x} has more than 32 bits")))
 }
 
-fn address(text: &Spanned<String>) -> Result<IpAddr, Problem> {
+pub(super) fn address(text: &Spanned<String>) -> Result<IpAddr, Problem> {
     let address: IpAddr = text.get_ref().parse().map_err(|_| {
         problem(text, format!("`{}` is not an IPv4 or IPv6 address", excerpt(text.get_ref())))
     })?;

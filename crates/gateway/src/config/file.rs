@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 use super::scalar::{DscpFile, Scalar, SecretText};
@@ -26,6 +28,10 @@ pub(super) struct ConfigFile {
     pub(super) sa: Vec<SaFile>,
     #[serde(default)]
     pub(super) policy: Vec<PolicyFile>,
+    #[serde(default)]
+    pub(super) ike: IkeFiles,
+    #[serde(default)]
+    pub(super) child: Vec<ChildFile>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -121,4 +127,69 @@ pub(super) enum ActionFile {
     Protect,
     Bypass,
     Discard,
+}
+
+/// `[ike]`, or several `[[ike]]`.
+#[derive(Debug, Default)]
+pub(super) struct IkeFiles(pub(super) Vec<IkeFile>);
+
+impl<'de> Deserialize<'de> for IkeFiles {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMany;
+        impl<'de> Visitor<'de> for OneOrMany {
+            type Value = IkeFiles;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a table [ike], or several [[ike]]")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<IkeFiles, A::Error> {
+                let one = IkeFile::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(IkeFiles(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, many: A) -> Result<IkeFiles, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(many)).map(IkeFiles)
+            }
+        }
+        deserializer.deserialize_any(OneOrMany)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IkeFile {
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) local: Option<Spanned<String>>,
+    pub(super) remote: Spanned<String>,
+    pub(super) local_id: Option<String>,
+    pub(super) remote_id: Option<String>,
+    pub(super) psk: Option<Spanned<SecretText>>,
+    pub(super) psk_file: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) post_quantum: PostQuantumFile,
+    pub(super) initiate: Option<bool>,
+    pub(super) rekey_seconds: Option<Spanned<u64>>,
+    pub(super) liveness_seconds: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum PostQuantumFile {
+    #[default]
+    Required,
+    Preferred,
+    Off,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChildFile {
+    pub(super) name: Option<Spanned<String>>,
+    /// The name of an `[[ike]]`.
+    pub(super) ike: Option<Spanned<String>>,
+    pub(super) mode: Option<ModeFile>,
+    pub(super) local: Option<Spanned<String>>,
+    pub(super) remote: Spanned<String>,
+    pub(super) rekey_seconds: Option<Spanned<u64>>,
 }

@@ -4,6 +4,7 @@
 mod associations;
 mod checks;
 mod file;
+mod ike;
 pub mod keygen;
 mod model;
 mod options;
@@ -17,6 +18,6 @@ mod source;
 mod tests;
 mod toml_message;
 
-pub use model::{Association, Config, Purpose};
+pub use model::{Association, Config, IkeChild, IkePeer, Purpose};
 pub use problem::Error;
 pub use source::{MAX_ASSOCIATIONS, MAX_POLICIES, Source};

@@ -1,10 +1,13 @@
 //! The configuration of a tunnel, after its checks.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use headroom_ipsec::spec::SaSpec;
-use headroom_ipsec::{PolicySpec, Protocol};
+use headroom_ike::{Identity, PostQuantum};
+use headroom_ipsec::spec::{SaSpec, Selector};
+use headroom_ipsec::{Mode, PolicySpec, Protocol};
+use headroom_suite::Key;
 
 use crate::ledger::{self, KeyId};
 
@@ -29,6 +32,8 @@ pub struct Config {
     pub ledger: ledger::LedgerPaths,
     /// Security associations.
     pub associations: Vec<Association>,
+    /// The peers with which keys are negotiated.
+    pub ike: Vec<IkePeer>,
     /// Policies, in order.
     pub policies: Vec<PolicySpec>,
     /// Warnings about settings that are allowed.
@@ -48,6 +53,48 @@ pub struct Association {
     pub pad_to_path_mtu: bool,
     /// The line of the configuration where it begins.
     pub line: usize,
+    /// Whether it stands for associations that will be negotiated; it carries no packet.
+    pub negotiated: bool,
+}
+
+/// A peer with which keys are negotiated.
+#[derive(Debug)]
+pub struct IkePeer {
+    /// A unique name.
+    pub name: String,
+    /// This host's address and port of the first message.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// This host's name.
+    pub local_id: Identity,
+    /// The peer's name.
+    pub remote_id: Identity,
+    /// The pre-shared key.
+    pub secret: Key,
+    /// Whether key exchanges must resist quantum computers.
+    pub post_quantum: PostQuantum,
+    /// Whether this host begins.
+    pub initiate: bool,
+    /// The age at which the IKE SA is rekeyed.
+    pub rekey: Duration,
+    /// The time after which a silent peer is asked whether it is alive.
+    pub liveness: Duration,
+    /// What is protected.
+    pub children: Vec<IkeChild>,
+}
+
+/// Traffic to protect with a peer.
+#[derive(Debug, Clone)]
+pub struct IkeChild {
+    /// A unique name, also of its policy.
+    pub name: String,
+    /// The packets.
+    pub selector: Selector,
+    /// Transport or tunnel.
+    pub mode: Mode,
+    /// The age at which its SAs are rekeyed.
+    pub rekey: Duration,
 }
 
 /// The purpose of reading a configuration.
@@ -72,7 +119,8 @@ impl Config {
 
     /// Returns the keys that the ledger must contain, each with its SA's name.
     pub fn key_ids(&self) -> Vec<(KeyId, &str)> {
-        let key_ids = self.associations.iter().map(|a| (KeyId::of(&a.spec), a.spec.name.as_str()));
+        let fixed = self.associations.iter().filter(|a| !a.negotiated);
+        let key_ids = fixed.map(|a| (KeyId::of(&a.spec), a.spec.name.as_str()));
         key_ids.collect()
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn selector(file: &PolicyFile) -> Result<Selector, Problem> {
 }
 
 /// Parses `any`, an address, a prefix, or a range `a-b`.
-fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Problem> {
+pub(super) fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Problem> {
     let Some(text) = text else { return Ok(Addresses::Any) };
     let written = text.get_ref().trim();
     if written == "any" {

@@ -154,13 +154,14 @@ impl Reader<'_> {
             return Err(problem(&file.policy[MAX_POLICIES].name, message));
         }
         let tunnel = options::TunnelOptions { path_mtu, insecure: file.allow_insecure };
-        let associations = file
+        let mut associations = file
             .sa
             .iter()
             .map(|sa| self.association(sa, &tunnel, &mut warnings))
             .collect::<Result<Vec<_>, Problem>>()?;
         checks::associations(&file.sa, &associations, self, &mut warnings)?;
-        let policies = policies::read(&file.policy, &file.sa, &associations, &mut warnings)?;
+        let mut policies = policies::read(&file.policy, &file.sa, &associations, &mut warnings)?;
+        let ike = self.ike(&file, &name, &mut associations, &mut policies)?;
         if self.purpose == Purpose::Tunnel {
             checks::ipv6_mtu(&file, mtu, &addresses, &associations, &policies)?;
             checks::warn_if_idle(&associations, &policies, &mut warnings);
@@ -182,6 +183,7 @@ impl Reader<'_> {
             clamp_mss: file.clamp_mss.unwrap_or(true),
             ledger,
             associations,
+            ike,
             policies,
             warnings,
             key_files: Vec::new(),

@@ -103,7 +103,9 @@ impl Findings {
             self.add(Severity::Failure, "gateway", words);
             return false;
         }
-        let written: BTreeSet<_> = specs(config)
+        let fixed = config.associations.iter().filter(|association| !association.negotiated);
+        let written: BTreeSet<_> = fixed
+            .map(|association| &association.spec)
             .map(|spec| {
                 (spec.name.as_str(), spec.direction.to_string(), spec.spi, spec.destination)
             })
@@ -111,6 +113,7 @@ impl Findings {
         let loaded: BTreeSet<_> = status
             .associations
             .iter()
+            .filter(|one| !one.is_negotiated())
             .map(|one| (one.name.as_str(), one.direction.clone(), one.spi, one.destination))
             .collect();
         if written == loaded {

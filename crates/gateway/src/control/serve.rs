@@ -10,7 +10,7 @@ use super::error::{Doing, Error};
 use super::notify::{ServiceState, notify};
 use super::protocol::{Request, Response};
 use super::server::{PendingRequest, Reply, Server};
-use super::tunnel::{Options, Tunnel};
+use super::tunnel::{Options, Tunnel, TunnelEvent};
 
 /// The interval of checks.
 const TICK: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_secs(1);
 enum GatewayEvent {
     Request(PendingRequest),
     Signal(Signal),
-    Event(Event),
+    Event(TunnelEvent),
 }
 
 /// Brings a tunnel up and stays until it is taken down: by request, SIGTERM or
@@ -150,7 +150,7 @@ fn catch_signals() -> Result<SigSet, Error> {
 /// Forwards signals and the datapath's events.
 fn forward(
     signals: SigSet,
-    events: std::sync::mpsc::Receiver<Event>,
+    events: std::sync::mpsc::Receiver<TunnelEvent>,
     happens: &Sender<GatewayEvent>,
 ) -> Result<(), Error> {
     let thread = |name: &str| std::thread::Builder::new().name(name.into());
@@ -175,7 +175,11 @@ fn forward(
     Ok(())
 }
 
-fn describe(event: &Event) -> String {
+fn describe(event: &TunnelEvent) -> String {
+    let event = match event {
+        TunnelEvent::Ike(sentence) => return sentence.clone(),
+        TunnelEvent::Datapath(event) => event,
+    };
     match event {
         Event::PeerMoved(PeerMoved { configured, now, changes: 1 }) => {
             format!("the peer {configured} is now at {now}")

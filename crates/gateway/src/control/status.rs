@@ -11,6 +11,8 @@ use headroom_ipsec::{Counters, Engine, Reason, Sa, Stage};
 use headroom_units as units;
 use serde::{Deserialize, Serialize};
 
+use crate::ike::SessionStatus;
+
 /// The status of a tunnel at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
@@ -26,6 +28,9 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Queues of the interface.
     pub queues: usize,
+    /// IKE SAs.
+    #[serde(default)]
+    pub ike: Vec<SessionStatus>,
     /// Security associations, by name.
     pub associations: Vec<Association>,
     /// Policies, in order.
@@ -243,6 +248,15 @@ impl fmt::Display for Status {
             span(*uptime_seconds),
             config.display()
         )?;
+        if !self.ike.is_empty() {
+            writeln!(f, "\nIKE")?;
+            let rows = self.ike.iter().map(session_row);
+            table(
+                f,
+                &["peer", "local → remote", "state", "key exchange", "rekeys", "child SAs"],
+                rows,
+            )?;
+        }
         writeln!(f, "\nSecurity associations")?;
         let rows = self.associations.iter().map(Association::row);
         table(
@@ -284,7 +298,32 @@ impl fmt::Display for Status {
     }
 }
 
+fn session_row(session: &SessionStatus) -> Vec<String> {
+    let state = match session.established {
+        true => format!("established {} ago", span(session.age_seconds)),
+        false => "connecting".to_owned(),
+    };
+    let key_exchange = match (session.established, session.post_quantum) {
+        (false, _) => "",
+        (true, true) => "post-quantum",
+        (true, false) => "not post-quantum",
+    };
+    vec![
+        session.peer.clone(),
+        format!("{} → {}", session.local, session.remote),
+        state,
+        key_exchange.to_owned(),
+        session.rekeys.to_string(),
+        session.children.to_string(),
+    ]
+}
+
 impl Association {
+    /// Tells whether IKE has negotiated it: no name in a file has a slash.
+    pub(super) fn is_negotiated(&self) -> bool {
+        self.name.contains('/')
+    }
+
     /// Returns its two addresses, with the peer's current one if it has moved.
     fn ends(&self) -> String {
         let moved = self.peer.filter(|peer| peer.changes > 0);

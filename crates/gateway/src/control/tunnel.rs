@@ -2,19 +2,22 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use headroom_ipsec::{Engine, Event, PolicySpec};
+use headroom_ipsec::spec::Action;
+use headroom_ipsec::{Engine, Event, PolicySpec, SaSpec};
 use headroom_netio::Tun;
 
 use super::error::{Doing, Error};
 use super::run_folder::{RunFolder, State};
 use super::status::{self, Rates, Status};
-use crate::config::{Config, Purpose, Source};
+use crate::config::{Config, IkePeer, Purpose, Source};
 use crate::datapath::tracer::Trace;
-use crate::datapath::{DEFAULT_MARK, Datapath, Settings};
+use crate::datapath::{DEFAULT_MARK, Datapath, Ike, IkeDatagram, Settings};
 use crate::host::{self, Host, Setup};
+use crate::ike::IkeService;
 use crate::ledger::{LedgerPaths, LedgerWriter};
 
 /// The options of a tunnel.
@@ -28,9 +31,22 @@ pub struct Options {
     pub run: RunFolder,
 }
 
+/// Datagrams of IKE that wait for its thread; more are dropped, and sent again by the peers.
+const IKE_INBOX: usize = 1024;
+
+/// What the user of a running tunnel should know.
+#[derive(Debug)]
+pub(super) enum TunnelEvent {
+    Datapath(Event),
+    /// A sentence.
+    Ike(String),
+}
+
 /// A configuration with its engine and its host setup.
 struct Planned {
     config: Config,
+    /// The peers of the configuration, with their keys.
+    peers: Vec<IkePeer>,
     engine: Engine,
     setup: Setup,
 }
@@ -50,8 +66,37 @@ impl Planned {
             config.path_mtu.map_or_else(|| host::path_mtu(to, DEFAULT_MARK), |mtu| mtu as usize)
         };
         let setup = Setup::plan(&config, &engine, Host::probe(DEFAULT_MARK), path_mtu);
-        Ok(Self { config, engine, setup })
+        let engine = without_negotiated(&config, engine, now)
+            .map_err(|cause| Error::Engine { origin: options.file.clone(), cause })?;
+        Ok(Self { config, peers: given.ike, engine, setup })
     }
+}
+
+/// Removes the associations with which the host setup was planned: IKE brings those that carry
+/// packets, and until then their policies drop.
+fn without_negotiated(
+    config: &Config,
+    engine: Engine,
+    now: Duration,
+) -> Result<Engine, headroom_ipsec::SpecError> {
+    if config.ike.is_empty() {
+        return Ok(engine);
+    }
+    let negotiated: Vec<&str> = config
+        .associations
+        .iter()
+        .filter(|association| association.negotiated)
+        .map(|association| association.spec.name.as_str())
+        .collect();
+    let mut policies = config.policies.clone();
+    for policy in &mut policies {
+        if let Action::Protect { out, inbound } = &mut policy.action {
+            out.retain(|name| !negotiated.contains(&name.as_str()));
+            inbound.retain(|name| !negotiated.contains(&name.as_str()));
+        }
+    }
+    let is_kept = |spec: &SaSpec| !negotiated.contains(&spec.name.as_str());
+    engine.update(is_kept, Vec::new(), policies, now)
 }
 
 /// Returns the commands that `up` would run, and warnings.
@@ -77,8 +122,11 @@ pub(super) struct Tunnel {
     warnings: Vec<String>,
     setup: Setup,
     settings: Settings,
-    datapath: Datapath,
-    ledger_writer: LedgerWriter,
+    /// Stopped before the datapath, through which it says goodbye.
+    ike: Option<IkeService>,
+    datapath: Arc<Datapath>,
+    /// None without keys from a file: those that IKE negotiates were never used before.
+    ledger_writer: Option<LedgerWriter>,
     rates: Rates,
     started: Instant,
     /// Released last, so that no other gateway starts before.
@@ -87,8 +135,8 @@ pub(super) struct Tunnel {
 
 impl Tunnel {
     /// Brings the tunnel up. Sends ended lifetimes and moved peers to `events`.
-    pub(super) fn up(options: Options, events: Sender<Event>) -> Result<Self, Error> {
-        let Planned { config, engine, setup } = Planned::read(&options, None)?;
+    pub(super) fn up(options: Options, events: Sender<TunnelEvent>) -> Result<Self, Error> {
+        let Planned { config, peers, engine, setup } = Planned::read(&options, None)?;
         options.run.make()?;
         let name = config.name.clone();
         let lock = options.run.lock(&name)?;
@@ -97,15 +145,23 @@ impl Tunnel {
         if let Some(words) = host::name_conflict(&name) {
             return Err(Error::Refused(words));
         }
-        let ledger_writer = LedgerWriter::start(&config.ledger, &engine, options.new_keys)?;
-        let settings = settings_of(&config);
-        let started = prepare(&options, &config, &setup, left)
-            .and_then(|tuns| start(&name, tuns, engine, settings.clone(), events));
-        let datapath = match started {
-            Ok(datapath) => datapath,
+        let needs_ledger = config.ike.is_empty() || engine.associations().next().is_some();
+        let ledger_writer = needs_ledger
+            .then(|| LedgerWriter::start(&config.ledger, &engine, options.new_keys))
+            .transpose()?;
+        let inbox = sync_channel(IKE_INBOX);
+        let settings = Settings { ike: ike_of(&peers, &inbox.0), ..settings_of(&config) };
+        let negotiation = (!peers.is_empty()).then(|| (peers, fixed_policies(&config), inbox));
+        let started = prepare(&options, &config, &setup, left).and_then(|tuns| {
+            let datapath = Arc::new(start(&name, tuns, engine, settings.clone(), events.clone())?);
+            let ike = negotiation.map(|found| start_ike(found, Arc::clone(&datapath), events));
+            Ok((datapath, ike.transpose()?))
+        });
+        let (datapath, ike) = match started {
+            Ok(started) => started,
             Err(error) => {
                 // nothing was sent: releases the reserved numbers
-                let _ = ledger_writer.stop();
+                let _ = ledger_writer.map(LedgerWriter::stop);
                 return Err(Error::HalfUp { name, cause: Box::new(error) });
             }
         };
@@ -119,6 +175,7 @@ impl Tunnel {
             warnings: config.warnings,
             setup,
             settings,
+            ike,
             datapath,
             ledger_writer,
             rates: Rates::default(),
@@ -143,9 +200,15 @@ impl Tunnel {
     pub(super) fn reload(&mut self, new_keys: bool) -> Result<Vec<String>, Error> {
         let present = self.datapath.engine();
         let previous = Some((present.as_ref(), self.datapath.now()));
-        let Planned { config, engine, setup } = Planned::read(&self.options, previous)?;
+        let Planned { config, engine, setup, .. } = Planned::read(&self.options, previous)?;
+        if self.ike.is_some() || !config.ike.is_empty() {
+            return Err(Error::Refused(format!(
+                "a configuration with [ike] is not reloaded: run `headroom tunnel down {0}`, then `headroom tunnel up`",
+                self.name
+            )));
+        }
         self.require_same(&config)?;
-        self.ledger_writer.adopt(&engine, new_keys)?;
+        self.adopt(&engine, new_keys)?;
         let state = state_of(&self.options, &[&setup, &self.setup]);
         let made = self.options.run.write_state(&self.name, &state);
         let made = made.and_then(|()| Ok(setup.replace(&self.setup)?));
@@ -154,7 +217,7 @@ impl Tunnel {
         });
         if let Err(error) = reloaded {
             // the present engine continues: the ledger must track it again
-            self.ledger_writer.adopt(&present, false)?;
+            self.adopt(&present, false)?;
             self.setup.replace(&setup)?;
             return Err(error);
         }
@@ -177,6 +240,10 @@ impl Tunnel {
         Ok(said)
     }
 
+    fn adopt(&self, engine: &Engine, new_keys: bool) -> Result<(), Error> {
+        Ok(self.ledger_writer.as_ref().map_or(Ok(()), |writer| writer.adopt(engine, new_keys))?)
+    }
+
     /// Refuses changes that a reload cannot make without losing packets or numbers.
     fn require_same(&self, config: &Config) -> Result<(), Error> {
         let changed = [
@@ -196,7 +263,7 @@ impl Tunnel {
         let now = self.datapath.now();
         self.rates.update(&engine, now);
         let mut warnings = self.warnings();
-        warnings.extend(self.ledger_writer.last_error());
+        warnings.extend(self.ledger_writer.as_ref().and_then(LedgerWriter::last_error));
         Status {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -204,8 +271,12 @@ impl Tunnel {
             config: self.options.file.clone(),
             uptime_seconds: self.started.elapsed().as_secs(),
             queues: self.queues,
+            ike: self.ike.as_ref().map(IkeService::sessions).unwrap_or_default(),
             associations: status::associations(&engine, &self.rates, now),
-            policies: status::policies(&engine, &self.policies),
+            policies: match &self.ike {
+                Some(ike) => status::policies(&engine, &ike.policies()),
+                None => status::policies(&engine, &self.policies),
+            },
             drops: status::counted(engine.counters()),
             warnings,
         }
@@ -214,7 +285,11 @@ impl Tunnel {
     /// To be called about once per second. Fails if a thread of the datapath has ended.
     pub(super) fn tick(&mut self) -> Result<(), Error> {
         self.rates.update(&self.datapath.engine(), self.datapath.now());
-        match self.datapath.failure() {
+        let ike_ended = || {
+            let has_failed = self.ike.as_ref().is_some_and(IkeService::has_failed);
+            has_failed.then(|| std::io::Error::other("the thread of IKE has ended"))
+        };
+        match self.datapath.failure().or_else(ike_ended) {
             None => Ok(()),
             Some(cause) => Err(Error::System {
                 doing: format!(
@@ -233,10 +308,11 @@ impl Tunnel {
 
     /// Takes the tunnel down, and undoes all changes to the host.
     pub(super) fn down(self) -> Result<(), Error> {
-        let Self { options, name, setup, datapath, ledger_writer, .. } = self;
+        let Self { options, name, setup, ike, datapath, ledger_writer, .. } = self;
+        drop(ike);
         // threads end and the interface vanishes; the `prohibit` routes remain
         drop(datapath);
-        let settled = ledger_writer.stop();
+        let settled = ledger_writer.map_or(Ok(()), LedgerWriter::stop);
         undo(&setup.undo())?;
         options.run.forget(&name);
         Ok(settled?)
@@ -269,13 +345,47 @@ fn start(
     tuns: Vec<Tun>,
     engine: Engine,
     settings: Settings,
-    events: Sender<Event>,
+    events: Sender<TunnelEvent>,
 ) -> Result<Datapath, Error> {
     let datapath = Datapath::start(tuns, engine, settings, move |event| {
         // fails only while the tunnel goes down
-        let _ = events.send(event);
+        let _ = events.send(TunnelEvent::Datapath(event));
     });
     datapath.doing(|| format!("start the threads and sockets of {name}"))
+}
+
+/// Peers with their keys, the policies that need none, and the inbox of IKE.
+type Negotiation =
+    (Vec<IkePeer>, Vec<PolicySpec>, (SyncSender<IkeDatagram>, Receiver<IkeDatagram>));
+
+fn start_ike(
+    (peers, fixed, inbox): Negotiation,
+    datapath: Arc<Datapath>,
+    events: Sender<TunnelEvent>,
+) -> Result<IkeService, Error> {
+    let service = IkeService::start(peers, fixed, datapath, inbox, move |sentence| {
+        // fails only while the tunnel goes down
+        let _ = events.send(TunnelEvent::Ike(sentence));
+    });
+    service.doing(|| "start the thread of IKE".into())
+}
+
+fn ike_of(peers: &[IkePeer], inbox: &SyncSender<IkeDatagram>) -> Option<Ike> {
+    let family = |v6: bool| peers.iter().any(|peer| peer.remote.is_ipv6() == v6);
+    let families = [family(false), family(true)];
+    (!peers.is_empty()).then(|| Ike { inbox: inbox.clone(), families })
+}
+
+/// Returns the policies that name no child.
+fn fixed_policies(config: &Config) -> Vec<PolicySpec> {
+    let children: Vec<&str> = config
+        .ike
+        .iter()
+        .flat_map(|peer| &peer.children)
+        .map(|child| child.name.as_str())
+        .collect();
+    let fixed = config.policies.iter().filter(|policy| !children.contains(&policy.name.as_str()));
+    fixed.cloned().collect()
 }
 
 /// How long a killed process may take to end.

@@ -68,7 +68,7 @@ impl Decoder {
             now: Duration::ZERO,
             summary: Summary::default(),
         };
-        for association in config.associations {
+        for association in config.associations.into_iter().filter(|one| !one.negotiated) {
             let spec = association.spec;
             let protocol = spec.protection.protocol();
             if let Protocol::QEsp(number) = protocol

@@ -1,0 +1,270 @@
+//! Reads `[ike]` and `[[child]]`: the peers with which keys are negotiated, and what is protected.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use headroom_ike::{Identity, PostQuantum};
+use headroom_ipsec::SaSpec;
+use headroom_ipsec::spec::{
+    Action, Addresses, Direction, Mode, PolicySpec, Ports, Protection, Secrets, Selector, UdpPorts,
+};
+use headroom_suite::{Aead, Key, Suite};
+use toml::Spanned;
+
+use super::associations::{address, parse_name};
+use super::file::{ChildFile, ConfigFile, IkeFile, ModeFile, PostQuantumFile};
+use super::model::{Association, IkeChild, IkePeer, Purpose};
+use super::problem::{Problem, in_range, problem};
+use super::reader::Reader;
+use super::selectors::{addresses, covers};
+use crate::datapath::{IKE_PORT, NAT_PORT};
+
+/// The most peers of a configuration.
+const MAX_PEERS: usize = 10_000;
+/// The fewest bytes of a pre-shared key. An observer of one exchange with an active attacker can try
+/// keys at leisure (RFC 7296, section 2.15), so a password is too short.
+const MIN_SECRET: usize = 20;
+
+impl Reader<'_> {
+    /// Reads the peers. Their children become policies, with associations that stand for those that
+    /// will be negotiated: routes, rules and sizes are planned with them.
+    pub(super) fn ike(
+        &self,
+        file: &ConfigFile,
+        tunnel: &str,
+        associations: &mut Vec<Association>,
+        policies: &mut Vec<PolicySpec>,
+    ) -> Result<Vec<IkePeer>, Problem> {
+        let files = &file.ike.0;
+        if let Some(surplus) = files.get(MAX_PEERS) {
+            return Err(problem(
+                &surplus.remote,
+                format!("there are more than {MAX_PEERS} [[ike]]"),
+            ));
+        }
+        let mut peers: Vec<IkePeer> = Vec::with_capacity(files.len());
+        for one in files {
+            let peer = self.peer(one, tunnel)?;
+            if peers.iter().any(|earlier| earlier.name == peer.name) {
+                let message =
+                    format!("another [[ike]] above is named `{}`: give each a `name`", peer.name);
+                return Err(problem(one.name.as_ref().unwrap_or(&one.remote), message));
+            }
+            peers.push(peer);
+        }
+        for one in &file.child {
+            self.child(one, &mut peers, associations, policies)?;
+        }
+        let idle = peers.iter().zip(files).find(|(peer, _)| peer.children.is_empty());
+        match idle {
+            Some((peer, file)) => {
+                let message = format!("`{}` has no [[child]], so it protects nothing", peer.name);
+                Err(problem(&file.remote, message))
+            }
+            None => Ok(peers),
+        }
+    }
+
+    fn peer(&self, file: &IkeFile, tunnel: &str) -> Result<IkePeer, Problem> {
+        let name = file.name.as_ref().map_or(Ok(tunnel.to_owned()), parse_name)?;
+        let remote = address(&file.remote)?;
+        let local = match &file.local {
+            Some(local) => address(local)?,
+            None => self.route_source(remote, &file.remote)?,
+        };
+        if local.is_ipv4() != remote.is_ipv4() {
+            let message =
+                format!("`local` is {local} and `remote` {remote}: both must be IPv4 or both IPv6");
+            return Err(problem(&file.remote, message));
+        }
+        let id = |text: &Option<String>, address: IpAddr| match text {
+            Some(text) => Identity::from_text(text),
+            None => Identity::Address(address),
+        };
+        Ok(IkePeer {
+            name,
+            local: SocketAddr::new(local, IKE_PORT),
+            remote: SocketAddr::new(remote, IKE_PORT),
+            local_id: id(&file.local_id, local),
+            remote_id: id(&file.remote_id, remote),
+            secret: self.secret(file)?,
+            post_quantum: match file.post_quantum {
+                PostQuantumFile::Required => PostQuantum::Required,
+                PostQuantumFile::Preferred => PostQuantum::Preferred,
+                PostQuantumFile::Off => PostQuantum::Off,
+            },
+            initiate: file.initiate.unwrap_or(true),
+            rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 4 * 3600)?,
+            liveness: seconds(file.liveness_seconds.as_ref(), "liveness_seconds", 30)?,
+            children: Vec::new(),
+        })
+    }
+
+    /// Returns the address from which this host reaches the peer.
+    fn route_source(&self, remote: IpAddr, place: &Spanned<String>) -> Result<IpAddr, Problem> {
+        let any: IpAddr = match remote {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        if self.purpose == Purpose::Decode {
+            return Ok(any);
+        }
+        let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+            socket.connect((remote, IKE_PORT)).and_then(|()| socket.local_addr())
+        });
+        source.map(|source| source.ip()).map_err(|error| {
+            problem(
+                place,
+                format!("no route to the peer {remote} ({error}): write `local`, or add a route"),
+            )
+        })
+    }
+
+    fn secret(&self, file: &IkeFile) -> Result<Key, Problem> {
+        let (text, place) = match (&file.psk, &file.psk_file) {
+            (Some(psk), None) => (psk.get_ref().0.clone(), psk.span().start),
+            (None, Some(path)) => {
+                let text = (self.read_key)(path.get_ref()).map_err(|error| problem(path, error))?;
+                (text, path.span().start)
+            }
+            (None, None) => {
+                return Err(problem(
+                    &file.remote,
+                    "the peer needs a pre-shared key: write `psk_file` or `psk`",
+                ));
+            }
+            (Some(_), Some(path)) => {
+                return Err(problem(path, "`psk` and `psk_file` are both present: remove one"));
+            }
+        };
+        let bytes = text.trim().as_bytes();
+        if bytes.len() < MIN_SECRET {
+            let message = format!(
+                "the pre-shared key has {} bytes and needs {MIN_SECRET} at least: draw one with `openssl rand -base64 32`",
+                bytes.len()
+            );
+            return Err(Problem { offset: place, message });
+        }
+        Ok(Key::from_bytes(bytes))
+    }
+
+    fn child(
+        &self,
+        file: &ChildFile,
+        peers: &mut [IkePeer],
+        associations: &mut Vec<Association>,
+        policies: &mut Vec<PolicySpec>,
+    ) -> Result<(), Problem> {
+        let peer = match (&file.ike, &mut *peers) {
+            (None, [only]) => only,
+            (None, []) => return Err(problem(&file.remote, "a [[child]] needs an [ike]")),
+            (None, _) => {
+                return Err(problem(
+                    &file.remote,
+                    "there are several [[ike]]: say which with `ike`",
+                ));
+            }
+            (Some(name), _) => {
+                let found = peers.iter_mut().find(|peer| peer.name == *name.get_ref());
+                found.ok_or_else(|| problem(name, "there is no [[ike]] of this name"))?
+            }
+        };
+        let name = match &file.name {
+            Some(name) => parse_name(name)?,
+            None => match peer.children.len() {
+                0 => peer.name.clone(),
+                count => format!("{}-{}", peer.name, count + 1),
+            },
+        };
+        if policies.iter().any(|policy| policy.name == name) {
+            let message =
+                format!("a policy or [[child]] above is named `{name}`: choose another `name`");
+            return Err(problem(file.name.as_ref().unwrap_or(&file.remote), message));
+        }
+        let one = |address: IpAddr| Addresses::Range(address, address);
+        let selector = Selector {
+            local: match &file.local {
+                Some(_) => addresses(file.local.as_ref())?,
+                None => one(peer.local.ip()),
+            },
+            remote: addresses(Some(&file.remote))?,
+            protocol: None,
+            local_port: Ports::Any,
+            remote_port: Ports::Any,
+            icmp: None,
+        };
+        for (side, place) in
+            [(&selector.local, &file.local), (&selector.remote, &Some(file.remote.clone()))]
+        {
+            if let (Addresses::Any, Some(place)) = (side, place) {
+                return Err(problem(
+                    place,
+                    "write \"0.0.0.0/0\" or \"::/0\": traffic selectors are of one IP version",
+                ));
+            }
+        }
+        if let Some(earlier) = policies.iter().find(|earlier| covers(&earlier.selector, &selector))
+        {
+            let message =
+                format!("`{}` above already decides about all these packets", earlier.name);
+            return Err(problem(&file.remote, message));
+        }
+        let mode = match file.mode {
+            Some(ModeFile::Transport) => Mode::Transport,
+            Some(ModeFile::Tunnel) | None => Mode::Tunnel,
+        };
+        let child = IkeChild {
+            name: name.clone(),
+            selector: selector.clone(),
+            mode,
+            rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 3600)?,
+        };
+        let line = self.line(&file.remote);
+        for direction in [Direction::Out, Direction::In] {
+            let spec = stand_in(peer, &child, direction, associations.len())
+                .map_err(|error| problem(&file.remote, error.to_string()))?;
+            associations.push(Association {
+                spec,
+                dummies_per_second: 0,
+                pad_to_path_mtu: false,
+                line,
+                negotiated: true,
+            });
+        }
+        let named = |direction| vec![stand_in_name(&name, direction)];
+        let action = Action::Protect { out: named(Direction::Out), inbound: named(Direction::In) };
+        policies.push(PolicySpec { name, selector, action });
+        peer.children.push(child);
+        Ok(())
+    }
+}
+
+fn stand_in_name(child: &str, direction: Direction) -> String {
+    // no name in a file has a slash
+    format!("{child}/{direction}")
+}
+
+/// Makes an association like those that will be negotiated, with a key that nothing else has.
+fn stand_in(
+    peer: &IkePeer,
+    child: &IkeChild,
+    direction: Direction,
+    index: usize,
+) -> Result<SaSpec, headroom_suite::KeyError> {
+    let suite = Suite::Aead(Aead::Aes256Gcm);
+    let key = Key::generate(suite.key_len())?;
+    let protection = Protection::Esp(Secrets { suite, key, mac_key: None });
+    let addresses = match direction {
+        Direction::Out => (peer.local.ip(), peer.remote.ip()),
+        Direction::In => (peer.remote.ip(), peer.local.ip()),
+    };
+    let name = stand_in_name(&child.name, direction);
+    let spi = 256 + index as u32;
+    let spec = SaSpec::new(name, direction, child.mode, spi, addresses, protection);
+    Ok(SaSpec { udp: Some(UdpPorts { source: NAT_PORT, destination: NAT_PORT }), ..spec })
+}
+
+fn seconds(written: Option<&Spanned<u64>>, what: &str, usual: u64) -> Result<Duration, Problem> {
+    let seconds = written.map_or(Ok(usual), |number| in_range(number, what, 1..10_000_000))?;
+    Ok(Duration::from_secs(seconds))
+}

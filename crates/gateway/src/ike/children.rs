@@ -1,0 +1,318 @@
+//! The CHILD SAs in force, as associations and policies of an engine.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use headroom_ike::crypto::{Random, SystemRandom};
+use headroom_ike::wire::{AddressRange, TrafficSelector};
+use headroom_ike::{ChildId, ChildSa, SessionId};
+use headroom_ipsec::spec::{
+    Action, Addresses, Direction, Lifetime, Limits, Mode, Ports, Protection, Secrets, Selector,
+    UdpPorts,
+};
+use headroom_ipsec::{PolicySpec, SaSpec, Stage};
+
+use crate::config::{IkeChild, IkePeer};
+use crate::datapath::Datapath;
+
+/// Packets after which an association with sequence numbers of 32 bits is rekeyed: three quarters.
+const SOFT_PACKETS: u64 = 3 << 30;
+
+/// How long packets of a removed CHILD SA are accepted: the peer sent them before it knew.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The pause between two attempts to replace a CHILD SA.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The CHILD SAs in force.
+pub(super) struct Children {
+    configured: Vec<IkeChild>,
+    /// Policies of the file that need no IKE.
+    fixed: Vec<PolicySpec>,
+    installed: BTreeMap<ChildId, Installed>,
+    /// Associations to add at the next [`Self::apply`].
+    added: Vec<SaSpec>,
+    is_changed: bool,
+}
+
+/// An installed CHILD SA.
+pub(super) struct Installed {
+    pub(super) session: SessionId,
+    /// The name of its configuration.
+    pub(super) child: String,
+    inbound: String,
+    outbound: String,
+    replaces: Option<ChildId>,
+    sends: bool,
+    /// Whether packets were ever sent on it.
+    has_sent: bool,
+    /// When it is due to be rekeyed.
+    rekey_at: Instant,
+    /// When it ends, once it is removed.
+    ends: Option<Instant>,
+    selectors: Vec<Selector>,
+}
+
+impl Children {
+    pub(super) fn new(peers: &[IkePeer], fixed: Vec<PolicySpec>) -> Self {
+        let configured = peers.iter().flat_map(|peer| peer.children.iter().cloned()).collect();
+        let (installed, added) = (BTreeMap::new(), Vec::new());
+        Self { configured, fixed, installed, added, is_changed: false }
+    }
+
+    /// Adds a CHILD SA between the addresses of its IKE SA.
+    pub(super) fn install(
+        &mut self,
+        sa: ChildSa,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) {
+        let name =
+            |direction: Direction, spi: u32| format!("{}/{direction}-{spi:08x}", sa.config.name);
+        let inbound = name(Direction::In, sa.inbound.spi);
+        let outbound = name(Direction::Out, sa.outbound.spi);
+        let mode = match sa.mode {
+            headroom_ike::Mode::Transport => Mode::Transport,
+            headroom_ike::Mode::Tunnel => Mode::Tunnel,
+        };
+        let pairs =
+            sa.local.iter().flat_map(|local| sa.remote.iter().map(move |remote| (local, remote)));
+        let mut selectors = Vec::new();
+        for (local, remote) in pairs {
+            let selector = selector(local, remote);
+            if !selectors.contains(&selector) {
+                selectors.push(selector);
+            }
+        }
+        let halves = [
+            (Direction::In, &inbound, sa.inbound, (remote, local)),
+            (Direction::Out, &outbound, sa.outbound, (local, remote)),
+        ];
+        for (direction, name, half, (source, destination)) in halves {
+            let mac_key = Some(half.secrets.mac_key).filter(|key| !key.is_empty());
+            let secrets = Secrets { suite: sa.suite, key: half.secrets.key, mac_key };
+            let addresses = (source.ip(), destination.ip());
+            let protection = Protection::Esp(secrets);
+            let spec = SaSpec::new(name.clone(), direction, mode, half.spi, addresses, protection);
+            let ports = UdpPorts { source: source.port(), destination: destination.port() };
+            let soft = Limits {
+                packets: (!sa.extended_sequence).then_some(SOFT_PACKETS),
+                ..Limits::default()
+            };
+            self.added.push(SaSpec {
+                extended_sequence: sa.extended_sequence,
+                udp: sa.in_udp.then_some(ports),
+                follow_peer: sa.in_udp && mode == Mode::Tunnel && direction == Direction::In,
+                lifetime: Lifetime { soft, hard: Limits::default() },
+                ..spec
+            });
+        }
+        let installed = Installed {
+            session: sa.session,
+            child: sa.config.name.clone(),
+            inbound,
+            outbound,
+            replaces: sa.replaces,
+            sends: false,
+            has_sent: false,
+            rekey_at: now + self.age(&sa.config.name),
+            ends: None,
+            selectors,
+        };
+        self.installed.insert(sa.child, installed);
+        self.is_changed = true;
+    }
+
+    /// Sends packets on this CHILD SA, no more on the one that it replaces.
+    pub(super) fn switch(&mut self, id: ChildId) {
+        let Some(child) = self.installed.get_mut(&id) else { return };
+        (child.sends, child.has_sent) = (true, true);
+        if let Some(former) = child.replaces.and_then(|former| self.installed.get_mut(&former)) {
+            former.sends = false;
+        }
+        self.is_changed = true;
+    }
+
+    pub(super) fn stop_sending(&mut self, id: ChildId) {
+        if let Some(child) = self.installed.get_mut(&id) {
+            child.sends = false;
+            self.is_changed = true;
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: ChildId, now: Instant) {
+        if let Some(child) = self.installed.get_mut(&id) {
+            (child.sends, child.has_sent, child.ends) = (false, true, Some(now + LINGER));
+            self.is_changed = true;
+        }
+    }
+
+    /// Forgets the removed CHILD SAs of which no packet can be under way any more.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let before = self.installed.len();
+        self.installed.retain(|_, child| child.ends.is_none_or(|at| at > now));
+        self.is_changed |= self.installed.len() < before;
+    }
+
+    /// Returns the number of CHILD SAs of a configuration, or of a session.
+    pub(super) fn count(&self, of: impl Fn(&Installed) -> bool) -> usize {
+        self.installed.values().filter(|child| child.ends.is_none() && of(child)).count()
+    }
+
+    /// Returns whether a CHILD SA waits for its first packet.
+    pub(super) fn any_waits(&self) -> bool {
+        self.installed.values().any(|child| !child.has_sent)
+    }
+
+    /// Returns the CHILD SAs that wait and on which a packet has arrived.
+    pub(super) fn heard(&self, datapath: &Datapath) -> Vec<ChildId> {
+        let engine = datapath.engine();
+        let heard = |child: &Installed| {
+            let sa = engine.association(&child.inbound);
+            !child.has_sent && sa.is_some_and(|sa| sa.packets() > 0)
+        };
+        self.installed.iter().filter(|(_, child)| heard(child)).map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the CHILD SAs in use that are too old or whose numbers come to an end. Each is
+    /// returned again after a while, should it not be replaced by then.
+    pub(super) fn worn(&mut self, datapath: &Datapath, now: Instant) -> Vec<ChildId> {
+        let engine = datapath.engine();
+        let is_soft =
+            |name: &str| engine.association(name).is_some_and(|sa| sa.stage() >= Stage::Soft);
+        let mut worn = Vec::new();
+        for (id, child) in self.installed.iter_mut().filter(|(_, child)| child.sends) {
+            let is_old = child.rekey_at <= now;
+            if is_old || is_soft(&child.inbound) || is_soft(&child.outbound) {
+                child.rekey_at = now + AGAIN;
+                worn.push(*id);
+            }
+        }
+        worn
+    }
+
+    /// Returns when the next CHILD SA is too old.
+    pub(super) fn next_rekey(&self) -> Option<Instant> {
+        self.installed.values().filter(|child| child.sends).map(|child| child.rekey_at).min()
+    }
+
+    /// Draws the age at which a CHILD SA is rekeyed.
+    fn age(&self, name: &str) -> Duration {
+        let configured = self.configured.iter().find(|child| child.name == name);
+        jittered(configured.map_or(Duration::from_secs(3600), |child| child.rekey))
+    }
+
+    /// Puts what has changed into the engine. No packet is lost.
+    ///
+    /// # Errors
+    /// The kernel's error, or a sentence if the engine refuses; then nothing has changed there.
+    pub(super) fn apply(&mut self, datapath: &Datapath) -> io::Result<()> {
+        if !std::mem::take(&mut self.is_changed) {
+            return Ok(());
+        }
+        let names: HashSet<&str> = self
+            .installed
+            .values()
+            .flat_map(|child| [child.inbound.as_str(), child.outbound.as_str()])
+            .collect();
+        // no name in a file has a slash
+        let is_kept =
+            |spec: &SaSpec| !spec.name.contains('/') || names.contains(spec.name.as_str());
+        let added: Vec<_> = std::mem::take(&mut self.added)
+            .into_iter()
+            .filter(|spec| names.contains(spec.name.as_str()))
+            .collect();
+        let new: Vec<String> = added.iter().map(|spec| spec.name.clone()).collect();
+        let engine = datapath.engine();
+        let engine = engine
+            .update(is_kept, added, self.policies(), datapath.now())
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        for sa in new.iter().filter_map(|name| engine.association(name)) {
+            // The key was negotiated for this association and is nowhere else, so no earlier run
+            // can have used its numbers, and the ledger has nothing to reserve.
+            sa.sequence().grant(u64::MAX);
+        }
+        datapath.reload(engine)
+    }
+
+    /// Returns the policies in force. What a configuration covers and no CHILD SA protects is dropped.
+    pub(super) fn policies(&self) -> Vec<PolicySpec> {
+        let negotiated = self.configured.iter().flat_map(|child| self.policies_of(child));
+        self.fixed.iter().cloned().chain(negotiated).collect()
+    }
+
+    fn policies_of(&self, child: &IkeChild) -> Vec<PolicySpec> {
+        // the newest first
+        let installed: Vec<_> =
+            self.installed.values().rev().filter(|one| one.child == child.name).collect();
+        // The oldest first: of a new one the peer may not know yet.
+        let mut senders: Vec<_> = installed.iter().rev().filter(|one| one.sends).collect();
+        if senders.is_empty() {
+            // The peer has deleted what was in use, so it has the one that replaces it.
+            senders.extend(installed.iter().find(|one| one.ends.is_none()));
+        }
+        let protect = Action::Protect {
+            out: senders.iter().map(|one| one.outbound.clone()).collect(),
+            inbound: installed.iter().map(|one| one.inbound.clone()).collect(),
+        };
+        let narrowed = installed.first().map_or(&[][..], |one| &one.selectors);
+        let policy = |number: usize, selector: &Selector, action: &Action| PolicySpec {
+            name: match number {
+                0 => child.name.clone(),
+                _ => format!("{}/{}", child.name, number + 1),
+            },
+            selector: selector.clone(),
+            action: action.clone(),
+        };
+        let mut policies: Vec<PolicySpec> = narrowed
+            .iter()
+            .enumerate()
+            .map(|(number, selector)| policy(number, selector, &protect))
+            .collect();
+        if narrowed != [child.selector.clone()] {
+            let nothing = Action::Protect { out: Vec::new(), inbound: Vec::new() };
+            policies.push(policy(policies.len(), &child.selector, &nothing));
+        }
+        policies
+    }
+}
+
+/// Takes up to a tenth off at random, so that two hosts with the same settings do not begin at once.
+pub(super) fn jittered(age: Duration) -> Duration {
+    let mut byte = [0];
+    SystemRandom.fill(&mut byte);
+    age.mul_f64(1.0 - f64::from(byte[0]) / 2560.0)
+}
+
+fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Selector {
+    let addresses = |range: &AddressRange| match range {
+        AddressRange::V4(range) => Addresses::Range((*range.start()).into(), (*range.end()).into()),
+        AddressRange::V6(range) => Addresses::Range((*range.start()).into(), (*range.end()).into()),
+    };
+    let ports = |ports: (u16, u16)| match ports {
+        (0, u16::MAX) => Ports::Any,
+        (u16::MAX, 0) => Ports::Opaque,
+        (first, last) => Ports::Range(first..=last),
+    };
+    Selector {
+        local: addresses(&local.addresses),
+        remote: addresses(&remote.addresses),
+        protocol: Some(local.protocol).filter(|protocol| *protocol != 0),
+        local_port: ports(local.ports),
+        remote_port: ports(remote.ports),
+        icmp: None,
+    }
+}
+
+/// Returns a configured selector as IKE writes it.
+pub(super) fn traffic_selector(addresses: &Addresses) -> Option<TrafficSelector> {
+    use std::net::IpAddr::{V4, V6};
+    let range = match addresses {
+        Addresses::Range(V4(first), V4(last)) => AddressRange::V4(*first..=*last),
+        Addresses::Range(V6(first), V6(last)) => AddressRange::V6(*first..=*last),
+        Addresses::Range(..) | Addresses::Any => return None,
+    };
+    Some(TrafficSelector::all_of(range))
+}

@@ -1,0 +1,12 @@
+//! Negotiates the associations of the datapath by IKEv2 (RFC 7296).
+//!
+//! One thread owns the [`headroom_ike::Endpoint`]. Inbound threads of the datapath pass it datagrams,
+//! and it sends through their sockets. What it negotiates goes into the engine in one step for each
+//! batch of events, before the messages that announce it leave.
+
+mod children;
+mod service;
+mod sessions;
+
+pub use service::IkeService;
+pub use sessions::SessionStatus;
