@@ -165,6 +165,9 @@ impl Endpoint {
         let established = was_connecting && session.phase == Phase::Established;
         let restarted = established && session.initial_contact && session.is_responder();
         self.put_back(session);
+        if established {
+            self.contact_is_made(id);
+        }
         if restarted {
             self.forget_others(id, now);
         }
@@ -241,12 +244,27 @@ impl Endpoint {
         self.with(path, now, |ctx| ctx.transmit(path, vec![response]));
     }
 
-    /// A peer that started again has no other session with us (RFC 7296 §2.4).
-    fn forget_others(&mut self, id: SessionId, now: Instant) {
-        let Some(remote) = self.sessions.get(&id).and_then(|one| one.remote.clone()) else {
+    /// Sessions that are still being set up with the same peer are no longer the only ones.
+    fn contact_is_made(&mut self, id: SessionId) {
+        let Some(connection) = self.sessions.get(&id).and_then(|one| one.connection.clone()) else {
             return;
         };
-        let same = |one: &&Session| one.id != id && one.remote.as_ref() == Some(&remote);
+        let others = self.sessions.values_mut().filter(|one| one.id != id && !one.is_responder());
+        for other in others.filter(|one| one.phase == Phase::Connecting && one.is_with(&connection))
+        {
+            other.initial_contact = false;
+        }
+    }
+
+    /// A peer that started again has no other session with us (RFC 7296 §2.4), but for those that
+    /// both began at the same time.
+    fn forget_others(&mut self, id: SessionId, now: Instant) {
+        let Some(this) = self.sessions.get(&id) else { return };
+        let (remote, since) = (this.remote.clone(), this.created_at);
+        let same = |one: &&Session| {
+            let is_older = one.established_at.is_some_and(|at| at < since);
+            one.id != id && is_older && one.remote == remote
+        };
         let others: Vec<_> = self.sessions.values().filter(same).map(|one| one.id).collect();
         for other in others {
             let Some(mut session) = self.sessions.remove(&other) else { continue };

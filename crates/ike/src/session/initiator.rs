@@ -349,6 +349,7 @@ impl Session {
     /// Turns to normal work after IKE_AUTH.
     pub(super) fn establish(&mut self, remote: Identity, setup: &Setup, ctx: &mut Context<'_>) {
         self.phase = Phase::Established;
+        self.established_at = Some(ctx.now);
         self.remote = Some(remote.clone());
         self.rekey_at = ctx.age(ctx.config.timing.ike_rekey);
         for sa in &mut self.sas {

@@ -79,6 +79,9 @@ pub(crate) struct Session {
     delayed: Vec<(Instant, Task)>,
     heard_at: Instant,
     rekey_at: Option<Instant>,
+    /// When the first message was sent or came.
+    pub(crate) created_at: Instant,
+    pub(crate) established_at: Option<Instant>,
 }
 
 /// Where a session is in its life.
@@ -156,6 +159,8 @@ impl Session {
             delayed: Vec::new(),
             heard_at: now,
             rekey_at: None,
+            created_at: now,
+            established_at: None,
         }
     }
 
