@@ -116,7 +116,7 @@ impl Ours {
         let shared = state.clone();
         let config = config(host, peer);
         let [local, remote] = [host, peer].map(|host| SocketAddr::new(host.outer, PORT));
-        host.namespace.inside(move || {
+        host.namespace.spawn(move || {
             let ran = run(config, local, remote, &asked, &shared);
             if let Err(why) = &ran {
                 lock(&shared).failed = Some(format!("{why:#}"));
