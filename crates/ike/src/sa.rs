@@ -66,6 +66,8 @@ struct SessionKeys {
     keys: IkeKeys,
     sealer: Sealer,
     opener: Protector,
+    /// Opens retransmissions of the request after which the keys changed (IKE_INTERMEDIATE).
+    previous_opener: Option<Protector>,
 }
 
 /// A request that was not answered yet.
@@ -145,7 +147,9 @@ impl IkeSa {
             Role::Initiator => (initiator, responder),
             Role::Responder => (responder, initiator),
         };
-        self.session = Some(SessionKeys { keys, sealer: Sealer::new(seal), opener });
+        let previous_opener = self.session.take().map(|session| session.opener);
+        let sealer = Sealer::new(seal);
+        self.session = Some(SessionKeys { keys, sealer, opener, previous_opener });
         true
     }
 
@@ -170,7 +174,12 @@ impl IkeSa {
         if !is_expected && !is_repeated {
             return None;
         }
-        let inner = self.session.as_ref()?.opener.open(raw, encrypted).ok()?;
+        let session = self.session.as_mut()?;
+        let opener = session.previous_opener.as_ref().filter(|_| is_repeated);
+        let inner = opener.unwrap_or(&session.opener).open(raw, encrypted).ok()?;
+        if !is_repeated {
+            session.previous_opener = None;
+        }
         if is_repeated {
             // one answer for all fragments (RFC 7383 §2.6.1)
             let answers = encrypted.fragment.is_none_or(|fragment| fragment.number == 1);

@@ -410,6 +410,7 @@ impl Session {
         if self.phase == Phase::Closed {
             return;
         }
+        let connecting = self.phase == Phase::Connecting;
         self.phase = Phase::Closed;
         self.setup = None;
         self.tasks.clear();
@@ -423,6 +424,10 @@ impl Session {
         }
         for sa in &mut self.sas {
             sa.end(ctx);
+        }
+        // an initiator that gives up has answered nothing
+        if connecting && !self.responds {
+            self.sas.clear();
         }
         ctx.events.push_back(Event::Closed { session: self.id, reason });
     }

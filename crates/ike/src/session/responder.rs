@@ -67,7 +67,9 @@ impl Session {
         sa.fragmentation = contents.has(NotifyType::FragmentationSupported);
         sa.expires_at = Some(ctx.now + ctx.config.timing.half_open);
         let path = ctx.path;
-        let mut nat = Nat::detect(contents, spis, path.local, path.remote);
+        // the initiator did not know our SPI yet
+        let its_spis = super::first_spis(spis.initiator);
+        let mut nat = Nat::detect(contents, its_spis, path.local, path.remote);
         nat.local |= ctx.config.force_encapsulation;
         let source = match ctx.config.force_encapsulation {
             true => ctx.bytes(),

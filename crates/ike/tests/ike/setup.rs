@@ -1,8 +1,13 @@
 //! Setting up IKE SAs.
 
-use headroom_ike::PostQuantum;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::world::{A, B, World, configs};
+use headroom_ike::wire::{NotifyType, TrafficSelector};
+use headroom_ike::{Endpoint, Mode, PostQuantum, Reason};
+
+use crate::world::{A, B, Host, World, configs};
 
 #[test]
 fn sets_up_with_ml_kem_by_default() {
@@ -10,6 +15,7 @@ fn sets_up_with_ml_kem_by_default() {
     world.check_agreement(1);
     assert_eq!(world.hosts[A].post_quantum, Some(true));
     assert_eq!(world.hosts[B].post_quantum, Some(true));
+    assert!(world.hosts.iter().all(|host| host.children.values().all(|child| !child.in_udp)));
     // IKE_SA_INIT, IKE_INTERMEDIATE in two fragments and one, IKE_AUTH
     assert_eq!(world.sent, 2 + 3 + 2);
 }
@@ -25,4 +31,207 @@ fn falls_back_only_where_policy_says_so() {
         world.settle();
         assert_eq!(world.hosts[A].post_quantum, post_quantum, "{a:?} {b:?}");
     }
+}
+
+#[test]
+fn a_lost_datagram_of_the_set_up_is_sent_again() {
+    for lost in 0..7 {
+        let mut world = World::new(configs(PostQuantum::Required), 20);
+        world.connect(A);
+        while !world.hosts[A].ready {
+            match world.in_flight.is_empty() {
+                true => drop(world.advance()),
+                false if world.sent > lost => {
+                    // once, the newest; then nothing is lost
+                    world.in_flight.pop();
+                    break;
+                }
+                false => world.deliver(0, false),
+            }
+        }
+        world.settle();
+        world.check_agreement(1);
+    }
+}
+
+#[test]
+fn both_peers_may_start_at_once() {
+    let mut world = World::new(configs(PostQuantum::Required), 21);
+    // a responder sends on a first CHILD SA before its initiator has it
+    world.closing = true;
+    world.connect(A);
+    world.connect(B);
+    world.settle();
+    let stand = |host: &Host| host.endpoint.sessions() == 2 && host.closed.is_empty();
+    assert!(world.hosts.iter().all(stand), "neither INITIAL_CONTACT removed the other's");
+    assert!(world.hosts.iter().all(|host| !host.sends_on.is_empty()));
+}
+
+#[test]
+fn a_peer_that_starts_again_replaces_its_session() {
+    let mut world = World::established(PostQuantum::Off, 22);
+    world.now += Duration::from_secs(1);
+    let now = world.now;
+    let [config, _] = configs(PostQuantum::Off);
+    let random = Box::new(headroom_ike::crypto::SystemRandom);
+    world.hosts[A].restart(Endpoint::new(config, random, now));
+    world.closing = true;
+    world.connect(A);
+    world.settle();
+    assert_eq!(world.hosts[B].closed, [Reason::Restarted]);
+    assert_eq!(world.hosts[B].endpoint.sessions(), 1);
+    assert_eq!(world.hosts[B].children.len(), 1, "the old CHILD SA is gone");
+}
+
+#[test]
+fn selectors_are_narrowed_and_disjoint_ones_leave_the_ike_sa_alone() {
+    let all = vec![TrafficSelector::network(IpAddr::from([0, 0, 0, 0]), 0)];
+    let elsewhere = vec![TrafficSelector::network(IpAddr::from([172, 16, 0, 0]), 12)];
+    for (selectors, children) in [(all, 1), (elsewhere, 0)] {
+        let [mut config_a, config_b] = configs(PostQuantum::Off);
+        let connection = Arc::get_mut(&mut config_a.connections[0]).expect("not shared yet");
+        let child = Arc::get_mut(&mut connection.children[0]).expect("not shared yet");
+        (child.local, child.remote) = (selectors.clone(), selectors);
+        let mut world = World::new([config_a, config_b], 23);
+        world.connect(A);
+        world.settle();
+        let [a, b] = &world.hosts;
+        assert!(a.closed.is_empty() && b.closed.is_empty(), "the IKE SA stands");
+        assert_eq!((a.children.len(), b.children.len()), (children, children));
+        let refused = Reason::Refused(NotifyType::TsUnacceptable);
+        assert_eq!(a.failed_children.contains(&refused), children == 0);
+        for child in a.children.values() {
+            let expected = [(1, &child.local), (2, &child.remote)];
+            for (last, selectors) in expected {
+                let network = TrafficSelector::network(IpAddr::from([10, 0, last, 0]), 24);
+                assert_eq!(*selectors, [network]);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_children_the_ike_sa_stands_alone() {
+    let [mut config_a, config_b] = configs(PostQuantum::Required);
+    let connection = Arc::get_mut(&mut config_a.connections[0]).expect("not shared yet");
+    connection.children.clear();
+    let mut world = World::new([config_a, config_b], 24);
+    world.connect(A);
+    world.settle();
+    assert_eq!(world.hosts[A].endpoint.sessions(), 1);
+    assert_eq!(world.hosts[B].post_quantum, Some(true));
+    assert!(world.hosts.iter().all(|host| host.children.is_empty() && host.closed.is_empty()));
+    // and may be rekeyed and closed
+    world.rekey_ike(B);
+    world.settle();
+    assert_eq!(world.hosts[A].rekeyed, 1);
+    world.close(A);
+    world.settle();
+    world.check_closed();
+}
+
+#[test]
+fn transport_mode_takes_both_ends() {
+    for (a, b, stands) in [
+        (Mode::Transport, Mode::Transport, true),
+        (Mode::Transport, Mode::Tunnel, false),
+        (Mode::Tunnel, Mode::Transport, false),
+    ] {
+        let mut modes = [a, b].into_iter();
+        let configs = configs(PostQuantum::Off).map(|mut config| {
+            let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+            let child = Arc::get_mut(&mut connection.children[0]).expect("not shared yet");
+            child.mode = modes.next().expect("two modes");
+            config
+        });
+        let mut world = World::new(configs, 25);
+        world.closing = true;
+        world.connect(A);
+        world.settle();
+        let left = world.hosts.each_ref().map(|host| host.children.len());
+        assert_eq!(left, if stands { [1, 1] } else { [0, 0] }, "{a:?} {b:?}");
+        assert!(world.hosts[A].closed.is_empty());
+    }
+}
+
+#[test]
+fn behind_a_nat_both_move_to_port_4500_and_put_esp_into_udp() {
+    let [mut config_a, config_b] = configs(PostQuantum::Required);
+    config_a.force_encapsulation = true;
+    let mut world = World::new([config_a, config_b], 26);
+    world.connect(A);
+    world.settle();
+    world.check_agreement(1);
+    let in_udp = |host: &Host| host.children.values().all(|child| child.in_udp);
+    assert!(world.hosts.iter().all(in_udp));
+    let marked = |port| world.ports.contains(&port);
+    assert!(marked(500) && marked(4500));
+}
+
+#[test]
+fn a_responder_follows_a_new_mapping_of_the_nat() {
+    let [mut config_a, config_b] = configs(PostQuantum::Off);
+    config_a.force_encapsulation = true;
+    let mut world = World::new([config_a, config_b], 27);
+    world.connect(A);
+    world.settle();
+    world.rekey_child(A);
+    let mut request = world.in_flight.remove(0);
+    request.from.set_port(61234);
+    world.hand_over(&request);
+    assert_eq!(world.hosts[B].moved, 1);
+    assert_eq!(world.in_flight[0].to.port(), 61234);
+    // a request that is not authentic moves nothing
+    let mut forged = request.clone();
+    forged.from.set_port(7);
+    let last = forged.datagram.len() - 1;
+    forged.datagram[last] ^= 1;
+    world.hand_over(&forged);
+    assert_eq!(world.hosts[B].moved, 1);
+}
+
+#[test]
+fn ages_and_silence_cause_rekeying_and_questions() {
+    let configs = configs(PostQuantum::Required).map(|mut config| {
+        config.timing.child_rekey = Some(Duration::from_secs(100));
+        config.timing.ike_rekey = Some(Duration::from_secs(250));
+        config.timing.liveness = Some(Duration::from_secs(30));
+        config
+    });
+    let mut world = World::new(configs, 28);
+    world.connect(A);
+    let end = world.now + Duration::from_secs(1000);
+    while world.now < end {
+        while !world.in_flight.is_empty() {
+            let datagram = world.in_flight.remove(0);
+            world.hand_over(&datagram);
+            world.send_packet(A);
+            world.send_packet(B);
+            world.arrive();
+        }
+        assert!(world.advance());
+    }
+    let rekeyed = world.hosts[A].rekeyed;
+    assert!((3..=10).contains(&rekeyed), "{rekeyed} times");
+    assert!(world.hosts[A].installed >= 9, "{} times", world.hosts[A].installed);
+    assert!(world.arrived > 50 && world.hosts.iter().all(|host| host.closed.is_empty()));
+}
+
+#[test]
+fn a_dead_peer_is_noticed_by_its_silence() {
+    let configs = configs(PostQuantum::Off).map(|mut config| {
+        config.timing.liveness = Some(Duration::from_secs(30));
+        config.timing.retransmissions = 3;
+        config
+    });
+    let mut world = World::new(configs, 29);
+    world.connect(A);
+    while !world.in_flight.is_empty() {
+        world.deliver(0, false);
+    }
+    while world.hosts[A].closed.is_empty() {
+        world.in_flight.clear();
+        world.advance();
+    }
+    assert_eq!(world.hosts[A].closed, [Reason::Timeout(4)]);
 }

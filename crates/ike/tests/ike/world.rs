@@ -1,7 +1,7 @@
 //! Two hosts in memory: a network that loses, duplicates and reorders, packet paths that follow the
 //! events, and what must hold all the time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) closing: bool,
     /// All datagrams so far.
     pub(crate) sent: usize,
+    /// The ports that they came from.
+    pub(crate) ports: BTreeSet<u16>,
     /// All packets that arrived.
     pub(crate) arrived: usize,
 }
@@ -42,6 +44,7 @@ pub(crate) struct Host {
     pub(crate) children: BTreeMap<ChildId, ChildSa>,
     pub(crate) sends_on: Vec<ChildId>,
     pub(crate) post_quantum: Option<bool>,
+    pub(crate) installed: usize,
     pub(crate) rekeyed: usize,
     pub(crate) failed_children: Vec<Reason>,
     pub(crate) closed: Vec<Reason>,
@@ -102,6 +105,7 @@ impl World {
                 children: BTreeMap::new(),
                 sends_on: Vec::new(),
                 post_quantum: None,
+                installed: 0,
                 rekeyed: 0,
                 failed_children: Vec::new(),
                 closed: Vec::new(),
@@ -110,7 +114,16 @@ impl World {
             }
         });
         let (in_flight, packets) = (Vec::new(), Vec::new());
-        Self { hosts, now, in_flight, packets, closing: false, sent: 0, arrived: 0 }
+        Self {
+            hosts,
+            now,
+            in_flight,
+            packets,
+            closing: false,
+            sent: 0,
+            ports: BTreeSet::new(),
+            arrived: 0,
+        }
     }
 
     /// Makes two hosts between which an IKE SA and a CHILD SA stand.
@@ -248,6 +261,7 @@ impl World {
             while let Some(transmit) = host.endpoint.transmit() {
                 assert!(transmit.datagram.len() <= 1236, "{} bytes", transmit.datagram.len());
                 self.sent += 1;
+                self.ports.insert(transmit.from.port());
                 note(|| format!("  sends {}", shown(&transmit)));
                 self.in_flight.push(transmit);
             }
@@ -297,7 +311,7 @@ impl World {
                 let (inbound, outbound) = (child.inbound.spi, child.outbound.spi);
                 if mirrored { (outbound, inbound) } else { (inbound, outbound) }
             });
-            pairs.collect::<std::collections::BTreeSet<_>>()
+            pairs.collect::<BTreeSet<_>>()
         };
         assert_eq!(pairs(a, false), pairs(b, true), "both ends have the same CHILD SAs");
         assert_eq!(a.children.len(), children, "as many CHILD SAs as there should be");
@@ -319,6 +333,15 @@ impl World {
 }
 
 impl Host {
+    /// Forgets everything, as after a power failure.
+    pub(crate) fn restart(&mut self, endpoint: Endpoint) {
+        self.endpoint = endpoint;
+        self.session = None;
+        self.children.clear();
+        self.sends_on.clear();
+        self.ready = false;
+    }
+
     fn apply(&mut self, event: Event) {
         note(|| format!("  {} {}", self.address, about(&event)));
         match event {
@@ -335,6 +358,7 @@ impl Host {
                     self.children.values().map(|one| (one.inbound.spi, one.child)).collect();
                 assert!(!spis.contains_key(&child.inbound.spi), "an SPI twice");
                 assert!(self.children.insert(child.child, *child).is_none());
+                self.installed += 1;
             }
             Event::Switch(child) => {
                 assert!(self.children.contains_key(&child) && !self.sends_on.contains(&child));
@@ -351,8 +375,9 @@ impl Host {
             }
             Event::ChildFailed { reason, .. } => self.failed_children.push(reason),
             Event::Moved { .. } => self.moved += 1,
-            Event::Closed { reason, .. } => {
-                assert!(self.children.is_empty(), "CHILD SAs go first");
+            Event::Closed { session, reason } => {
+                let mut left = self.children.values();
+                assert!(left.all(|one| one.session != session), "CHILD SAs go first");
                 self.closed.push(reason);
             }
         }

@@ -1,0 +1,260 @@
+//! What strangers and broken peers can cause: little.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use headroom_ike::wire::{
+    Error, ExchangeType, Header, Message, Nonce, Notify, NotifyType, Payload, PayloadType,
+};
+use headroom_ike::{Config, Limits, PostQuantum, Reason, Secret, Transmit};
+use headroom_suite::Key;
+
+use crate::world::{A, B, World, configs};
+
+/// Takes the first message of a host, as a stranger would send it.
+fn first_message() -> Transmit {
+    let mut world = World::new(configs(PostQuantum::Required), 3);
+    world.connect(A);
+    world.in_flight.remove(0)
+}
+
+fn notifies(datagram: &[u8]) -> Vec<NotifyType> {
+    let message = Message::parse(datagram).expect("a message");
+    let notify = |payload: &Payload<'_>| match payload {
+        Payload::Notify(notify) => Some(notify.notify_type),
+        _ => None,
+    };
+    message.payloads.iter().filter_map(notify).collect()
+}
+
+fn from(number: u32) -> SocketAddr {
+    let [_, b, c, d] = number.to_be_bytes();
+    SocketAddr::from(([10, b, c, d], 500))
+}
+
+#[test]
+fn a_flood_of_first_messages_keeps_little_and_a_real_peer_connects() {
+    let [config_a, mut config_b] = configs(PostQuantum::Required);
+    config_b.limits = Limits { cookie_threshold: 8, half_open: 64, ..Limits::default() };
+    let mut world = World::new([config_a, config_b], 4);
+    let first = first_message();
+    let mut bytes = 0;
+    for number in 0..100_000_u32 {
+        let mut datagram = first.datagram.clone();
+        datagram[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
+        let host = &mut world.hosts[B];
+        host.endpoint.handle(&datagram, from(number), first.to, world.now);
+        while let Some(answer) = host.endpoint.transmit() {
+            assert_eq!(answer.to, from(number));
+            bytes += answer.datagram.len();
+            // amplification stays below 3
+            assert!(answer.datagram.len() < 3 * datagram.len());
+            if number >= 8 {
+                assert_eq!(notifies(&answer.datagram), [NotifyType::Cookie]);
+            }
+        }
+        assert!(host.endpoint.half_open() <= 8 && host.endpoint.sessions() <= 8);
+    }
+    assert!(bytes < 100_000 * first.datagram.len());
+    world.connect(A);
+    world.settle();
+    assert_eq!(world.hosts[A].post_quantum, Some(true), "a real peer connects with a cookie");
+    assert_eq!(world.hosts[B].endpoint.half_open(), 0, "what strangers left is gone");
+}
+
+#[test]
+fn without_cookies_the_number_of_half_open_peers_is_bounded_all_the_same() {
+    let [config_a, mut config_b] = configs(PostQuantum::Required);
+    config_b.limits = Limits { cookie_threshold: 1000, half_open: 16, ..Limits::default() };
+    let mut world = World::new([config_a, config_b], 4);
+    let first = first_message();
+    for number in 0..100_u32 {
+        let mut datagram = first.datagram.clone();
+        datagram[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
+        world.hosts[B].endpoint.handle(&datagram, from(number), first.to, world.now);
+    }
+    assert_eq!(world.hosts[B].endpoint.half_open(), 16);
+}
+
+#[test]
+fn a_cookie_of_another_address_is_answered_with_another_cookie() {
+    let [config_a, mut config_b] = configs(PostQuantum::Required);
+    config_b.limits.cookie_threshold = 0;
+    let mut world = World::new([config_a, config_b], 5);
+    world.connect(A);
+    world.deliver(0, false);
+    world.deliver(0, false);
+    // the second request has the cookie
+    let with_cookie = world.in_flight.remove(0);
+    assert_eq!(notifies(&with_cookie.datagram)[0], NotifyType::Cookie);
+    let host = &mut world.hosts[B];
+    host.endpoint.handle(&with_cookie.datagram, from(9), with_cookie.to, world.now);
+    let answer = host.endpoint.transmit().expect("an answer");
+    assert_eq!(notifies(&answer.datagram), [NotifyType::Cookie]);
+    assert_eq!(host.endpoint.sessions(), 0);
+}
+
+#[test]
+fn another_key_exchange_costs_one_more_round_trip() {
+    let [config_a, mut config_b] = configs(PostQuantum::Required);
+    let connection = connection(&mut config_b);
+    connection.ike[0].key_exchanges.retain(|method| method.to_string() == "p-384");
+    let mut world = World::new([config_a, config_b], 6);
+    world.connect(A);
+    world.settle();
+    world.check_agreement(1);
+    assert_eq!(world.sent, 2 + 2 + 3 + 2);
+}
+
+#[test]
+fn a_wrong_secret_is_told_to_the_log_and_not_to_the_peer() {
+    let [mut config_a, config_b] = configs(PostQuantum::Required);
+    connection(&mut config_a).secret = Secret::SharedKey(Key::from_bytes(b"another secret"));
+    let mut world = World::new([config_a, config_b], 7);
+    world.connect(A);
+    world.settle();
+    let refused = Reason::Refused(NotifyType::AuthenticationFailed);
+    assert_eq!(world.hosts[A].closed, [refused]);
+    let expected = Reason::Authentication("host-1.example".to_owned());
+    assert_eq!(world.hosts[B].closed, [expected]);
+    assert_eq!(world.hosts[B].endpoint.sessions(), 0);
+}
+
+#[test]
+fn an_unknown_name_looks_to_the_peer_like_a_wrong_secret() {
+    let [mut config_a, config_b] = configs(PostQuantum::Required);
+    connection(&mut config_a).local = headroom_ike::Identity::from_text("stranger.example");
+    let mut world = World::new([config_a, config_b], 8);
+    world.connect(A);
+    world.settle();
+    let refused = Reason::Refused(NotifyType::AuthenticationFailed);
+    assert_eq!(world.hosts[A].closed, [refused]);
+    assert_eq!(world.hosts[B].closed, [Reason::Identity("stranger.example".to_owned())]);
+}
+
+#[test]
+fn forged_refusals_do_not_end_what_would_succeed() {
+    for notify_type in [NotifyType::NoProposalChosen, NotifyType::InvalidSyntax] {
+        let mut world = World::new(configs(PostQuantum::Required), 9);
+        world.connect(A);
+        let request = Message::parse(&world.in_flight[0].datagram).expect("a message").header;
+        let forged = Message {
+            header: request.respond(),
+            payloads: vec![Payload::Notify(Notify::new(notify_type, &[]))],
+        };
+        let (from, to) = (world.in_flight[0].to, world.in_flight[0].from);
+        world.hand_over(&Transmit { from, to, datagram: forged.emit() });
+        world.settle();
+        world.check_agreement(1);
+    }
+}
+
+#[test]
+fn an_unanswered_refusal_is_believed_after_a_while() {
+    let [config_a, _] = configs(PostQuantum::Required);
+    let [_, config_b] = configs(PostQuantum::Off);
+    let mut world = World::new([config_a, config_b], 10);
+    world.connect(A);
+    let start = world.now;
+    world.settle();
+    let refused = Reason::Unauthenticated(NotifyType::NoProposalChosen);
+    assert_eq!(world.hosts[A].closed, [refused]);
+    assert!(world.now - start < Duration::from_secs(10));
+}
+
+#[test]
+fn a_silent_peer_is_given_up() {
+    let [mut config_a, config_b] = configs(PostQuantum::Required);
+    config_a.timing.retransmissions = 4;
+    let mut world = World::new([config_a, config_b], 11);
+    world.connect(A);
+    loop {
+        world.in_flight.clear();
+        if !world.advance() {
+            break;
+        }
+    }
+    assert_eq!(world.hosts[A].closed, [Reason::Timeout(5)]);
+    assert_eq!(world.sent, 5);
+    assert_eq!(world.hosts[A].endpoint.sessions(), 0);
+}
+
+#[test]
+fn every_changed_byte_of_a_protected_message_is_ignored() {
+    let mut world = World::established(PostQuantum::Required, 12);
+    world.rekey_child(A);
+    let good = world.in_flight.remove(0);
+    for at in 0..good.datagram.len() {
+        let mut changed = good.clone();
+        changed.datagram[at] ^= 0x10;
+        world.hand_over(&changed);
+        assert!(world.in_flight.is_empty(), "byte {at} is answered");
+    }
+    world.hand_over(&good);
+    world.settle();
+    world.check_agreement(1);
+}
+
+#[test]
+fn an_old_request_is_not_answered_again() {
+    let mut world = World::established(PostQuantum::Off, 13);
+    world.rekey_child(A);
+    let old = world.in_flight[0].clone();
+    world.settle();
+    world.rekey_child(A);
+    world.settle();
+    let before = world.sent;
+    world.hand_over(&old);
+    assert_eq!(world.sent, before, "its response was forgotten");
+}
+
+#[test]
+fn only_first_messages_of_other_versions_are_answered() {
+    let mut world = World::established(PostQuantum::Off, 14);
+    let first = first_message();
+    let ours = world.hosts[B].address;
+    let mut answers = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut datagram = first.datagram.clone();
+        change(&mut datagram);
+        world.hosts[B].endpoint.handle(&datagram, from(1), ours, world.now);
+        world.hosts[B].endpoint.transmit().map(|answer| notifies(&answer.datagram))
+    };
+    let version = answers(&|datagram| datagram[17] = 0x30);
+    assert_eq!(version, Some(vec![NotifyType::InvalidMajorVersion]));
+    assert_eq!(answers(&|datagram| datagram[17] = 0x10), None, "IKEv1 is ignored");
+    assert_eq!(answers(&|datagram| datagram[19] |= 0x20), None, "a response is not answered");
+    let critical = answers(&|datagram| {
+        datagram[16] = 200;
+        datagram[29] = 0x80;
+    });
+    assert_eq!(critical, Some(vec![NotifyType::UnsupportedCriticalPayload]));
+    assert_eq!(answers(&|datagram| datagram.truncate(60)), None);
+    assert_eq!(answers(&|datagram| datagram.truncate(5)), None);
+}
+
+#[test]
+fn a_first_message_without_what_it_needs_keeps_nothing() {
+    let mut world = World::new(configs(PostQuantum::Off), 15);
+    let header = Header {
+        spi_initiator: 5,
+        spi_responder: 0,
+        exchange: ExchangeType::IkeSaInit,
+        from_initiator: true,
+        response: false,
+        message_id: 0,
+    };
+    for payloads in [vec![], vec![Payload::Nonce(Nonce(&[1; 32]))]] {
+        let message = Message { header, payloads }.emit();
+        let ours = world.hosts[B].address;
+        world.hosts[B].endpoint.handle(&message, from(1), ours, world.now);
+        assert_eq!(world.hosts[B].endpoint.sessions(), 0);
+    }
+    // a nonce of 15 bytes is not even parsed
+    let short = [&[0, 0, 0, 19][..], &[7; 15]].concat();
+    let parsed = headroom_ike::wire::parse_chain(PayloadType::Nonce, &short);
+    assert!(matches!(parsed, Err(Error::Payload { payload: PayloadType::Nonce, .. })));
+}
+
+fn connection(config: &mut Config) -> &mut headroom_ike::Connection {
+    std::sync::Arc::get_mut(&mut config.connections[0]).expect("not shared yet")
+}
