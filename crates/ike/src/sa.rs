@@ -15,8 +15,10 @@ use crate::wire::{
 
 /// The most fragments of a message (64 KiB in the shortest fragments are 128).
 const MAX_FRAGMENTS: u16 = 128;
-/// The most bytes of a message made of fragments.
+/// The most bytes of a message made of fragments, and of one whose sender is not authenticated: room
+/// for a chain of certificates.
 const MAX_REASSEMBLED: usize = 64 * 1024;
+const MAX_REASSEMBLED_IN_SETUP: usize = 16 * 1024;
 
 /// Who sent the first message of an IKE SA.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -222,7 +224,11 @@ impl IkeSa {
             *kept = fresh();
         }
         let len: usize = kept.parts.values().map(Vec::len).sum();
-        if fragment.total < kept.total || len + inner.len() > MAX_REASSEMBLED {
+        let max = match self.status {
+            Status::Setup => MAX_REASSEMBLED_IN_SETUP,
+            _ => MAX_REASSEMBLED,
+        };
+        if fragment.total < kept.total || len + inner.len() > max {
             return None;
         }
         if fragment.number == 1 {

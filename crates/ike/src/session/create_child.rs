@@ -23,6 +23,9 @@ use crate::wire::{
     SecurityAssociation,
 };
 
+/// The longest name that a responder may give to an exchange that is followed up.
+const MAX_LINK: usize = 1024;
+
 impl Session {
     /// Asks for a CHILD SA, a new one or one that replaces another.
     pub(super) fn create_child(
@@ -199,7 +202,9 @@ impl Session {
         let Some(method) = agreement.remaining.pop_front() else {
             return self.complete(spi, agreement, &collision, ctx);
         };
-        let Some(link) = contents.notify(NotifyType::AdditionalKeyExchange) else {
+        let link = contents.notify(NotifyType::AdditionalKeyExchange);
+        // it is sent back, and must leave room for a public value
+        let Some(link) = link.filter(|link| link.data.len() <= MAX_LINK) else {
             let reason = Reason::Protocol("no ADDITIONAL_KEY_EXCHANGE");
             return self.create_failed(offer_of(&agreement.draft), reason, ctx);
         };
