@@ -83,8 +83,12 @@ impl Findings {
     }
 
     fn configuration(&mut self, file: &Path, config: &Config) {
-        let (sas, policies) = (config.associations.len(), config.policies.len());
-        let words = format!("{} (SAs: {sas}, policies: {policies})", file.display());
+        let (sas, policies) = (config.key_ids().len(), config.policies.len());
+        let ike = match config.ike.len() {
+            0 => String::new(),
+            peers => format!("peers of IKE: {peers}, "),
+        };
+        let words = format!("{} ({ike}SAs: {sas}, policies: {policies})", file.display());
         self.add(Severity::Ok, "configuration", words);
         for warning in &config.warnings {
             self.add(Severity::Warning, "configuration", warning);
@@ -207,8 +211,9 @@ impl Findings {
 
     fn ports(&mut self, config: &Config, status: Option<&Status>) {
         let specs = specs(config).filter(|spec| spec.direction == Direction::In);
-        let ports = specs.filter_map(|spec| Some((spec.destination, spec.udp?.destination)));
-        for (address, port) in ports.collect::<BTreeSet<_>>() {
+        let esp = specs.filter_map(|spec| Some((spec.destination, spec.udp?.destination)));
+        let ike = config.ike.iter().map(|peer| (peer.local.ip(), peer.local.port()));
+        for (address, port) in esp.chain(ike).collect::<BTreeSet<_>>() {
             match (UdpSocket::bind((address, port)), status) {
                 (Err(error), Some(status)) if error.kind() == ErrorKind::AddrInUse => {
                     let words = format!("{port} is in use by the gateway (process {})", status.pid);
@@ -237,6 +242,13 @@ impl Findings {
 
     fn ledger(&mut self, config: &Config) {
         let shown = config.ledger.ledger.display();
+        if !config.ike.is_empty() && config.key_ids().is_empty() {
+            return self.add(
+                Severity::Ok,
+                "ledger",
+                "not needed: keys that IKE negotiates are fresh",
+            );
+        }
         match ledger::Ledger::check(&config.ledger, &config.key_ids()) {
             Ok(()) => self.add(Severity::Ok, "ledger", format!("{shown} contains the keys")),
             Err(error) => self.add(Severity::Failure, "ledger", error.to_string()),
