@@ -203,6 +203,13 @@ impl Reader<'_> {
                 ));
             }
         }
+        if let (Addresses::Range(a, _), Addresses::Range(b, _)) =
+            (&selector.local, &selector.remote)
+            && a.is_ipv4() != b.is_ipv4()
+        {
+            let message = "`local` and `remote` have different IP versions: no packet matches both";
+            return Err(problem(&file.remote, message));
+        }
         if let Some(earlier) = policies.iter().find(|earlier| covers(&earlier.selector, &selector))
         {
             let message =

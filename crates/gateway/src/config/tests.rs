@@ -467,6 +467,56 @@ fn bundles_are_listed_from_the_inside_to_the_outside() {
     assert!(parse(&classes).is_ok());
 }
 
+const IKE: &str = "name = \"hr0\"\n[ike]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"\n\
+                   psk = \"twenty bytes and some more\"\n[[child]]\nlocal = \"10.1.0.0/16\"\nremote = \"10.2.0.0/16\"\n";
+
+#[test]
+fn reads_the_peers_of_ike_and_what_is_protected_with_them() {
+    let config = parse(IKE).unwrap_or_else(|error| panic!("{error}"));
+    let peer = &config.ike[0];
+    assert_eq!((peer.name.as_str(), peer.initiate), ("hr0", true));
+    assert_eq!(peer.remote, "192.0.2.2:500".parse().expect("an address"));
+    assert_eq!(peer.remote_id.to_string(), "192.0.2.2");
+    assert_eq!(peer.children[0].rekey.as_secs(), 3600);
+    // the host is set up for what will be negotiated, and the ledger tracks none of it
+    assert_eq!(config.policies[0].name, "hr0");
+    assert!(config.associations.len() == 2 && config.associations.iter().all(|sa| sa.negotiated));
+    assert_eq!(config.key_ids(), []);
+    let two = IKE.replace("[ike]", "[[ike]]")
+        + "ike = \"hr0\"\n[[ike]]\nname = \"b\"\nremote = \"192.0.2.3\"\nlocal = \"192.0.2.1\"\npsk = \"another key of twenty bytes\"\ninitiate = false\n[[child]]\nike = \"b\"\nremote = \"10.3.0.0/16\"\nrekey_seconds = 60\n";
+    let config = parse(&two).unwrap_or_else(|error| panic!("{error}"));
+    let local = "192.0.2.1".parse().expect("an address");
+    assert_eq!(config.ike[1].children[0].selector.local, Addresses::Range(local, local));
+    assert_eq!(config.policies.len(), 2);
+}
+
+#[test]
+fn refuses_peers_of_ike_with_their_line() {
+    for (from, to, line, words) in [
+        ("psk = \"twenty bytes and some more\"\n", "", 4, "pre-shared key"),
+        ("twenty bytes and some more", "short", 5, "20 at least"),
+        ("psk = ", "psk_file = \"x\"\npsk = ", 5, "both present"),
+        ("192.0.2.2", "fd00::2", 4, "both must be IPv4 or both IPv6"),
+        ("192.0.2.2", "gateway", 4, "not an IPv4 or IPv6 address"),
+        ("[ike]\n", "[ike]\ninitate = true\n", 3, "unknown field `initate`"),
+        ("[ike]\n", "[ike]\nrekey_seconds = 0\n", 3, "must be 1 to"),
+        ("[ike]\n", "[ike]\npost_quantum = \"maybe\"\n", 3, "unknown variant `maybe`"),
+        ("remote = \"10.2.0.0/16\"", "remote = \"any\"", 8, "0.0.0.0/0"),
+        ("remote = \"10.2.0.0/16\"", "remote = \"fd00::/64\"", 8, "different IP versions"),
+        ("[[child]]\n", "[[child]]\nike = \"b\"\n", 7, "no [[ike]] of this name"),
+    ] {
+        refused(&IKE.replacen(from, to, 1), line, words);
+    }
+    let child = "[[child]]\nremote = \"10.2.0.0/16\"\n";
+    refused(&format!("name = \"a\"\n{child}"), 3, "needs an [ike]");
+    refused(IKE.split("[[child]]").next().unwrap_or_default(), 4, "no [[child]]");
+    let again = "[[child]]\nname = \"c\"\nlocal = \"10.1.2.0/24\"\nremote = \"10.2.0.0/16\"\n";
+    refused(&format!("{IKE}{again}"), 12, "already decides");
+    let secret = IKE.replace("psk = \"twenty", "psk = 7 # \"twenty");
+    let error = parse(&secret).expect_err("a number").to_string();
+    assert!(!error.contains("twenty"), "{error}");
+}
+
 #[test]
 fn decoding_accepts_unsafe_settings() {
     let same = pair("esp", "aes-128-gcm", "").replace("22222222", "11111111");
