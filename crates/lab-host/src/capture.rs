@@ -6,15 +6,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headroom_lab_trace::{ClientSide, Framing, MarkerSearch, Trace};
-use headroom_netio::capture::HEAD;
+use headroom_netio::capture::{HEAD, slot_len};
 use headroom_netio::{Capture, Frame};
 
 use crate::error::{Doing, Error, Result};
 use crate::lock::lock;
 use crate::namespace;
 
-/// The largest ring in bytes; holds the headers of 1/3 s at the highest rate.
-const RING: usize = 32 << 20;
+/// Bytes of a ring. It holds 262 144 headers: those of 2 s at 1 Gbit/s, acknowledgements included, for
+/// which a busy machine may keep the thread that drains it from running.
+const RING: usize = 64 << 20;
 const INTERVAL: Duration = Duration::from_millis(4);
 /// A wire without a frame for so long is quiet.
 const QUIET: Duration = Duration::from_millis(20);
@@ -191,8 +192,6 @@ impl<S: Sink> Drop for RunningCapture<S> {
 }
 
 fn capture(interface: &str, snaplen: usize) -> Result<Capture> {
-    // The slot of a frame begins with the kernel's header. Adding `HEAD`, far more than that,
-    // estimates slots too large rather than too small: the ring never exceeds `RING`.
-    let frames = RING / (snaplen + HEAD).next_power_of_two();
+    let frames = RING / slot_len(snaplen);
     Capture::open(interface, frames, snaplen).doing(|| format!("capture on {interface}"))
 }

@@ -50,6 +50,12 @@ pub struct Capture {
 // belongs to the process, not to a thread.
 unsafe impl Send for Capture {}
 
+/// Returns the bytes that a frame of which `snaplen` bytes are captured takes in the ring.
+#[must_use]
+pub fn slot_len(snaplen: usize) -> usize {
+    (snaplen + BEFORE_FRAME).next_power_of_two().max(256)
+}
+
 impl Capture {
     /// Captures the first `snaplen` bytes of each frame on `interface`, in the network namespace of
     /// the calling thread, with space for at least `frames` unread frames. Needs `CAP_NET_RAW`.
@@ -58,7 +64,7 @@ impl Capture {
     /// The error of the kernel: no such interface, no privilege, no memory; `InvalidInput` for a
     /// `snaplen` longer than any frame.
     pub fn open(interface: &str, frames: usize, snaplen: usize) -> io::Result<Self> {
-        let slot = (snaplen + BEFORE_FRAME).next_power_of_two().max(256);
+        let slot = slot_len(snaplen);
         if slot > BLOCK {
             let sentence = format!("no frame has {snaplen} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
