@@ -1,6 +1,6 @@
 //! The run folder, `/run/headroom`: sockets, state files and locks of this host's tunnels.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Doing, Error, path};
 use crate::host::Step;
+use crate::ledger::FileLock;
 
 /// The default folder.
 const DEFAULT_FOLDER: &str = "/run/headroom";
@@ -109,23 +110,15 @@ impl RunFolder {
     ///
     /// # Errors
     /// Another gateway holds it.
-    pub(super) fn lock(&self, name: &str) -> Result<File, Error> {
+    pub(super) fn lock(&self, name: &str) -> Result<FileLock, Error> {
         let beside = self.0.join(format!("{name}.lock"));
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&beside);
-        let file = file.doing(|| path("make the lock", &beside))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(std::fs::TryLockError::WouldBlock) => {
-                let advice = format!(
-                    "`headroom tunnel down {name}` takes it down, `headroom tunnel reload {name}` reloads its configuration"
-                );
-                Err(Error::Refused(format!("the tunnel `{name}` is up already: {advice}")))
-            }
-            Err(std::fs::TryLockError::Error(cause)) => {
-                Err(Error::System { doing: path("lock", &beside), cause })
-            }
-        }
+        let lock = FileLock::take(&beside).doing(|| path("lock", &beside))?;
+        lock.ok_or_else(|| {
+            let advice = format!(
+                "`headroom tunnel down {name}` takes it down, `headroom tunnel reload {name}` reloads its configuration"
+            );
+            Error::Refused(format!("the tunnel `{name}` is up already: {advice}"))
+        })
     }
 
     fn state(&self, name: &str) -> PathBuf {

@@ -1,6 +1,5 @@
 //! A tunnel from up to down: starts and stops ledger, host setup and datapath in a safe order.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -18,7 +17,7 @@ use crate::datapath::tracer::Trace;
 use crate::datapath::{DEFAULT_MARK, Datapath, Ike, IkeDatagram, Settings};
 use crate::host::{self, Host, Setup};
 use crate::ike::IkeService;
-use crate::ledger::{LedgerPaths, LedgerWriter};
+use crate::ledger::{FileLock, LedgerPaths, LedgerWriter};
 
 /// The options of a tunnel.
 #[derive(Debug, Clone)]
@@ -130,7 +129,7 @@ pub(super) struct Tunnel {
     rates: Rates,
     started: Instant,
     /// Released last, so that no other gateway starts before.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Tunnel {

@@ -19,7 +19,7 @@ pub struct Ledger<D: Disk = RealDisk> {
     /// The second copy is one generation ahead of the ledger.
     ledger_is_behind: bool,
     /// Held as long as the ledger is open.
-    _locks: Vec<std::fs::File>,
+    _locks: Vec<super::lock::FileLock>,
 }
 
 impl Ledger<RealDisk> {
