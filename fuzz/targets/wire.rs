@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use headroom_lab_trace::{Expectation, Framing, Login, Marks, SetUp, Trace, read};
+use headroom_lab_trace::{Expectation, Framing, Login, TimeHints, SetUp, Trace, read};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|octets: &[u8]| {
@@ -29,9 +29,9 @@ fuzz_target!(|octets: &[u8]| {
         upload: is(5),
         size: 2000,
         frame_s: 0.0,
-        parting: is(6),
+        has_close_exchange: is(6),
         login: is(7).then_some(Login { opened: 10, granted: 20 }),
-        marks: Marks {
+        hints: TimeHints {
             request_ns: mark.filter(|_| is(1)),
             login_ns: mark.filter(|_| is(2)),
             done_ns: mark.filter(|_| is(3)),

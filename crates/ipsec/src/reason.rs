@@ -60,7 +60,7 @@ reasons! {
     TooLong "too-long" "the protected packet would exceed the longest packet",
     TooBig "too-big" "it exceeds the path MTU and must not be fragmented",
     OwnTraffic "own-traffic" "a message of the host itself on the tunnel interface (router solicitation, multicast)",
-    NonEsp "non-esp" "a message of IKE that nobody takes: there is no [ike], or its inbox is full",
+    NonEsp "non-esp" "a message of IKE that nobody takes: the file has no table `ike`, or its inbox is full",
     Keepalive "keepalive" "a NAT keepalive",
     SendFailed "send-failed" "the kernel refused to send it",
     DeliverFailed "deliver-failed" "the tunnel interface refused it",
