@@ -435,7 +435,19 @@ pub(super) mod tests {
         out["failures"] = serde_json::json!({});
         serde_json::from_value(serde_json::json!({
             "name": "hr0", "version": "0.1.0", "pid": 7, "config": "/etc/hr0.toml",
-            "uptime_seconds": 90_061, "queues": 2, "associations": [association, out],
+            "uptime_seconds": 90_061, "queues": 2, "ike": [
+                {
+                    "peer": "office", "established": true, "initiated": true,
+                    "local": "192.0.2.1:4500", "remote": "192.0.2.2:4500", "post_quantum": true,
+                    "age_seconds": 4000, "rekeys": 2, "children": 1
+                },
+                {
+                    "peer": "branch", "established": false, "initiated": false,
+                    "local": "192.0.2.1:500", "remote": "192.0.2.3:500", "post_quantum": false,
+                    "age_seconds": 0, "rekeys": 0, "children": 0
+                }
+            ],
+            "associations": [association, out],
             "policies": [
                 { "name": "p", "action": "protect", "hits": 5, "out": ["out-esp"], "in": ["in"] },
                 { "name": "q", "action": "bypass", "hits": 0, "out": [], "in": [] }
