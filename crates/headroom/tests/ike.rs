@@ -156,13 +156,17 @@ fn no_packet_is_lost_while_keys_change() {
         host.up(file);
     }
     until("packets pass", || echo(&sockets, SECRET));
+    for socket in &sockets {
+        // lost is what does not come at all, however busy the machine
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
     let spis = |host: &Site| -> Vec<Value> {
         let status = host.status();
         let all = status["associations"].as_array().expect("associations");
         all.iter().map(|one| one["spi"].clone()).collect()
     };
     let (mut seen, mut sent, mut changes) = (spis(&hosts[0]), 0_u64, 0);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + 3 * PATIENCE;
     while changes < 4 || session(&hosts[0])["rekeys"].as_u64() < Some(2) {
         assert!(Instant::now() < end, "{changes} changes: {}", hosts[0].status());
         for _ in 0..200 {
