@@ -27,6 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         secret: Secret::SharedKey(Key::from_bytes(b"secret")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
         children: Vec::new(),
+        rekey: None,
     };
     let now = Instant::now();
     let mut endpoint = Endpoint::new(Config::new(vec![connection]), Box::new(Zeros), now);

@@ -42,10 +42,6 @@ pub struct Timing {
     pub retransmissions: u32,
     /// The time after which a peer that sent nothing is asked whether it is alive.
     pub liveness: Option<Duration>,
-    /// The age at which an IKE SA is rekeyed.
-    pub ike_rekey: Option<Duration>,
-    /// The age at which a CHILD SA is rekeyed.
-    pub child_rekey: Option<Duration>,
     /// The part of an age by which rekeying is earlier, at most and at random, in percent.
     pub jitter_percent: u32,
     /// The time after which what a peer temporarily refused is asked again.
@@ -87,6 +83,8 @@ pub struct Connection {
     pub ike: Vec<IkeProposal>,
     /// The CHILD SAs that may exist; an initiator makes the first with the IKE SA.
     pub children: Vec<Arc<ChildConfig>>,
+    /// The age at which the IKE SA is rekeyed; none: by command alone.
+    pub rekey: Option<Duration>,
 }
 
 /// How both peers prove who they are.
@@ -109,6 +107,8 @@ pub struct ChildConfig {
     pub mode: Mode,
     /// Algorithms.
     pub proposals: Vec<ChildProposal>,
+    /// The age at which it is rekeyed; none: by command alone.
+    pub rekey: Option<Duration>,
 }
 
 /// What a CHILD SA protects (RFC 4301 §4.1).
@@ -152,14 +152,11 @@ impl Timing {
 
 impl Default for Timing {
     fn default() -> Self {
-        let minutes = |count: u64| Duration::from_secs(60 * count);
         Self {
             retransmit: Duration::from_millis(500),
             retransmit_max: Duration::from_secs(8),
             retransmissions: 8,
             liveness: Some(Duration::from_secs(30)),
-            ike_rekey: Some(minutes(4 * 60)),
-            child_rekey: Some(minutes(60)),
             jitter_percent: 10,
             retry: Duration::from_secs(2),
             reorder: Duration::from_secs(2),

@@ -5,7 +5,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use headroom_ike::crypto::{Random, SystemRandom};
 use headroom_ike::wire::{AddressRange, TrafficSelector};
 use headroom_ike::{ChildId, ChildSa, SessionId};
 use headroom_ipsec::spec::{
@@ -48,8 +47,8 @@ pub(super) struct Installed {
     sends: bool,
     /// Whether packets were ever sent on it.
     has_sent: bool,
-    /// When it is due to be rekeyed.
-    rekey_at: Instant,
+    /// Until when no other rekey is asked for.
+    asked_until: Option<Instant>,
     /// When it ends, once it is removed.
     ends: Option<Instant>,
     selectors: Vec<Selector>,
@@ -63,12 +62,7 @@ impl Children {
     }
 
     /// Adds a CHILD SA between the addresses of its IKE SA.
-    pub(super) fn install(
-        &mut self,
-        sa: ChildSa,
-        (local, remote): (SocketAddr, SocketAddr),
-        now: Instant,
-    ) {
+    pub(super) fn install(&mut self, sa: ChildSa, (local, remote): (SocketAddr, SocketAddr)) {
         let name =
             |direction: Direction, spi: u32| format!("{}/{direction}-{spi:08x}", sa.config.name);
         let inbound = name(Direction::In, sa.inbound.spi);
@@ -117,7 +111,7 @@ impl Children {
             replaces: sa.replaces,
             sends: false,
             has_sent: false,
-            rekey_at: now + self.age(&sa.config.name),
+            asked_until: None,
             ends: None,
             selectors,
         };
@@ -176,32 +170,26 @@ impl Children {
         self.installed.iter().filter(|(_, child)| heard(child)).map(|(id, _)| *id).collect()
     }
 
-    /// Returns the CHILD SAs in use that are too old or whose numbers come to an end. Each is
-    /// returned again after a while, should it not be replaced by then.
+    /// Returns the CHILD SAs in use whose numbers come to an end. Each is returned again after a while,
+    /// should it not be replaced by then.
     pub(super) fn worn(&mut self, datapath: &Datapath, now: Instant) -> Vec<ChildId> {
         let engine = datapath.engine();
         let is_soft =
             |name: &str| engine.association(name).is_some_and(|sa| sa.stage() >= Stage::Soft);
         let mut worn = Vec::new();
         for (id, child) in self.installed.iter_mut().filter(|(_, child)| child.sends) {
-            let is_old = child.rekey_at <= now;
-            if is_old || is_soft(&child.inbound) || is_soft(&child.outbound) {
-                child.rekey_at = now + AGAIN;
+            let is_asked = child.asked_until.is_some_and(|until| until > now);
+            if !is_asked && (is_soft(&child.inbound) || is_soft(&child.outbound)) {
+                child.asked_until = Some(now + AGAIN);
                 worn.push(*id);
             }
         }
         worn
     }
 
-    /// Returns when the next CHILD SA is too old.
-    pub(super) fn next_rekey(&self) -> Option<Instant> {
-        self.installed.values().filter(|child| child.sends).map(|child| child.rekey_at).min()
-    }
-
-    /// Draws the age at which a CHILD SA is rekeyed.
-    fn age(&self, name: &str) -> Duration {
-        let configured = self.configured.iter().find(|child| child.name == name);
-        jittered(configured.map_or(Duration::from_secs(3600), |child| child.rekey))
+    /// Tells whether something has changed since the last call.
+    pub(super) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
     }
 
     /// Puts what has changed into the engine. No packet is lost.
@@ -209,9 +197,6 @@ impl Children {
     /// # Errors
     /// The kernel's error, or a sentence if the engine refuses; then nothing has changed there.
     pub(super) fn apply(&mut self, datapath: &Datapath) -> io::Result<()> {
-        if !std::mem::take(&mut self.is_changed) {
-            return Ok(());
-        }
         let names: HashSet<&str> = self
             .installed
             .values()
@@ -277,13 +262,6 @@ impl Children {
         }
         policies
     }
-}
-
-/// Takes up to a tenth off at random, so that two hosts with the same settings do not begin at once.
-pub(super) fn jittered(age: Duration) -> Duration {
-    let mut byte = [0];
-    SystemRandom.fill(&mut byte);
-    age.mul_f64(1.0 - f64::from(byte[0]) / 2560.0)
 }
 
 fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Selector {

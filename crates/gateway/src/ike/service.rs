@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use headroom_ike::{
 };
 use headroom_ipsec::PolicySpec;
 
-use super::children::{Children, jittered, traffic_selector};
+use super::children::{Children, traffic_selector};
 use super::sessions::{Session, SessionStatus, Sessions};
 use crate::config::IkePeer;
 use crate::datapath::{Datapath, IkeDatagram};
@@ -26,8 +26,6 @@ const BATCH: usize = 64;
 const LISTEN: Duration = Duration::from_millis(20);
 /// The longest time between two looks at what should exist and does not.
 const LOOK: Duration = Duration::from_secs(1);
-/// The pause between two attempts to rekey an IKE SA.
-const AGAIN: Duration = Duration::from_secs(5);
 /// How long peers may take to confirm that everything is closed.
 const CLOSING: Duration = Duration::from_millis(500);
 
@@ -41,7 +39,7 @@ pub struct IkeService {
 }
 
 /// What others may look at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shown {
     sessions: Vec<SessionStatus>,
     policies: Vec<PolicySpec>,
@@ -60,12 +58,13 @@ impl IkeService {
         (inbox, arrivals): (SyncSender<IkeDatagram>, Receiver<IkeDatagram>),
         log: impl Fn(String) + Send + 'static,
     ) -> io::Result<Self> {
-        let (stop, shown) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
+        let stop = Arc::new(AtomicBool::new(false));
         let children = Children::new(&peers, fixed);
+        let policies = children.policies();
+        let shown = Arc::new(Mutex::new(Shown { sessions: Vec::new(), policies }));
         let (connections, peers): (_, Vec<_>) = peers.into_iter().map(split).unzip();
         let liveness = peers.iter().map(|peer: &Peer| peer.liveness).min();
-        // each connection and CHILD SA has an age of its own
-        let timing = Timing { liveness, ike_rekey: None, child_rekey: None, ..Timing::default() };
+        let timing = Timing { liveness, ..Timing::default() };
         let config = Config { force_encapsulation: true, timing, ..Config::new(connections) };
         let mut negotiator = Negotiator {
             endpoint: Endpoint::new(config, Box::new(SystemRandom), Instant::now()),
@@ -121,7 +120,6 @@ struct Peer {
     local: SocketAddr,
     remote: SocketAddr,
     initiate: bool,
-    rekey: Duration,
     liveness: Duration,
     children: Vec<String>,
 }
@@ -136,6 +134,7 @@ fn split(peer: IkePeer) -> (Connection, Peer) {
             headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
         },
         proposals: ChildProposal::default_offer(peer.post_quantum),
+        rekey: Some(child.rekey),
     };
     let connection = Connection {
         name: peer.name.clone(),
@@ -145,10 +144,11 @@ fn split(peer: IkePeer) -> (Connection, Peer) {
         secret: Secret::SharedKey(peer.secret),
         ike: IkeProposal::default_offer(peer.post_quantum),
         children: peer.children.iter().map(child).map(Arc::new).collect(),
+        rekey: Some(peer.rekey),
     };
     let children = peer.children.into_iter().map(|child| child.name).collect();
-    let IkePeer { name, local, remote, initiate, rekey, liveness, .. } = peer;
-    (connection, Peer { name, local, remote, initiate, rekey, liveness, children })
+    let IkePeer { name, local, remote, initiate, liveness, .. } = peer;
+    (connection, Peer { name, local, remote, initiate, liveness, children })
 }
 
 /// The state of the thread.
@@ -183,9 +183,7 @@ impl Negotiator {
 
     /// Returns the time until something is due.
     fn pause(&self) -> Duration {
-        let sessions = self.sessions.all.values().filter_map(|session| session.rekey_at).min();
-        let (ike, retry) = (self.endpoint.next_deadline(), self.sessions.next_retry());
-        let deadlines = [ike, retry, sessions, self.children.next_rekey()];
+        let deadlines = [self.endpoint.next_deadline(), self.sessions.next_retry()];
         let now = Instant::now();
         let next =
             deadlines.into_iter().flatten().map(|at| at.saturating_duration_since(now)).min();
@@ -221,12 +219,6 @@ impl Negotiator {
         for id in self.children.worn(&self.datapath, now) {
             let _ = self.endpoint.command(&Command::RekeyChild(id), now);
         }
-        for (id, session) in &mut self.sessions.all {
-            if session.rekey_at.is_some_and(|at| at <= now) {
-                session.rekey_at = Some(now + AGAIN);
-                let _ = self.endpoint.command(&Command::Rekey(*id), now);
-            }
-        }
         for peer in self.peers.iter().filter(|peer| peer.initiate) {
             let Some((id, session)) = self.sessions.of(&peer.name).next() else {
                 if self.sessions.may_try(&peer.name, now) {
@@ -250,8 +242,11 @@ impl Negotiator {
         while let Some(event) = self.endpoint.event() {
             self.happened(event, Instant::now());
         }
-        if let Err(error) = self.children.apply(&self.datapath) {
-            (self.log)(format!("what was negotiated cannot be used: {error}"));
+        if self.children.take_change() {
+            if let Err(error) = self.children.apply(&self.datapath) {
+                (self.log)(format!("what was negotiated cannot be used: {error}"));
+            }
+            self.shown().policies = self.children.policies();
         }
         while let Some(transmit) = self.endpoint.transmit() {
             // what is lost is sent again
@@ -279,17 +274,15 @@ impl Negotiator {
                 );
             }
             Event::Rekeyed { session, post_quantum } => {
-                let age = self.age_of(session);
                 if let Some(one) = self.sessions.all.get_mut(&session) {
                     (one.rekeys, one.post_quantum) = (one.rekeys + 1, post_quantum);
-                    one.rekey_at = Some(now + age);
                 }
             }
             Event::Install(sa) => {
                 let Some(session) = self.sessions.all.get(&sa.session) else { return };
-                self.sessions.succeeded(&format!("{}/{}", session.peer, sa.config.name));
-                let Some(session) = self.sessions.all.get(&sa.session) else { return };
-                self.children.install(*sa, (session.local, session.remote), now);
+                let made = format!("{}/{}", session.peer, sa.config.name);
+                self.children.install(*sa, (session.local, session.remote));
+                self.sessions.succeeded(&made);
             }
             Event::Switch(child) => self.children.switch(child),
             Event::StopSending(child) => self.children.stop_sending(child),
@@ -337,13 +330,8 @@ impl Negotiator {
             remote,
             post_quantum,
             rekeys: 0,
-            rekey_at: None,
         };
         self.sessions.all.insert(id, session);
-        let age = self.age_of(id);
-        if let Some(one) = self.sessions.all.get_mut(&id) {
-            one.rekey_at = Some(now + age);
-        }
         self.sessions.succeeded(peer);
         let quantum = if post_quantum { "post-quantum" } else { "NOT post-quantum" };
         (self.log)(format!("IKE with `{peer}` at {remote} is established ({quantum})"));
@@ -363,13 +351,6 @@ impl Negotiator {
         }
     }
 
-    /// Draws the age at which an IKE SA is rekeyed.
-    fn age_of(&self, id: SessionId) -> Duration {
-        let peer = self.sessions.all.get(&id).map(|one| one.peer.as_str());
-        let peer = self.peers.iter().find(|one| Some(one.name.as_str()) == peer);
-        jittered(peer.map_or(Duration::from_secs(4 * 3600), |peer| peer.rekey))
-    }
-
     fn show(&self) {
         let now = Instant::now();
         let status = |(id, one): (&SessionId, &Session)| SessionStatus {
@@ -384,8 +365,11 @@ impl Negotiator {
             children: self.children.count(|child| child.session == *id),
         };
         let sessions = self.sessions.all.iter().map(status).collect();
-        let shown = Shown { sessions, policies: self.children.policies() };
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+        self.shown().sessions = sessions;
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -399,7 +383,6 @@ fn connect(endpoint: &mut Endpoint, sessions: &mut Sessions, peer: &Peer, now: I
         remote: peer.remote,
         post_quantum: false,
         rekeys: 0,
-        rekey_at: None,
     };
     sessions.all.insert(id, session);
 }

@@ -44,8 +44,6 @@ pub(super) struct Session {
     pub(super) remote: SocketAddr,
     pub(super) post_quantum: bool,
     pub(super) rekeys: u64,
-    /// When it is due to be rekeyed.
-    pub(super) rekey_at: Option<Instant>,
 }
 
 /// All IKE SAs.

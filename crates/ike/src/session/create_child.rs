@@ -575,7 +575,7 @@ impl Session {
             true => (keys.responder, keys.initiator),
             false => (keys.initiator, keys.responder),
         };
-        let rekey_at = ctx.age(ctx.config.timing.child_rekey);
+        let rekey_at = ctx.age(draft.config.rekey);
         self.children.push(Child {
             id,
             config: draft.config.clone(),

@@ -351,7 +351,7 @@ impl Session {
         self.phase = Phase::Established;
         self.established_at = Some(ctx.now);
         self.remote = Some(remote.clone());
-        self.rekey_at = ctx.age(ctx.config.timing.ike_rekey);
+        self.rekey_at = ctx.age(self.connection.as_ref().and_then(|one| one.rekey));
         for sa in &mut self.sas {
             sa.status = Status::Active;
             sa.expires_at = None;

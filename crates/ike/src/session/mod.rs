@@ -524,7 +524,7 @@ impl Session {
     /// Makes the IKE SA with this SPI the one that our requests go on.
     fn use_sa(&mut self, spi: u64, ctx: &mut Context<'_>) {
         self.current = spi;
-        self.rekey_at = ctx.age(ctx.config.timing.ike_rekey);
+        self.rekey_at = ctx.age(self.connection.as_ref().and_then(|one| one.rekey));
         let post_quantum =
             self.sa(spi).and_then(|sa| sa.choice.as_ref()).is_some_and(IkeChoice::is_post_quantum);
         ctx.events.push_back(Event::Rekeyed { session: self.id, post_quantum });

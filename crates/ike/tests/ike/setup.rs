@@ -193,8 +193,10 @@ fn a_responder_follows_a_new_mapping_of_the_nat() {
 #[test]
 fn ages_and_silence_cause_rekeying_and_questions() {
     let configs = configs(PostQuantum::Required).map(|mut config| {
-        config.timing.child_rekey = Some(Duration::from_secs(100));
-        config.timing.ike_rekey = Some(Duration::from_secs(250));
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("nobody else has it");
+        connection.rekey = Some(Duration::from_secs(250));
+        let child = Arc::get_mut(&mut connection.children[0]).expect("nobody else has it");
+        child.rekey = Some(Duration::from_secs(100));
         config.timing.liveness = Some(Duration::from_secs(30));
         config
     });

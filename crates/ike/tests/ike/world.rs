@@ -71,6 +71,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             remote: network(other),
             mode: Mode::Tunnel,
             proposals: ChildProposal::default_offer(policy),
+            rekey: None,
         };
         let connection = Connection {
             name: "peer".to_owned(),
@@ -80,11 +81,10 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             secret: Secret::SharedKey(Key::from_bytes(b"a secret of both")),
             ike: IkeProposal::default_offer(policy),
             children: vec![Arc::new(child)],
+            rekey: None,
         };
         let mut config = Config::new(vec![connection]);
         config.timing.liveness = None;
-        config.timing.ike_rekey = None;
-        config.timing.child_rekey = None;
         // so that no bad luck looks like a dead peer
         config.timing.retransmissions = 1000;
         config

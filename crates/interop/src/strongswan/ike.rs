@@ -257,6 +257,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         remote: vec![TrafficSelector::host(peer.inner)],
         mode: Mode::Tunnel,
         proposals: vec![forward_secret, without],
+        rekey: None,
     };
     let connection = Connection {
         name: "charon".to_owned(),
@@ -266,6 +267,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         secret: Secret::SharedKey(Key::from_bytes(b"known to two namespaces only")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
         children: vec![Arc::new(child)],
+        rekey: None,
     };
     let mut config = Config::new(vec![connection]);
     config.force_encapsulation = true;
