@@ -16,7 +16,6 @@ use crate::proposal::{ChildProposal, IkeProposal};
 use crate::sa::{IkeSa, Opened, Role, Status};
 use crate::wire::{
     Authentication, ExchangeType, Message, Nonce, Notify, NotifyType, Payload, SecurityAssociation,
-    TrafficSelectors,
 };
 
 /// How long a refusal that anybody could have sent is not believed.
@@ -375,19 +374,5 @@ impl Session {
 impl Setup {
     pub(super) fn nonces(&self) -> Nonces<'_> {
         Nonces { initiator: &self.nonce_initiator, responder: &self.nonce_responder }
-    }
-}
-
-impl ChildOffer {
-    /// Returns SA, TSi and TSr of a request.
-    pub(super) fn payloads<'a>(
-        &self,
-        proposals: Vec<crate::wire::Proposal<'a>>,
-    ) -> [Payload<'a>; 3] {
-        [
-            Payload::SecurityAssociation(SecurityAssociation { proposals }),
-            Payload::TsInitiator(TrafficSelectors { selectors: self.local.clone() }),
-            Payload::TsResponder(TrafficSelectors { selectors: self.remote.clone() }),
-        ]
     }
 }

@@ -3,9 +3,11 @@
 //! CHILD SAs belong to the session and not to an IKE SA, so that rekeying the IKE SA moves nothing:
 //! it only changes on which IKE SA our next request goes.
 
+mod child;
 mod create_child;
 mod informational;
 mod initiator;
+mod install;
 mod responder;
 mod tasks;
 
