@@ -107,8 +107,19 @@ pub struct ChildConfig {
     pub mode: Mode,
     /// Algorithms.
     pub proposals: Vec<ChildProposal>,
+    /// Whether packets may have Q-ESP's header; none: ESP alone.
+    pub qesp: Option<QEsp>,
     /// The age at which it is rekeyed; none: by command alone.
     pub rekey: Option<Duration>,
+}
+
+/// Q-ESP in place of ESP (docs/qesp.md). It needs a path without NAT.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct QEsp {
+    /// Its IP protocol number, the same on both sides.
+    pub protocol: u8,
+    /// Whether a peer that does not agree has no CHILD SA, and not one of ESP.
+    pub is_required: bool,
 }
 
 /// What a CHILD SA protects (RFC 4301 §4.1).

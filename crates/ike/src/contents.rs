@@ -18,6 +18,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) ts_responder: Option<Vec<TrafficSelector>>,
     pub(crate) notifies: Vec<Notify<'a>>,
     pub(crate) deletes: Vec<Delete>,
+    pub(crate) vendor_ids: Vec<&'a [u8]>,
 }
 
 /// A payload is there twice.
@@ -38,9 +39,9 @@ impl<'a> Contents<'a> {
                 Payload::TsResponder(one) => once(&mut all.ts_responder, one.selectors)?,
                 Payload::Notify(one) => all.notifies.push(one),
                 Payload::Delete(one) => all.deletes.push(one),
+                Payload::VendorId(one) => all.vendor_ids.push(one),
                 Payload::Certificate(_)
                 | Payload::CertificateRequest(_)
-                | Payload::VendorId(_)
                 | Payload::Configuration(_)
                 | Payload::Eap(_)
                 | Payload::Encrypted(_)

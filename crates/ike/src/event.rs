@@ -132,8 +132,8 @@ pub struct ChildSa {
     pub extended_sequence: bool,
     /// Transport or tunnel.
     pub mode: Mode,
-    /// Whether ESP is in UDP, between the addresses of the IKE SA.
-    pub in_udp: bool,
+    /// How its packets look.
+    pub format: PacketFormat,
     /// The packets that we may send.
     pub local: Vec<TrafficSelector>,
     /// The packets that the peer may send.
@@ -142,6 +142,17 @@ pub struct ChildSa {
     pub inbound: HalfSa,
     /// What we send.
     pub outbound: HalfSa,
+}
+
+/// How packets of a CHILD SA look, between the addresses of the IKE SA.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PacketFormat {
+    /// ESP (RFC 4303).
+    Esp,
+    /// ESP in UDP, on the ports of the IKE SA (RFC 3948).
+    EspInUdp,
+    /// Q-ESP, with this IP protocol number.
+    QEsp(u8),
 }
 
 /// One direction of a CHILD SA.
@@ -177,6 +188,9 @@ pub enum Reason {
     /// The algorithms of both sides have nothing in common.
     #[error("no common algorithms")]
     NoProposal,
+    /// Q-ESP is required, and the peer or the path does not have it.
+    #[error("the peer does not use Q-ESP, or there is a NAT between")]
+    NoQEsp,
     /// The traffic selectors of both sides have nothing in common.
     #[error("no common traffic selectors")]
     NoTraffic,

@@ -120,6 +120,8 @@ pub(crate) struct ChildDraft {
     pub(crate) replaces: Option<ChildId>,
     pub(crate) choice: ChildChoice,
     pub(crate) mode: Mode,
+    /// Q-ESP's IP protocol number, if it is used.
+    pub(crate) qesp: Option<u8>,
     pub(crate) spi_inbound: u32,
     pub(crate) spi_outbound: u32,
     pub(crate) local: Vec<TrafficSelector>,

@@ -20,8 +20,10 @@ mod session;
 mod traffic;
 pub mod wire;
 
-pub use config::{ChildConfig, Config, Connection, Limits, Mode, Secret, Timing};
+pub use config::{ChildConfig, Config, Connection, Limits, Mode, QEsp, Secret, Timing};
 pub use endpoint::Endpoint;
-pub use event::{ChildId, ChildSa, Command, Event, HalfSa, NoSuch, Reason, SessionId, Transmit};
+pub use event::{
+    ChildId, ChildSa, Command, Event, HalfSa, NoSuch, PacketFormat, Reason, SessionId, Transmit,
+};
 pub use identity::Identity;
 pub use proposal::{ChildChoice, ChildProposal, IkeChoice, IkeProposal, PostQuantum};

@@ -13,7 +13,10 @@ use crate::contents::Contents;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Nat {
     pub(crate) local: bool,
+    /// The peer is, or says so.
     pub(crate) remote: bool,
+    /// We say that we are.
+    pub(crate) pretended: bool,
 }
 
 impl Nat {
@@ -24,6 +27,7 @@ impl Nat {
         spis: Spis,
         local: SocketAddr,
         remote: SocketAddr,
+        pretended: bool,
     ) -> Self {
         let differs = |notify_type, address| {
             let mut hashes = contents.notifies.iter().filter(|one| one.notify_type == notify_type);
@@ -33,11 +37,12 @@ impl Nat {
         Self {
             local: differs(NotifyType::NatDetectionDestinationIp, local),
             remote: differs(NotifyType::NatDetectionSourceIp, remote),
+            pretended,
         }
     }
 
     pub(crate) fn is_there(self) -> bool {
-        self.local || self.remote
+        self.local || self.remote || self.pretended
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use headroom_ike::wire::{AddressRange, TrafficSelector};
-use headroom_ike::{ChildId, ChildSa, SessionId};
+use headroom_ike::{ChildId, ChildSa, PacketFormat, SessionId};
 use headroom_ipsec::spec::{
     Action, Addresses, Direction, Lifetime, Limits, Mode, Ports, Protection, Secrets, Selector,
     UdpPorts,
@@ -88,17 +88,21 @@ impl Children {
             let mac_key = Some(half.secrets.mac_key).filter(|key| !key.is_empty());
             let secrets = Secrets { suite: sa.suite, key: half.secrets.key, mac_key };
             let addresses = (source.ip(), destination.ip());
-            let protection = Protection::Esp(secrets);
+            let protection = match sa.format {
+                PacketFormat::Esp | PacketFormat::EspInUdp => Protection::Esp(secrets),
+                PacketFormat::QEsp(number) => Protection::QEsp { secrets, number },
+            };
             let spec = SaSpec::new(name.clone(), direction, mode, half.spi, addresses, protection);
             let ports = UdpPorts { source: source.port(), destination: destination.port() };
             let soft = Limits {
                 packets: (!sa.extended_sequence).then_some(SOFT_PACKETS),
                 ..Limits::default()
             };
+            let in_udp = sa.format == PacketFormat::EspInUdp;
             self.added.push(SaSpec {
                 extended_sequence: sa.extended_sequence,
-                udp: sa.in_udp.then_some(ports),
-                follow_peer: sa.in_udp && mode == Mode::Tunnel && direction == Direction::In,
+                udp: in_udp.then_some(ports),
+                follow_peer: in_udp && mode == Mode::Tunnel && direction == Direction::In,
                 lifetime: Lifetime { soft, hard: Limits::default() },
                 ..spec
             });

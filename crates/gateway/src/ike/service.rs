@@ -134,6 +134,7 @@ fn split(peer: IkePeer) -> (Connection, Peer) {
             headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
         },
         proposals: ChildProposal::default_offer(peer.post_quantum),
+        qesp: None,
         rekey: Some(child.rekey),
     };
     let connection = Connection {

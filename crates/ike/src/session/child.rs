@@ -15,6 +15,9 @@ use crate::wire::{
     TrafficSelectors,
 };
 
+/// Says whose the private number of USE_QESP is (docs/qesp.md).
+const QESP_VENDOR_ID: &[u8] = b"Headroom Q-ESP 1";
+
 impl Session {
     /// Chooses configuration, algorithms and selectors of a CHILD SA that the peer wants.
     pub(super) fn draft_child(
@@ -47,6 +50,12 @@ impl Session {
             if local.is_empty() || remote.is_empty() {
                 continue;
             }
+            let theirs = qesp_of(contents);
+            let qesp = self.qesp(config).filter(|protocol| theirs == Some(*protocol));
+            if qesp.is_none() && config.qesp.is_some_and(|qesp| qesp.is_required) {
+                refused = (Refusal::new(NotifyType::NoProposalChosen), Reason::NoQEsp);
+                continue;
+            }
             let stripped;
             let offers = match in_auth {
                 true => {
@@ -67,6 +76,7 @@ impl Session {
                         replaces,
                         choice,
                         mode,
+                        qesp,
                         spi_inbound,
                         spi_outbound,
                         local,
@@ -98,8 +108,16 @@ impl Session {
         if transport != (offer.config.mode == Mode::Transport) {
             return Err(failed(Reason::Protocol("another mode than was asked for")));
         }
+        let qesp = match (self.qesp(&offer.config), qesp_of(contents)) {
+            (ours, theirs) if theirs.is_none() || theirs == ours => theirs,
+            _ => return Err(failed(Reason::Protocol("a Q-ESP that was not asked for"))),
+        };
+        if qesp.is_none() && offer.config.qesp.is_some_and(|qesp| qesp.is_required) {
+            return Err(failed(Reason::NoQEsp));
+        }
         Ok(ChildDraft {
             mode: offer.config.mode,
+            qesp,
             config: offer.config,
             replaces: offer.replaces,
             choice,
@@ -109,25 +127,34 @@ impl Session {
             remote: remote.clone(),
         })
     }
+
+    /// Returns the protocol number of the Q-ESP that we offer or agree to. Each end knows only of
+    /// itself whether it is behind a NAT; if neither is, there is none.
+    pub(super) fn qesp(&self, config: &ChildConfig) -> Option<u8> {
+        config.qesp.filter(|_| !self.nat.local).map(|qesp| qesp.protocol)
+    }
 }
 
 impl ChildDraft {
-    /// Returns SA, TSi, TSr and mode of a response.
-    pub(super) fn answer<'a>(&self, spi: &'a [u8]) -> Vec<Payload<'a>> {
+    /// Returns SA, TSi, TSr, mode and format of a response; `spi` and `qesp` are the draft's own.
+    pub(super) fn answer<'a>(&self, spi: &'a [u8], qesp: Option<&'a u8>) -> Vec<Payload<'a>> {
         let proposals = vec![self.choice.answer.emit(ProtocolId::Esp, spi)];
         let mut payloads = vec![
             Payload::SecurityAssociation(SecurityAssociation { proposals }),
             Payload::TsInitiator(TrafficSelectors { selectors: self.remote.clone() }),
             Payload::TsResponder(TrafficSelectors { selectors: self.local.clone() }),
         ];
-        if self.mode == Mode::Transport {
-            payloads.push(Payload::Notify(Notify::new(NotifyType::UseTransportMode, &[])));
-        }
+        payloads.extend(notifies(self.mode, qesp));
         payloads
     }
 }
 
 impl ChildOffer {
+    /// Returns mode and format of a request.
+    pub(super) fn notifies<'a>(&self, qesp: Option<&'a u8>) -> impl Iterator<Item = Payload<'a>> {
+        notifies(self.config.mode, qesp)
+    }
+
     /// Returns SA, TSi and TSr of a request.
     pub(super) fn payloads<'a>(&self, proposals: Vec<Proposal<'a>>) -> [Payload<'a>; 3] {
         [
@@ -135,5 +162,26 @@ impl ChildOffer {
             Payload::TsInitiator(TrafficSelectors { selectors: self.local.clone() }),
             Payload::TsResponder(TrafficSelectors { selectors: self.remote.clone() }),
         ]
+    }
+}
+
+/// Both sides say the mode that is not the usual one, and that they use Q-ESP.
+fn notifies(mode: Mode, qesp: Option<&u8>) -> impl Iterator<Item = Payload<'_>> {
+    let transport = (mode == Mode::Transport)
+        .then(|| Payload::Notify(Notify::new(NotifyType::UseTransportMode, &[])));
+    let qesp = qesp.into_iter().flat_map(|protocol| {
+        let notify = Notify::new(NotifyType::UseQEsp, std::slice::from_ref(protocol));
+        [Payload::VendorId(QESP_VENDOR_ID), Payload::Notify(notify)]
+    });
+    transport.into_iter().chain(qesp)
+}
+
+/// Returns the protocol number of the Q-ESP that the peer offers or agrees to.
+fn qesp_of(contents: &Contents<'_>) -> Option<u8> {
+    let notify = contents.notify(NotifyType::UseQEsp)?;
+    let is_known = contents.vendor_ids.contains(&QESP_VENDOR_ID);
+    match notify.data {
+        &[protocol] if is_known => Some(protocol),
+        _ => None,
     }
 }

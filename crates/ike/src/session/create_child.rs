@@ -8,7 +8,7 @@ use headroom_suite::Key;
 
 use super::responder::Refusal;
 use super::{Child, ChildStatus, Context, Phase, Session, Task};
-use crate::config::{ChildConfig, Mode};
+use crate::config::ChildConfig;
 use crate::contents::Contents;
 use crate::crypto::{Method, Spis};
 use crate::event::{ChildId, Reason};
@@ -59,7 +59,7 @@ impl Session {
         let nonce = ctx.nonce();
         let key_exchange = method.map(|method| method.generate(ctx.random));
         let public = key_exchange.as_ref().map_or_else(Vec::new, |one| one.public().to_vec());
-        let (child_spi, ike_spi, old_spi);
+        let (child_spi, ike_spi, old_spi, qesp);
         let mut payloads = Vec::new();
         let nonce_payload = Payload::Nonce(Nonce(&nonce));
         let key_exchange_payload = method
@@ -72,9 +72,8 @@ impl Session {
                     let notify = Notify { protocol, spi: &old_spi, notify_type, data: &[] };
                     payloads.push(Payload::Notify(notify));
                 }
-                if offer.config.mode == Mode::Transport {
-                    payloads.push(Payload::Notify(Notify::new(NotifyType::UseTransportMode, &[])));
-                }
+                qesp = self.qesp(&offer.config);
+                payloads.extend(offer.notifies(qesp.as_ref()));
                 child_spi = offer.spi.to_be_bytes();
                 let proposals = ChildProposal::emit(&offer.config.proposals, &child_spi);
                 let [sa, initiator, responder] = offer.payloads(proposals);
@@ -354,7 +353,8 @@ impl Session {
         let method = draft.choice.key_exchange;
         let answered = answer_key_exchange(method, contents, ctx);
         let (public, secret) = answered.inspect_err(|_| ctx.ids.release(draft.spi_inbound))?;
-        let mut sa_and_selectors = draft.answer(&spi_bytes).into_iter();
+        let qesp = draft.qesp;
+        let mut sa_and_selectors = draft.answer(&spi_bytes, qesp.as_ref()).into_iter();
         let additional = draft.choice.additional.clone();
         let mut payloads: Vec<_> = sa_and_selectors.by_ref().take(1).collect();
         let agreement = agreement(Draft::Child(draft), contents, secret, additional, ctx);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::responder::Proof;
 use super::{Context, Path, Phase, Session, Setup, first_spis};
-use crate::config::{Connection, Mode};
+use crate::config::Connection;
 use crate::contents::Contents;
 use crate::crypto::{IkeKeys, KeyExchange, Method, Nonces, Spis, intermediate_mac};
 use crate::event::{Event, Reason};
@@ -166,8 +166,8 @@ impl Session {
         if !sa.set_keys(keys) {
             return self.close(Reason::NoProposal, ctx);
         }
-        self.nat = Nat::detect(&contents, spis, self.path.local, self.path.remote);
-        self.nat.local |= ctx.config.force_encapsulation;
+        let pretended = ctx.config.force_encapsulation;
+        self.nat = Nat::detect(&contents, spis, self.path.local, self.path.remote, pretended);
         if self.nat.is_there() {
             self.path.local.set_port(ctx.config.nat_port);
             // a peer on a port of its own choice stays there
@@ -260,6 +260,7 @@ impl Session {
             spi: ctx.child_spi(),
         });
         let spi = offer.as_ref().map_or(0, |offer| offer.spi).to_be_bytes();
+        let qesp = offer.as_ref().and_then(|offer| self.qesp(&offer.config));
         let proposals = offer.as_ref().map_or_else(Vec::new, |offer| {
             ChildProposal::without_key_exchange(&offer.config.proposals)
         });
@@ -276,9 +277,7 @@ impl Session {
         let (method, data) = (connection.secret.method(), &mac[..]);
         payloads.push(Payload::Authentication(Authentication { method, data }));
         if let Some(offer) = &offer {
-            if offer.config.mode == Mode::Transport {
-                payloads.push(Payload::Notify(Notify::new(NotifyType::UseTransportMode, &[])));
-            }
+            payloads.extend(offer.notifies(qesp.as_ref()));
             payloads.extend(offer.payloads(ChildProposal::emit(&proposals, &spi)));
         }
         self.send(self.current, ExchangeType::IkeAuth, &payloads, Exchange::Auth(offer), ctx);

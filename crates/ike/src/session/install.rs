@@ -2,7 +2,7 @@
 
 use super::{Child, ChildStatus, Context, Session};
 use crate::crypto::{ChildKeys, Nonces};
-use crate::event::{ChildId, ChildSa, Event, HalfSa};
+use crate::event::{ChildId, ChildSa, Event, HalfSa, PacketFormat};
 use crate::exchange::{Agreement, ChildDraft, Collision, Draft, Target};
 use crate::proposal::IkeChoice;
 use crate::sa::{IkeSa, Role, Status};
@@ -124,7 +124,11 @@ impl Session {
             suite: keys.suite,
             extended_sequence: draft.choice.extended_sequence,
             mode: draft.mode,
-            in_udp: self.nat.is_there(),
+            format: match draft.qesp {
+                Some(protocol) => PacketFormat::QEsp(protocol),
+                None if self.nat.is_there() => PacketFormat::EspInUdp,
+                None => PacketFormat::Esp,
+            },
             local: draft.local,
             remote: draft.remote,
             inbound: HalfSa { spi: draft.spi_inbound, secrets: inbound },

@@ -68,8 +68,8 @@ impl Session {
         let path = ctx.path;
         // the initiator did not know our SPI yet
         let its_spis = super::first_spis(spis.initiator);
-        let mut nat = Nat::detect(contents, its_spis, path.local, path.remote);
-        nat.local |= ctx.config.force_encapsulation;
+        let pretended = ctx.config.force_encapsulation;
+        let nat = Nat::detect(contents, its_spis, path.local, path.remote, pretended);
         let source = match ctx.config.force_encapsulation {
             true => ctx.bytes(),
             false => nat::hash(spis, path.local),
@@ -229,7 +229,8 @@ impl Session {
         match draft {
             Ok(draft) => {
                 let spi_bytes = draft.spi_inbound.to_be_bytes();
-                payloads.extend(draft.answer(&spi_bytes));
+                let qesp = draft.qesp;
+                payloads.extend(draft.answer(&spi_bytes, qesp.as_ref()));
                 self.respond(spi, &opened.header, &payloads, ctx);
                 let agreement = Agreement {
                     draft: Draft::Child(draft),

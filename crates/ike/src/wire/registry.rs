@@ -263,6 +263,8 @@ registry! {
         NoPpkAuth = 16437 "NO_PPK_AUTH",
         IntermediateExchangeSupported = 16438 "INTERMEDIATE_EXCHANGE_SUPPORTED",
         AdditionalKeyExchange = 16441 "ADDITIONAL_KEY_EXCHANGE",
+        // for private use, and only beside the vendor ID (docs/qesp.md)
+        UseQEsp = 45285 "USE_QESP",
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_ike::wire::{NotifyType, TrafficSelector};
-use headroom_ike::{Endpoint, Mode, PostQuantum, Reason};
+use headroom_ike::{ChildSa, Endpoint, Mode, PacketFormat, PostQuantum, QEsp, Reason};
 
 use crate::world::{A, B, Host, World, configs};
 
@@ -15,7 +15,12 @@ fn sets_up_with_ml_kem_by_default() {
     world.check_agreement(1);
     assert_eq!(world.hosts[A].post_quantum, Some(true));
     assert_eq!(world.hosts[B].post_quantum, Some(true));
-    assert!(world.hosts.iter().all(|host| host.children.values().all(|child| !child.in_udp)));
+    assert!(
+        world
+            .hosts
+            .iter()
+            .all(|host| host.children.values().all(|child| child.format == PacketFormat::Esp))
+    );
     // IKE_SA_INIT, IKE_INTERMEDIATE in two fragments and one, IKE_AUTH
     assert_eq!(world.sent, 2 + 3 + 2);
 }
@@ -162,7 +167,8 @@ fn behind_a_nat_both_move_to_port_4500_and_put_esp_into_udp() {
     world.connect(A);
     world.settle();
     world.check_agreement(1);
-    let in_udp = |host: &Host| host.children.values().all(|child| child.in_udp);
+    let in_udp =
+        |host: &Host| host.children.values().all(|child| child.format == PacketFormat::EspInUdp);
     assert!(world.hosts.iter().all(in_udp));
     let marked = |port| world.ports.contains(&port);
     assert!(marked(500) && marked(4500));
@@ -236,4 +242,61 @@ fn a_dead_peer_is_noticed_by_its_silence() {
         world.advance();
     }
     assert_eq!(world.hosts[A].closed, [Reason::Timeout(4)]);
+}
+
+#[test]
+fn q_esp_is_used_where_both_ends_have_it_and_no_nat_is_between() {
+    let qesp = |is_required| Some(QEsp { protocol: 253, is_required });
+    let other = Some(QEsp { protocol: 254, is_required: false });
+    let (esp, q_esp) = (Some(PacketFormat::Esp), Some(PacketFormat::QEsp(253)));
+    let table = [
+        (qesp(false), qesp(false), q_esp),
+        (qesp(true), qesp(false), q_esp),
+        (qesp(false), None, esp),
+        (None, qesp(false), esp),
+        (other, qesp(false), esp),
+        (qesp(true), None, None),
+        (None, qesp(true), None),
+    ];
+    for (row, (a, b, expected)) in table.into_iter().enumerate() {
+        let mut wanted = [a, b].into_iter();
+        let configs = configs(PostQuantum::Off).map(|mut config| {
+            let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+            let child = Arc::get_mut(&mut connection.children[0]).expect("not shared yet");
+            child.qesp = wanted.next().expect("two ends");
+            config
+        });
+        let mut world = World::new(configs, 30);
+        world.closing = true;
+        world.connect(A);
+        world.settle();
+        world.rekey_child(B);
+        world.settle();
+        for host in &world.hosts {
+            let formats: Vec<_> = host.children.values().map(|child| child.format).collect();
+            assert_eq!(formats, expected.as_slice(), "row {row}");
+            assert!(host.closed.is_empty());
+        }
+    }
+}
+
+#[test]
+fn q_esp_is_not_used_through_a_nat() {
+    for behind in [A, B] {
+        let configs = configs(PostQuantum::Off).map(|mut config| {
+            let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+            let child = Arc::get_mut(&mut connection.children[0]).expect("not shared yet");
+            child.qesp = Some(QEsp { protocol: 253, is_required: false });
+            config
+        });
+        let mut world = World::new(configs, 31);
+        world.nat = Some((behind, IpAddr::from([198, 51, 100, 1])));
+        world.connect(A);
+        world.settle();
+        world.check_agreement(1);
+        for host in &world.hosts {
+            let in_udp = |child: &ChildSa| child.format == PacketFormat::EspInUdp;
+            assert!(host.children.values().all(in_udp), "{behind}");
+        }
+    }
 }

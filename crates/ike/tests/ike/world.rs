@@ -34,6 +34,8 @@ pub(crate) struct World {
     pub(crate) ports: BTreeSet<u16>,
     /// All packets that arrived.
     pub(crate) arrived: usize,
+    /// A host behind a NAT, and the NAT's address.
+    pub(crate) nat: Option<(usize, IpAddr)>,
 }
 
 /// A host with its packet path.
@@ -71,6 +73,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             remote: network(other),
             mode: Mode::Tunnel,
             proposals: ChildProposal::default_offer(policy),
+            qesp: None,
             rekey: None,
         };
         let connection = Connection {
@@ -123,6 +126,7 @@ impl World {
             sent: 0,
             ports: BTreeSet::new(),
             arrived: 0,
+            nat: None,
         }
     }
 
@@ -136,7 +140,10 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self, host: usize) {
-        let [from, to] = [self.hosts[host].address, self.hosts[1 - host].address];
+        let [from, mut to] = [self.hosts[host].address, self.hosts[1 - host].address];
+        if let Some((_, outside)) = self.nat.filter(|(inside, _)| *inside != host) {
+            to.set_ip(outside);
+        }
         let session = self.hosts[host].endpoint.connect("peer", from, to, self.now);
         self.hosts[host].session = Some(session.expect("a connection"));
         self.drain();
@@ -183,11 +190,20 @@ impl World {
 
     /// Hands a datagram to whom it is for.
     pub(crate) fn hand_over(&mut self, datagram: &Transmit) {
+        let mut datagram = datagram.clone();
+        if let Some((inside, outside)) = self.nat {
+            let inside = self.hosts[inside].address.ip();
+            if datagram.from.ip() == inside {
+                datagram.from.set_ip(outside);
+            } else if datagram.to.ip() == outside {
+                datagram.to.set_ip(inside);
+            }
+        }
         let to = self.hosts.iter().position(|host| host.address.ip() == datagram.to.ip());
         let Some(to) = to else { return };
-        note(|| format!("arrives: {}", shown(datagram)));
+        note(|| format!("arrives: {}", shown(&datagram)));
         let Transmit { from, to: address, datagram } = datagram;
-        self.hosts[to].endpoint.handle(datagram, *from, *address, self.now);
+        self.hosts[to].endpoint.handle(&datagram, from, address, self.now);
         self.drain();
     }
 

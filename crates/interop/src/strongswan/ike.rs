@@ -257,6 +257,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         remote: vec![TrafficSelector::host(peer.inner)],
         mode: Mode::Tunnel,
         proposals: vec![forward_secret, without],
+        qesp: None,
         rekey: None,
     };
     let connection = Connection {
