@@ -11,7 +11,7 @@ use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale}
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab::workload::Kind;
-use headroom_lab::{Error, doctor, layer, service, workload};
+use headroom_lab::{Error, application, doctor, layer, workload};
 use headroom_lab_host::clean;
 use headroom_lab_results::analysis::disturbance::Disturbance;
 use headroom_lab_results::report::terminal::Detail;
@@ -449,7 +449,7 @@ fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow:
 
 fn list() -> anyhow::Result<ExitCode> {
     println!("Stacks");
-    for entry in service::ALL.entries {
+    for entry in application::ALL.entries {
         let baseline = entry.by_default().map_err(Error::Plan)?.baselines().pop();
         let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
         list_entry(entry, &baseline);

@@ -28,7 +28,7 @@ fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
         "congctl cubic",
         "htb rate 100000000bit",
         "nsenter --net=/run/netns/hr-",
-        "root/services/https/nginx.conf <<",
+        "root/applications/https/nginx.conf <<",
         "ssl_protocols TLSv1.3;",
         "sshd_config <<",
         "pure-pw",

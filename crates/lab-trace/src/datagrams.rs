@@ -15,7 +15,7 @@ struct Timed {
     from_client: bool,
 }
 
-/// Measures a transfer; `None`: no packet went to the service's port.
+/// Measures a transfer; `None`: no packet went to the application's port.
 ///
 /// The session ends when the client reports completion, which is later than its last packet
 /// and includes verifying and renaming the file. Without that timestamp it ends with the last

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The properties of a transfer that its trace does not show.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Expectation {
-    /// Port on which the service listens; other ports are FTP data connections.
+    /// Port on which the application listens; other ports are FTP data connections.
     pub port: u16,
     /// Whether file data has connections of its own (FTP).
     pub data_connections: bool,

@@ -15,7 +15,7 @@ use crate::tcp;
 use crate::time::{longest_gap, ns_to_s};
 use crate::trace::{Head, Packet, Trace};
 
-/// Measures a transfer; `None`: the trace has no connection to the service.
+/// Measures a transfer; `None`: the trace has no connection to the application.
 pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     if expected.over_datagrams {
         return datagrams::read(trace, expected);

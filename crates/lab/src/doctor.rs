@@ -6,10 +6,10 @@ use headroom_lab_host::programs::{self, Program, SearchPath};
 use headroom_lab_host::resources::cgroup;
 use headroom_lab_host::testbed;
 
+use crate::application;
 use crate::layer;
 use crate::plan::Plan;
 use crate::run::{self, Options, Progress};
-use crate::service;
 
 /// One check.
 #[derive(Debug, serde::Serialize)]
@@ -141,12 +141,12 @@ fn control_groups() -> Finding {
 fn programs(search_path: &SearchPath) -> Vec<Finding> {
     let mut users: Vec<(Program, Vec<&str>)> =
         programs::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
-    let services = service::ALL.entries.iter().map(|entry| (entry.name, entry.programs));
+    let applications = application::ALL.entries.iter().map(|entry| (entry.name, entry.programs));
     let layers = layer::ALL.entries.iter().map(|entry| {
         let needed = entry.by_default().map(|layer| layer.needs(entry.programs));
         (entry.name, needed.unwrap_or(entry.programs))
     });
-    for (name, programs) in services.chain(layers) {
+    for (name, programs) in applications.chain(layers) {
         for &program in programs {
             match users.iter_mut().find(|(known, _)| *known == program) {
                 Some((_, names)) => names.push(name),

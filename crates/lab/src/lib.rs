@@ -1,12 +1,12 @@
 //! Measures what securing a transfer costs: plan → testbed → run → samples →
 //! analysis → report. Starts programs; calls no transfer engine.
 
+pub mod application;
 pub mod catalogue;
 pub mod doctor;
 pub mod layer;
 pub mod plan;
 pub mod run;
-pub mod service;
 pub mod stack;
 pub mod study;
 mod suggest;

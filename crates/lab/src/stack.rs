@@ -1,26 +1,26 @@
-//! The grammar of a stack: the application first, then what wraps it:
-//! `sftp/tls/esp`. Options in parentheses say how an application or a layer is to be: `ftp/esp(transport)`.
-//! A label after `#` tells two copies of one stack apart.
+//! The grammar of a stack, which is an application with its layers: the application first,
+//! then what wraps it, as in `sftp/tls/esp`. Options in parentheses configure an application or
+//! a layer: `ftp/esp(transport)`. A label after `#` tells two copies of one stack apart.
 
 use std::fmt;
 
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
 
+use crate::application::{self, Application};
 use crate::catalogue::Chosen;
 use crate::layer::{self, Layer, inner_mtu};
-use crate::service::{self, Service};
 use crate::workload::Kind;
 
-/// One way to secure a transfer (or not to): an application and what wraps it, as
-/// named in a plan.
+/// An application with its layers, as a plan names it: one way to secure a transfer, or not
+/// to.
 #[derive(Clone)]
 pub struct Stack {
     /// The key in all results, label included: options in a fixed order,
     /// without those that are default.
     pub name: String,
     /// The application.
-    pub service: Chosen<dyn Service>,
+    pub application: Chosen<dyn Application>,
     /// Its layers, innermost first.
     pub layers: Vec<Chosen<dyn Layer>>,
 }
@@ -37,14 +37,14 @@ impl Stack {
         }
         let mut parts = path.split('/');
         let application = parts.next().unwrap_or_default();
-        let service = service::ALL.parse(application)?;
+        let application = application::ALL.parse(application)?;
         let layers =
             parts.map(|written| layer::ALL.parse(written)).collect::<Result<Vec<_>, String>>()?;
-        match objection(&service, &layers) {
+        match objection(&application, &layers) {
             None => {
-                let path = path_of(&service, &layers);
+                let path = path_of(&application, &layers);
                 let name = if label.is_empty() { path } else { format!("{path}#{label}") };
-                Ok(Self { name, service, layers })
+                Ok(Self { name, application, layers })
             }
             Some(why) => Err(format!("`{name}` is invalid: {why}")),
         }
@@ -53,11 +53,11 @@ impl Stack {
     /// What it is compared with by default, best first: itself without its
     /// outermost layer, then the bare application; for that, what it says.
     pub fn baselines(&self) -> Vec<String> {
-        let application = self.service.title();
+        let application = self.application.title();
         match self.layers.split_last() {
-            None => self.service.baselines(),
+            None => self.application.baselines(),
             Some((_, [])) => vec![application],
-            Some((_, inner)) => vec![path_of(&self.service, inner), application],
+            Some((_, inner)) => vec![path_of(&self.application, inner), application],
         }
     }
 
@@ -65,18 +65,18 @@ impl Stack {
     pub fn accepts(&self, kind: Kind) -> bool {
         match kind {
             Kind::Setup => self.layers.iter().any(|layer| layer.negotiates()),
-            _ => self.service.accepts(kind),
+            _ => self.application.accepts(kind),
         }
     }
 
     /// Whether nobody on the wire is to read the file: any layer encrypts.
     pub fn is_secured(&self) -> bool {
-        self.service.secured() || self.layers.iter().any(|layer| layer.encrypts())
+        self.application.secured() || self.layers.iter().any(|layer| layer.encrypts())
     }
 
     /// Whether the file is to be seen on the wire as it is.
     pub(crate) fn shows_content(&self) -> bool {
-        !self.is_secured() && !self.service.obfuscates()
+        !self.is_secured() && !self.application.obfuscates()
     }
 
     /// Checks that packets fit through all layers, and returns their size inside the
@@ -92,7 +92,7 @@ impl Stack {
     /// Every program that it needs on this machine.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
         let layers = self.layers.iter().flat_map(|layer| layer.needs(layer.entry.programs));
-        self.service.entry.programs.iter().chain(layers).copied()
+        self.application.entry.programs.iter().chain(layers).copied()
     }
 }
 
@@ -103,7 +103,10 @@ impl fmt::Debug for Stack {
 }
 
 /// Why these layers, innermost first, make no sense around this application.
-fn objection(service: &Chosen<dyn Service>, layers: &[Chosen<dyn Layer>]) -> Option<String> {
+fn objection(
+    application: &Chosen<dyn Application>,
+    layers: &[Chosen<dyn Layer>],
+) -> Option<String> {
     const DEEPEST: usize = 8;
     if layers.len() > DEEPEST {
         return Some(format!("more than {DEEPEST} layers"));
@@ -119,31 +122,31 @@ fn objection(service: &Chosen<dyn Service>, layers: &[Chosen<dyn Layer>]) -> Opt
         );
     }
     let stream = layers.iter().rposition(|layer| layer.kind() == layer::Kind::Stream)?;
-    let (name, application) = (layers[stream].name(), service.title());
-    if service.data_connections() {
+    let (name, title) = (layers[stream].name(), application.title());
+    if application.data_connections() {
         return Some(format!(
-            "{application} opens data connections of its own, which `{name}` cannot carry: it carries \
-             the one connection that it is put around; use a network layer, as {application}/wireguard"
+            "{title} opens data connections of its own, which `{name}` cannot carry: it carries \
+             the one connection that it is put around; use a network layer, as {title}/wireguard"
         ));
     }
-    if service.over_datagrams() {
+    if application.over_datagrams() {
         return Some(format!(
-            "{application} moves files over UDP, and `{name}` carries only TCP; use a network layer, as \
-             {application}/esp"
+            "{title} moves files over UDP, and `{name}` carries only TCP; use a network layer, as \
+             {title}/esp"
         ));
     }
     let network = layers[..stream].iter().find(|layer| layer.kind().is_network())?;
     Some(format!(
         "`{0}` sends packets and `{name}` carries a TCP connection; the other way round, \
-         {application}/{name}/{0}, would do",
+         {title}/{name}/{0}, would do",
         network.name()
     ))
 }
 
 /// An application and what wraps it, as results name it.
-fn path_of(service: &Chosen<dyn Service>, layers: &[Chosen<dyn Layer>]) -> String {
+fn path_of(application: &Chosen<dyn Application>, layers: &[Chosen<dyn Layer>]) -> String {
     let layers = layers.iter().map(Chosen::title);
-    std::iter::once(service.title()).chain(layers).collect::<Vec<_>>().join("/")
+    std::iter::once(application.title()).chain(layers).collect::<Vec<_>>().join("/")
 }
 
 /// The name that results have for a stack written in any way; as it is, where it
@@ -158,7 +161,7 @@ mod tests {
 
     #[test]
     fn application_layers_and_label() {
-        assert_eq!(Stack::parse("ftp").map(|s| s.service.title()).as_deref(), Ok("ftp"));
+        assert_eq!(Stack::parse("ftp").map(|s| s.application.title()).as_deref(), Ok("ftp"));
         assert_eq!(Stack::parse("ftp#again").map(|s| s.name), Ok("ftp#again".to_owned()));
         assert!(Stack::parse("gopher").is_err_and(|e| e.contains("ftp, ftps")));
         let stack = Stack::parse("sftp/tls/strongswan#2").expect("two layers");

@@ -68,7 +68,7 @@ impl Taken<'_> {
         }
     }
 
-    /// Reads it as one transfer; none where there is no connection to the service.
+    /// Reads it as one transfer; none where there is no connection to the application.
     pub fn record(self, expected: &Expectation) -> Result<Option<Record>> {
         match self {
             Self::Trace(trace) => Ok(headroom_lab_trace::read(&trace, expected)),

@@ -453,7 +453,7 @@ fn no_router() -> Error {
 
 /// The folders of a run.
 fn prepare_folders(host: &Host) -> Result<()> {
-    let folders = ["files/incoming", "downloads", "home", "credentials", "services"];
+    let folders = ["files/incoming", "downloads", "home", "credentials", "applications"];
     host.make_folders(&folders.map(|name| host.root.join(name)))?;
     // Pure-FTPd and nginx write uploads as nobody
     let incoming = host.root.join("files/incoming").display().to_string();

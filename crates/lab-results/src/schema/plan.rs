@@ -66,7 +66,7 @@ pub struct WorkloadRecord {
     /// Clients at once; null unless the workload is `parallel`.
     #[serde(default)]
     pub clients: Option<u32>,
-    /// The commands; null: those of each service.
+    /// The commands; null: those of each application.
     #[serde(default)]
     pub commands: Option<Vec<String>>,
     /// Duration; null: it moves files or runs commands.

@@ -36,7 +36,7 @@ pub struct Sample {
     pub transfers: u32,
     /// Time of the session in each phase.
     pub phases: Option<Phases>,
-    /// The handshake on the connection to the service, first packet to last, TCP's own
+    /// The handshake on the connection to the application, first packet to last, TCP's own
     /// left out,
     #[serde(default)]
     pub first_handshake_seconds: Option<f64>,
@@ -169,7 +169,7 @@ pub struct Wire {
     /// trip for nothing.
     #[serde(default)]
     pub refused_commands: u32,
-    /// The handshake on the connection to the service,
+    /// The handshake on the connection to the application,
     #[serde(default)]
     pub first_handshake: Option<SetUp>,
     /// and on the first data connection (FTPS).

@@ -11,8 +11,8 @@ use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::Family;
 
 use super::{Kind, Layer, Place};
+use crate::application::CIPHER;
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::service::CIPHER;
 
 const OPENVPN: Program = Program::new("openvpn", "openvpn", &["--version"]);
 

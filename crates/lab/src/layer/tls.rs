@@ -10,8 +10,8 @@ use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
 
 use super::{Kind, Layer, Place};
+use crate::application::CIPHER;
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::service::CIPHER;
 
 const STUNNEL: Program = Program::new("stunnel", "stunnel4", &["-version"]);
 

@@ -16,10 +16,10 @@ use headroom_lab_results::schema::LayerSetup;
 
 use super::cell::Cell;
 use super::stack_instance::{Numbers, StackInstance};
+use crate::application::{Application, SSH_KEYGEN, Site, write_credentials};
 use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::plan::{Plan, Resolver};
-use crate::service::{SSH_KEYGEN, Service, Site, write_credentials};
 use crate::workload::Payloads;
 
 const NAME_SERVER_PORT: u16 = 53;
@@ -44,10 +44,10 @@ impl<'a> Bench<'a> {
         let mut numbers = Numbers::default();
         let mut taken_ports = BTreeSet::new();
         for (planned, nth) in plan.stacks.iter().zip(0..) {
-            let (name, service) = (&planned.stack.name, &planned.stack.service);
+            let (name, application) = (&planned.stack.name, &planned.stack.application);
             let taken = |port: u16| taken_ports.contains(&port);
             // what is alone at its address has the port that routers know
-            let alone = service.shares_its_port()
+            let alone = application.shares_its_port()
                 && planned.stack.layers.iter().any(|layer| layer.kind().is_network());
             // a second server of an application listens elsewhere
             let copies = (0..6).map(|n| n * 10_000).chain((1..10).map(|n| n * 1000));
@@ -56,14 +56,14 @@ impl<'a> Bench<'a> {
                 .clone()
                 .chain((1..20).flat_map(move |by| copies.clone().map(move |copy| copy + by)));
             let free = || match alone {
-                true => Some(service.port()),
-                false => copies.map(|copy| service.port() + copy).find(|&p| !taken(p)),
+                true => Some(application.port()),
+                false => copies.map(|copy| application.port() + copy).find(|&p| !taken(p)),
             };
             // and on a real host its own ports are taken
             let port =
                 plan.hosts.as_ref().map_or_else(free, |hosts| Some(hosts.port(nth))).ok_or_else(
                     || {
-                        let name = service.title();
+                        let name = application.title();
                         Error::Plan(format!("more than 300 stacks with `{name}` in one plan"))
                     },
                 )?;
@@ -93,14 +93,14 @@ impl<'a> Bench<'a> {
         }
         let mut says = BTreeMap::new();
         for planned in &self.plan.stacks {
-            let (name, service) = (&planned.stack.name, &planned.stack.service);
+            let (name, application) = (&planned.stack.name, &planned.stack.application);
             if let Some(stack) = self.stacks.get_mut(name) {
                 stack.start(&self.testbed)?;
             }
             for host in [&self.testbed.client, &self.testbed.server] {
                 host.make_folders(&[folder_of(host, name)])?;
             }
-            let spec = service.server(&self.site(name, Role::Server)?)?;
+            let spec = application.server(&self.site(name, Role::Server)?)?;
             let address = self.instance(name)?.listens;
             self.testbed.require_free_port(name, address)?;
             self.testbed.server.start(name, &spec)?;
@@ -135,9 +135,9 @@ impl<'a> Bench<'a> {
     /// Re-seeds the random login delay of a cell's server, before each sample.
     pub(super) fn reseed_login_delay(&mut self, cell: &Cell) -> Result<()> {
         self.serial += 1;
-        let service = self.service(&cell.stack)?;
+        let application = self.application(&cell.stack)?;
         let says =
-            service.reseed_login_delay(&self.site(&cell.stack, Role::Server)?, self.serial)?;
+            application.reseed_login_delay(&self.site(&cell.stack, Role::Server)?, self.serial)?;
         says.map_or(Ok(()), |says| self.testbed.server.reload(&cell.stack, says))
     }
 
@@ -196,7 +196,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The place of a stack's service on one of the hosts.
+    /// The place of a stack's application on one of the hosts.
     pub(super) fn site(&self, stack: &str, role: Role) -> Result<Site<'_>> {
         let (client, server) = (&self.testbed.client, &self.testbed.server);
         let (host, peer) = if role == Role::Client { (client, server) } else { (server, client) };
@@ -227,14 +227,14 @@ impl<'a> Bench<'a> {
         Some(hosts.passive(u16::try_from(nth).ok()?))
     }
 
-    pub(super) fn service(&self, stack: &str) -> Result<&'a dyn Service> {
+    pub(super) fn application(&self, stack: &str) -> Result<&'a dyn Application> {
         let planned =
             self.plan.stack(stack).ok_or_else(|| Error::Plan(format!("no stack {stack}")))?;
-        Ok(&*planned.stack.service)
+        Ok(&*planned.stack.application)
     }
 }
 
-/// A service's own folder on a host. Its name stands in the configuration of servers
+/// An application's own folder on a host. Its name stands in the configuration of servers
 /// and in shell lines.
 fn folder_of(host: &Host, stack: &str) -> PathBuf {
     let plain = |c| match c {
@@ -243,7 +243,7 @@ fn folder_of(host: &Host, stack: &str) -> PathBuf {
         c if c.is_ascii_alphanumeric() || "+-".contains(c) => c,
         _ => '_',
     };
-    host.root.join("services").join(stack.chars().map(plain).collect::<String>())
+    host.root.join("applications").join(stack.chars().map(plain).collect::<String>())
 }
 
 /// Returns the time after which packets in flight have arrived.

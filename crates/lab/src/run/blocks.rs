@@ -42,7 +42,8 @@ impl Blocks {
 
 /// Downloads on validation links, to compare predictions with.
 pub(super) fn check_workload(plan: &Plan) -> Vec<Workload> {
-    let able = plan.stacks.iter().filter(|planned| planned.stack.service.accepts(Kind::Download));
+    let able =
+        plan.stacks.iter().filter(|planned| planned.stack.application.accepts(Kind::Download));
     let stacks = able.map(|planned| planned.stack.name.clone()).collect();
     vec![Workload::new(Kind::Download, plan.validation_sizes.clone(), stacks)]
 }

@@ -66,7 +66,7 @@ impl Bench<'_> {
         }
         let content = Content { size, hash };
         let file = MarkerFile { client, server, name: FILE, marker: marker.as_str(), content };
-        let able = workload::ALL.iter().filter(|work| stack.service.accepts(work.kind));
+        let able = workload::ALL.iter().filter(|work| stack.application.accepts(work.kind));
         let (files, others): (Vec<_>, Vec<_>) = able
             .filter_map(|work| Some((work.kind, (work.carry_marker)(&file)?)))
             .partition(|(kind, _)| kind.moves_files());

@@ -52,11 +52,11 @@ pub(super) fn record(
         origin: "built-in".to_owned(),
     });
     let stacks = plan.stacks.iter().map(|planned| {
-        let facts = planned.stack.service.facts();
+        let facts = planned.stack.application.facts();
         let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
         let window = planned
             .stack
-            .service
+            .application
             .window()
             .map(|(_, words)| ("window".to_owned(), words.to_owned()));
         let layers = planned.stack.layers.iter().flat_map(|layer| {

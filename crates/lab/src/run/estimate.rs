@@ -203,9 +203,9 @@ fn bytes(cell: &Cell) -> f64 {
 fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
     let workload = &cell.workload;
     let rtt_s = link.longest_round_trip().as_secs_f64();
-    let service = plan.stack(&cell.stack).map(|planned| &planned.stack.service);
+    let application = plan.stack(&cell.stack).map(|planned| &planned.stack.application);
     let asks = plan.resolver.is_some()
-        && service
+        && application
             .is_some_and(|one| one.entry.programs.iter().any(|program| program.name == "sshd"));
     let session_s = SESSION_S + ROUND_TRIPS * rtt_s + if asks { RESOLVER_S } else { 0.0 };
     if workload.kind.is_timed() {
@@ -213,7 +213,7 @@ fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
     }
     let mut bps = link.slowest_bps().map_or(UNSHAPED_BPS, |bps| (bps as f64).min(UNSHAPED_BPS));
     // what is not TCP has other limits, which nobody guesses
-    let over_tcp = service.is_none_or(|service| !service.over_datagrams());
+    let over_tcp = application.is_none_or(|application| !application.over_datagrams());
     if rtt_s > 0.0 && over_tcp {
         bps = bps.min(WINDOW_BITS / rtt_s);
         let loss = link.down.loss.average_pct().max(link.up.loss.average_pct()) / 100.0;

@@ -298,7 +298,7 @@ fn windows<'a>(stacks: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
     stacks
         .filter_map(|name| {
             let stack = crate::stack::Stack::parse(name).ok()?;
-            Some((name.to_owned(), stack.service.window()?.0))
+            Some((name.to_owned(), stack.application.window()?.0))
         })
         .collect()
 }

@@ -98,7 +98,7 @@ impl Bench<'_> {
             usage,
             drops,
             errors,
-            over_datagrams: self.service(&cell.stack)?.over_datagrams(),
+            over_datagrams: self.application(&cell.stack)?.over_datagrams(),
             token_bucket: way.rate_bps.is_some() && !self.testbed.serialises(),
         };
         Ok(Measured::of(cell, block, seen, took))

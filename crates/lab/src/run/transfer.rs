@@ -13,7 +13,7 @@ use headroom_lab_trace::{Expectation, Record, TimeHints, Totals};
 
 use super::bench::Bench;
 use super::cell::Cell;
-use crate::service::{ClientReport, Invocation, Service};
+use crate::application::{Application, ClientReport, Invocation};
 use crate::workload::{Ground, Key, TimeOf, Transfer};
 
 /// A prepared transfer: its client processes, and what to check afterwards.
@@ -38,7 +38,7 @@ impl Bench<'_> {
     pub(super) fn prepare(&mut self, cell: &Cell) -> Result<Prepared> {
         self.serial += 1;
         let mut ground = Ground {
-            default_commands: self.service(&cell.stack)?.default_commands(),
+            default_commands: self.application(&cell.stack)?.default_commands(),
             client: &self.testbed.client,
             server: &self.testbed.server,
             payloads: &mut self.payloads,
@@ -51,9 +51,11 @@ impl Bench<'_> {
 
     /// The command lines of a cell's transfer.
     pub(super) fn invoke(&self, cell: &Cell, transfer: Transfer) -> Result<Prepared> {
-        let (site, service) = (self.site(&cell.stack, Role::Client)?, self.service(&cell.stack)?);
+        let (site, application) =
+            (self.site(&cell.stack, Role::Client)?, self.application(&cell.stack)?);
         let tasks = transfer.tasks.iter();
-        let invocations = tasks.map(|task| service.client(&site, task)).collect::<Result<_>>()?;
+        let invocations =
+            tasks.map(|task| application.client(&site, task)).collect::<Result<_>>()?;
         Ok(Prepared { invocations, transfer })
     }
 
@@ -110,7 +112,7 @@ impl Bench<'_> {
         whole: bool,
     ) -> Result<(Seen, Option<Totals>)> {
         error::check(&self.interrupted)?;
-        let service = self.service(&cell.stack)?;
+        let application = self.application(&cell.stack)?;
         let jobs = self.jobs(prepared)?;
         let stack = self.instance(&cell.stack)?;
         let (clock, router) = (stack.clock(&self.testbed), self.testbed.clock());
@@ -144,25 +146,25 @@ impl Bench<'_> {
         let outside = outside.map(Clock::take).transpose()?;
 
         let reports: Vec<_> =
-            outcomes.iter().map(|outcome| service.client_report(outcome)).collect();
+            outcomes.iter().map(|outcome| application.client_report(outcome)).collect();
         // only on one machine does the server's log have the packets' clock
         let (login_ns, login) = if self.testbed.one_machine() {
-            (service.login_ns(&self.testbed.server.server(&cell.stack, started)?.log), None)
+            (application.login_ns(&self.testbed.server.server(&cell.stack, started)?.log), None)
         } else {
-            (None, service.login().map(|login| login.inside(stack.streams())))
+            (None, application.login().map(|login| login.inside(stack.streams())))
         };
         let expectation = Expectation {
             port: stack.wire_port,
-            data_connections: service.data_connections() && !kind.is_timed(),
-            over_datagrams: service.over_datagrams(),
+            data_connections: application.data_connections() && !kind.is_timed(),
+            over_datagrams: application.over_datagrams(),
             upload: kind.goes_up(),
             size: cell.size,
             frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
-            has_close_exchange: service.has_close_exchange(),
+            has_close_exchange: application.has_close_exchange(),
             login,
             hints: TimeHints {
                 request_ns: reports.iter().filter_map(|r| r.hints.request_ns).min(),
-                done_ns: done_ns(service, &reports, &outcomes),
+                done_ns: done_ns(application, &reports, &outcomes),
                 login_ns,
             },
         };
@@ -230,9 +232,13 @@ fn fairness(seconds: &[f64]) -> Option<f64> {
 
 /// When the last client was done. Where a trace does not tell, the end of a process that
 /// does not say it is the best there is.
-fn done_ns(service: &dyn Service, reports: &[ClientReport], outcomes: &[Outcome]) -> Option<u64> {
+fn done_ns(
+    application: &dyn Application,
+    reports: &[ClientReport],
+    outcomes: &[Outcome],
+) -> Option<u64> {
     let said = reports.iter().zip(outcomes).filter_map(|(report, outcome)| {
-        report.hints.done_ns.or(service.over_datagrams().then_some(outcome.ended_ns))
+        report.hints.done_ns.or(application.over_datagrams().then_some(outcome.ended_ns))
     });
     said.max()
 }

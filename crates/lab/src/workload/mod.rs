@@ -63,7 +63,7 @@ pub struct Workload {
     pub files: u32,
     /// Clients at once (`parallel`); 1 elsewhere.
     pub clients: u32,
-    /// Commands to run; none: the service's own list.
+    /// Commands to run; none: the application's own list.
     pub commands: Option<Vec<String>>,
     /// Duration (`stream`, `packets`, `echo`, `realtime`).
     pub seconds: u32,

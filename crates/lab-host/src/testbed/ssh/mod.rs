@@ -1,5 +1,5 @@
 //! Two real machines over ssh. This program is copied to each and spoken to over
-//! that connection; nothing else is open but the services' own ports. The link
+//! that connection; nothing else is open but the applications' own ports. The link
 //! between them is what it is: it is looked at, never shaped.
 
 mod connection;

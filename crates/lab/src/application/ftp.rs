@@ -10,20 +10,20 @@ use headroom_lab_host::programs::OPENSSL;
 use super::fetch::{self, Account};
 use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
-use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
+use super::{Application, ClientReport, Invocation, Site, pure_ftpd};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
 struct Ftp;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "ftp",
     about: "FTP in clear: pure-ftpd, libcurl",
     programs: &[PURE_FTPD, PURE_PW, OPENSSL],
     make: Make::Fixed(|| Arc::new(Ftp)),
 };
 
-impl Service for Ftp {
+impl Application for Ftp {
     fn secured(&self) -> bool {
         false
     }

@@ -10,7 +10,7 @@ use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::Load;
 use serde::Deserialize;
 
-use super::{ClientReport, Invocation, Service, Site};
+use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, STREAM_UNIT, Task};
 
@@ -18,14 +18,14 @@ const IPERF3: Program = Program::new("iperf3", "iperf3", &["--version"]);
 
 struct Iperf3;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "iperf3",
     about: "one TCP stream in clear, from memory to memory: iperf3 both sides",
     programs: &[IPERF3],
     make: Make::Fixed(|| Arc::new(Iperf3)),
 };
 
-impl Service for Iperf3 {
+impl Application for Iperf3 {
     fn secured(&self) -> bool {
         false
     }

@@ -11,7 +11,7 @@ use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::VIDEO;
 
-use super::{ClientReport, Invocation, Service, Site, rtp, udp};
+use super::{Application, ClientReport, Invocation, Site, rtp, udp};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Sending, Task};
 
@@ -19,14 +19,14 @@ pub(super) const FFMPEG: Program = Program::new("ffmpeg", "ffmpeg", &["-version"
 
 struct Video;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: VIDEO,
     about: "video in clear, RTP to port 5004; ffmpeg encodes and decodes",
     programs: &[FFMPEG],
     make: Make::Fixed(|| Arc::new(Video)),
 };
 
-impl Service for Video {
+impl Application for Video {
     fn secured(&self) -> bool {
         false
     }

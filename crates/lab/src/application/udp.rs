@@ -10,20 +10,20 @@ use headroom_lab_results::schema::Load;
 use headroom_load::stats::{EchoStats, PacketStats};
 use serde::Deserialize;
 
-use super::{ClientReport, Invocation, Service, Site};
+use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Sending, Task};
 
 struct Udp;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "udp",
     about: "datagrams in clear, flood or echo: headroom both sides",
     programs: &[],
     make: Make::Fixed(|| Arc::new(Udp)),
 };
 
-impl Service for Udp {
+impl Application for Udp {
     fn secured(&self) -> bool {
         false
     }

@@ -195,7 +195,7 @@ mod tests {
         let site = Site {
             host: &host,
             peer: &host,
-            dir: "/tmp/root/services/ssh".into(),
+            dir: "/tmp/root/applications/ssh".into(),
             files: "/tmp/root/files".into(),
             server: (address, 22).into(),
             resolver: None,

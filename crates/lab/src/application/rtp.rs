@@ -9,7 +9,7 @@ use headroom_lab_host::host::ServerSpec;
 use headroom_lab_results::schema::StreamStats;
 
 use super::udp::{datagrams, server};
-use super::{ClientReport, Invocation, Service, Site};
+use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
@@ -18,14 +18,14 @@ struct Rtp;
 /// Where RTP goes unless told otherwise (RFC 3551 §8).
 pub(super) const PORT: u16 = 5004;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "rtp",
     about: "a real-time stream in clear, RTP to port 5004: headroom both sides",
     programs: &[],
     make: Make::Fixed(|| Arc::new(Rtp)),
 };
 
-impl Service for Rtp {
+impl Application for Rtp {
     fn secured(&self) -> bool {
         false
     }

@@ -26,12 +26,12 @@ mod video;
 
 use crate::catalogue::Catalogue;
 
-pub use definition::{ClientReport, Invocation, Service};
+pub use definition::{Application, ClientReport, Invocation};
 pub(crate) use site::{SSH_KEYGEN, Site, write_credentials};
 pub(crate) use tls::CIPHER;
 
 /// All applications.
-pub static ALL: Catalogue<dyn Service> = Catalogue {
+pub static ALL: Catalogue<dyn Application> = Catalogue {
     sort: "stack",
     example: "headroom(streams)",
     entries: &[

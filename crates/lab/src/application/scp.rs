@@ -1,31 +1,32 @@
-//! rsync over SSH, whole files.
+//! scp: OpenSSH both sides. From OpenSSH 9 on it speaks the SFTP protocol.
 
 use std::sync::Arc;
 
-use headroom_lab_host::command::Command;
+use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::{Program, SSH};
+use headroom_lab_host::role::Role;
 use headroom_lab_trace::Login;
 
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
-use super::{Invocation, Service, Site, openssh};
+use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
-const RSYNC: Program = Program::new("rsync", "rsync", &["--version"]);
+const SCP: Program = Program::new("scp", "openssh-client", &[]).only_on(Role::Client);
 
-struct Rsync;
+struct Scp;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
-    name: "rsync",
-    about: "rsync over SSH, whole files",
-    programs: &[RSYNC, SSHD, SSH, SSH_KEYGEN],
-    make: Make::Fixed(|| Arc::new(Rsync)),
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
+    name: "scp",
+    about: "scp: OpenSSH both sides; version 9 and later use SFTP",
+    programs: &[SSHD, SSH, SCP, SSH_KEYGEN],
+    make: Make::Fixed(|| Arc::new(Scp)),
 };
 
-impl Service for Rsync {
+impl Application for Scp {
     fn secured(&self) -> bool {
         true
     }
@@ -35,7 +36,7 @@ impl Service for Rsync {
     }
 
     fn port(&self) -> u16 {
-        2122
+        2022
     }
 
     fn accepts(&self, kind: Kind) -> bool {
@@ -47,13 +48,8 @@ impl Service for Rsync {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        let mut shell = vec![site.program(SSH)?];
-        shell.extend(openssh::options(site));
-        shell.extend(["-p".into(), site.server.port().to_string()]);
-        // rsync splits the shell command at spaces; the paths here have none
-        let shell = shell.join(" ");
-        let path = format!("--rsync-path={}", openssh::remote_program(site, RSYNC)?);
-        let mut command = Command::new(RSYNC, ["--whole-file", "-e", &shell, &path]);
+        let mut command = Command::new(SCP, openssh::options(site));
+        command.args(["-S".into(), Arg::from(SSH)]).args(["-P", &site.server.port().to_string()]);
         let remote = |name: &str| format!("root@{}:{}", site.server_host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
@@ -65,15 +61,19 @@ impl Service for Rsync {
             Task::DownloadTree { remote: from, local, .. } => {
                 command.args([
                     "-r".into(),
-                    remote(&format!("{from}/")),
+                    remote(&format!("{from}/.")),
                     local.display().to_string(),
                 ]);
             }
             Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
-                return Err(Error::Plan("rsync only moves files".into()));
+                return Err(Error::Plan("scp only moves files".into()));
             }
         }
         Ok(Invocation::new(command))
+    }
+
+    fn has_close_exchange(&self) -> bool {
+        true
     }
 
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
@@ -90,11 +90,7 @@ impl Service for Rsync {
 
     fn facts(&self) -> Vec<Fact> {
         let mut facts = openssh::facts();
-        facts.retain(|(name, _)| *name != "verification");
-        facts.extend(stated([
-            ("verification", "a checksum of the whole file, by the receiver"),
-            ("mode", "--whole-file: no delta algorithm"),
-        ]));
+        facts.extend(stated([("protocol", "SFTP (OpenSSH 9 and later)")]));
         facts
     }
 

@@ -14,7 +14,7 @@ use crate::catalogue::Fact;
 use crate::workload::{Kind, Task};
 
 /// An application: its server, its client, and how to read their words.
-pub trait Service: Send + Sync {
+pub trait Application: Send + Sync {
     /// Whether it encrypts what it moves; verified on the wire in every run.
     fn secured(&self) -> bool;
 

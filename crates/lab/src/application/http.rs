@@ -8,20 +8,20 @@ use headroom_lab_host::host::ServerSpec;
 
 use super::fetch::{self, Account};
 use super::nginx::NGINX;
-use super::{ClientReport, Invocation, Service, Site, nginx};
+use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
 struct Http;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "http",
     about: "HTTP/1.1 in clear: nginx with sendfile, libcurl",
     programs: &[NGINX],
     make: Make::Fixed(|| Arc::new(Http)),
 };
 
-impl Service for Http {
+impl Application for Http {
     fn secured(&self) -> bool {
         false
     }

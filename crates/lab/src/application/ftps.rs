@@ -12,16 +12,16 @@ use super::fetch::{self, Account};
 use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
 use super::tls::{Key, Tls, Version};
-use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
+use super::{Application, ClientReport, Invocation, Site, pure_ftpd};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
-/// The service with the TLS that its options want.
+/// The application with the TLS that its options want.
 struct Ftps {
     tls: Tls,
 }
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "ftps",
     about: "FTP over TLS, explicit, data protected: pure-ftpd, libcurl",
     programs: &[PURE_FTPD, PURE_PW, OPENSSL],
@@ -55,7 +55,7 @@ pub(super) const ENTRY: Entry<dyn Service> = Entry {
 /// does, is asked again in each handshake (RFC 8446 §4.1.4).
 const GROUPS: &str = "P-256:X25519";
 
-impl Service for Ftps {
+impl Application for Ftps {
     fn secured(&self) -> bool {
         true
     }

@@ -11,20 +11,20 @@ use headroom_lab_trace::Login;
 
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
-use super::{Invocation, Service, Site, openssh};
+use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
 use crate::workload::{Kind, Task};
 
 struct Ssh;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "ssh",
     about: "ssh command sessions: OpenSSH both sides",
     programs: &[SSHD, SSH, SSH_KEYGEN],
     make: Make::Fixed(|| Arc::new(Ssh)),
 };
 
-impl Service for Ssh {
+impl Application for Ssh {
     fn secured(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Where a service finds its files, its address and its credentials.
+//! Where an application finds its files, its address and its credentials.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -17,14 +17,14 @@ pub(crate) const SSH_KEYGEN: Program =
 /// Name and password of the FTP user; alone in the run's own namespaces.
 pub(crate) const FTP_USER: (&str, &str) = ("lab", "lab");
 
-/// The place of one service on one host.
+/// The place of one application on one host.
 #[derive(Debug)]
 pub struct Site<'a> {
     /// The server's host for a server, the client's for a client.
     pub(crate) host: &'a Host,
     /// The other end.
     pub(crate) peer: &'a Host,
-    /// This service's own folder on that host: configuration, keys, sockets.
+    /// This application's own folder on that host: configuration, keys, sockets.
     pub(crate) dir: PathBuf,
     /// The folder that the server serves; uploads go to `incoming` in it.
     pub(crate) files: PathBuf,
@@ -42,14 +42,14 @@ impl Site<'_> {
         Ok(self.host.located(program)?.path.display().to_string())
     }
 
-    /// Writes a file into this service's folder and returns its path.
+    /// Writes a file into this application's folder and returns its path.
     pub(crate) fn write(&self, name: &str, content: &str) -> Result<String> {
         let path = self.dir.join(name);
         self.host.write(&path, content)?;
         Ok(path.display().to_string())
     }
 
-    /// A file of this service's own folder.
+    /// A file of this application's own folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }

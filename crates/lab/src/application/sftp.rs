@@ -11,7 +11,7 @@ use headroom_lab_trace::Login;
 
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
-use super::{Invocation, Service, Site, openssh};
+use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
 use crate::workload::{Kind, Task};
 
@@ -19,14 +19,14 @@ const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::
 
 struct Sftp;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "sftp",
     about: "SFTP: OpenSSH both sides",
     programs: &[SSHD, SSH, SFTP, SSH_KEYGEN],
     make: Make::Fixed(|| Arc::new(Sftp)),
 };
 
-impl Service for Sftp {
+impl Application for Sftp {
     fn secured(&self) -> bool {
         true
     }

@@ -8,7 +8,7 @@ use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 
-use super::{Invocation, Service, Site};
+use super::{Application, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
 use crate::workload::{Kind, Task};
 
@@ -21,7 +21,7 @@ struct Uftp {
 
 const CLEAR: &str = "clear";
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "uftp",
     about: "UFTP to one host, AES-128-GCM; uploads only",
     programs: &[UFTP, UFTPD],
@@ -54,7 +54,7 @@ const PATIENCE: &str = "50";
 const BUFFER: &str = "104857600";
 const CACHE: &str = "20971520";
 
-impl Service for Uftp {
+impl Application for Uftp {
     fn secured(&self) -> bool {
         self.encrypted
     }

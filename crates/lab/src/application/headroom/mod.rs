@@ -11,7 +11,7 @@ use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
 use serde::Deserialize;
 
-use super::{ClientReport, Invocation, Service, Site};
+use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
 use crate::workload::{Kind, Task};
 use options::TransferOptions;
@@ -22,7 +22,7 @@ struct Headroom {
     options: TransferOptions,
 }
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: NAME,
     about: "headroom serve, put and get: this program both sides",
     programs: &[],
@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry<dyn Service> = Entry {
     },
 };
 
-/// The first UDP port for lanes, on one machine: no service there has these.
+/// The first UDP port for lanes, on one machine: no application there has these.
 const LANE_PORTS: u16 = 12_000;
 
 impl Headroom {
@@ -63,7 +63,7 @@ const CLIENTS_KEY: &str = "client-identity";
 /// The server's fingerprint for the client.
 const FINGERPRINT: &str = "server-fingerprint";
 
-impl Service for Headroom {
+impl Application for Headroom {
     fn secured(&self) -> bool {
         self.options.encrypts()
     }
@@ -268,9 +268,9 @@ mod tests {
         assert_eq!(title("streams").as_deref(), Ok("headroom(streams)"));
         assert_eq!(title("compress=auto").as_deref(), Ok("headroom(compress=auto)"));
         let insecure = |options| {
-            let service = read(options).expect("options");
-            let told = service.facts().iter().any(|(name, _)| *name == "INSECURE");
-            (service.secured(), service.obfuscates(), told)
+            let application = read(options).expect("options");
+            let told = application.facts().iter().any(|(name, _)| *name == "INSECURE");
+            (application.secured(), application.obfuscates(), told)
         };
         assert_eq!(insecure("cipher=aes-256-gcm,lane-ports=1"), (true, false, false));
         assert_eq!(insecure("chunk=4000"), (true, false, true));

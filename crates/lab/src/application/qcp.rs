@@ -9,7 +9,7 @@ use headroom_lab_host::programs::{Program, SSH};
 
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
-use super::{Invocation, Service, Site, openssh};
+use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
@@ -22,14 +22,14 @@ struct Qcp;
 const RATE: &str = "1250M";
 const ROUND_TRIP_MS: &str = "10";
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "qcp",
     about: "qcp both sides: QUIC, negotiated over ssh",
     programs: &[QCP, SSHD, SSH, SSH_KEYGEN],
     make: Make::Fixed(|| Arc::new(Qcp)),
 };
 
-impl Service for Qcp {
+impl Application for Qcp {
     fn secured(&self) -> bool {
         true
     }

@@ -9,20 +9,20 @@ use headroom_lab_host::host::ServerSpec;
 use super::fetch::{self, Account};
 use super::nginx::NGINX;
 use super::tls::Tls;
-use super::{ClientReport, Invocation, Service, Site, nginx};
+use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
 struct Https;
 
-pub(super) const ENTRY: Entry<dyn Service> = Entry {
+pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "https",
     about: "HTTP/1.1 over TLS 1.3: nginx, libcurl",
     programs: &[NGINX],
     make: Make::Fixed(|| Arc::new(Https)),
 };
 
-impl Service for Https {
+impl Application for Https {
     fn secured(&self) -> bool {
         true
     }
