@@ -229,7 +229,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     let mut plan = match &arguments.what[..] {
         [path] if path.is_empty() => {
             let sentence =
-                "an empty argument names no plan and no stack; `headroom lab list` lists both";
+                "an empty argument names no plan and no stack; `headroom lab list` lists what there is";
             return Err(Error::Plan(sentence.to_owned()).into());
         }
         [path] if Path::new(path).is_dir() => {
@@ -448,13 +448,13 @@ fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow:
 }
 
 fn list() -> anyhow::Result<ExitCode> {
-    println!("Stacks");
+    println!("Applications");
     for entry in application::ALL.entries {
         let baseline = entry.by_default().map_err(Error::Plan)?.baselines().pop();
         let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
         list_entry(entry, &baseline);
     }
-    println!("\nLayers, around a stack: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)");
+    println!("\nLayers, around an application: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)");
     for entry in layer::ALL.entries {
         list_entry(entry, "");
     }

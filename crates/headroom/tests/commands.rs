@@ -193,7 +193,7 @@ fn what_cannot_be_typed() {
         ("lab run http --offload per-packet", "on, off"),
         ("lab run http --workload downlod", "download"),
         ("lab run http --workload commands", "can do none of the workloads commands"),
-        ("lab run htps", "there is no stack `htps` (did you mean `https`?)"),
+        ("lab run htps", "there is no application `htps` (did you mean `https`?)"),
         ("lab run p.toml --family ipv4", "--family applies to names of stacks"),
         ("lab run --resume", "--resume"),
         ("lab run http --allow-changed-environment", "--resume"),

@@ -203,7 +203,7 @@ mod tests {
             ("ftp/wireguard(fast)", "`wireguard` takes no options"),
             ("ftp/strongswan(fast)", "`strongswan` has no option `fast`; the options are psk"),
             ("http(fast)", "`http` takes no options"),
-            ("gopher(fast)", "no stack `gopher`"),
+            ("gopher(fast)", "no application `gopher`"),
             ("headroom(streams", "as in `headroom(streams)`"),
             ("http/esp(transport)/ah(transport)", "AH over ESP is the layer `ah+esp`"),
             ("sftp/esp(transport)/tls", "sftp/tls/esp, would do"),

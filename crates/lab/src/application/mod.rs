@@ -32,7 +32,7 @@ pub(crate) use tls::CIPHER;
 
 /// All applications.
 pub static ALL: Catalogue<dyn Application> = Catalogue {
-    sort: "stack",
+    sort: "application",
     example: "headroom(streams)",
     entries: &[
         ftp::ENTRY,

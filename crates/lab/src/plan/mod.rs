@@ -345,11 +345,11 @@ sizes = ["1KiB", "1MiB"]
     #[test]
     fn every_mistake_is_named_with_its_line() {
         let cases = [
-            (GOOD.replace("\"ftps\"", "\"ftsp\""), "3: there is no stack `ftsp`"),
+            (GOOD.replace("\"ftps\"", "\"ftsp\""), "3: there is no application `ftsp`"),
             (GOOD.replace("\"ftps\"", "\"ftp\""), "3: `ftp` is listed twice"),
             (
                 GOOD.replace("\"ftps\"", "\"ftsp\""),
-                "3: there is no stack `ftsp` (did you mean `ftps`?)",
+                "3: there is no application `ftsp` (did you mean `ftps`?)",
             ),
             (
                 GOOD.replace("repetitions", "repetitons"),

@@ -494,7 +494,7 @@ form = "overhead-pct"
                 "because = \"{times/sftp/1 KiB}\"\nrow =",
                 "20: there is no `times/sftp/1 KiB`",
             ),
-            ("[\"ftp\", \"ftps\"]", "[\"ftp\", \"gopher\"]", "8: there is no stack `gopher`"),
+            ("[\"ftp\", \"ftps\"]", "[\"ftp\", \"gopher\"]", "8: there is no application `gopher`"),
             ("largest", "largst", "unknown field `largst`"),
         ] {
             assert!(STUDY.contains(from), "{from}");
