@@ -228,8 +228,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     let is_plan = |what: &str| what.ends_with(".toml") || Path::new(what).is_file();
     let mut plan = match &arguments.what[..] {
         [path] if path.is_empty() => {
-            let sentence =
-                "an empty argument names no plan and no stack; `headroom lab list` lists what there is";
+            let sentence = "an empty argument names no plan and no stack; `headroom lab list` lists what there is";
             return Err(Error::Plan(sentence.to_owned()).into());
         }
         [path] if Path::new(path).is_dir() => {
@@ -454,7 +453,9 @@ fn list() -> anyhow::Result<ExitCode> {
         let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
         list_entry(entry, &baseline);
     }
-    println!("\nLayers, around an application: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)");
+    println!(
+        "\nLayers, around an application: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"
+    );
     for entry in layer::ALL.entries {
         list_entry(entry, "");
     }
