@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use headroom_lab::workload::{KINDS, Kind};
+use headroom_lab::workload::{WORKLOAD_KINDS, WorkloadKind};
 
 /// Measure what securing a transfer costs, move files, and run IPsec tunnels.
 #[derive(Debug, Parser)]
@@ -156,7 +156,7 @@ pub(crate) struct Run {
     /// Workloads, without a plan: download, upload, many, …; `lab list` lists all
     /// [default: download,upload]
     #[arg(long, value_name = "WORKLOADS", value_delimiter = ',', hide_possible_values = true,
-        value_parser = KINDS.map(Kind::name))]
+        value_parser = WORKLOAD_KINDS.map(WorkloadKind::name))]
     pub(crate) workload: Vec<String>,
     /// Address family, without a plan [default: ipv6]
     #[arg(long, value_name = "FAMILY", value_parser = ["ipv4", "ipv6"])]

@@ -10,7 +10,7 @@ use headroom_lab::catalogue::Entry;
 use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
-use headroom_lab::workload::Kind;
+use headroom_lab::workload::WorkloadKind;
 use headroom_lab::{Error, application, doctor, layer, workload};
 use headroom_lab_host::clean;
 use headroom_lab_results::analysis::disturbance::Disturbance;
@@ -249,7 +249,8 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
         }
         names => {
             let family = [Family::Ipv4, Family::Ipv6];
-            let kinds = arguments.workload.iter().filter_map(|name| Kind::of(name)).collect();
+            let kinds =
+                arguments.workload.iter().filter_map(|name| WorkloadKind::of(name)).collect();
             CommandLine {
                 stacks: names.to_vec(),
                 workloads: kinds,

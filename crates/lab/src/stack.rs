@@ -10,7 +10,7 @@ use headroom_lab_host::testbed::Family;
 use crate::application::{self, Application};
 use crate::catalogue::Chosen;
 use crate::layer::{self, Layer, inner_mtu};
-use crate::workload::Kind;
+use crate::workload::WorkloadKind;
 
 /// An application with its layers, as a plan names it: one way to secure a transfer, or not
 /// to.
@@ -62,9 +62,9 @@ impl Stack {
     }
 
     /// Whether it can do that: its application can, or a layer has something to set up.
-    pub fn accepts(&self, kind: Kind) -> bool {
+    pub fn accepts(&self, kind: WorkloadKind) -> bool {
         match kind {
-            Kind::Setup => self.layers.iter().any(|layer| layer.negotiates()),
+            WorkloadKind::Setup => self.layers.iter().any(|layer| layer.negotiates()),
             _ => self.application.accepts(kind),
         }
     }
@@ -112,16 +112,19 @@ fn objection(
         return Some(format!("more than {DEEPEST} layers"));
     }
     // between two layers in place there is nothing that gives new addresses
-    let networks: Vec<layer::Kind> =
+    let networks: Vec<layer::LayerKind> =
         layers.iter().map(|layer| layer.kind()).filter(|kind| kind.is_network()).collect();
-    if networks.windows(2).any(|pair| pair == [layer::Kind::InPlace, layer::Kind::InPlace]) {
+    if networks
+        .windows(2)
+        .any(|pair| pair == [layer::LayerKind::InPlace, layer::LayerKind::InPlace])
+    {
         return Some(
             "two layers in transport mode would protect the same two addresses; AH over ESP is \
              the layer `ah+esp`"
                 .to_owned(),
         );
     }
-    let stream = layers.iter().rposition(|layer| layer.kind() == layer::Kind::Stream)?;
+    let stream = layers.iter().rposition(|layer| layer.kind() == layer::LayerKind::Stream)?;
     let (name, title) = (layers[stream].name(), application.title());
     if application.data_connections() {
         return Some(format!(

@@ -13,7 +13,7 @@ const MAGIC: [u8; 2] = *b"HL";
 
 /// How the receiver treats a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DatagramKind {
     /// The server counts it.
     Data,
     /// The server counts it and replies with a [`Report`].
@@ -28,7 +28,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The datagram's kind.
-    pub kind: Kind,
+    pub kind: DatagramKind,
     /// The run it belongs to. The receiver ignores late datagrams of other runs.
     pub session: u32,
     /// The sequence number, from 0.
@@ -42,10 +42,10 @@ impl Header {
     /// The datagram is shorter.
     pub fn write(&self, datagram: &mut [u8]) {
         let kind = match self.kind {
-            Kind::Data => 0,
-            Kind::Query => 1,
-            Kind::Echo => 2,
-            Kind::Report => 3,
+            DatagramKind::Data => 0,
+            DatagramKind::Query => 1,
+            DatagramKind::Echo => 2,
+            DatagramKind::Report => 3,
         };
         datagram[..2].copy_from_slice(&MAGIC);
         datagram[2..4].copy_from_slice(&[kind, 0]);
@@ -57,10 +57,10 @@ impl Header {
     pub fn read(datagram: &[u8]) -> Option<Self> {
         let (header, _) = datagram.split_first_chunk::<MIN_DATAGRAM>()?;
         let kind = match header[..4] {
-            [b'H', b'L', 0, 0] => Kind::Data,
-            [b'H', b'L', 1, 0] => Kind::Query,
-            [b'H', b'L', 2, 0] => Kind::Echo,
-            [b'H', b'L', 3, 0] => Kind::Report,
+            [b'H', b'L', 0, 0] => DatagramKind::Data,
+            [b'H', b'L', 1, 0] => DatagramKind::Query,
+            [b'H', b'L', 2, 0] => DatagramKind::Echo,
+            [b'H', b'L', 3, 0] => DatagramKind::Report,
             _ => return None,
         };
         let session = u32::from_be_bytes(header[4..8].try_into().ok()?);
@@ -84,7 +84,7 @@ impl Report {
     /// Writes the report as a datagram.
     pub fn octets(&self) -> [u8; REPORT_LEN] {
         let mut octets = [0; REPORT_LEN];
-        Header { kind: Kind::Report, session: self.session, number: self.highest }
+        Header { kind: DatagramKind::Report, session: self.session, number: self.highest }
             .write(&mut octets);
         octets[MIN_DATAGRAM..].copy_from_slice(&self.counted.to_be_bytes());
         octets
@@ -92,7 +92,7 @@ impl Report {
 
     /// Reads a report; none: the datagram is no report.
     pub fn read(datagram: &[u8]) -> Option<Self> {
-        let header = Header::read(datagram).filter(|header| header.kind == Kind::Report)?;
+        let header = Header::read(datagram).filter(|header| header.kind == DatagramKind::Report)?;
         let counted = datagram.get(MIN_DATAGRAM..REPORT_LEN)?.try_into().ok()?;
         let counted = u64::from_be_bytes(counted);
         Some(Self { session: header.session, highest: header.number, counted })
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn headers_and_reports_round_trip() {
-        for kind in [Kind::Data, Kind::Query, Kind::Echo] {
+        for kind in [DatagramKind::Data, DatagramKind::Query, DatagramKind::Echo] {
             let header = Header { kind, session: 0xdead_beef, number: 1 << 40 };
             let mut datagram = datagram_of(64, b"ab").expect("a size that fits");
             header.write(&mut datagram);

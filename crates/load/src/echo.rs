@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use headroom_netio::retried;
 
-use crate::datagram::{Header, Kind, MAX_DATAGRAM, datagram_of};
+use crate::datagram::{DatagramKind, Header, MAX_DATAGRAM, datagram_of};
 use crate::net::{is_timeout, wildcard};
 use crate::stats::EchoStats;
 
@@ -34,7 +34,7 @@ pub fn echo(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Res
         if begun.elapsed() >= time {
             break;
         }
-        let header = Header { kind: Kind::Echo, session, number };
+        let header = Header { kind: DatagramKind::Echo, session, number };
         header.write(&mut datagram);
         let sent = Instant::now();
         socket.send(&datagram)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use headroom_netio::udp::{MAX_TRAIN, Options, Train};
 use headroom_netio::{Inbox, UdpSocket, wait_readable};
 
-use crate::datagram::{Header, Kind, Report, datagram_of};
+use crate::datagram::{DatagramKind, Header, Report, datagram_of};
 use crate::net::{is_queue_full, wildcard};
 use crate::stats::PacketStats;
 use crate::window::Window;
@@ -102,7 +102,7 @@ impl Sender {
     fn send(&mut self) -> io::Result<()> {
         let last = self.datagrams.len() - 1;
         for (index, datagram) in self.datagrams.iter_mut().enumerate() {
-            let kind = if index == last { Kind::Query } else { Kind::Data };
+            let kind = if index == last { DatagramKind::Query } else { DatagramKind::Data };
             let (session, number) = (self.window.session(), self.window.next_number());
             Header { kind, session, number }.write(datagram);
         }

@@ -12,7 +12,7 @@ use headroom_lab_trace::StreamStats;
 use headroom_netio::udp::{Options, Train};
 use headroom_netio::{Inbox, UdpSocket, errors, wait_readable};
 
-use crate::datagram::{Header, Kind, Report};
+use crate::datagram::{DatagramKind, Header, Report};
 use crate::decoder::VideoDecoder;
 use crate::net::now_ns;
 use crate::rtp_receiver::RtpReceiver;
@@ -97,13 +97,13 @@ impl Server {
                         continue;
                     };
                     match header.kind {
-                        Kind::Data => session.count(&header),
-                        Kind::Query => {
+                        DatagramKind::Data => session.count(&header),
+                        DatagramKind::Query => {
                             session.count(&header);
                             send(&socket, to, &session.report().octets());
                         }
-                        Kind::Echo => send(&socket, to, datagram),
-                        Kind::Report => {}
+                        DatagramKind::Echo => send(&socket, to, datagram),
+                        DatagramKind::Report => {}
                     }
                 }
             }

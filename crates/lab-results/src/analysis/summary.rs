@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::limits::{self, Evidence};
 use super::slow_start::Segment;
 use super::{rfc6349, stats};
-use crate::schema::{Kind, LinkReport, Sample, StackRecord, Summary, Tcp};
+use crate::schema::{LinkReport, Sample, StackRecord, Summary, Tcp, WorkloadKind};
 
 /// Identity of a cell: link, workload, size, stack.
 type Key<'a> = (&'a str, &'a str, u64, &'a str);
@@ -80,7 +80,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         samples.iter().filter_map(|s| s.realtime.as_ref()).map(|stream| stream.mean_bps).collect();
     let goodput_bps = stats::positive_mean(&arrived).map_or(goodput_bps, |rate| Some(rate.mean));
     let report = context.links.iter().find(|report| report.name == link);
-    let timed = Kind::of(workload).is_some_and(Kind::is_timed);
+    let timed = WorkloadKind::of(workload).is_some_and(WorkloadKind::is_timed);
     let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
     let evidence = Evidence {
         rate_bps,

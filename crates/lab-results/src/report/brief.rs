@@ -5,7 +5,7 @@ use super::columns::{aligned, wrapped};
 use super::markdown::{Overview, further_tables, tables};
 use crate::analysis::sentence::read;
 use crate::analysis::stats::LEAST_RUNS;
-use crate::schema::{Kind, Results, Summary};
+use crate::schema::{Results, Summary, WorkloadKind};
 
 /// Lines of the answer. With the path of the report and a prompt it fits a terminal of 24.
 const LINES: usize = 22;
@@ -84,7 +84,8 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
         (least, most) if least == most => format!("n = {least}"),
         (least, most) => format!("n = {least} to {most}"),
     };
-    let is_timed = |row: &Summary| Kind::of(&row.workload).is_some_and(Kind::is_timed);
+    let is_timed =
+        |row: &Summary| WorkloadKind::of(&row.workload).is_some_and(WorkloadKind::is_timed);
     let times = if rows().any(is_timed) { "times of one unit" } else { "session times" };
     let mut text =
         format!("Link {}, {n}; {times}, overhead with its 95 % interval.", results.link.name);

@@ -6,7 +6,7 @@ use headroom_units as units;
 
 use super::table::Table;
 use crate::analysis::measured::Estimate;
-use crate::schema::{Kind, Results, Summary, WorkloadRecord};
+use crate::schema::{Results, Summary, WorkloadKind, WorkloadRecord};
 
 /// Sentences and tables, for a README or an issue.
 pub fn summary(results: &Results) -> String {
@@ -247,7 +247,7 @@ fn overhead(row: &Summary) -> String {
 }
 
 fn is_timed(row: &Summary) -> bool {
-    Kind::of(&row.workload).is_some_and(Kind::is_timed)
+    WorkloadKind::of(&row.workload).is_some_and(WorkloadKind::is_timed)
 }
 
 fn portable(results: &Results) -> Table {

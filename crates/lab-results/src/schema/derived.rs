@@ -154,7 +154,7 @@ pub struct LogLine {
 pub struct Crossover {
     /// Name of the link.
     pub link: String,
-    /// Kind of the workload.
+    /// The kind of the workload.
     pub workload: String,
     /// `transfer` or `session`.
     pub clock: String,

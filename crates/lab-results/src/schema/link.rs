@@ -4,7 +4,7 @@ use headroom_link_spec::{Counters, LinkDirection, LinkSpec, Queue};
 use headroom_units as units;
 use serde::{Deserialize, Serialize};
 
-use super::Kind;
+use super::WorkloadKind;
 
 /// The link that was actually used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -118,7 +118,9 @@ impl LinkReport {
     /// Bits per second in the file's direction; none: unshaped.
     pub fn rate_bps_of(&self, workload: &str) -> Option<u64> {
         match &self.directions {
-            Some(both) if Kind::of(workload).is_some_and(Kind::goes_up) => both.up.rate_bps,
+            Some(both) if WorkloadKind::of(workload).is_some_and(WorkloadKind::goes_up) => {
+                both.up.rate_bps
+            }
             _ => self.rate_bps,
         }
     }

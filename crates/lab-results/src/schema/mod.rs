@@ -31,7 +31,7 @@ pub use run::{
     VIDEO, WAITS,
 };
 pub use sample::{Cpu, Load, Sample, UNSHAPED_S, Usage, Wire};
-pub use workload::{CLIENTS, KINDS, Kind, STREAM_UNIT, TimeOf, workload_name};
+pub use workload::{CLIENTS, STREAM_UNIT, TimeOf, WORKLOAD_KINDS, WorkloadKind, workload_name};
 
 /// Version of the schema.
 pub const SCHEMA: u32 = 3;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, SshHosts, workload_name, yes};
+use super::{SshHosts, WorkloadKind, workload_name, yes};
 
 /// The plan as it was run; the lab can make a plan of it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ impl WorkloadRecord {
     /// The name in samples.
     pub fn name(&self) -> String {
         let rate = self.rate.as_ref().filter(|rate| {
-            let default = Kind::of(&self.kind).and_then(Kind::default_rate);
+            let default = WorkloadKind::of(&self.kind).and_then(WorkloadKind::default_rate);
             rate.parse().ok() != default
         });
         let steady = [rate.cloned(), self.cross_traffic.clone()];

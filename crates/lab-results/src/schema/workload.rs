@@ -7,7 +7,7 @@ use super::Pace;
 /// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum WorkloadKind {
     /// One file from server to client.
     Download,
     /// One file from client to server.
@@ -34,18 +34,18 @@ pub enum Kind {
 }
 
 /// All kinds, in the order in which they are listed.
-pub const KINDS: [Kind; 11] = [
-    Kind::Download,
-    Kind::Upload,
-    Kind::Many,
-    Kind::Parallel,
-    Kind::Commands,
-    Kind::Page,
-    Kind::Stream,
-    Kind::Packets,
-    Kind::Echo,
-    Kind::Setup,
-    Kind::Realtime,
+pub const WORKLOAD_KINDS: [WorkloadKind; 11] = [
+    WorkloadKind::Download,
+    WorkloadKind::Upload,
+    WorkloadKind::Many,
+    WorkloadKind::Parallel,
+    WorkloadKind::Commands,
+    WorkloadKind::Page,
+    WorkloadKind::Stream,
+    WorkloadKind::Packets,
+    WorkloadKind::Echo,
+    WorkloadKind::Setup,
+    WorkloadKind::Realtime,
 ];
 
 /// What the time of a sample is that of, and so what is captured.
@@ -78,7 +78,7 @@ impl Facts {
 /// Unit of a stream's time: one GiB.
 pub const STREAM_UNIT: u64 = 1 << 30;
 
-impl Kind {
+impl WorkloadKind {
     const fn facts(self) -> Facts {
         use TimeOf::{Client, Flow, Session};
         match self {
@@ -104,7 +104,7 @@ impl Kind {
     /// The kind of a workload that has this name in results ([`workload_name`]).
     pub fn of(workload: &str) -> Option<Self> {
         let kind = workload.split_once('(').map_or(workload, |(kind, _)| kind);
-        KINDS.into_iter().find(|known| known.name() == kind)
+        WORKLOAD_KINDS.into_iter().find(|known| known.name() == kind)
     }
 
     /// The unit of a sample's time.

@@ -11,7 +11,7 @@ use headroom_lab_trace::{Login, TimeHints};
 
 use super::site::Site;
 use crate::catalogue::Fact;
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 /// An application: its server, its client, and how to read their words.
 pub trait Application: Send + Sync {
@@ -38,7 +38,7 @@ pub trait Application: Send + Sync {
     }
 
     /// Whether the workload has a meaning for it.
-    fn accepts(&self, kind: Kind) -> bool;
+    fn accepts(&self, kind: WorkloadKind) -> bool;
 
     /// Writes configuration and returns how the server starts.
     ///

@@ -12,7 +12,7 @@ use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
 use super::{Application, ClientReport, Invocation, Site, pure_ftpd};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 struct Ftp;
 
@@ -32,7 +32,7 @@ impl Application for Ftp {
         21
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
+    fn accepts(&self, kind: WorkloadKind) -> bool {
         kind.moves_files()
     }
 

@@ -14,7 +14,7 @@ use super::site::FTP_USER;
 use super::tls::{Key, Tls, Version};
 use super::{Application, ClientReport, Invocation, Site, pure_ftpd};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 /// The application with the TLS that its options want.
 struct Ftps {
@@ -68,7 +68,7 @@ impl Application for Ftps {
         2121
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
+    fn accepts(&self, kind: WorkloadKind) -> bool {
         kind.moves_files()
     }
 

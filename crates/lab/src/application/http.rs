@@ -10,7 +10,7 @@ use super::fetch::{self, Account};
 use super::nginx::NGINX;
 use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 struct Http;
 
@@ -30,8 +30,8 @@ impl Application for Http {
         80
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind.moves_files() || kind == Kind::Page
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind.moves_files() || kind == WorkloadKind::Page
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

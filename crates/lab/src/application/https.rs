@@ -11,7 +11,7 @@ use super::nginx::NGINX;
 use super::tls::Tls;
 use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 struct Https;
 
@@ -35,8 +35,8 @@ impl Application for Https {
         443
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind.moves_files() || kind == Kind::Page
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind.moves_files() || kind == WorkloadKind::Page
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

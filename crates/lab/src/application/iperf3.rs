@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, STREAM_UNIT, Task};
+use crate::workload::{STREAM_UNIT, Task, WorkloadKind};
 
 const IPERF3: Program = Program::new("iperf3", "iperf3", &["--version"]);
 
@@ -34,8 +34,8 @@ impl Application for Iperf3 {
         5201
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind == Kind::Stream
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind == WorkloadKind::Stream
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

@@ -11,7 +11,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 const QCP: Program = Program::new("qcp", "qcp", &["--version"]);
 
@@ -42,8 +42,8 @@ impl Application for Qcp {
         2422
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Download | Kind::Upload)
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        matches!(kind, WorkloadKind::Download | WorkloadKind::Upload)
     }
 
     fn over_datagrams(&self) -> bool {

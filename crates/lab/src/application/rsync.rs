@@ -12,7 +12,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 const RSYNC: Program = Program::new("rsync", "rsync", &["--version"]);
 
@@ -38,7 +38,7 @@ impl Application for Rsync {
         2122
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
+    fn accepts(&self, kind: WorkloadKind) -> bool {
         kind.moves_files()
     }
 

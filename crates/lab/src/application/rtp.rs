@@ -11,7 +11,7 @@ use headroom_lab_results::schema::StreamStats;
 use super::udp::{datagrams, server};
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 struct Rtp;
 
@@ -38,8 +38,8 @@ impl Application for Rtp {
         true
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind == Kind::Realtime
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind == WorkloadKind::Realtime
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

@@ -13,7 +13,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 const SCP: Program = Program::new("scp", "openssh-client", &[]).only_on(Role::Client);
 
@@ -39,7 +39,7 @@ impl Application for Scp {
         2022
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
+    fn accepts(&self, kind: WorkloadKind) -> bool {
         kind.moves_files()
     }
 

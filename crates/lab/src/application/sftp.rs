@@ -13,7 +13,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);
 
@@ -39,8 +39,8 @@ impl Application for Sftp {
         22
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind.moves_files() || kind == Kind::Commands
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind.moves_files() || kind == WorkloadKind::Commands
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

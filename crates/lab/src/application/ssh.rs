@@ -13,7 +13,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 struct Ssh;
 
@@ -33,8 +33,8 @@ impl Application for Ssh {
         2222
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind == Kind::Commands
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind == WorkloadKind::Commands
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Sending, Task};
+use crate::workload::{Sending, Task, WorkloadKind};
 
 struct Udp;
 
@@ -32,8 +32,8 @@ impl Application for Udp {
         7007
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Packets | Kind::Echo)
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        matches!(kind, WorkloadKind::Packets | WorkloadKind::Echo)
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

@@ -10,7 +10,7 @@ use headroom_lab_host::role::Role;
 
 use super::{Application, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 
 const UFTP: Program = Program::new("uftp", "uftp", &[]).only_on(Role::Client);
 const UFTPD: Program = Program::new("uftpd", "uftp", &[]).only_on(Role::Server);
@@ -68,8 +68,8 @@ impl Application for Uftp {
         1044
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind == Kind::Upload
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind == WorkloadKind::Upload
     }
 
     fn over_datagrams(&self) -> bool {

@@ -13,7 +13,7 @@ use headroom_lab_results::schema::VIDEO;
 
 use super::{Application, ClientReport, Invocation, Site, rtp, udp};
 use crate::catalogue::{Entry, Fact, Make, stated};
-use crate::workload::{Kind, Sending, Task};
+use crate::workload::{Sending, Task, WorkloadKind};
 
 pub(super) const FFMPEG: Program = Program::new("ffmpeg", "ffmpeg", &["-version"]);
 
@@ -39,8 +39,8 @@ impl Application for Video {
         true
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
-        kind == Kind::Realtime
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        kind == WorkloadKind::Realtime
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

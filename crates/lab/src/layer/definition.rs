@@ -12,7 +12,7 @@ use crate::catalogue::{Chosen, Fact};
 
 /// The kind of traffic that a layer carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LayerKind {
     /// One TCP connection: the client connects to a port on its own loopback
     /// interface, the server's application listens on that of its host.
     Stream,
@@ -23,7 +23,7 @@ pub enum Kind {
     InPlace,
 }
 
-impl Kind {
+impl LayerKind {
     /// Whether it carries packets.
     pub fn is_network(self) -> bool {
         self != Self::Stream
@@ -37,7 +37,7 @@ pub type Drops = BTreeMap<String, u64>;
 /// find each other.
 pub trait Layer: Send + Sync {
     /// Returns the kind of traffic that it carries.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> LayerKind;
 
     /// Whether what it carries cannot be read on the wire.
     fn encrypts(&self) -> bool {
@@ -51,7 +51,7 @@ pub trait Layer: Send + Sync {
 
     /// Whether its ends need outer addresses that nobody else uses.
     fn wants_own_addresses(&self) -> bool {
-        self.kind() == Kind::InPlace
+        self.kind() == LayerKind::InPlace
     }
 
     /// Whether [`Layer::quiesce`] ends its daemons, with their interfaces.

@@ -9,7 +9,7 @@ use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::{IP, OPENSSL, Program};
 use headroom_lab_host::testbed::Family;
 
-use super::{Kind, Layer, Place};
+use super::{Layer, LayerKind, Place};
 use crate::catalogue::{Entry, Fact, Make, stated};
 
 const OPENCONNECT: Program = Program::new("openconnect", "openconnect", &["--version"]);
@@ -36,8 +36,8 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for Dtls {
-    fn kind(&self) -> Kind {
-        Kind::Network
+    fn kind(&self) -> LayerKind {
+        LayerKind::Network
     }
 
     /// IP and UDP, then the record's header (RFC 6347, section 4.1), explicit nonce and tag

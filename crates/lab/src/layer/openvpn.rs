@@ -10,7 +10,7 @@ use headroom_lab_host::programs::{OPENSSL, Program};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::Family;
 
-use super::{Kind, Layer, Place};
+use super::{Layer, LayerKind, Place};
 use crate::application::CIPHER;
 use crate::catalogue::{Entry, Fact, Make, stated};
 
@@ -29,8 +29,8 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for OpenVpn {
-    fn kind(&self) -> Kind {
-        Kind::Network
+    fn kind(&self) -> LayerKind {
+        LayerKind::Network
     }
 
     /// IP and UDP, then opcode with peer id, packet id and tag (P_DATA_V2 with

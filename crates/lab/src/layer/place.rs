@@ -12,7 +12,7 @@ use headroom_lab_host::programs::IP;
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::{Ends, Family};
 
-use super::definition::{Instance, Kind, Layer, Place};
+use super::definition::{Instance, Layer, LayerKind, Place};
 use crate::catalogue::Chosen;
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.
@@ -68,16 +68,16 @@ impl Instance {
         let family = family_of(outer.server);
         let mtu = inner_mtu(layer, stack, outer.mtu, family).map_err(Error::Plan)?;
         let inner = match (layer.kind(), family) {
-            (Kind::Stream, _) => {
+            (LayerKind::Stream, _) => {
                 let own = loopback(family);
                 Ends { client: own, server: own, ..outer }
             }
-            (Kind::InPlace, _) => Ends { mtu, ..outer },
-            (Kind::Network, Family::Ipv4) => {
+            (LayerKind::InPlace, _) => Ends { mtu, ..outer },
+            (LayerKind::Network, Family::Ipv4) => {
                 let address = |host| IpAddr::from(Ipv4Addr::new(10, 78, number as u8, host));
                 Ends { client: address(1), server: address(2), mtu, ..outer }
             }
-            (Kind::Network, Family::Ipv6) => {
+            (LayerKind::Network, Family::Ipv6) => {
                 let address =
                     |host| IpAddr::from(Ipv6Addr::new(0xfd78, number, 0, 0, 0, 0, 0, host));
                 Ends { client: address(1), server: address(2), mtu, ..outer }

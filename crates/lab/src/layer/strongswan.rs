@@ -10,7 +10,7 @@ use headroom_lab_host::programs::{IP, OPENSSL, Origin, Program};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::Family;
 
-use super::{Kind, Layer, Place, kernel};
+use super::{Layer, LayerKind, Place, kernel};
 use crate::catalogue::{Entry, Fact, Make, stated};
 
 const CHARON: Program = Program::new("charon-systemd", "charon-systemd", &[]);
@@ -66,8 +66,8 @@ const KEY_KINDS: [KeyKind; 2] = [
 const LIBRARIES: &str = "/usr/lib/ipsec";
 
 impl Layer for StrongSwan {
-    fn kind(&self) -> Kind {
-        Kind::Network
+    fn kind(&self) -> LayerKind {
+        LayerKind::Network
     }
 
     fn in_kernel(&self) -> bool {

@@ -9,7 +9,7 @@ use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
 
-use super::{Kind, Layer, Place};
+use super::{Layer, LayerKind, Place};
 use crate::application::CIPHER;
 use crate::catalogue::{Entry, Fact, Make, stated};
 
@@ -25,8 +25,8 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for Tls {
-    fn kind(&self) -> Kind {
-        Kind::Stream
+    fn kind(&self) -> LayerKind {
+        LayerKind::Stream
     }
 
     fn inner_mtu(&self, outer: u32, _family: Family) -> u32 {

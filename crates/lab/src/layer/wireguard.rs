@@ -10,7 +10,7 @@ use headroom_lab_host::programs::{IP, Program, UNSHARE};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::Family;
 
-use super::{Kind, Layer, Place, kernel};
+use super::{Layer, LayerKind, Place, kernel};
 use crate::catalogue::{Entry, Fact, Make, stated};
 
 const WG: Program = Program::new("wg", "wireguard-tools", &["--version"]);
@@ -26,8 +26,8 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for WireGuard {
-    fn kind(&self) -> Kind {
-        Kind::Network
+    fn kind(&self) -> LayerKind {
+        LayerKind::Network
     }
 
     fn needs(&self, all: &'static [Program]) -> &'static [Program] {

@@ -4,7 +4,7 @@ use headroom_lab_host::error::{Error, Result};
 
 use super::{Family, Offload, Plan};
 use crate::stack::Stack;
-use crate::workload::{Key, Kind, work};
+use crate::workload::{Key, WorkloadKind, work};
 
 /// What a command line says of a plan that stands in no file; what is not said is as in a
 /// file that does not say it.
@@ -13,7 +13,7 @@ pub struct CommandLine {
     /// Names of stacks.
     pub stacks: Vec<String>,
     /// Workloads; none: downloads and uploads, or commands for stacks that move no files.
-    pub workloads: Vec<Kind>,
+    pub workloads: Vec<WorkloadKind>,
     /// Sizes of files and datagrams; none: a small, a middling and a large file.
     pub sizes: Vec<String>,
     /// The link.
@@ -85,7 +85,7 @@ impl CommandLine {
             )));
         }
         // those of a folder's files and of a page are a plan's affair
-        let has_sizes = |kind: &Kind| {
+        let has_sizes = |kind: &WorkloadKind| {
             let alone = kind.moves_files() && !work(*kind).keys.contains(&Key::Files);
             alone || kind.is_datagrams()
         };
@@ -100,14 +100,14 @@ impl CommandLine {
         Ok(kinds.iter().map(|kind| self.workload(*kind, stacks)).collect())
     }
 
-    fn workload(&self, kind: Kind, stacks: &[String]) -> String {
+    fn workload(&self, kind: WorkloadKind, stacks: &[String]) -> String {
         let able: Vec<String> = stacks.iter().filter(|name| accepts(name, kind)).cloned().collect();
         let mut text =
             format!("[[workload]]\nkind = {:?}\nstacks = [{}]\n", kind.name(), quoted(&able));
         let usual = SIZES.map(String::from);
         let sizes = match kind {
             _ if !self.sizes.is_empty() => &self.sizes[..],
-            Kind::Download | Kind::Upload => &usual,
+            WorkloadKind::Download | WorkloadKind::Upload => &usual,
             _ => &[],
         };
         if !sizes.is_empty() {
@@ -117,12 +117,12 @@ impl CommandLine {
     }
 
     /// Returns the default workloads of these stacks.
-    fn usual_kinds(&self, stacks: &[String]) -> Result<Vec<Kind>> {
-        let ways = [Kind::Download, Kind::Upload];
+    fn usual_kinds(&self, stacks: &[String]) -> Result<Vec<WorkloadKind>> {
+        let ways = [WorkloadKind::Download, WorkloadKind::Upload];
         let moves_files = |name: &&String| ways.iter().any(|&way| accepts(name, way));
         let (files, commands): (Vec<&String>, Vec<&String>) = stacks.iter().partition(moves_files);
         let Some(name) = commands.first() else {
-            let able = |way: &Kind| stacks.iter().any(|name| accepts(name, *way));
+            let able = |way: &WorkloadKind| stacks.iter().any(|name| accepts(name, *way));
             return Ok(ways.into_iter().filter(able).collect());
         };
         if let Some(other) = files.first() {
@@ -136,11 +136,11 @@ impl CommandLine {
                 "`{name}` runs commands and moves no files: leave out --sizes"
             )));
         }
-        Ok(vec![Kind::Commands])
+        Ok(vec![WorkloadKind::Commands])
     }
 }
 
-fn accepts(name: &str, kind: Kind) -> bool {
+fn accepts(name: &str, kind: WorkloadKind) -> bool {
     Stack::parse(name).is_ok_and(|stack| stack.accepts(kind))
 }
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn family_offload_and_workloads_are_said() {
         let line = CommandLine {
-            workloads: vec![Kind::Upload, Kind::Many],
+            workloads: vec![WorkloadKind::Upload, WorkloadKind::Many],
             family: Some(Family::Ipv4),
             offload: Some(Offload::Off),
             link: Some("100mbit".to_owned()),
@@ -213,10 +213,11 @@ mod tests {
 
     #[test]
     fn a_workload_that_a_stack_cannot_do_is_refused() {
-        let commands = CommandLine { workloads: vec![Kind::Commands], ..of(&["https"], &[]) };
+        let commands =
+            CommandLine { workloads: vec![WorkloadKind::Commands], ..of(&["https"], &[]) };
         let sentence = refused(&commands);
         assert!(sentence.contains("can do none of the workloads commands"), "{sentence}");
-        let sized = CommandLine { workloads: vec![Kind::Many], ..of(&["sftp"], &["1KiB"]) };
+        let sized = CommandLine { workloads: vec![WorkloadKind::Many], ..of(&["sftp"], &["1KiB"]) };
         assert_eq!(refused(&sized), "the workload `many` has no sizes: leave out --sizes");
     }
 }

@@ -17,7 +17,9 @@ use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
 use crate::suggest::{suggestion, with_suggestion};
 use crate::units;
-use crate::workload::{CLIENTS, ContentKind, CrossTraffic, Key, Kind, Pace, Workload, work};
+use crate::workload::{
+    CLIENTS, ContentKind, CrossTraffic, Key, Pace, Workload, WorkloadKind, work,
+};
 use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan; an error is `LINE: sentence`.
@@ -65,7 +67,7 @@ pub(crate) struct PlanFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WorkloadFile {
-    kind: Spanned<Kind>,
+    kind: Spanned<WorkloadKind>,
     sizes: Option<Spanned<Vec<Spanned<String>>>>,
     stacks: Option<Spanned<Vec<Spanned<String>>>>,
     files: Option<Spanned<u32>>,
@@ -278,7 +280,7 @@ impl PlanFile {
     /// A one-way delay is told by one clock.
     fn require_no_delays(&self) -> Result<(), At> {
         let mut kinds = self.workload.get_ref().iter().map(|workload| &workload.kind);
-        kinds.find(|kind| *kind.get_ref() == Kind::Realtime).map_or(Ok(()), |kind| {
+        kinds.find(|kind| *kind.get_ref() == WorkloadKind::Realtime).map_or(Ok(()), |kind| {
             Err(at(
                 kind,
                 "two real hosts have two clocks, so their one-way delay cannot be measured: \
@@ -442,7 +444,7 @@ impl WorkloadFile {
     }
 
     /// The sizes of its files or datagrams, in bytes.
-    fn sizes(&self, kind: Kind) -> Result<Vec<u64>, At> {
+    fn sizes(&self, kind: WorkloadKind) -> Result<Vec<u64>, At> {
         let Some(sizes) = &self.sizes else { return Ok(work(kind).default_sizes.to_vec()) };
         if sizes.get_ref().is_empty() {
             let default: Vec<String> =
@@ -465,7 +467,7 @@ impl WorkloadFile {
     }
 
     /// How fast it is sent, where that is told, or must be.
-    fn rate(&self, kind: Kind, sizes: &[u64]) -> Result<Option<Pace>, At> {
+    fn rate(&self, kind: WorkloadKind, sizes: &[u64]) -> Result<Option<Pace>, At> {
         let rate = self.rate.as_ref().map(read_spanned::<Pace>).transpose()?;
         let rate = rate.or(kind.default_rate());
         let Some(rate) = rate else { return Ok(None) };
@@ -488,7 +490,7 @@ impl WorkloadFile {
     }
 
     /// A key that the workload would ignore is a mistake of the plan's author.
-    fn check_keys(&self, kind: Kind) -> Result<(), At> {
+    fn check_keys(&self, kind: WorkloadKind) -> Result<(), At> {
         let given = [
             (Key::Sizes, self.sizes.as_ref().map(Spanned::span)),
             (Key::Commands, self.commands.as_ref().map(Spanned::span)),
@@ -561,6 +563,6 @@ fn read_size(text: &Spanned<String>) -> Result<u64, At> {
 
 /// Default sizes on validation links.
 fn first_download(workloads: &[Workload]) -> Vec<u64> {
-    let download = workloads.iter().find(|workload| workload.kind == Kind::Download);
+    let download = workloads.iter().find(|workload| workload.kind == WorkloadKind::Download);
     download.map_or(vec![4 << 20], |workload| workload.sizes.clone())
 }

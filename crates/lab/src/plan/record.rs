@@ -7,7 +7,7 @@ use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
 
 use super::{Family, Plan, PlannedStack, SshHosts};
-use crate::workload::{ContentKind, Key, Kind, Workload};
+use crate::workload::{ContentKind, Key, Workload, WorkloadKind};
 
 impl Plan {
     /// The record of this plan; where it names no family, of one that is run over IPv6.
@@ -205,7 +205,7 @@ fn hosts_to_toml(hosts: &SshHosts) -> Value {
 
 fn workload_to_toml(workload: &WorkloadRecord) -> Value {
     let texts = |texts: Vec<String>| Value::Array(texts.into_iter().map(Value::String).collect());
-    let stream = workload.kind == Kind::Stream.name();
+    let stream = workload.kind == WorkloadKind::Stream.name();
     let sizes = workload.sizes_bytes.iter().filter(|&&size| size > 0 && !stream);
     let sizes: Vec<String> = sizes.map(ToString::to_string).collect();
     let number = |number: u32| Value::Integer(number.into());

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::Plan;
 use crate::units;
-use crate::workload::Kind;
+use crate::workload::WorkloadKind;
 
 /// A scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Plan {
     }
 
     fn leave_out_larger(&mut self, largest: u64) -> Result<()> {
-        let sized = |kind: Kind| kind.moves_files() || kind.is_datagrams();
+        let sized = |kind: WorkloadKind| kind.moves_files() || kind.is_datagrams();
         for workload in self.workloads.iter_mut().filter(|workload| sized(workload.kind)) {
             workload.sizes.retain(|&size| size <= largest);
         }

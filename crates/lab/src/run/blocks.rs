@@ -5,7 +5,7 @@ use headroom_lab_results::analysis;
 use super::cell::{self, Cell};
 use crate::link::LinkSpec;
 use crate::plan::Plan;
-use crate::workload::{Kind, Workload};
+use crate::workload::{Workload, WorkloadKind};
 
 /// The blocks of a plan's workloads on one link.
 pub(super) struct Blocks {
@@ -42,10 +42,12 @@ impl Blocks {
 
 /// Downloads on validation links, to compare predictions with.
 pub(super) fn check_workload(plan: &Plan) -> Vec<Workload> {
-    let able =
-        plan.stacks.iter().filter(|planned| planned.stack.application.accepts(Kind::Download));
+    let able = plan
+        .stacks
+        .iter()
+        .filter(|planned| planned.stack.application.accepts(WorkloadKind::Download));
     let stacks = able.map(|planned| planned.stack.name.clone()).collect();
-    vec![Workload::new(Kind::Download, plan.validation_sizes.clone(), stacks)]
+    vec![Workload::new(WorkloadKind::Download, plan.validation_sizes.clone(), stacks)]
 }
 
 /// Number of blocks on a validation link.

@@ -149,9 +149,9 @@ impl fmt::Display for Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Kind;
+    use crate::workload::WorkloadKind;
 
-    fn cell(kind: Kind, size: u64, link: &str) -> Cell {
+    fn cell(kind: WorkloadKind, size: u64, link: &str) -> Cell {
         let workload = Workload::new(kind, vec![size], Vec::new());
         Cell::new(
             &link.parse().expect("a link"),
@@ -167,16 +167,20 @@ mod tests {
             let (brief, whole_s) = cell(kind, size, link).brief();
             (brief.size, brief.workload.seconds, whole_s(2.0))
         };
-        assert_eq!(brief(Kind::Upload, 1_000_000_000, "100mbit"), (25_000_000, 10, 80.0));
-        assert_eq!(brief(Kind::Download, 99_000_000, "100mbit").0, 99_000_000, "not worth it");
-        assert_eq!(brief(Kind::Download, 1 << 30, "unshaped").0, 1 << 30, "nobody knows");
-        assert_eq!(brief(Kind::Download, 5 << 20, "100kbit").0, 1 << 20);
-        assert_eq!(brief(Kind::Realtime, 1000, "100mbit"), (1000, 1, 11.0));
+        assert_eq!(brief(WorkloadKind::Upload, 1_000_000_000, "100mbit"), (25_000_000, 10, 80.0));
+        assert_eq!(
+            brief(WorkloadKind::Download, 99_000_000, "100mbit").0,
+            99_000_000,
+            "not worth it"
+        );
+        assert_eq!(brief(WorkloadKind::Download, 1 << 30, "unshaped").0, 1 << 30, "nobody knows");
+        assert_eq!(brief(WorkloadKind::Download, 5 << 20, "100kbit").0, 1 << 20);
+        assert_eq!(brief(WorkloadKind::Realtime, 1000, "100mbit"), (1000, 1, 11.0));
     }
 
     #[test]
     fn a_sample_is_as_many_transfers_as_are_measured_well() {
-        let mut cell = cell(Kind::Download, 1 << 20, "unshaped");
+        let mut cell = cell(WorkloadKind::Download, 1 << 20, "unshaped");
         for (seconds, batch) in [(0.1, 3), (10.0, 1), (0.0, 100), (f64::NAN, 100)] {
             cell.set_time(seconds);
             assert_eq!(cell.batch(), batch, "{seconds}");

@@ -8,7 +8,7 @@ use headroom_lab_trace::{Marker, MarkerSearch};
 
 use crate::link::LinkSpec;
 use crate::stack::Stack;
-use crate::workload::{self, Kind, MarkerFile, Transfer, Workload};
+use crate::workload::{self, MarkerFile, Transfer, Workload, WorkloadKind};
 
 use super::bench::Bench;
 use super::cell::Cell;
@@ -71,7 +71,7 @@ impl Bench<'_> {
             .filter_map(|work| Some((work.kind, (work.carry_marker)(&file)?)))
             .partition(|(kind, _)| kind.moves_files());
         let transfers = if files.is_empty() { others } else { files };
-        let prepare = |(kind, transfer): (Kind, Transfer)| {
+        let prepare = |(kind, transfer): (WorkloadKind, Transfer)| {
             let size = if transfer.expected.is_empty() { 0 } else { size };
             let workload = Workload::new(kind, vec![size], vec![stack.name.clone()]);
             let cell = Cell::new(link, &stack.name, &workload, size);

@@ -11,7 +11,7 @@ use headroom_lab_results::schema::{
 
 use super::cell::Cell;
 use super::entry::{Block, Counted, Entry, Header, LinkSet, Place, Row};
-use crate::workload::{KINDS, Kind};
+use crate::workload::{WORKLOAD_KINDS, WorkloadKind};
 
 /// A run so far.
 #[derive(Debug, Default)]
@@ -229,7 +229,9 @@ impl Record {
     fn timelines(&self, plan: &PlanRecord) -> Vec<Timeline> {
         const TELLING: u64 = 1 << 20;
         let distance = |size: u64| size.max(1).ilog2().abs_diff(TELLING.ilog2());
-        let kind = |name: &str| KINDS.iter().position(|kind| Some(*kind) == Kind::of(name));
+        let kind = |name: &str| {
+            WORKLOAD_KINDS.iter().position(|kind| Some(*kind) == WorkloadKind::of(name))
+        };
         let of_stack = |stack: &str| {
             let rows = self.rows().filter(|(link, row)| *link == 0 && row.sample.ok);
             let rows = rows.filter(|(_, row)| row.sample.stack == stack);

@@ -11,7 +11,7 @@ use headroom_lab_host::testbed::{Clock, Ends, Testbed};
 use headroom_lab_results::schema::LayerSetup;
 use headroom_lab_trace::SetUp;
 
-use crate::layer::{Drops, Instance, Kind, Place};
+use crate::layer::{Drops, Instance, LayerKind, Place};
 use crate::stack::Stack;
 
 /// Times that each layer is set up for the record.
@@ -68,7 +68,7 @@ impl StackInstance {
             let alike = instances.iter().filter(|i| i.layer.name() == layer.name()).count();
             let nth = numbers.of_layer.entry(layer.name()).or_default();
             // a stream inside another listens where the outer one forwards to
-            let inner_stream = inside > 0 && stack.layers[inside - 1].kind() == Kind::Stream;
+            let inner_stream = inside > 0 && stack.layers[inside - 1].kind() == LayerKind::Stream;
             let port = if inner_stream { ends.port(numbers.all + 1) } else { port };
             let instance = Instance::new(
                 layer,
@@ -83,13 +83,14 @@ impl StackInstance {
             .inside_alike(alike);
             *nth += 1;
             ends = instance.inner;
-            if layer.kind() == Kind::Stream {
+            if layer.kind() == LayerKind::Stream {
                 connects = Some(instance.client());
             }
             instances.push(instance);
         }
         let listens = SocketAddr::new(ends.server, port);
-        let outermost = instances.iter().find(|instance| instance.layer.kind() == Kind::Stream);
+        let outermost =
+            instances.iter().find(|instance| instance.layer.kind() == LayerKind::Stream);
         Ok(Self {
             listens,
             connects: connects.unwrap_or(listens),
@@ -135,7 +136,7 @@ impl StackInstance {
 
     /// Streams around the application.
     pub(super) fn streams(&self) -> u32 {
-        self.instances.iter().filter(|i| i.layer.kind() == Kind::Stream).count() as u32
+        self.instances.iter().filter(|i| i.layer.kind() == LayerKind::Stream).count() as u32
     }
 
     /// Whether the router sees something else than the wire clock does.

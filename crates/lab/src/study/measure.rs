@@ -1,6 +1,6 @@
 //! Measures of a cell that a section can show, a line each.
 
-use crate::workload::Kind;
+use crate::workload::WorkloadKind;
 
 /// Bytes of an Ethernet header, which is no part of a packet.
 const ETHERNET: f64 = 14.0;
@@ -323,7 +323,7 @@ fn largest_packet(sample: &Sample) -> Option<f64> {
 /// the file.
 fn link_bytes_pct(sample: &Sample) -> Option<f64> {
     let usage = sample.usage?;
-    let up = Kind::of(&sample.workload).is_some_and(Kind::goes_up);
+    let up = WorkloadKind::of(&sample.workload).is_some_and(WorkloadKind::goes_up);
     let passed = if up { usage.to_server_bytes } else { usage.to_client_bytes };
     Some(100.0 * passed / bytes(sample)?)
 }

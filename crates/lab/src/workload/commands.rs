@@ -7,7 +7,7 @@ use headroom_lab_host::role::Role;
 
 use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
 use super::task::Task;
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "a list of commands, each sent after the answer to the one before (commands = [...]; {local}, \
@@ -17,7 +17,7 @@ pub(super) const WORK: Work = Work {
     carry_marker,
     objection,
     extra_s,
-    ..Work::new(Kind::Commands, prepare)
+    ..Work::new(WorkloadKind::Commands, prepare)
 };
 
 /// What commands may say in place of small files' paths: a file of the client, one of the

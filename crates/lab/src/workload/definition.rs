@@ -10,13 +10,13 @@ use headroom_lab_host::role::Role;
 
 use super::payloads::Payloads;
 use super::task::{Sending, Task};
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 /// One kind of workload: what a plan may say of it, and what one sample of it does. What
-/// reports know of it too (its name, what its time is of) stands at its [`Kind`].
+/// reports know of it too (its name, what its time is of) stands at its [`WorkloadKind`].
 pub struct Work {
     /// The kind that it is the work of.
-    pub kind: Kind,
+    pub kind: WorkloadKind,
     /// One line for `headroom lab list`.
     pub about: &'static str,
     /// The keys that it takes in a plan, beside `kind` and `stacks`.
@@ -40,7 +40,7 @@ pub struct Work {
 impl Work {
     /// Returns one that only prepares transfers; its file says the rest.
     pub(super) const fn new(
-        kind: Kind,
+        kind: WorkloadKind,
         prepare: fn(&Workload, u64, &mut Ground<'_>) -> Result<Transfer>,
     ) -> Self {
         Self {

@@ -3,14 +3,14 @@
 use headroom_lab_host::error::Result;
 
 use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "one file from server to client (content = text or binary, transfers-per-sample = N)",
     keys: &[Key::Sizes, Key::Content, Key::TransfersPerSample],
     default_sizes: &[1 << 10, 1 << 20, 256 << 20],
     carry_marker,
-    ..Work::new(Kind::Download, prepare)
+    ..Work::new(WorkloadKind::Download, prepare)
 };
 
 fn prepare(workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer> {

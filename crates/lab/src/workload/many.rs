@@ -6,14 +6,14 @@ use headroom_lab_host::role::Role;
 
 use super::definition::{Ground, Key, Transfer, Work};
 use super::task::Task;
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "a folder of 10 000 × 1 KiB in one session (files = N)",
     keys: &[Key::Sizes, Key::Files],
     default_sizes: &[1 << 10],
     extra_s,
-    ..Work::new(Kind::Many, prepare)
+    ..Work::new(WorkloadKind::Many, prepare)
 };
 
 /// Time per file, apart from its bytes.

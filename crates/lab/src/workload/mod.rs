@@ -1,5 +1,5 @@
 //! What a stack is asked to do, one file each each one [`Work`]. To add one, write its file,
-//! name it in [`ALL`], and add its [`Kind`], by which reports know it.
+//! name it in [`ALL`], and add its [`WorkloadKind`], by which reports know it.
 
 mod commands;
 mod definition;
@@ -27,11 +27,11 @@ pub use task::{Sending, Task};
 
 pub use headroom_lab_host::content::ContentKind;
 pub use headroom_lab_results::schema::{
-    CLIENTS, CrossTraffic, KINDS, Kind, Pace, STREAM_UNIT, TimeOf,
+    CLIENTS, CrossTraffic, Pace, STREAM_UNIT, TimeOf, WORKLOAD_KINDS, WorkloadKind,
 };
 
-/// All workloads, in the order of [`KINDS`].
-pub static ALL: [Work; KINDS.len()] = [
+/// All workloads, in the order of [`WORKLOAD_KINDS`].
+pub static ALL: [Work; WORKLOAD_KINDS.len()] = [
     download::WORK,
     upload::WORK,
     many::WORK,
@@ -46,7 +46,7 @@ pub static ALL: [Work; KINDS.len()] = [
 ];
 
 /// Returns the work of a kind.
-pub fn work(kind: Kind) -> &'static Work {
+pub fn work(kind: WorkloadKind) -> &'static Work {
     &ALL[kind as usize]
 }
 
@@ -54,7 +54,7 @@ pub fn work(kind: Kind) -> &'static Work {
 #[derive(Debug, Clone)]
 pub struct Workload {
     /// The kind.
-    pub kind: Kind,
+    pub kind: WorkloadKind,
     /// Bytes of each file, or of each datagram; `[0]` for commands.
     pub sizes: Vec<u64>,
     /// Names of the stacks that do it.
@@ -80,7 +80,7 @@ pub struct Workload {
 
 impl Workload {
     /// One that does as little as its kind can, with files of chance.
-    pub(crate) fn new(kind: Kind, sizes: Vec<u64>, stacks: Vec<String>) -> Self {
+    pub(crate) fn new(kind: WorkloadKind, sizes: Vec<u64>, stacks: Vec<String>) -> Self {
         Self {
             kind,
             sizes,
@@ -146,19 +146,25 @@ mod tests {
 
     #[test]
     fn a_name_has_what_is_not_default_and_tells_its_kind() {
-        let one = Workload::new(Kind::Parallel, vec![1], Vec::new());
+        let one = Workload::new(WorkloadKind::Parallel, vec![1], Vec::new());
         let plain = Workload { clients: CLIENTS, ..one };
         let crowd = Workload { clients: 16, content: ContentKind::Text, ..plain.clone() };
-        let row = Workload { kind: Kind::Upload, transfers_per_sample: Some(20), ..plain.clone() };
+        let row = Workload {
+            kind: WorkloadKind::Upload,
+            transfers_per_sample: Some(20),
+            ..plain.clone()
+        };
         let names = [&plain, &crowd, &row].map(Workload::name);
         assert_eq!(
             names,
             ["parallel", "parallel(text,clients=16)", "upload(transfers-per-sample=20)"]
         );
-        for (name, kind) in names.iter().zip([Kind::Parallel, Kind::Parallel, Kind::Upload]) {
-            assert_eq!(Kind::of(name), Some(kind));
+        for (name, kind) in
+            names.iter().zip([WorkloadKind::Parallel, WorkloadKind::Parallel, WorkloadKind::Upload])
+        {
+            assert_eq!(WorkloadKind::of(name), Some(kind));
         }
-        assert_eq!(Kind::of("sleep"), None);
+        assert_eq!(WorkloadKind::of("sleep"), None);
         for (written, name) in [
             ("parallel(clients=4)", "parallel"),
             ("parallel(text, clients=4)", "parallel(text)"),
@@ -171,7 +177,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_work() {
-        for (work, kind) in ALL.iter().zip(KINDS) {
+        for (work, kind) in ALL.iter().zip(WORKLOAD_KINDS) {
             assert_eq!((work.kind, super::work(kind).kind), (kind, kind));
         }
     }

@@ -5,14 +5,14 @@ use headroom_lab_host::error::Result;
 
 use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
 use super::task::{Sending, Task};
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "datagrams for 3 s, as fast as they arrive or at a rate (rate = \"100pps\"); time per datagram",
     keys: &[Key::Sizes, Key::Seconds, Key::Rate],
     default_sizes: &[64, 512, 1400],
     carry_marker,
-    ..Work::new(Kind::Packets, prepare)
+    ..Work::new(WorkloadKind::Packets, prepare)
 };
 
 fn prepare(workload: &Workload, size: u64, _: &mut Ground<'_>) -> Result<Transfer> {

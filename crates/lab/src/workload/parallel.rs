@@ -5,13 +5,13 @@ use headroom_lab_host::role::Role;
 
 use super::definition::{Ground, Key, Transfer, Work};
 use super::task::Task;
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "the same download by 4 clients at once (clients = N)",
     keys: &[Key::Sizes, Key::Content, Key::Clients],
     default_sizes: &[64 << 20],
-    ..Work::new(Kind::Parallel, prepare)
+    ..Work::new(WorkloadKind::Parallel, prepare)
 };
 
 fn prepare(workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer> {

@@ -4,7 +4,7 @@ use headroom_lab_host::error::{Error, Result};
 
 use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
 use super::task::{Sending, Task};
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "an RTP stream for 10 s (rate = \"1mbit\", cross-traffic = \"bulk\"): loss, delay, jitter over time",
@@ -12,7 +12,7 @@ pub(super) const WORK: Work = Work {
     default_sizes: &[1000],
     default_seconds: 10,
     carry_marker,
-    ..Work::new(Kind::Realtime, prepare)
+    ..Work::new(WorkloadKind::Realtime, prepare)
 };
 
 fn prepare(workload: &Workload, size: u64, _: &mut Ground<'_>) -> Result<Transfer> {

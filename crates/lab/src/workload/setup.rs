@@ -4,13 +4,13 @@
 use headroom_lab_host::error::Result;
 
 use super::definition::{Ground, Transfer, Work};
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "set-up of a stack's outermost layer, without a transfer",
     keys: &[],
     default_sizes: &[0],
-    ..Work::new(Kind::Setup, prepare)
+    ..Work::new(WorkloadKind::Setup, prepare)
 };
 
 fn prepare(_: &Workload, _size: u64, _: &mut Ground<'_>) -> Result<Transfer> {

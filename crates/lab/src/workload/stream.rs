@@ -4,7 +4,7 @@ use headroom_lab_host::error::Result;
 
 use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
 use super::task::Task;
-use super::{Kind, STREAM_UNIT, Workload};
+use super::{STREAM_UNIT, Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "one TCP stream for 5 s (seconds = N); time per GiB",
@@ -12,7 +12,7 @@ pub(super) const WORK: Work = Work {
     default_sizes: &[STREAM_UNIT],
     default_seconds: 5,
     carry_marker,
-    ..Work::new(Kind::Stream, prepare)
+    ..Work::new(WorkloadKind::Stream, prepare)
 };
 
 fn prepare(workload: &Workload, _size: u64, _: &mut Ground<'_>) -> Result<Transfer> {

@@ -3,14 +3,14 @@
 use headroom_lab_host::error::Result;
 
 use super::definition::{Ground, Key, MarkerFile, Transfer, Work};
-use super::{Kind, Workload};
+use super::{Workload, WorkloadKind};
 
 pub(super) const WORK: Work = Work {
     about: "one file from client to server",
     keys: &[Key::Sizes, Key::Content, Key::TransfersPerSample],
     default_sizes: &[1 << 10, 1 << 20, 256 << 20],
     carry_marker,
-    ..Work::new(Kind::Upload, prepare)
+    ..Work::new(WorkloadKind::Upload, prepare)
 };
 
 fn prepare(workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Transfer> {

@@ -1,7 +1,7 @@
 //! What a stack adds to its baseline, cell by cell: the evidence for a sentence and
 //! against it.
 
-use crate::schema::{Kind, LinkReport, Results, Summary, Wire};
+use crate::schema::{LinkReport, Results, Summary, Wire, WorkloadKind};
 
 /// A stack and what it is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,10 @@ impl<'a> Added<'a> {
     pub(super) fn cells(results: &'a Results, pair: &'a Pair) -> impl Iterator<Item = Self> {
         let rows = results.summary.iter().filter(|row| row.stack == pair.stack);
         rows.filter_map(|row| {
-            let single = matches!(Kind::of(&row.workload), Some(Kind::Download | Kind::Upload));
+            let single = matches!(
+                WorkloadKind::of(&row.workload),
+                Some(WorkloadKind::Download | WorkloadKind::Upload)
+            );
             (row.baseline.as_deref() == Some(&pair.base) && single).then_some(())?;
             let links = std::iter::once(&results.link).chain(&results.validation_links);
             let link = links.into_iter().find(|link| link.name == row.link)?;
@@ -106,8 +109,12 @@ pub(super) fn round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
     let trips = |stack: &str, row: &Summary| {
         Some(i64::from(wire(results, stack, &row.workload, row.size_bytes)?.round_trips?))
     };
-    let single =
-        |row: &&Summary| matches!(Kind::of(&row.workload), Some(Kind::Download | Kind::Upload));
+    let single = |row: &&Summary| {
+        matches!(
+            WorkloadKind::of(&row.workload),
+            Some(WorkloadKind::Download | WorkloadKind::Upload)
+        )
+    };
     let rows = results.summary.iter().filter(main).filter(single);
     rows.filter_map(|row| Some(trips(&pair.stack, row)? - trips(&pair.base, row)?)).collect()
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
-use crate::workload::{Kind, Task};
+use crate::workload::{Task, WorkloadKind};
 use options::TransferOptions;
 
 const NAME: &str = "headroom";
@@ -80,7 +80,7 @@ impl Application for Headroom {
         4860
     }
 
-    fn accepts(&self, kind: Kind) -> bool {
+    fn accepts(&self, kind: WorkloadKind) -> bool {
         kind.moves_files()
     }
 

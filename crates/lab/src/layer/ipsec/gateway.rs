@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
     use crate::catalogue::{Chosen, Options};
-    use crate::layer::{Instance, Kind, Layer};
+    use crate::layer::{Instance, Layer, LayerKind};
     use headroom_lab_host::command::Executor;
     use headroom_lab_host::programs::SearchPath;
     use headroom_lab_host::testbed::{Ends, Family};
@@ -296,7 +296,7 @@ mod tests {
                 };
                 assert_eq!(of(&client, Direction::Out), of(&server, Direction::In));
                 assert_eq!(of(&client, Direction::In), of(&server, Direction::Out));
-                assert_eq!(client.mtu.is_some(), layer.kind() == Kind::Network);
+                assert_eq!(client.mtu.is_some(), layer.kind() == LayerKind::Network);
                 assert_eq!(inner_mtu(client), layer.inner_mtu(1500, family_of(ends)), "{layer:?}");
             }
         }

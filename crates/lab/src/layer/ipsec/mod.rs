@@ -9,7 +9,7 @@ mod xfrm;
 
 use std::sync::Arc;
 
-use super::{Drops, Kind, Layer, Place};
+use super::{Drops, Layer, LayerKind, Place};
 use crate::catalogue::{Configured, Entry, Fact, Make, Options, titled};
 
 use headroom_lab_host::error::{Error, Result};
@@ -148,10 +148,10 @@ impl Ipsec {
 }
 
 impl Layer for Ipsec {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> LayerKind {
         match self.parameters.mode {
-            Mode::Tunnel => Kind::Network,
-            Mode::Transport => Kind::InPlace,
+            Mode::Tunnel => LayerKind::Network,
+            Mode::Transport => LayerKind::InPlace,
         }
     }
 
