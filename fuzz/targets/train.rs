@@ -3,7 +3,7 @@
 #![no_main]
 
 use headroom_packet::ip::Ip;
-use headroom_packet::offload::Kind;
+use headroom_packet::offload::TrainKind;
 use headroom_packet::segmenter::Segmenter;
 use headroom_packet::{Offload, checksum};
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ fuzz_target!(|octets: &[u8]| {
     for index in 0..segmenter.segments().min(64) {
         let Ok(len) = segmenter.copy(index, &mut out) else { continue };
         // in a single packet the sender may have its checksum anywhere
-        if offload.kind != Kind::None {
+        if offload.kind != TrainKind::None {
             let ip = Ip::parse(&out[..len]).expect("a packet");
             assert_eq!(ip.total_len(), len);
             assert!(out[..len].ends_with(segmenter.payload(index)));

@@ -14,7 +14,7 @@ fn main() {
     let train = train();
     let offload = Offload {
         checksum: Some((20, 16)),
-        kind: offload::Kind::Tcp4,
+        kind: offload::TrainKind::Tcp4,
         segment_len: SEGMENT as u16,
         header_len: HEADERS as u16,
     };

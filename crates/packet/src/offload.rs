@@ -19,7 +19,7 @@ const ECN_FLAG: u8 = 0x80;
 
 /// The kind of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum TrainKind {
     /// A single packet.
     #[default]
     None,
@@ -38,7 +38,7 @@ pub struct Offload {
     /// the offset of the field from there. The field contains the sum of the pseudo header.
     pub checksum: Option<(u16, u16)>,
     /// The kind of train.
-    pub kind: Kind,
+    pub kind: TrainKind,
     /// Bytes of payload in each segment of a train but the last.
     pub segment_len: u16,
     /// Bytes of all headers of a train: a hint.
@@ -54,10 +54,10 @@ impl Offload {
         let header = bytes.first_chunk::<SHORT_LEN>().ok_or(Error::Truncated("offload"))?;
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let kind = match header[1] & !ECN_FLAG {
-            NONE => Kind::None,
-            TCP_V4 => Kind::Tcp4,
-            TCP_V6 => Kind::Tcp6,
-            UDP => Kind::Udp,
+            NONE => TrainKind::None,
+            TCP_V4 => TrainKind::Tcp4,
+            TCP_V6 => TrainKind::Tcp6,
+            UDP => TrainKind::Udp,
             _ => return Err(Error::Unsupported),
         };
         let unfinished = header[0] & NEEDS_CHECKSUM != 0;
@@ -75,10 +75,10 @@ impl Offload {
         let mut header = [0; LEN];
         header[0] = if self.checksum.is_some() { NEEDS_CHECKSUM } else { 0 };
         header[1] = match self.kind {
-            Kind::None => NONE,
-            Kind::Tcp4 => TCP_V4,
-            Kind::Tcp6 => TCP_V6,
-            Kind::Udp => UDP,
+            TrainKind::None => NONE,
+            TrainKind::Tcp4 => TCP_V4,
+            TrainKind::Tcp6 => TCP_V6,
+            TrainKind::Udp => UDP,
         };
         for (at, word) in [self.header_len, self.segment_len, start, offset].iter().enumerate() {
             header[2 + at * 2..][..2].copy_from_slice(&word.to_ne_bytes());
@@ -96,7 +96,7 @@ mod tests {
     fn the_fields_stand_where_linux_has_them() {
         let offload = Offload {
             checksum: Some((20, 16)),
-            kind: Kind::Tcp6,
+            kind: TrainKind::Tcp6,
             segment_len: 0x0573,
             header_len: 0x0234,
         };
@@ -118,12 +118,12 @@ mod tests {
             );
         }
         let with_cwr = Offload::decode(&[0, 0x81, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(with_cwr.map(|offload| offload.kind), Ok(Kind::Tcp4));
+        assert_eq!(with_cwr.map(|offload| offload.kind), Ok(TrainKind::Tcp4));
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(checksum: Option<(u16, u16)>, kind in proptest::sample::select(vec![Kind::None, Kind::Tcp4, Kind::Tcp6, Kind::Udp]), segment_len: u16, header_len: u16) {
+        fn what_is_written_is_read(checksum: Option<(u16, u16)>, kind in proptest::sample::select(vec![TrainKind::None, TrainKind::Tcp4, TrainKind::Tcp6, TrainKind::Udp]), segment_len: u16, header_len: u16) {
             let offload = Offload { checksum, kind, segment_len, header_len };
             prop_assert_eq!(Offload::decode(&offload.encode()), Ok(offload));
             prop_assert_eq!(Offload::decode(&offload.encode()[..SHORT_LEN]), Ok(offload));

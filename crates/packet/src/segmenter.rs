@@ -4,7 +4,7 @@
 use crate::bytes::put16;
 use crate::bytes::{be16, be32};
 use crate::checksum::{self, Unfinished, copy_and_sum, fold, not_zero, pseudo_header, sum};
-use crate::offload::Kind;
+use crate::offload::TrainKind;
 use crate::{Error, Ip, Offload, Version, ipv4, ipv6, protocol};
 use crate::{tcp, udp};
 
@@ -57,10 +57,10 @@ impl<'a> Segmenter<'a> {
     pub fn new(packet: &'a [u8], offload: Offload) -> Result<Self, Error> {
         let segment_len = usize::from(offload.segment_len);
         let expected = match offload.kind {
-            Kind::None => return Self::whole(Ip::parse(packet)?, offload.checksum),
-            Kind::Tcp4 => (Some(Version::V4), protocol::TCP),
-            Kind::Tcp6 => (Some(Version::V6), protocol::TCP),
-            Kind::Udp => (None, protocol::UDP),
+            TrainKind::None => return Self::whole(Ip::parse(packet)?, offload.checksum),
+            TrainKind::Tcp4 => (Some(Version::V4), protocol::TCP),
+            TrainKind::Tcp6 => (Some(Version::V6), protocol::TCP),
+            TrainKind::Udp => (None, protocol::UDP),
         };
         let segmenter = Self::train(packet, segment_len)?;
         let ip = &segmenter.ip;

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use headroom_transfer::files::{Kind, Links, Offer, Root, Seal, Source, Time};
+use headroom_transfer::files::{Links, Offer, Root, Seal, Source, SourceKind, Time};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Tree;
 use nix::time::{ClockId, clock_gettime};
@@ -60,7 +60,7 @@ fn receive(folder: &Path, content: &[u8], piece: usize) -> Result<(), Box<dyn Er
 fn send(folder: &Path) -> Result<(), Box<dyn Error>> {
     let start = cpu_time()?;
     for found in Source::new([folder.join("file")], Links::Keep) {
-        let Kind::File(file) = found?.kind else { continue };
+        let SourceKind::File(file) = found?.kind else { continue };
         let reader = file.open()?;
         let mut tree = Tree::new(reader.spans());
         let mut room = vec![0; 1 << 20];
@@ -92,7 +92,7 @@ fn many(folder: &Path, content: &[u8]) -> Result<(), Box<dyn Error>> {
     let start = cpu_time()?;
     let mut room = vec![0; 1024];
     for found in Source::new([folder.join("many")], Links::Keep) {
-        if let Kind::File(file) = found?.kind {
+        if let SourceKind::File(file) = found?.kind {
             let reader = file.open()?;
             reader.read_at(0, &mut room)?;
             reader.is_unchanged()?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use headroom_ipsec::{Mode, Protocol};
 use headroom_packet::fragment::{Limits, Reassembler};
-use headroom_packet::offload::Kind;
+use headroom_packet::offload::TrainKind;
 use headroom_packet::{Ip, Offload, header};
 
 use super::housekeeping::send_keepalives;
@@ -76,8 +76,12 @@ fn a_train_of_datagrams_leaves_as_one_and_arrives_as_one() {
     let (mut here, mut there) = pair(ESP_IN_UDP);
     let mut train = datagram(0, true, 20 * 1000 + 7);
     // as the kernel leaves it: the checksum is unfinished
-    let offload =
-        Offload { checksum: Some((20, 6)), kind: Kind::Udp, segment_len: 1000, header_len: 28 };
+    let offload = Offload {
+        checksum: Some((20, 6)),
+        kind: TrainKind::Udp,
+        segment_len: 1000,
+        header_len: 28,
+    };
     let payload = train[28..].to_vec();
     here.tun.send(offload, &train);
     here.send_all();
@@ -87,7 +91,7 @@ fn a_train_of_datagrams_leaves_as_one_and_arrives_as_one() {
     there.receive_all();
     let received = there.tun.received();
     assert_eq!(received.len(), 1, "joined again");
-    assert_eq!((received[0].0.kind, received[0].0.segment_len), (Kind::Udp, 1000));
+    assert_eq!((received[0].0.kind, received[0].0.segment_len), (TrainKind::Udp, 1000));
     assert_eq!(received[0].1[28..], payload);
     train.truncate(20);
     assert_eq!(received[0].1[12..20], train[12..20]);

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use headroom_transfer::files::{ErrorKind, Kind, Source};
+use headroom_transfer::files::{ErrorKind, Source, SourceKind};
 use headroom_transfer::path::shown;
 use headroom_transfer::{
     Client, Error, Event, Excludes, Host, LaneOptions, Observer, RemotePath, Retry, Summary,
@@ -243,7 +243,7 @@ fn look_ahead(source: Source, progress: &Arc<Progress>) {
     let progress = Arc::clone(progress);
     std::thread::spawn(move || {
         let sizes = source.flatten().map(|found| match found.kind {
-            Kind::File(file) => file.metadata().size,
+            SourceKind::File(file) => file.metadata().size,
             _ => 0,
         });
         progress.expect(sizes.sum());

@@ -24,7 +24,7 @@ const TELL: Duration = Duration::from_secs(1);
 pub(crate) struct Progress {
     bar: ProgressBar,
     json: bool,
-    kind: Kind,
+    operation: Operation,
     counts: Arc<Counts>,
     started: Instant,
     /// How long it took, and the wall clock then.
@@ -34,7 +34,7 @@ pub(crate) struct Progress {
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Operation {
     Copy,
     Sync,
     DryRun,
@@ -72,15 +72,15 @@ struct Pace {
 
 impl Progress {
     pub(crate) fn new(json: bool) -> Arc<Self> {
-        Self::of(json, Kind::Copy)
+        Self::of(json, Operation::Copy)
     }
 
     /// Of a sync.
     pub(crate) fn of_sync(json: bool, dry_run: bool) -> Arc<Self> {
-        Self::of(json, if dry_run { Kind::DryRun } else { Kind::Sync })
+        Self::of(json, if dry_run { Operation::DryRun } else { Operation::Sync })
     }
 
-    fn of(json: bool, kind: Kind) -> Arc<Self> {
+    fn of(json: bool, operation: Operation) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         let started = Instant::now();
         let counts = Arc::new(Counts::new(started));
@@ -96,7 +96,7 @@ impl Progress {
         Arc::new(Self {
             bar,
             json,
-            kind,
+            operation,
             counts,
             started,
             done: OnceLock::new(),
@@ -109,7 +109,7 @@ impl Progress {
     pub(crate) fn connected(&self) {
         if self.json {
             say(&json!({"event": "connected", "time_ns": now_ns()}).to_string());
-        } else if self.kind != Kind::DryRun {
+        } else if self.operation != Operation::DryRun {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.bar.enable_steady_tick(Duration::from_millis(200));
         }
@@ -187,17 +187,17 @@ impl Progress {
                 "seconds": elapsed.as_secs_f64(),
                 "time_ns": time_ns,
             });
-            if self.kind != Kind::Copy {
+            if self.operation != Operation::Copy {
                 end["unchanged"] = unchanged.into();
                 end["removed"] = removed.into();
-                end["dry_run"] = (self.kind == Kind::DryRun).into();
+                end["dry_run"] = (self.operation == Operation::DryRun).into();
                 end["compared"] = "spans of 1 MiB at the same offset".into();
             }
             say(&end.to_string());
-        } else if self.kind == Kind::DryRun {
+        } else if self.operation == Operation::DryRun {
             say(&dry_run_text(&summary));
         } else if visible {
-            eprintln!("{}", summary_text(self.kind, &summary, elapsed));
+            eprintln!("{}", summary_text(self.operation, &summary, elapsed));
         }
     }
 
@@ -264,7 +264,7 @@ impl Observer for Progress {
             Event::Removed { path } => {
                 if self.json {
                     self.tell(&about(json!({"event": "removed"}), path), None);
-                } else if self.kind == Kind::DryRun {
+                } else if self.operation == Operation::DryRun {
                     say(&format!("{:<7} {:>14} {path}", "remove", ""));
                 }
             }
@@ -402,7 +402,7 @@ fn dry_run_text(summary: &Summary) -> String {
 }
 
 /// Summarizes a transfer for a terminal.
-fn summary_text(kind: Kind, summary: &Summary, elapsed: Duration) -> String {
+fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> String {
     let Summary { stored, failed, left_out, moved, kept, holes, saved, unchanged, removed, .. } =
         *summary;
     let Summary { on_lanes, lost, cipher, .. } = *summary;
@@ -417,7 +417,7 @@ fn summary_text(kind: Kind, summary: &Summary, elapsed: Duration) -> String {
             let _ = write!(text, ", {} {what}", HumanBytes(bytes));
         }
     }
-    if kind == Kind::Sync {
+    if operation == Operation::Sync {
         let _ = write!(text, ", {unchanged} unchanged, {removed} removed");
     }
     if let Some(carried) = carried(moved, on_lanes) {
@@ -442,7 +442,7 @@ fn summary_text(kind: Kind, summary: &Summary, elapsed: Duration) -> String {
     if failed > 0 {
         let _ = write!(text, ", {failed} FAILED");
     }
-    if kind == Kind::Sync && moved > 0 {
+    if operation == Operation::Sync && moved > 0 {
         text.push_str(
             "\nSpans of 1 MiB were compared at the same offset: content shifted within a file was sent again.",
         );
@@ -504,9 +504,9 @@ mod tests {
         };
         let second = Duration::from_secs(1);
         let texts = [
-            summary_text(Kind::Copy, &copy, second),
-            summary_text(Kind::Copy, &Summary::default(), second),
-            summary_text(Kind::Sync, &all, 100 * second),
+            summary_text(Operation::Copy, &copy, second),
+            summary_text(Operation::Copy, &Summary::default(), second),
+            summary_text(Operation::Sync, &all, 100 * second),
             dry_run_text(&all),
         ];
         insta::assert_snapshot!(texts.join("\n\n"));

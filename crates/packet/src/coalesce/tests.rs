@@ -1,6 +1,6 @@
 use super::*;
 use crate::bytes::put16;
-use crate::offload::Kind;
+use crate::offload::TrainKind;
 use crate::testing::{Recipe, assert_checksums};
 use crate::{Ip, Segmenter, header, udp};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn cut(joined: &[(Offload, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for (offload, bytes) in joined {
         let segmenter = match offload.kind {
-            Kind::None => {
+            TrainKind::None => {
                 out.push(bytes.clone());
                 continue;
             }

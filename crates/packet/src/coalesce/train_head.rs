@@ -3,7 +3,7 @@
 use super::simple_packet::SimplePacket;
 use crate::bytes::put16;
 use crate::checksum::{fold, pseudo_header};
-use crate::offload::Kind;
+use crate::offload::TrainKind;
 use crate::{Offload, header, protocol, tcp, udp};
 
 const PUSH: u8 = 0x08;
@@ -23,12 +23,12 @@ impl SimplePacket<'_> {
             put16(ip, 4, upper_len as u16);
         }
         let (kind, offset) = match (self.protocol, is_v4) {
-            (protocol::TCP, true) => (Kind::Tcp4, tcp::CHECKSUM_OFFSET),
-            (protocol::TCP, false) => (Kind::Tcp6, tcp::CHECKSUM_OFFSET),
-            _ => (Kind::Udp, udp::CHECKSUM_OFFSET),
+            (protocol::TCP, true) => (TrainKind::Tcp4, tcp::CHECKSUM_OFFSET),
+            (protocol::TCP, false) => (TrainKind::Tcp6, tcp::CHECKSUM_OFFSET),
+            _ => (TrainKind::Udp, udp::CHECKSUM_OFFSET),
         };
         put16(upper, offset, pseudo);
-        if kind == Kind::Udp {
+        if kind == TrainKind::Udp {
             put16(upper, 4, upper_len as u16);
         } else if push {
             upper[13] |= PUSH;

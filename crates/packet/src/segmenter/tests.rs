@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{Recipe, assert_checksums};
 use proptest::prelude::*;
 
-fn train(kind: Kind, segment_len: u16) -> Offload {
+fn train(kind: TrainKind, segment_len: u16) -> Offload {
     Offload { checksum: Some((20, 16)), kind, segment_len, header_len: 40 }
 }
 
@@ -12,11 +12,11 @@ fn recipe() -> impl Strategy<Value = Recipe> {
     })
 }
 
-fn kind(recipe: Recipe) -> Kind {
+fn kind(recipe: Recipe) -> TrainKind {
     match recipe {
-        Recipe { udp: true, .. } => Kind::Udp,
-        Recipe { v6: true, .. } => Kind::Tcp6,
-        _ => Kind::Tcp4,
+        Recipe { udp: true, .. } => TrainKind::Udp,
+        Recipe { v6: true, .. } => TrainKind::Tcp6,
+        _ => TrainKind::Tcp4,
     }
 }
 
@@ -26,7 +26,7 @@ fn a_kind_that_is_not_the_packets_is_refused() {
         for udp in [false, true] {
             let recipe = Recipe { v6, udp, ..Recipe::TCP };
             let packet = recipe.build(&[5; 100]);
-            for other in [Kind::Tcp4, Kind::Tcp6, Kind::Udp] {
+            for other in [TrainKind::Tcp4, TrainKind::Tcp6, TrainKind::Udp] {
                 let made = Segmenter::new(&packet, train(other, 60));
                 assert_eq!(made.is_ok(), other == kind(recipe));
             }
@@ -110,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..150), first in proptest::sample::select(vec![0x45u8, 0x46, 0x60]), protocol in proptest::sample::select(vec![6u8, 17, 0, 60, 132]), checksum: Option<(u8, u8)>, segment_len in 0u16..100, kind in proptest::sample::select(vec![Kind::None, Kind::Tcp4, Kind::Tcp6, Kind::Udp])) {
+    fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..150), first in proptest::sample::select(vec![0x45u8, 0x46, 0x60]), protocol in proptest::sample::select(vec![6u8, 17, 0, 60, 132]), checksum: Option<(u8, u8)>, segment_len in 0u16..100, kind in proptest::sample::select(vec![TrainKind::None, TrainKind::Tcp4, TrainKind::Tcp6, TrainKind::Udp])) {
         if bytes.len() > 40 {
             let v6 = first == 0x60;
             let len = bytes.len() - if v6 { 40 } else { 0 };

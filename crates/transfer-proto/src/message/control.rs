@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 
 use super::attributes::{Keep, TreeOptions};
 use super::bounded;
-use super::parts::{Compress, Inline, Kind, LanesAnswer, LanesOffer, Listed, Wanted};
+use super::parts::{Compress, EntryKind, Inline, LanesAnswer, LanesOffer, Listed, Wanted};
 use crate::path::RelPath;
 use crate::span::ChainingValue;
 
@@ -102,7 +102,7 @@ pub enum Message {
         path: RelPath,
         /// What it is.
         #[n(2)]
-        kind: Kind,
+        kind: EntryKind,
     },
     /// Sender to receiver: there are no more entries.
     #[n(7)]

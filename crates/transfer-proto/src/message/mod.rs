@@ -21,5 +21,6 @@ pub use limits::{
     MOST_PATTERNS, MOST_SOURCES, MOST_SUITES, MOST_UNANSWERED, MOST_VALUES, MOST_XATTRS,
 };
 pub use parts::{
-    Compress, DataHeader, Inline, Kind, LanesAnswer, LanesOffer, Listed, ListedKind, Time, Wanted,
+    Compress, DataHeader, EntryKind, Inline, LanesAnswer, LanesOffer, Listed, ListedKind, Time,
+    Wanted,
 };

@@ -85,7 +85,7 @@ pub enum Compress {
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub enum Kind {
+pub enum EntryKind {
     /// A directory.
     #[n(0)]
     Directory {

@@ -122,7 +122,7 @@ fn the_greatest_messages_fit() {
     let time = Time { seconds: i64::MIN, nanoseconds: 999_999_999 };
     let wanted = Wanted { path: Some(path.clone()), contents: true };
     let inline = Inline { content: vec![1; MOST_INLINE], root: [255; 32] };
-    let kind = Kind::File {
+    let kind = EntryKind::File {
         size: u64::MAX,
         mode: u32::MAX,
         mtime: time,
@@ -359,17 +359,17 @@ fn offer() -> impl Strategy<Value = LanesOffer> {
     )
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = EntryKind> {
     let inline = (vec(any::<u8>(), 0..100), any::<[u8; 32]>())
         .prop_map(|(content, root)| Inline { content, root });
     prop_oneof![
-        (any::<u32>(), time(), more()).prop_map(|(mode, mtime, more)| Kind::Directory {
+        (any::<u32>(), time(), more()).prop_map(|(mode, mtime, more)| EntryKind::Directory {
             mode,
             mtime,
             more
         }),
         (vec(1..=u8::MAX, 1..50), option::of(time()), more())
-            .prop_map(|(target, mtime, more)| Kind::Symlink { target, mtime, more }),
+            .prop_map(|(target, mtime, more)| EntryKind::Symlink { target, mtime, more }),
         (
             any::<u64>(),
             any::<u32>(),
@@ -379,9 +379,9 @@ fn kind() -> impl Strategy<Value = Kind> {
             more()
         )
             .prop_map(|(size, mode, mtime, (inline, hash), data, more)| {
-                Kind::File { size, mode, mtime, inline, hash, data, more }
+                EntryKind::File { size, mode, mtime, inline, hash, data, more }
             }),
-        path().prop_map(|to| Kind::HardLink { to }),
+        path().prop_map(|to| EntryKind::HardLink { to }),
     ]
 }
 
@@ -443,7 +443,7 @@ fn greatest_attributes() -> Attributes {
 fn attributes_are_bounded_and_only_a_users() {
     let entry = |more: Attributes| {
         let time = Time { seconds: 0, nanoseconds: 0 };
-        let kind = Kind::Directory { mode: 0, mtime: time, more: Some(Box::new(more)) };
+        let kind = EntryKind::Directory { mode: 0, mtime: time, more: Some(Box::new(more)) };
         let path = RelPath::parse(b"x").expect("a path");
         let mut bytes = Vec::new();
         Message::Entry { id: 0, path, kind }.frame(&mut bytes).expect("within a frame");

@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use headroom_transfer_proto::message::{Kind, Message, TreeOptions};
+use headroom_transfer_proto::message::{EntryKind, Message, TreeOptions};
 use quinn::Connection;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -160,7 +160,7 @@ async fn receive_messages(
         };
         match message {
             Message::EntriesEnd { .. } => is_end = true,
-            Message::Entry { kind: Kind::File { inline: Some(ref inline), .. }, .. }
+            Message::Entry { kind: EntryKind::File { inline: Some(ref inline), .. }, .. }
             | Message::Content { ref inline, .. } => {
                 limits.take(inline.content.len()).await;
             }

@@ -45,5 +45,5 @@ pub use partial::{Offer, Partial, Seal, Stored};
 pub(crate) use ranges::Ranges;
 pub use reader::{Reader, SourceFile};
 pub use root::{Listing, Root};
-pub use source::{Found, Kind, Source};
+pub use source::{Found, Source, SourceKind};
 pub use stream_file::StreamFile;

@@ -39,14 +39,14 @@ pub struct Found {
     /// The name under which it is sent.
     pub path: RelPath,
     /// What it is.
-    pub kind: Kind,
+    pub kind: SourceKind,
     /// Its attributes, if any are kept.
     pub attributes: Option<Box<Attributes>>,
 }
 
 /// What it is.
 #[derive(Debug)]
-pub enum Kind {
+pub enum SourceKind {
     /// A directory; its content follows.
     Directory(Metadata),
     /// A symbolic link.
@@ -250,7 +250,7 @@ impl Source {
             FileType::File => {
                 let (directory, name) = (directory.map(Box::from), name.into());
                 let (path, beneath) = (path.clone(), place.beneath);
-                Kind::File(SourceFile { path, beneath, directory, name, metadata })
+                SourceKind::File(SourceFile { path, beneath, directory, name, metadata })
             }
             FileType::Symlink if self.links == Links::Skip => {
                 return Err(place.error(ErrorKind::LinkLeftOut));
@@ -268,7 +268,7 @@ impl Source {
                         _ => ErrorKind::LinkLeavesTree,
                     }));
                 }
-                Kind::Symlink { target, metadata }
+                SourceKind::Symlink { target, metadata }
             }
             special => return Err(place.error(ErrorKind::Special(special))),
         };
@@ -305,7 +305,7 @@ impl Source {
         let found = match place.path.clone() {
             Some(path) => {
                 let attributes = self.attributes(&place, &metadata)?;
-                Some(Found { path, kind: Kind::Directory(metadata), attributes })
+                Some(Found { path, kind: SourceKind::Directory(metadata), attributes })
             }
             None => None,
         };

@@ -13,7 +13,7 @@ use crate::control::unexpected;
 use crate::delivery::Observer;
 use crate::delivery::pipe::{self, PipeError};
 use crate::error::Error;
-use crate::files::{self, Kind, Reader};
+use crate::files::{self, Reader, SourceKind};
 
 impl Request<'_> {
     /// Stores a stream, if its hash is right.
@@ -85,7 +85,7 @@ impl Request<'_> {
             let wanted = vec![(Some(from.clone()), false)];
             let found = paths.source(&root, wanted, Links::Keep).next();
             match found.transpose()?.map(|found| found.kind) {
-                Some(Kind::File(file)) => {
+                Some(SourceKind::File(file)) => {
                     let reader = if changing { file.open_changed()? } else { file.open()? };
                     Ok(Arc::new(reader))
                 }

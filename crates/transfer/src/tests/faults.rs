@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use headroom_testing::privileged;
-use headroom_transfer_proto::message::{Inline, Kind, Listed, ListedKind, Message, Time};
+use headroom_transfer_proto::message::{EntryKind, Inline, Listed, ListedKind, Message, Time};
 use headroom_transfer_proto::path::RelPath;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -125,8 +125,15 @@ fn a_server_that_never_ends_is_not_waited_for() {
         let inline = Some(Inline { root: *blake3::hash(&content).as_bytes(), content });
         let mtime = Time { seconds: 0, nanoseconds: 0 };
         let path = RelPath::parse(b"file").expect("a name");
-        let kind =
-            Kind::File { size: 5, mode: 0o644, mtime, inline, hash: None, data: None, more: None };
+        let kind = EntryKind::File {
+            size: 5,
+            mode: 0o644,
+            mtime,
+            inline,
+            hash: None,
+            data: None,
+            more: None,
+        };
         let said = vec![
             crate::control::hello(None),
             Message::Accepted { lanes: None, keep: None },
@@ -183,7 +190,7 @@ fn a_server_cannot_send_what_was_not_requested() {
         ] {
             let path = RelPath::parse(name.as_bytes()).expect("a name");
             let mtime = Time { seconds: 0, nanoseconds: 0 };
-            let kind = Kind::Directory { mode: 0o755, mtime, more: None };
+            let kind = EntryKind::Directory { mode: 0o755, mtime, more: None };
             let content = b"evil".to_vec();
             let root = *blake3::hash(&content).as_bytes();
             let inline = Some(Inline { content, root });
@@ -192,7 +199,7 @@ fn a_server_cannot_send_what_was_not_requested() {
             if let Some(path) = path.parent() {
                 said.push(Message::Entry { id: 0, path, kind });
             }
-            let kind = Kind::File {
+            let kind = EntryKind::File {
                 size: 4,
                 mode: 0o644,
                 mtime,
@@ -230,9 +237,12 @@ fn a_server_cannot_make_a_link_that_leaves_its_tree() {
                 Message::Entry { id, path, kind }
             };
             let mtime = Time { seconds: 0, nanoseconds: 0 };
-            let link =
-                |target: &[u8]| Kind::Symlink { target: target.to_vec(), mtime: None, more: None };
-            let folder = Kind::Directory { mode: 0o755, mtime, more: None };
+            let link = |target: &[u8]| EntryKind::Symlink {
+                target: target.to_vec(),
+                mtime: None,
+                more: None,
+            };
+            let folder = EntryKind::Directory { mode: 0o755, mtime, more: None };
             let said = vec![
                 crate::control::hello(None),
                 Message::Accepted { lanes: None, keep: None },

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    DataHeader, Inline, Keep, Kind, MOST_OPEN_FILES, Message, Time, TreeOptions,
+    DataHeader, EntryKind, Inline, Keep, MOST_OPEN_FILES, Message, Time, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint};
@@ -72,7 +72,7 @@ fn file(id: u64, name: &str, size: u64) -> Message {
     Message::Entry {
         id,
         path,
-        kind: Kind::File {
+        kind: EntryKind::File {
             size,
             mode: 0o644,
             mtime: MTIME,
@@ -258,7 +258,7 @@ fn unread_answers_stop_further_offers() {
         let path = RelPath::parse(&name.join(&b'/')).expect("a name");
         let mut is_heard = true;
         for id in 0..200_000 {
-            let kind = Kind::Symlink { target: b"x".to_vec(), mtime: None, more: None };
+            let kind = EntryKind::Symlink { target: b"x".to_vec(), mtime: None, more: None };
             let link = Message::Entry { id, path: path.clone(), kind };
             let said = tokio::time::timeout(Duration::from_secs(2), writer.queue(&link)).await;
             is_heard = said.is_ok();
@@ -279,7 +279,7 @@ fn wrong_sizes_and_reused_ids_are_protocol_violations() {
         let inline = Inline { root: *blake3::hash(&content).as_bytes(), content };
         let Message::Entry { path, .. } = file(id, &format!("f{id}"), size) else { panic!() };
         let inline = Some(inline);
-        let kind = Kind::File {
+        let kind = EntryKind::File {
             size,
             mode: 0o644,
             mtime: MTIME,
@@ -321,7 +321,7 @@ fn hard_links_lead_only_to_files_of_the_same_transfer() {
     let link = |id, to: &[u8]| {
         let to = RelPath::parse(to).expect("a name");
         let path = RelPath::parse(b"new").expect("a name");
-        Message::Entry { id, path, kind: Kind::HardLink { to } }
+        Message::Entry { id, path, kind: EntryKind::HardLink { to } }
     };
     let put = |keep| {
         let tree = TreeOptions { keep, ..TreeOptions::default() };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use headroom_transfer_proto::message::{Kind, LanesOffer, Message, Time, Wanted};
+use headroom_transfer_proto::message::{EntryKind, LanesOffer, Message, Time, Wanted};
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
@@ -271,7 +271,7 @@ async fn hostile_offer(client: &Client, size: u64) -> (LaneHandle, MessageWriter
         Message::Entry {
             id: 1,
             path,
-            kind: Kind::File {
+            kind: EntryKind::File {
                 size,
                 mode: 0,
                 mtime,

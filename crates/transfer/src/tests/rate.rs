@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use headroom_transfer_proto::message::{DataHeader, Kind, Message};
+use headroom_transfer_proto::message::{DataHeader, EntryKind, Message};
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
@@ -133,7 +133,7 @@ fn a_server_reads_no_faster_than_its_limit() {
         let content = content(BYTES);
         let path = RelPath::parse(b"file").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };
-        let kind = Kind::File {
+        let kind = EntryKind::File {
             size: BYTES as u64,
             mode: 0o600,
             mtime,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headroom_transfer_proto::message::{Kind, Message, Time};
+use headroom_transfer_proto::message::{EntryKind, Message, Time};
 use headroom_transfer_proto::path::RelPath;
 use std::os::unix::fs::MetadataExt;
 
@@ -283,8 +283,15 @@ async fn offer(writer: &mut MessageWriter, name: &str, size: u64, path: &Path) {
     let meta = path.metadata().expect("it is there");
     let nanoseconds = u32::try_from(meta.mtime_nsec()).expect("a part of a second");
     let mtime = Time { seconds: meta.mtime(), nanoseconds };
-    let kind =
-        Kind::File { size, mode: 0o644, mtime, inline: None, hash: None, data: None, more: None };
+    let kind = EntryKind::File {
+        size,
+        mode: 0o644,
+        mtime,
+        inline: None,
+        hash: None,
+        data: None,
+        more: None,
+    };
     let path = RelPath::parse(name.as_bytes()).expect("a name");
     let id = name.len() as u64;
     writer.send(&Message::Entry { id, path, kind }).await.expect("it is sent");

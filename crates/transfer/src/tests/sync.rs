@@ -306,7 +306,7 @@ fn a_read_only_key_removes_nothing() {
 #[test]
 fn a_sender_out_of_order_removes_nothing() {
     use crate::control::{MessageReader, MessageWriter, hello};
-    use headroom_transfer_proto::message::{Kind, Message, Time};
+    use headroom_transfer_proto::message::{EntryKind, Message, Time};
     use headroom_transfer_proto::path::RelPath;
     let ground = Ground::new();
     make_tree(&ground.served(""));
@@ -314,7 +314,7 @@ fn a_sender_out_of_order_removes_nothing() {
     let entry = |id, path: &[u8]| {
         let mtime = Time { seconds: 0, nanoseconds: 0 };
         let path = RelPath::parse(path).expect("a name");
-        Message::Entry { id, path, kind: Kind::Directory { mode: 0o755, mtime, more: None } }
+        Message::Entry { id, path, kind: EntryKind::Directory { mode: 0o755, mtime, more: None } }
     };
     let request = Message::Sync {
         path: None,

@@ -96,7 +96,7 @@ fn compressible_content_is_compressed_and_unchanged_on_arrival() {
 #[test]
 fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
     use crate::control::{MessageReader, MessageWriter, hello};
-    use headroom_transfer_proto::message::{DataHeader, Kind, Message, Time};
+    use headroom_transfer_proto::message::{DataHeader, EntryKind, Message, Time};
     use headroom_transfer_proto::path::RelPath;
     let ground = Ground::new();
     let size = 100_000;
@@ -106,7 +106,7 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
     let entry = Message::Entry {
         id: 7,
         path: RelPath::parse(b"file").expect("a name"),
-        kind: Kind::File {
+        kind: EntryKind::File {
             size: size as u64,
             mode: 0o600,
             mtime: Time { seconds: 1, nanoseconds: 0 },

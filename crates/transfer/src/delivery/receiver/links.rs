@@ -1,6 +1,6 @@
 //! Symbolic links, hard links and attributes at the receiver.
 
-use headroom_transfer_proto::message::{Keep, Kind, Links, Message};
+use headroom_transfer_proto::message::{EntryKind, Keep, Links, Message};
 use headroom_transfer_proto::path::RelPath;
 
 use super::linked::State;
@@ -11,12 +11,12 @@ use crate::files::{ErrorKind, FileType};
 
 impl Worker {
     /// Drops attributes that are not kept here, and maps owners to local numbers.
-    pub(super) fn limited(&mut self, mut kind: Kind) -> Kind {
+    pub(super) fn limited(&mut self, mut kind: EntryKind) -> EntryKind {
         let more = match &mut kind {
-            Kind::Directory { more, .. } | Kind::Symlink { more, .. } | Kind::File { more, .. } => {
-                more
-            }
-            Kind::HardLink { .. } => return kind,
+            EntryKind::Directory { more, .. }
+            | EntryKind::Symlink { more, .. }
+            | EntryKind::File { more, .. } => more,
+            EntryKind::HardLink { .. } => return kind,
         };
         if let Some(sent) = more.take() {
             let mut kept = Box::new(sent.limited(self.tree.keep));
@@ -68,9 +68,9 @@ impl Worker {
         &mut self,
         id: u64,
         path: &RelPath,
-        kind: &Kind,
+        kind: &EntryKind,
     ) -> Result<(), Error> {
-        let Kind::File { more: Some(more), .. } = kind else { return Ok(()) };
+        let EntryKind::File { more: Some(more), .. } = kind else { return Ok(()) };
         if more.linked == Some(true) {
             self.linked.take_room(path)?;
             self.linked.files.insert(path.clone(), State::Coming(Vec::new()));
@@ -122,7 +122,7 @@ impl Worker {
                 &format!("{path} cannot be made: {to}, which it is a hard link to, was not stored"),
             );
         }
-        let kind = Kind::HardLink { to: to.clone() };
+        let kind = EntryKind::HardLink { to: to.clone() };
         let root = self.destination.root.clone();
         let here = match root.look(path) {
             // another directory stands in for the one that would be made

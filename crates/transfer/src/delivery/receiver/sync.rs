@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{
-    Inline, Kind, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
+    EntryKind, Inline, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
@@ -47,25 +47,25 @@ impl Worker {
         &mut self,
         id: u64,
         path: &RelPath,
-        kind: Kind,
-    ) -> Result<Option<Kind>, Error> {
+        kind: EntryKind,
+    ) -> Result<Option<EntryKind>, Error> {
         let Some(sync) = &self.sync else { return Ok(Some(kind)) };
-        self.check_excluded(path, matches!(kind, Kind::Directory { .. }))?;
+        self.check_excluded(path, matches!(kind, EntryKind::Directory { .. }))?;
         let (dry_run, is_missing) = (sync.dry_run, sync.is_missing);
         let sent = match &kind {
-            Kind::Directory { mode, .. } => Sent::Directory { mode: *mode },
-            Kind::Symlink { target, .. } => Sent::Symlink { target },
-            Kind::File { size, mode, mtime, hash, more, .. } => {
+            EntryKind::Directory { mode, .. } => Sent::Directory { mode: *mode },
+            EntryKind::Symlink { target, .. } => Sent::Symlink { target },
+            EntryKind::File { size, mode, mtime, hash, more, .. } => {
                 let (hash, attributes) = (hash.map(Hash::from_bytes), more.as_deref());
                 Sent::File { size: *size, mode: *mode, mtime: *mtime, hash, attributes }
             }
-            Kind::HardLink { .. } => return Ok(Some(kind)),
+            EntryKind::HardLink { .. } => return Ok(Some(kind)),
         };
         let status = match is_missing {
             true => Ok(Status::Missing),
             false => self.destination.root.compare(path, &sent),
         };
-        self.matched(path, matches!(kind, Kind::Directory { .. }))?;
+        self.matched(path, matches!(kind, EntryKind::Directory { .. }))?;
         let status = match status {
             Ok(status) => status,
             Err(error) => {
@@ -76,10 +76,10 @@ impl Worker {
         if status == Status::Same {
             match &kind {
                 _ if dry_run => {}
-                Kind::Directory { mode, mtime, more } => {
+                EntryKind::Directory { mode, mtime, more } => {
                     self.seal_later(path, *mode, *mtime, more.clone());
                 }
-                Kind::Symlink { mtime, more, .. } => {
+                EntryKind::Symlink { mtime, more, .. } => {
                     // its owner may have set another time since
                     let _ = self.destination.root.seal_symlink(path, *mtime, more.as_deref());
                 }
@@ -101,7 +101,9 @@ impl Worker {
             self.planned(id, path, &kind, status);
             return Ok(None);
         }
-        if let (Status::MetadataDiffers, Kind::File { mode, mtime, more, .. }) = (status, &kind) {
+        if let (Status::MetadataDiffers, EntryKind::File { mode, mtime, more, .. }) =
+            (status, &kind)
+        {
             match self.destination.root.update_metadata(path, *mode, *mtime, more.as_deref()) {
                 Ok(()) => self.current(id, &kind),
                 Err(error) => self.failed(id, &error.to_string()),
@@ -199,8 +201,8 @@ impl Worker {
         self.sync.as_ref().is_some_and(|sync| sync.dry_run)
     }
 
-    pub(super) fn current(&mut self, id: u64, kind: &Kind) {
-        let bytes = if let Kind::File { size, .. } = kind { *size } else { 0 };
+    pub(super) fn current(&mut self, id: u64, kind: &EntryKind) {
+        let bytes = if let EntryKind::File { size, .. } = kind { *size } else { 0 };
         self.shared.counts.add(|counts| {
             counts.unchanged += 1;
             counts.kept += bytes;
@@ -210,10 +212,10 @@ impl Worker {
         self.answer_links(id, true);
     }
 
-    fn planned(&mut self, id: u64, path: &RelPath, kind: &Kind, status: Status) {
+    fn planned(&mut self, id: u64, path: &RelPath, kind: &EntryKind, status: Status) {
         let bytes = match (status, kind) {
             (Status::MetadataDiffers, _) => 0,
-            (_, Kind::File { size, .. }) => *size,
+            (_, EntryKind::File { size, .. }) => *size,
             _ => 0,
         };
         self.tell_planned(id, path, bytes, status == Status::Missing);
@@ -236,10 +238,10 @@ impl Worker {
 
     /// Removes something of another type than the entry: a file in favour of a directory, and a
     /// directory, if it may be removed, in favour of a file. Returns whether that is allowed.
-    pub(super) fn clear_way(&self, path: &RelPath, here: FileType, kind: &Kind) -> bool {
+    pub(super) fn clear_way(&self, path: &RelPath, here: FileType, kind: &EntryKind) -> bool {
         let Some(sync) = &self.sync else { return false };
         let (delete, dry_run, excludes) = (sync.delete, sync.dry_run, Arc::clone(&sync.excludes));
-        let is_directory = matches!(kind, Kind::Directory { .. });
+        let is_directory = matches!(kind, EntryKind::Directory { .. });
         let may = match here {
             FileType::File | FileType::Symlink => is_directory,
             FileType::Directory => delete,
@@ -253,9 +255,14 @@ impl Worker {
     }
 
     /// Requests the content of an entry, or returns it to be stored at once.
-    fn ask(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<Option<Kind>, Error> {
+    fn ask(
+        &mut self,
+        id: u64,
+        path: &RelPath,
+        kind: EntryKind,
+    ) -> Result<Option<EntryKind>, Error> {
         let Some(sync) = &mut self.sync else { return Ok(Some(kind)) };
-        let Kind::File { size, mode, mtime, inline: None, .. } = kind else {
+        let EntryKind::File { size, mode, mtime, inline: None, .. } = kind else {
             return Ok(Some(kind));
         };
         if sync.waiting.len() + sync.wanted.len() >= MOST_UNANSWERED {
@@ -264,7 +271,7 @@ impl Worker {
             )));
         }
         if size <= MOST_INLINE as u64 {
-            let Kind::File { more: attributes, .. } = kind else { return Ok(None) };
+            let EntryKind::File { more: attributes, .. } = kind else { return Ok(None) };
             let small = Small { path: path.clone(), size, mode, mtime, attributes };
             sync.wanted.insert(id, small);
             self.send(Message::Wanted { id });

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Attributes, Kind, Time};
+use headroom_transfer_proto::message::{Attributes, EntryKind, Time};
 use headroom_transfer_proto::path::RelPath;
 
 use crate::files::{Excludes, Extraneous};
@@ -19,7 +19,7 @@ pub(crate) struct SyncMode {
     /// What is here and was not named by the sender so far.
     pub(super) extraneous: Option<Extraneous>,
     /// Large files that wait until fewer are open.
-    pub(super) waiting: VecDeque<(u64, RelPath, Kind)>,
+    pub(super) waiting: VecDeque<(u64, RelPath, EntryKind)>,
     /// Small files whose content was requested.
     pub(super) wanted: HashMap<u64, Small>,
 }

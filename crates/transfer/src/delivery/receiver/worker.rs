@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    Attributes, Inline, Kind, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
+    Attributes, EntryKind, Inline, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
     TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
@@ -182,7 +182,7 @@ impl Worker {
         Ok(())
     }
 
-    fn entry(&mut self, id: u64, path: RelPath, kind: Kind) -> Result<(), Error> {
+    fn entry(&mut self, id: u64, path: RelPath, kind: EntryKind) -> Result<(), Error> {
         // messages left by a closed connection are not acted on
         if let Some(reason) = self.connection.close_reason() {
             return Err(reason.into());
@@ -196,7 +196,7 @@ impl Worker {
             )));
         }
         self.next_id = id.checked_add(1);
-        if let Kind::File { size, inline: Some(inline), .. } = &kind
+        if let EntryKind::File { size, inline: Some(inline), .. } = &kind
             && inline.content.len() as u64 != *size
         {
             return Err(Error::Protocol(format!(
@@ -207,7 +207,7 @@ impl Worker {
         if !self.destination.is_asked_for(&path) {
             return Err(Error::Protocol(format!("it sends {path}, which was not asked for")));
         }
-        if let Kind::File { size, .. } = kind {
+        if let EntryKind::File { size, .. } = kind {
             self.shared.observer.event(Event::Offered { bytes: size });
         }
         let path = match self.destination.renamed(path) {
@@ -218,10 +218,10 @@ impl Worker {
             }
         };
         let kind = match kind {
-            Kind::HardLink { to } => return self.hard_link(id, &path, &to),
+            EntryKind::HardLink { to } => return self.hard_link(id, &path, &to),
             kind => self.limited(kind),
         };
-        if let Kind::Symlink { target, .. } = &kind
+        if let EntryKind::Symlink { target, .. } = &kind
             && let Some(kind) = self.refuses_link(&path, target)
         {
             return self.leave_out_link(id, &path, &kind);
@@ -240,11 +240,11 @@ impl Worker {
     }
 
     /// Stores an entry, or starts to.
-    pub(super) fn store(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<(), Error> {
+    pub(super) fn store(&mut self, id: u64, path: &RelPath, kind: EntryKind) -> Result<(), Error> {
         let root = &self.destination.root;
-        let is_directory = matches!(kind, Kind::Directory { .. });
+        let is_directory = matches!(kind, EntryKind::Directory { .. });
         let done = match kind {
-            Kind::Directory { mode, mtime, more } => {
+            EntryKind::Directory { mode, mtime, more } => {
                 let mut made = root.make_directory(path, mode);
                 if made.is_ok() && self.destination.is_named(path) {
                     made = self.destination.begin_tree();
@@ -257,7 +257,7 @@ impl Worker {
                 }
                 made
             }
-            Kind::Symlink { target, mtime, more } => {
+            EntryKind::Symlink { target, mtime, more } => {
                 let made = match self.tree.links {
                     Links::Keep => root.make_any_symlink(path, &target),
                     _ => root.make_symlink(path, &target),
@@ -270,12 +270,12 @@ impl Worker {
                 }
                 made.map(drop)
             }
-            Kind::File { mode, mtime, inline: Some(inline), more, .. } => {
+            EntryKind::File { mode, mtime, inline: Some(inline), more, .. } => {
                 self.store_small(path, &inline, mode, mtime, more.as_deref())
             }
             // handled by `entry`
-            Kind::HardLink { .. } => return Ok(()),
-            Kind::File { size, mode, mtime, inline: None, data, more, .. } => {
+            EntryKind::HardLink { .. } => return Ok(()),
+            EntryKind::File { size, mode, mtime, inline: None, data, more, .. } => {
                 if self.files.len() >= MOST_OPEN_FILES {
                     return Err(Error::Protocol(format!(
                         "it offers more than {MOST_OPEN_FILES} files at once"

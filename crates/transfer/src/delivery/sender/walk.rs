@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Inline, Kind as Sent, MOST_INLINE, Message};
+use headroom_transfer_proto::message::{EntryKind, Inline, MOST_INLINE, Message};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -11,7 +11,7 @@ use super::open_file::{changed, sent_changed};
 use super::shared::{Offered, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::delivery::limits::MOST_LINKED_BYTES;
-use crate::files::{self, Attributes, Found, Identity, Keep, Kind, Source, SourceFile};
+use crate::files::{self, Attributes, Found, Identity, Keep, Source, SourceFile, SourceKind};
 use crate::owners::Owners;
 
 /// A walk through the trees to send.
@@ -43,7 +43,7 @@ impl Walk {
         for found in source {
             let offered = match found {
                 Ok(found) => {
-                    files += u64::from(matches!(found.kind, Kind::File(_)));
+                    files += u64::from(matches!(found.kind, SourceKind::File(_)));
                     self.offer(found).map(|size| total += size)
                 }
                 Err(error) if error.is_remark() => {
@@ -86,18 +86,18 @@ impl Walk {
         let mut open = None;
         let mut identity = None;
         let kind = match kind {
-            Kind::Directory(metadata) => {
-                Sent::Directory { mode: metadata.mode, mtime: metadata.mtime, more }
+            SourceKind::Directory(metadata) => {
+                EntryKind::Directory { mode: metadata.mode, mtime: metadata.mtime, more }
             }
-            Kind::Symlink { target, metadata } => {
-                Sent::Symlink { target, mtime: Some(metadata.mtime), more }
+            SourceKind::Symlink { target, metadata } => {
+                EntryKind::Symlink { target, mtime: Some(metadata.mtime), more }
             }
-            Kind::File(file) => {
+            SourceKind::File(file) => {
                 let metadata = *file.metadata();
                 if self.shared.tree.keep.has(Keep::HARD_LINKS) && metadata.links > 1 {
                     if let Some(to) = self.linked.get(&metadata.identity) {
                         let to = to.clone();
-                        return self.entry(path, Sent::HardLink { to }, 0, None).map(|()| 0);
+                        return self.entry(path, EntryKind::HardLink { to }, 0, None).map(|()| 0);
                     }
                     let memory = path.as_bytes().len() + size_of::<(Identity, RelPath)>();
                     if self.linked_bytes + memory <= MOST_LINKED_BYTES {
@@ -143,7 +143,7 @@ impl Walk {
                 self.shared.observer.event(Event::Offered { bytes });
                 let data = (bytes > 0).then(|| bytes.min(metadata.allocated));
                 let (mode, mtime) = (metadata.mode, metadata.mtime);
-                Sent::File { size: bytes, mode, mtime, inline, hash, data, more }
+                EntryKind::File { size: bytes, mode, mtime, inline, hash, data, more }
             }
         };
         if let Some(identity) = identity {
@@ -156,7 +156,7 @@ impl Walk {
     fn entry(
         &mut self,
         path: RelPath,
-        kind: Sent,
+        kind: EntryKind,
         bytes: u64,
         open: Option<(SourceFile, Option<OwnedSemaphorePermit>)>,
     ) -> Result<(), Ended> {
@@ -165,7 +165,7 @@ impl Walk {
         let is_inline = file.is_none() && bytes > 0;
         let offered = Offered {
             path: path.clone(),
-            is_directory: matches!(kind, Sent::Directory { .. }),
+            is_directory: matches!(kind, EntryKind::Directory { .. }),
             bytes,
             file,
             held: Vec::new(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::super::{ErrorKind, Kind, Links, Reader, Source, SourceFile};
+use super::super::{ErrorKind, Links, Reader, Source, SourceFile, SourceKind};
 use super::*;
 
 struct Here {
@@ -23,7 +23,7 @@ fn found() -> Here {
     let (path, content) = (folder.path().join("file"), bytes(1, 2 * MIB + 99));
     fs::write(&path, &content).expect("a file");
     let mut source = Source::new([path.clone()], Links::Keep);
-    let Kind::File(found) = source.next().expect("one").expect("found").kind else {
+    let SourceKind::File(found) = source.next().expect("one").expect("found").kind else {
         panic!("no file");
     };
     Here { _folder: folder, path, content, found }
@@ -127,7 +127,7 @@ fn a_file_replaced_by_something_else_is_not_opened() {
     for links in [Links::Keep, Links::Follow] {
         let Here { path, _folder, .. } = found();
         let mut source = Source::new([path.clone()], links);
-        let Kind::File(found) = source.next().expect("one").expect("found").kind else {
+        let SourceKind::File(found) = source.next().expect("one").expect("found").kind else {
             panic!("no file");
         };
         fs::remove_file(&path).expect("removed");

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use headroom_transfer_proto::span::Tree;
 
-use super::super::{Kind, Links, Reader, Source};
+use super::super::{Links, Reader, Source, SourceKind};
 use super::*;
 
 const GIB: u64 = 1 << 30;
@@ -13,7 +13,7 @@ const GIB: u64 = 1 << 30;
 fn reader(folder: &Path, name: &str) -> Reader {
     let mut source = Source::new([folder.join(name)], Links::Keep);
     match source.next().expect("one").expect("found").kind {
-        Kind::File(file) => file.open().expect("open"),
+        SourceKind::File(file) => file.open().expect("open"),
         kind => panic!("{kind:?}"),
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::super::{ErrorKind, Found, Kind, Links, Source, temporary};
+use super::super::{ErrorKind, Found, Links, Source, SourceKind, temporary};
 use super::*;
 
 /// What a walk gives, as lines: `d` directory, `f` file, `l` link, `!` error,
@@ -17,12 +17,12 @@ use super::*;
 fn lines(source: Source) -> Vec<String> {
     source
         .map(|found| match found {
-            Ok(Found { path, kind: Kind::Directory(_), .. }) => format!("d {path}"),
-            Ok(Found { path, kind: Kind::File(file), .. }) => {
+            Ok(Found { path, kind: SourceKind::Directory(_), .. }) => format!("d {path}"),
+            Ok(Found { path, kind: SourceKind::File(file), .. }) => {
                 assert_eq!(*file.path(), path);
                 format!("f {path} {}", file.metadata().size)
             }
-            Ok(Found { path, kind: Kind::Symlink { target, .. }, .. }) => {
+            Ok(Found { path, kind: SourceKind::Symlink { target, .. }, .. }) => {
                 format!("l {path} {}", target.escape_ascii())
             }
             Err(error) if error.is_remark() => format!("- {:?}", error.kind()),
@@ -91,7 +91,7 @@ fn mode_and_time_are_the_files_own() {
     file.set_permissions(fs::Permissions::from_mode(0o4751)).expect("a mode");
     super::super::metadata::set_mtime(&file, TIME).expect("a time");
     let mut source = Source::new([folder.path().join("file")], Links::Keep);
-    let Kind::File(found) = source.next().expect("one").expect("found").kind else {
+    let SourceKind::File(found) = source.next().expect("one").expect("found").kind else {
         panic!("no file");
     };
     assert_eq!((found.metadata().mode, found.metadata().mtime), (0o751, TIME));
@@ -147,7 +147,7 @@ fn a_server_follows_no_link() {
         }
         // between the walk and the reading
         let mut source = Source::below(&root, [(Some(path("sub/a")), false)], Links::Keep);
-        let Kind::File(found) = source.next().expect("one").expect("found").kind else {
+        let SourceKind::File(found) = source.next().expect("one").expect("found").kind else {
             panic!("no file");
         };
         let (sub, moved) = (folder.path().join("top/sub"), folder.path().join("top/moved"));
