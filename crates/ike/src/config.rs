@@ -9,6 +9,7 @@ use headroom_suite::Key;
 
 use crate::identity::Identity;
 use crate::proposal::{ChildProposal, IkeProposal};
+use crate::virtual_address::VirtualAddresses;
 use crate::wire::TrafficSelector;
 
 /// The settings of an [`Endpoint`](crate::Endpoint).
@@ -81,6 +82,8 @@ pub struct Connection {
     pub secret: Secret,
     /// Algorithms of the IKE SA.
     pub ike: Vec<IkeProposal>,
+    /// Whether one end assigns addresses to the other.
+    pub virtual_addresses: VirtualAddresses,
     /// The CHILD SAs that may exist; an initiator makes the first with the IKE SA.
     pub children: Vec<Arc<ChildConfig>>,
     /// The age at which the IKE SA is rekeyed; none: by command alone.

@@ -1,8 +1,8 @@
 //! The payloads of one message, by name.
 
 use crate::wire::{
-    Authentication, Delete, Identification, KeyExchange, Nonce, Notify, NotifyType, Payload,
-    SecurityAssociation, TrafficSelector,
+    Authentication, Configuration, Delete, Identification, KeyExchange, Nonce, Notify, NotifyType,
+    Payload, SecurityAssociation, TrafficSelector,
 };
 
 /// The payloads of one message. None is there twice that may be there once.
@@ -16,6 +16,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) authentication: Option<Authentication<'a>>,
     pub(crate) ts_initiator: Option<Vec<TrafficSelector>>,
     pub(crate) ts_responder: Option<Vec<TrafficSelector>>,
+    pub(crate) configuration: Option<Configuration<'a>>,
     pub(crate) notifies: Vec<Notify<'a>>,
     pub(crate) deletes: Vec<Delete>,
     pub(crate) vendor_ids: Vec<&'a [u8]>,
@@ -37,12 +38,12 @@ impl<'a> Contents<'a> {
                 Payload::Authentication(one) => once(&mut all.authentication, one)?,
                 Payload::TsInitiator(one) => once(&mut all.ts_initiator, one.selectors)?,
                 Payload::TsResponder(one) => once(&mut all.ts_responder, one.selectors)?,
+                Payload::Configuration(one) => once(&mut all.configuration, one)?,
                 Payload::Notify(one) => all.notifies.push(one),
                 Payload::Delete(one) => all.deletes.push(one),
                 Payload::VendorId(one) => all.vendor_ids.push(one),
                 Payload::Certificate(_)
                 | Payload::CertificateRequest(_)
-                | Payload::Configuration(_)
                 | Payload::Eap(_)
                 | Payload::Encrypted(_)
                 | Payload::Unknown { .. } => {}

@@ -11,6 +11,7 @@ use crate::cookie::Cookies;
 use crate::crypto::Random;
 use crate::event::{ChildId, Command, Event, NoSuch, Reason, SessionId, Transmit};
 use crate::ids::Ids;
+use crate::leases::Leases;
 use crate::session::{Context, Path, Phase, Refusal, Session, Task};
 use crate::wire::{
     Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
@@ -31,6 +32,7 @@ pub struct Endpoint {
     half_open: HashMap<(u64, SocketAddr), SessionId>,
     cookies: Cookies,
     ids: Ids,
+    leases: Leases,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
@@ -47,6 +49,7 @@ impl Endpoint {
             by_spi: HashMap::new(),
             half_open: HashMap::new(),
             ids: Ids::default(),
+            leases: Leases::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -305,6 +308,7 @@ impl Endpoint {
             now,
             random: &mut *self.random,
             ids: &mut self.ids,
+            leases: &mut self.leases,
             transmits: &mut self.transmits,
             events: &mut self.events,
             path,

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::config::{ChildConfig, Mode};
 use crate::crypto::ChildSecrets;
 use crate::identity::Identity;
+use crate::virtual_address::Assigned;
 use crate::wire::{NotifyType, TrafficSelector};
 
 /// An IKE SA and those that replaced it by rekeying.
@@ -71,6 +72,8 @@ pub enum Event {
         remote_address: SocketAddr,
         /// Whether its key exchange resists quantum computers.
         post_quantum: bool,
+        /// The addresses that the responder assigned to the initiator.
+        assigned: Assigned,
     },
     /// The IKE SA was replaced.
     Rekeyed {
@@ -194,6 +197,9 @@ pub enum Reason {
     /// The traffic selectors of both sides have nothing in common.
     #[error("no common traffic selectors")]
     NoTraffic,
+    /// The responder assigned no address, and we asked for one; or the initiator asked for none.
+    #[error("no virtual address was assigned")]
+    NoAddress,
     /// The peer has a name that no connection expects.
     #[error("the peer calls itself {0}, which no connection expects")]
     Identity(String),

@@ -13,11 +13,13 @@ mod event;
 mod exchange;
 mod identity;
 mod ids;
+mod leases;
 mod nat;
 mod proposal;
 mod sa;
 mod session;
 mod traffic;
+mod virtual_address;
 pub mod wire;
 
 pub use config::{ChildConfig, Config, Connection, Limits, Mode, QEsp, Secret, Timing};
@@ -27,3 +29,4 @@ pub use event::{
 };
 pub use identity::Identity;
 pub use proposal::{ChildChoice, ChildProposal, IkeChoice, IkeProposal, PostQuantum};
+pub use virtual_address::{Assigned, Pool, VirtualAddresses};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
     ChildConfig, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeProposal, Reason,
-    Secret, SessionId, Timing,
+    Secret, SessionId, Timing, VirtualAddresses,
 };
 use headroom_ipsec::PolicySpec;
 
@@ -144,6 +144,7 @@ fn split(peer: IkePeer) -> (Connection, Peer) {
         remote_address: Some(peer.remote.ip()),
         secret: Secret::SharedKey(peer.secret),
         ike: IkeProposal::default_offer(peer.post_quantum),
+        virtual_addresses: VirtualAddresses::None,
         children: peer.children.iter().map(child).map(Arc::new).collect(),
         rekey: Some(peer.rekey),
     };

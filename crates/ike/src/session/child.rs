@@ -10,9 +10,10 @@ use crate::event::{ChildId, Reason};
 use crate::exchange::{ChildDraft, ChildOffer};
 use crate::proposal::{ChildChoice, ChildProposal};
 use crate::traffic;
+use crate::virtual_address::VirtualAddresses;
 use crate::wire::{
     KeyExchangeMethod, Notify, NotifyType, Payload, Proposal, ProtocolId, SecurityAssociation,
-    TrafficSelectors,
+    TrafficSelector, TrafficSelectors,
 };
 
 /// Says whose the private number of USE_QESP is (docs/qesp.md).
@@ -45,8 +46,9 @@ impl Session {
             if config.mode == Mode::Transport && !transport {
                 continue;
             }
-            let local = traffic::narrow(ts_responder, &config.local);
-            let remote = traffic::narrow(ts_initiator, &config.remote);
+            let (ours, theirs) = self.selectors(config);
+            let local = traffic::narrow(ts_responder, &ours);
+            let remote = traffic::narrow(ts_initiator, &theirs);
             if local.is_empty() || remote.is_empty() {
                 continue;
             }
@@ -100,7 +102,14 @@ impl Session {
         let (Some(remote), Some(local)) = (&contents.ts_responder, &contents.ts_initiator) else {
             return Err(failed(Reason::Protocol("a CHILD SA without TSi or TSr")));
         };
-        if !traffic::are_within(local, &offer.local) || !traffic::are_within(remote, &offer.remote)
+        let ours = self.selectors(&offer.config).0;
+        if ours.is_empty() {
+            return Err(failed(Reason::NoAddress));
+        }
+        let local_is_ours = traffic::are_within(local, &ours);
+        if !local_is_ours
+            || !traffic::are_within(local, &offer.local)
+            || !traffic::are_within(remote, &offer.remote)
         {
             return Err(failed(Reason::NoTraffic));
         }
@@ -126,6 +135,24 @@ impl Session {
             local: local.clone(),
             remote: remote.clone(),
         })
+    }
+
+    /// Returns what both ends may send: of an end that uses virtual addresses, those that it has.
+    pub(super) fn selectors(
+        &self,
+        config: &ChildConfig,
+    ) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
+        let (mut local, mut remote) = (config.local.clone(), config.remote.clone());
+        match self.connection.as_ref().map(|connection| &connection.virtual_addresses) {
+            Some(VirtualAddresses::Request { .. }) => {
+                local = traffic::narrow(&self.assigned.selectors(), &local);
+            }
+            Some(VirtualAddresses::Assign(_)) => {
+                remote = traffic::narrow(&self.assigned.selectors(), &remote);
+            }
+            Some(VirtualAddresses::None) | None => {}
+        }
+        (local, remote)
     }
 
     /// Returns the protocol number of the Q-ESP that we offer or agree to. Each end knows only of

@@ -38,7 +38,7 @@ impl Session {
         let (local, remote) = match old {
             // not less than what it replaces (RFC 7296 §2.9.2)
             Some(old) => (old.local.clone(), old.remote.clone()),
-            None => (config.local.clone(), config.remote.clone()),
+            None => self.selectors(config),
         };
         let spi = ctx.child_spi();
         let offer = ChildOffer { config: config.clone(), replaces, local, remote, spi };

@@ -14,8 +14,10 @@ use crate::identity::Identity;
 use crate::nat::{self, Nat};
 use crate::proposal::{ChildProposal, IkeProposal};
 use crate::sa::{IkeSa, Opened, Role, Status};
+use crate::virtual_address::{Assigned, VirtualAddresses, configuration};
 use crate::wire::{
-    Authentication, ExchangeType, Message, Nonce, Notify, NotifyType, Payload, SecurityAssociation,
+    Authentication, ConfigurationType, ExchangeType, Message, Nonce, Notify, NotifyType, Payload,
+    SecurityAssociation,
 };
 
 /// How long a refusal that anybody could have sent is not believed.
@@ -276,6 +278,10 @@ impl Session {
         }));
         let (method, data) = (connection.secret.method(), &mac[..]);
         payloads.push(Payload::Authentication(Authentication { method, data }));
+        let asked = connection.virtual_addresses.request();
+        payloads.extend(asked.as_ref().map(|attributes| {
+            Payload::Configuration(configuration(ConfigurationType::Request, attributes))
+        }));
         if let Some(offer) = &offer {
             payloads.extend(offer.notifies(qesp.as_ref()));
             payloads.extend(offer.payloads(ChildProposal::emit(&proposals, &spi)));
@@ -310,6 +316,12 @@ impl Session {
         let proof = Proof { setup: &setup, keys, message_id, by: Role::Responder };
         if !proof.check(&connection.secret, &id.body(), auth) {
             return self.close(Reason::Authentication(name.to_string()), ctx);
+        }
+        let reply = contents.configuration.as_ref();
+        let reply = reply.filter(|one| one.configuration_type == ConfigurationType::Reply);
+        let asked = matches!(connection.virtual_addresses, VirtualAddresses::Request { .. });
+        if let Some(reply) = reply.filter(|_| asked) {
+            self.assigned = Assigned::from_reply(reply);
         }
         self.establish(name, &setup, ctx);
         let Some(offer) = offer else { return };
@@ -362,6 +374,7 @@ impl Session {
             local_address: self.path.local,
             remote_address: self.path.remote,
             post_quantum: setup.choice.is_post_quantum(),
+            assigned: self.assigned.clone(),
         });
     }
 

@@ -24,6 +24,7 @@ use crate::identity::Identity;
 use crate::nat::Nat;
 use crate::proposal::IkeChoice;
 use crate::sa::{IkeSa, Opened, Received, Role, Status};
+use crate::virtual_address::Assigned;
 use crate::wire::{
     Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
     TrafficSelector, parse_decrypted,
@@ -31,6 +32,7 @@ use crate::wire::{
 
 use crate::contents::Contents;
 use crate::ids::Ids;
+use crate::leases::Leases;
 
 pub(crate) use responder::Refusal;
 pub(crate) use tasks::Task;
@@ -41,6 +43,7 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Instant,
     pub(crate) random: &'a mut dyn Random,
     pub(crate) ids: &'a mut Ids,
+    pub(crate) leases: &'a mut Leases,
     pub(crate) transmits: &'a mut VecDeque<Transmit>,
     pub(crate) events: &'a mut VecDeque<Event>,
     /// Where the message came from and to: there its response goes.
@@ -76,6 +79,8 @@ pub(crate) struct Session {
     /// The SPI of the one in use.
     current: u64,
     setup: Option<Box<Setup>>,
+    /// The addresses that the responder assigned to the initiator.
+    assigned: Assigned,
     children: Vec<Child>,
     tasks: VecDeque<Task>,
     delayed: Vec<(Instant, Task)>,
@@ -156,6 +161,7 @@ impl Session {
             current: sa.local_spi(),
             sas: vec![sa],
             setup: None,
+            assigned: Assigned::default(),
             children: Vec::new(),
             tasks: VecDeque::new(),
             delayed: Vec::new(),
@@ -424,6 +430,7 @@ impl Session {
             ctx.ids.release(child.spi_inbound);
             ctx.events.push_back(Event::Remove(child.id));
         }
+        ctx.leases.release(self.id);
         for sa in &mut self.sas {
             sa.end(ctx);
         }

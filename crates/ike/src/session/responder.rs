@@ -7,12 +7,14 @@ use crate::crypto::{IkeKeys, Nonces, SignedOctets, Spis, intermediate_mac, share
 use crate::event::Reason;
 use crate::exchange::{Agreement, Draft};
 use crate::identity::Identity;
+use crate::leases::Tenant;
 use crate::nat::{self, Nat};
 use crate::proposal::IkeProposal;
 use crate::sa::{IkeSa, Opened, Role, Status, same_mac};
+use crate::virtual_address::{Assigned, VirtualAddresses, configuration, requested};
 use crate::wire::{
-    AuthMethod, Authentication, ExchangeType, Identification, Message, Nonce, Notify, NotifyType,
-    Payload, ProtocolId, SecurityAssociation, emit_chain,
+    AuthMethod, Authentication, ConfigurationType, ExchangeType, Identification, Message, Nonce,
+    Notify, NotifyType, Payload, ProtocolId, SecurityAssociation, emit_chain,
 };
 use std::sync::Arc;
 
@@ -214,6 +216,8 @@ impl Session {
         let mac = proof(Role::Responder).make(&connection.secret, &own);
         self.connection = Some(connection.clone());
         self.initial_contact = contents.has(NotifyType::InitialContact);
+        let assigned = self.assign(&connection, &name, contents, ctx);
+        self.assigned = assigned.clone().unwrap_or_default();
         self.establish(name, &setup, ctx);
         let (id_type, data) = (own[0].into(), &own[4..]);
         let (method, proof) = (connection.secret.method(), &mac[..]);
@@ -221,11 +225,18 @@ impl Session {
             Payload::IdResponder(Identification { id_type, data }),
             Payload::Authentication(Authentication { method, data: proof }),
         ];
+        let attributes = self.assigned.reply();
+        if !attributes.is_empty() {
+            let reply = configuration(ConfigurationType::Reply, &attributes);
+            payloads.push(Payload::Configuration(reply));
+        }
         if contents.sa.is_none() {
             // childless (RFC 6023)
             return self.respond(spi, &opened.header, &payloads, ctx);
         }
-        let draft = self.draft_child(&connection.children, None, true, contents, ctx);
+        let draft = assigned
+            .map_err(|refused| (Refusal::new(refused), Reason::NoAddress))
+            .and_then(|_| self.draft_child(&connection.children, None, true, contents, ctx));
         match draft {
             Ok(draft) => {
                 let spi_bytes = draft.spi_inbound.to_be_bytes();
@@ -248,6 +259,26 @@ impl Session {
                 self.child_failed(None, reason, ctx);
             }
         }
+    }
+}
+
+impl Session {
+    /// Assigns addresses to the initiator where the connection does so, or says why there are none.
+    fn assign(
+        &self,
+        connection: &Connection,
+        name: &Identity,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<Assigned, NotifyType> {
+        let VirtualAddresses::Assign(pool) = &connection.virtual_addresses else {
+            return Ok(Assigned::default());
+        };
+        let request = contents.configuration.as_ref();
+        let request = request.filter(|one| one.configuration_type == ConfigurationType::Request);
+        let wanted = request.map(requested).ok_or(NotifyType::FailedCpRequired)?;
+        let tenant = Tenant { session: self.id, name, is_alone: self.initial_contact };
+        ctx.leases.assign(pool, &wanted, tenant).ok_or(NotifyType::InternalAddressFailure)
     }
 }
 

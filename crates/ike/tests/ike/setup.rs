@@ -4,8 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_ike::wire::{NotifyType, TrafficSelector};
-use headroom_ike::{ChildSa, Endpoint, Mode, PacketFormat, PostQuantum, QEsp, Reason};
+use headroom_ike::wire::{AddressRange, NotifyType, TrafficSelector};
+use headroom_ike::{
+    ChildSa, Command, Config, Endpoint, Mode, PacketFormat, Pool, PostQuantum, QEsp, Reason,
+    VirtualAddresses,
+};
 
 use crate::world::{A, B, Host, World, configs};
 
@@ -298,5 +301,81 @@ fn q_esp_is_not_used_through_a_nat() {
             let in_udp = |child: &ChildSa| child.format == PacketFormat::EspInUdp;
             assert!(host.children.values().all(in_udp), "{behind}");
         }
+    }
+}
+
+/// Makes a host that asks for an address and one that has `last` of them.
+fn road_warrior(last: u8) -> [Config; 2] {
+    let all = || vec![TrafficSelector::network(IpAddr::from([0, 0, 0, 0]), 0)];
+    let range = AddressRange::V4([10, 9, 0, 1].into()..=[10, 9, 0, last].into());
+    let dns = vec![IpAddr::from([10, 0, 2, 53])];
+    let pool = Pool { ranges: vec![range], dns };
+    let asks = VirtualAddresses::Request { ipv4: true, ipv6: false };
+    let mut ends = [asks, VirtualAddresses::Assign(pool)].into_iter();
+    let [mut a, mut b] = configs(PostQuantum::Off);
+    for config in [&mut a, &mut b] {
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+        connection.virtual_addresses = ends.next().expect("two ends");
+        let child = Arc::get_mut(&mut connection.children[0]).expect("not shared yet");
+        (child.local, child.remote) = (all(), all());
+    }
+    [a, b]
+}
+
+#[test]
+fn an_initiator_gets_an_address_and_no_other_is_its_own() {
+    let mut world = World::new(road_warrior(9), 32);
+    world.connect(A);
+    world.settle();
+    let assigned = world.hosts[A].assigned.clone();
+    let [address] = assigned.addresses[..] else { panic!("{assigned:?}") };
+    assert_eq!(assigned.dns, [IpAddr::from([10, 0, 2, 53])]);
+    assert_eq!(world.hosts[B].assigned, assigned);
+    for rekeys in 0..2 {
+        world.check_agreement(1);
+        let child = world.hosts[A].children.values().next().expect("a CHILD SA");
+        assert_eq!(child.local, [TrafficSelector::host(address)], "after {rekeys} rekeys");
+        world.rekey_child(B);
+        world.settle();
+    }
+    // another CHILD SA is for this address, too
+    let session = world.hosts[A].session.expect("a session");
+    // a responder sends on a new CHILD SA before its initiator has it
+    world.closing = true;
+    world.command(A, &Command::CreateChild(session, "net".to_owned()));
+    world.settle();
+    let same = |child: &ChildSa| child.local == [TrafficSelector::host(address)];
+    assert!(world.hosts[A].children.len() == 2 && world.hosts[A].children.values().all(same));
+    world.close(A);
+    world.settle();
+    world.check_closed();
+    // it is free again
+    world.connect(A);
+    world.settle();
+    assert_eq!(world.hosts[B].assigned.addresses, [address]);
+}
+
+#[test]
+fn without_an_address_there_is_no_child_sa_but_an_ike_sa() {
+    // a pool of another IP version, nobody assigns, nobody asks
+    let [asks, _] = road_warrior(9);
+    let [_, mut assigns] = road_warrior(9);
+    let connection = Arc::get_mut(&mut assigns.connections[0]).expect("not shared yet");
+    connection.virtual_addresses = VirtualAddresses::Assign(Pool::default());
+    let [_, plain] = configs(PostQuantum::Off);
+    let [plain_initiator, _] = configs(PostQuantum::Off);
+    let [_, pool] = road_warrior(9);
+    let refused = |notify_type| Reason::Refused(notify_type);
+    for (configs, reason) in [
+        ([asks, assigns], refused(NotifyType::InternalAddressFailure)),
+        ([road_warrior(9).into_iter().next().expect("one"), plain], Reason::NoAddress),
+        ([plain_initiator, pool], refused(NotifyType::FailedCpRequired)),
+    ] {
+        let mut world = World::new(configs, 33);
+        world.closing = true;
+        world.connect(A);
+        world.settle();
+        assert_eq!(world.hosts[A].failed_children, [reason]);
+        assert!(world.hosts.iter().all(|host| host.children.is_empty() && host.closed.is_empty()));
     }
 }

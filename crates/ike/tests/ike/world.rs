@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use headroom_ike::crypto::Random;
 use headroom_ike::wire::{Message, TrafficSelector};
 use headroom_ike::{
-    ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection, Endpoint, Event,
-    Identity, IkeProposal, Mode, PostQuantum, Reason, Secret, SessionId, Transmit,
+    Assigned, ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection, Endpoint,
+    Event, Identity, IkeProposal, Mode, PostQuantum, Reason, Secret, SessionId, Transmit,
+    VirtualAddresses,
 };
 use headroom_suite::Key;
 use rand::rngs::ChaCha12Rng;
@@ -52,6 +53,7 @@ pub(crate) struct Host {
     pub(crate) closed: Vec<Reason>,
     pub(crate) moved: usize,
     pub(crate) ready: bool,
+    pub(crate) assigned: Assigned,
 }
 
 /// A seeded generator. ML-KEM's numbers are not from it, and nothing depends on them.
@@ -83,6 +85,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             remote_address: None,
             secret: Secret::SharedKey(Key::from_bytes(b"a secret of both")),
             ike: IkeProposal::default_offer(policy),
+            virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],
             rekey: None,
         };
@@ -114,6 +117,7 @@ impl World {
                 closed: Vec::new(),
                 moved: 0,
                 ready: false,
+                assigned: Assigned::default(),
             }
         });
         let (in_flight, packets) = (Vec::new(), Vec::new());
@@ -361,7 +365,8 @@ impl Host {
     fn apply(&mut self, event: Event) {
         note(|| format!("  {} {}", self.address, about(&event)));
         match event {
-            Event::Established { session, post_quantum, .. } => {
+            Event::Established { session, post_quantum, assigned, .. } => {
+                self.assigned = assigned;
                 self.session = Some(session);
                 self.post_quantum = Some(post_quantum);
             }

@@ -11,7 +11,7 @@ use headroom_ike::crypto::{Method, SystemRandom};
 use headroom_ike::wire::TrafficSelector;
 use headroom_ike::{
     ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event, Identity,
-    IkeProposal, Mode, PostQuantum, Secret, SessionId,
+    IkeProposal, Mode, PostQuantum, Secret, SessionId, VirtualAddresses,
 };
 use headroom_suite::Key;
 
@@ -267,6 +267,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         remote_address: Some(peer.outer),
         secret: Secret::SharedKey(Key::from_bytes(b"known to two namespaces only")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
+        virtual_addresses: VirtualAddresses::None,
         children: vec![Arc::new(child)],
         rekey: None,
     };

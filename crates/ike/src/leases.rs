@@ -1,0 +1,204 @@
+//! The addresses that are assigned to initiators.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::net::IpAddr;
+
+use crate::event::SessionId;
+use crate::identity::Identity;
+use crate::virtual_address::{Assigned, Pool, Wanted};
+use crate::wire::AddressRange;
+
+/// Addresses in use, each by one session. No address is assigned twice, also where pools overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    holders: HashMap<IpAddr, Holder>,
+    by_session: HashMap<SessionId, Vec<IpAddr>>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    session: SessionId,
+    name: Identity,
+}
+
+/// Who asks for addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tenant<'a> {
+    pub(crate) session: SessionId,
+    pub(crate) name: &'a Identity,
+    /// It said that it has no other session: what it had, it may have again.
+    pub(crate) is_alone: bool,
+}
+
+impl Leases {
+    /// Assigns what is asked for; none if the pool has no address of one IP version left.
+    pub(crate) fn assign(
+        &mut self,
+        pool: &Pool,
+        wanted: &[Wanted],
+        tenant: Tenant<'_>,
+    ) -> Option<Assigned> {
+        let found: Option<Vec<_>> =
+            wanted.iter().map(|wanted| self.find(pool, *wanted, tenant)).collect();
+        let addresses = found.filter(|found| !found.is_empty())?;
+        for address in &addresses {
+            let holder = Holder { session: tenant.session, name: tenant.name.clone() };
+            if let Some(former) = self.holders.insert(*address, holder)
+                && let Some(its) = self.by_session.get_mut(&former.session)
+            {
+                its.retain(|one| one != address);
+            }
+        }
+        self.by_session.insert(tenant.session, addresses.clone());
+        Some(Assigned { addresses, dns: pool.dns.clone() })
+    }
+
+    /// Takes back the addresses of a session.
+    pub(crate) fn release(&mut self, session: SessionId) {
+        for address in self.by_session.remove(&session).unwrap_or_default() {
+            self.holders.remove(&address);
+        }
+    }
+
+    fn find(&self, pool: &Pool, wanted: Wanted, tenant: Tenant<'_>) -> Option<IpAddr> {
+        let ranges = pool.ranges.iter().map(Range::of).filter(|one| one.is_ipv6 == wanted.is_ipv6);
+        let ranges: Vec<_> = ranges.collect();
+        let is_free = |address: &IpAddr| {
+            let holder = self.holders.get(address);
+            holder.is_none_or(|holder| tenant.is_alone && holder.name == *tenant.name)
+        };
+        let in_pool = |address: &IpAddr| ranges.iter().any(|range| range.contains(*address));
+        if let Some(address) = wanted.address.filter(|one| in_pool(one) && is_free(one)) {
+            return Some(address);
+        }
+        // a peer that comes back has the same address, if nobody took it
+        let start = BuildHasherDefault::<DefaultHasher>::default().hash_one(tenant.name);
+        // of one more than are in use, one is free
+        let most = self.holders.len() as u128 + 1;
+        ranges.iter().find_map(|range| {
+            let offset = u128::from(start) % range.len();
+            (0..range.len().min(most)).map(|at| range.at(offset, at)).find(is_free)
+        })
+    }
+}
+
+/// A range of addresses, as numbers.
+struct Range {
+    is_ipv6: bool,
+    first: u128,
+    last: u128,
+}
+
+impl Range {
+    fn of(range: &AddressRange) -> Self {
+        match range {
+            AddressRange::V4(one) => Self {
+                is_ipv6: false,
+                first: one.start().to_bits().into(),
+                last: one.end().to_bits().into(),
+            },
+            AddressRange::V6(one) => {
+                Self { is_ipv6: true, first: one.start().to_bits(), last: one.end().to_bits() }
+            }
+        }
+    }
+
+    fn len(&self) -> u128 {
+        // all of IPv6 is a range, too
+        (self.last - self.first).saturating_add(1)
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        let number = match address {
+            IpAddr::V4(one) => one.to_bits().into(),
+            IpAddr::V6(one) => one.to_bits(),
+        };
+        address.is_ipv6() == self.is_ipv6 && (self.first..=self.last).contains(&number)
+    }
+
+    /// Returns the address `steps` after `offset`; behind the last comes the first.
+    fn at(&self, offset: u128, steps: u128) -> IpAddr {
+        let number = self.first + (offset + steps) % self.len();
+        match self.is_ipv6 {
+            true => IpAddr::V6(number.into()),
+            false => IpAddr::V4((number as u32).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(first: [u8; 4], last: [u8; 4]) -> Pool {
+        Pool { ranges: vec![AddressRange::V4(first.into()..=last.into())], dns: Vec::new() }
+    }
+
+    fn name(number: u64) -> Identity {
+        Identity::Fqdn(format!("peer-{number}"))
+    }
+
+    fn ask(leases: &mut Leases, pool: &Pool, number: u64, is_alone: bool) -> Option<IpAddr> {
+        let session = SessionId(number);
+        let wanted = [Wanted { is_ipv6: false, address: None }];
+        let name = name(number % 1000);
+        let tenant = Tenant { session, name: &name, is_alone };
+        leases.assign(pool, &wanted, tenant).map(|assigned| assigned.addresses[0])
+    }
+
+    #[test]
+    fn each_session_has_an_address_of_its_own_until_the_pool_is_empty() {
+        let (mut leases, pool) = (Leases::default(), pool([10, 9, 0, 1], [10, 9, 0, 100]));
+        let mut all: Vec<_> =
+            (0..100).filter_map(|one| ask(&mut leases, &pool, one, false)).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 100);
+        assert_eq!(ask(&mut leases, &pool, 100, false), None);
+        leases.release(SessionId(7));
+        assert!(ask(&mut leases, &pool, 101, false).is_some());
+    }
+
+    #[test]
+    fn a_peer_that_comes_back_has_its_address_again() {
+        let (mut leases, pool) = (Leases::default(), pool([10, 9, 0, 1], [10, 9, 255, 254]));
+        let first = ask(&mut leases, &pool, 5, true);
+        // before we know that its session is dead
+        assert_eq!(ask(&mut leases, &pool, 1005, true), first);
+        // the end of the old session does not take it away
+        leases.release(SessionId(5));
+        assert_ne!(ask(&mut leases, &pool, 2005, false), first);
+        leases.release(SessionId(1005));
+        assert_eq!(ask(&mut leases, &pool, 3005, false), first);
+    }
+
+    #[test]
+    fn a_wanted_address_is_given_if_it_is_free_and_in_the_pool() {
+        let mut leases = Leases::default();
+        let pool = pool([10, 9, 0, 1], [10, 9, 0, 9]);
+        let names = [name(1), name(2), name(3)];
+        let mut ask = |number: usize, address: [u8; 4]| {
+            let wanted = [Wanted { is_ipv6: false, address: Some(address.into()) }];
+            let session = SessionId(number as u64);
+            let tenant = Tenant { session, name: &names[number], is_alone: false };
+            leases.assign(&pool, &wanted, tenant).map(|one| one.addresses[0])
+        };
+        let taken = IpAddr::from([10, 9, 0, 3]);
+        assert_eq!(ask(0, [10, 9, 0, 3]), Some(taken));
+        assert_ne!(ask(1, [10, 9, 0, 3]), Some(taken));
+        assert_ne!(ask(2, [192, 0, 2, 1]), Some([192, 0, 2, 1].into()));
+    }
+
+    #[test]
+    fn all_of_ipv6_is_a_pool_too() {
+        let all = AddressRange::V6(0.into()..=u128::MAX.into());
+        let pool = Pool { ranges: vec![all], dns: Vec::new() };
+        let wanted = [Wanted { is_ipv6: true, address: None }];
+        let name = name(1);
+        let tenant = Tenant { session: SessionId(1), name: &name, is_alone: false };
+        assert!(Leases::default().assign(&pool, &wanted, tenant).is_some());
+        let v4 = [Wanted { is_ipv6: false, address: None }];
+        assert_eq!(Leases::default().assign(&pool, &v4, tenant), None);
+    }
+}
