@@ -30,6 +30,8 @@ pub struct Config {
     pub limits: Limits,
     /// SPIs that are not used for CHILD SAs, such as those of static SAs.
     pub reserved_spis: HashSet<u32>,
+    /// Whether [`Event::Keys`](crate::Event::Keys) reports the keys of IKE SAs, to decrypt captures.
+    pub export_keys: bool,
 }
 
 /// Timers.
@@ -147,6 +149,7 @@ impl Config {
             timing: Timing::default(),
             limits: Limits::default(),
             reserved_spis: HashSet::new(),
+            export_keys: false,
         }
     }
 }

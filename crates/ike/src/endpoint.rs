@@ -279,6 +279,9 @@ impl Endpoint {
 
     /// Keeps a session that was taken out, unless nothing is left of it.
     fn put_back(&mut self, mut session: Session) {
+        if self.config.export_keys {
+            session.export_keys(&mut self.events);
+        }
         let spis: Vec<_> = match session.is_over() {
             true => Vec::new(),
             false => session.local_spis().collect(),

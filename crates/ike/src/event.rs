@@ -7,7 +7,7 @@ use headroom_suite::Suite;
 use thiserror::Error;
 
 use crate::config::{ChildConfig, Mode};
-use crate::crypto::ChildSecrets;
+use crate::crypto::{ChildSecrets, IkeKeys, Spis};
 use crate::identity::Identity;
 use crate::virtual_address::Assigned;
 use crate::wire::{NotifyType, TrafficSelector};
@@ -108,6 +108,15 @@ pub enum Event {
         local_address: SocketAddr,
         /// The peer's new address.
         remote_address: SocketAddr,
+    },
+    /// An IKE SA has new keys. Reported only if the configuration exports them.
+    Keys {
+        /// Of which session.
+        session: SessionId,
+        /// The SPIs of its messages.
+        spis: Spis,
+        /// A copy of the keys.
+        keys: Box<IkeKeys>,
     },
     /// The IKE SA is gone, or was never made.
     Closed {

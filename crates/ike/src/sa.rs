@@ -56,6 +56,8 @@ pub(crate) struct IkeSa {
     /// Whether the peer reads fragments.
     pub(crate) fragmentation: bool,
     session: Option<SessionKeys>,
+    /// Whether the keys were reported.
+    exported: bool,
     next_request: u32,
     next_expected: u32,
     last_response: Option<Vec<Vec<u8>>>,
@@ -121,6 +123,7 @@ impl IkeSa {
             expires_at: None,
             fragmentation: false,
             session: None,
+            exported: false,
             next_request: 0,
             next_expected: 0,
             last_response: None,
@@ -152,7 +155,15 @@ impl IkeSa {
         let previous_opener = self.session.take().map(|session| session.opener);
         let sealer = Sealer::new(seal);
         self.session = Some(SessionKeys { keys, sealer, opener, previous_opener });
+        self.exported = false;
         true
+    }
+
+    /// Returns a copy of keys that were not reported yet.
+    pub(crate) fn export(&mut self) -> Option<IkeKeys> {
+        let session = self.session.as_ref().filter(|_| !self.exported)?;
+        self.exported = true;
+        Some(session.keys.copy())
     }
 
     /// Counts a request of IKE_SA_INIT that was received in clear.

@@ -303,6 +303,8 @@ impl Negotiator {
                     (one.local, one.remote) = (local_address, remote_address);
                 }
             }
+            // not asked for
+            Event::Keys { .. } => {}
             Event::Closed { session, reason } => {
                 let closed = self.sessions.all.remove(&session);
                 let peer = closed.as_ref().map_or("a stranger", |one| one.peer.as_str());

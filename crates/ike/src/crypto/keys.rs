@@ -88,6 +88,22 @@ impl IkeKeys {
         self
     }
 
+    /// Copies the keys, for a log that decrypts captures.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = |key: &Key| Key::from_bytes(key.as_bytes());
+        Self {
+            suite: self.suite,
+            prf: self.prf,
+            sk_d: copy(&self.sk_d),
+            sk_ai: copy(&self.sk_ai),
+            sk_ar: copy(&self.sk_ar),
+            sk_ei: copy(&self.sk_ei),
+            sk_er: copy(&self.sk_er),
+            sk_pi: copy(&self.sk_pi),
+            sk_pr: copy(&self.sk_pr),
+        }
+    }
+
     fn expand(suite: Suite, prf: Prf, skeyseed: &Key, nonces: Nonces<'_>, spis: Spis) -> Self {
         let (own, mac, key) = (prf.output_len(), suite.mac_key_len(), suite.key_len());
         let seed = [

@@ -177,6 +177,15 @@ impl Session {
         self.sas.iter().map(IkeSa::local_spi)
     }
 
+    /// Reports keys that are new.
+    pub(crate) fn export_keys(&mut self, events: &mut VecDeque<Event>) {
+        for sa in &mut self.sas {
+            let (session, spis) = (self.id, sa.spis);
+            let keys = sa.export().map(Box::new);
+            events.extend(keys.map(|keys| Event::Keys { session, spis, keys }));
+        }
+    }
+
     pub(crate) fn child(&self, id: ChildId) -> Option<&Child> {
         self.children.iter().find(|child| child.id == id)
     }
