@@ -342,7 +342,7 @@ impl Session {
                 self.queue(Task::CreateChild(config.ok_or(NoSuch("CHILD configuration"))?));
             }
             Command::RekeyChild(child) => self.queue(Task::RekeyChild(*child)),
-            Command::CloseChild(child) => self.delete_child(*child, ctx),
+            Command::CloseChild(child) => self.close_child(*child, ctx),
             Command::Rekey(_) => self.queue(Task::RekeyIke),
             Command::CheckLiveness(_) => self.queue(Task::Liveness),
         }

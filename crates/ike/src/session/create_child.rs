@@ -56,6 +56,7 @@ impl Session {
 
     fn send_create(&mut self, offer: Offer, method: Option<Method>, ctx: &mut Context<'_>) {
         let Some(connection) = self.connection.clone() else { return };
+        self.deleted_early.clear();
         let nonce = ctx.nonce();
         let key_exchange = method.map(|method| method.generate(ctx.random));
         let public = key_exchange.as_ref().map_or_else(Vec::new, |one| one.public().to_vec());
@@ -263,14 +264,15 @@ impl Session {
             Offer::Child(offer) => {
                 ctx.ids.release(offer.spi);
                 let name = offer.config.name.clone();
-                match offer.replaces {
-                    Some(old) if reason == Reason::Refused(NotifyType::ChildSaNotFound) => {
-                        self.peer_deleted(old, ctx);
-                    }
-                    Some(old) => {
-                        let installed = |child: &&mut Child| child.status == ChildStatus::Installed;
-                        if let Some(old) = self.child_mut(old).filter(installed) {
-                            old.rekey_at = Some(later);
+                let installed = |child: &&mut Child| child.status == ChildStatus::Installed;
+                match offer.replaces.map(|old| self.child_mut(old).filter(installed)) {
+                    // it was deleted or replaced meanwhile
+                    Some(None) => return,
+                    Some(Some(old)) => {
+                        let id = old.id;
+                        old.rekey_at = Some(later);
+                        if reason == Reason::Refused(NotifyType::ChildSaNotFound) {
+                            self.peer_deleted(id, ctx);
                         }
                     }
                     None if temporary => self.delay(later, Task::CreateChild(offer.config)),

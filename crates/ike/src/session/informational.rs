@@ -3,8 +3,12 @@
 use super::{ChildStatus, Context, Phase, Session, Task};
 use crate::contents::Contents;
 use crate::event::{ChildId, Event, Reason};
+use crate::exchange::{ExpectedFollowup, Target};
 use crate::sa::{Opened, Status};
 use crate::wire::{Delete, NotifyType, Payload, ProtocolId};
+
+/// The most deletions that are remembered for CHILD SAs whose making is under way.
+const MAX_DELETED_EARLY: usize = 16;
 
 impl Session {
     pub(super) fn informational_request(
@@ -29,6 +33,7 @@ impl Session {
                 let Some((id, status, inbound)) =
                     child.map(|child| (child.id, child.status, child.spi_inbound))
                 else {
+                    self.deleted_early(outbound);
                     continue;
                 };
                 // our own request says the same (RFC 7296 §1.4.1)
@@ -59,6 +64,31 @@ impl Session {
         }
         self.stop_sending(id, ctx);
         self.linger(id, ctx);
+    }
+
+    /// The peer deletes a CHILD SA that we do not have: perhaps the one that our request made, whose
+    /// answer is late.
+    fn deleted_early(&mut self, outbound: u32) {
+        let mut pending = self.sas.iter().filter_map(|sa| sa.pending.as_ref());
+        let makes = pending.any(|one| one.exchange.is_about_child());
+        if makes && self.deleted_early.len() < MAX_DELETED_EARLY {
+            self.deleted_early.push(outbound);
+        }
+    }
+
+    /// Removes a CHILD SA by command, and what would replace it.
+    pub(crate) fn close_child(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        for sa in &mut self.sas {
+            let replaces =
+                |one: &mut ExpectedFollowup| one.agreement.target() == Some(Target::Child(id));
+            if let Some(given_up) = sa.followup.take_if(replaces) {
+                ctx.release(&given_up.agreement);
+            }
+        }
+        if let Some(child) = self.child_mut(id) {
+            child.unwanted = true;
+        }
+        self.delete_child(id, ctx);
     }
 
     /// Removes a CHILD SA: nothing is sent on it any more, and the peer is told.

@@ -2,7 +2,7 @@
 
 use super::{Child, ChildStatus, Context, Session};
 use crate::crypto::{ChildKeys, Nonces};
-use crate::event::{ChildId, ChildSa, Event, HalfSa, PacketFormat};
+use crate::event::{ChildId, ChildSa, Event, HalfSa, PacketFormat, Reason};
 use crate::exchange::{Agreement, ChildDraft, Collision, Draft, Target};
 use crate::proposal::IkeChoice;
 use crate::sa::{IkeSa, Role, Status};
@@ -25,10 +25,22 @@ impl Session {
                 let Some(keys) = self.sa(spi).and_then(|sa| sa.keys()) else { return };
                 let keys = keys.child(draft.choice.suite, &secrets, nonces);
                 let replaces = draft.replaces;
+                if initiated && self.deleted_early.contains(&draft.spi_outbound) {
+                    ctx.ids.release(draft.spi_inbound);
+                    return match replaces {
+                        Some(_) if loses => {}
+                        Some(old) => self.delete_child(old, ctx),
+                        None => {
+                            self.child_failed(Some(draft.config.name.clone()), Reason::Peer, ctx);
+                        }
+                    };
+                }
+                let unwanted =
+                    replaces.and_then(|old| self.child(old)).is_some_and(|old| old.unwanted);
                 let child = self.install(draft, keys, initiated, ctx);
                 match (initiated, replaces) {
                     (_, None) => self.switch(child, ctx),
-                    (true, Some(_)) if loses => self.delete_child(child, ctx),
+                    (true, Some(_)) if loses || unwanted => self.delete_child(child, ctx),
                     (true, Some(old)) => {
                         self.switch(child, ctx);
                         self.delete_child(old, ctx);
@@ -113,6 +125,7 @@ impl Session {
             local: draft.local.clone(),
             remote: draft.remote.clone(),
             sends: false,
+            unwanted: false,
             replaces: draft.replaces,
             rekey_at,
         });

@@ -82,6 +82,8 @@ pub(crate) struct Session {
     /// The addresses that the responder assigned to the initiator.
     assigned: Assigned,
     children: Vec<Child>,
+    /// The peer's SPIs of CHILD SAs that it deleted before it answered that it made them.
+    deleted_early: Vec<u32>,
     tasks: VecDeque<Task>,
     delayed: Vec<(Instant, Task)>,
     heard_at: Instant,
@@ -129,6 +131,8 @@ pub(crate) struct Child {
     pub(crate) remote: Vec<TrafficSelector>,
     /// Whether packets are sent on it.
     pub(crate) sends: bool,
+    /// Whether the caller has removed it: what replaces it is removed, too.
+    pub(crate) unwanted: bool,
     pub(crate) replaces: Option<ChildId>,
     pub(crate) rekey_at: Option<Instant>,
 }
@@ -163,6 +167,7 @@ impl Session {
             setup: None,
             assigned: Assigned::default(),
             children: Vec::new(),
+            deleted_early: Vec::new(),
             tasks: VecDeque::new(),
             delayed: Vec::new(),
             heard_at: now,

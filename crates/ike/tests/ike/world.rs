@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use headroom_ike::crypto::Random;
+use headroom_ike::crypto::{IkeKeys, Random, Spis};
 use headroom_ike::wire::{Message, TrafficSelector};
 use headroom_ike::{
     Assigned, ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection, Endpoint,
@@ -28,7 +29,11 @@ pub(crate) struct World {
     /// Packets under way: to whom, their SPI and key.
     packets: Vec<(usize, u32, Vec<u8>)>,
     /// Whether CHILD SAs are removed on purpose: then there may be none to send on.
+    pub(crate) may_be_empty: bool,
+    /// Whether an IKE SA ends, and packets under way with it.
     pub(crate) closing: bool,
+    /// Whether both hosts send a packet after each message that a script delivers.
+    pub(crate) traffic: bool,
     /// All datagrams so far.
     pub(crate) sent: usize,
     /// The ports that they came from.
@@ -54,14 +59,45 @@ pub(crate) struct Host {
     pub(crate) moved: usize,
     pub(crate) ready: bool,
     pub(crate) assigned: Assigned,
+    /// The keys of its IKE SAs, the newest last.
+    pub(crate) keys: Vec<(Spis, Box<IkeKeys>)>,
+    /// What its random numbers begin with.
+    pub(crate) leads: Leads,
 }
 
 /// A seeded generator. ML-KEM's numbers are not from it, and nothing depends on them.
-pub(crate) struct Seeded(pub(crate) ChaCha12Rng);
+pub(crate) struct Seeded {
+    random: ChaCha12Rng,
+    leads: Leads,
+}
+
+/// The first byte of the next nonces and of the next SPIs, so that a test decides which nonce is the
+/// lowest and knows an SA by its SPI; 0 leaves them to chance.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leads(Arc<[AtomicU8; 2]>);
+
+impl Leads {
+    pub(crate) fn nonce(&self, first: u8) {
+        self.0[0].store(first, Ordering::Relaxed);
+    }
+
+    pub(crate) fn spi(&self, first: u8) {
+        self.0[1].store(first, Ordering::Relaxed);
+    }
+}
 
 impl Random for Seeded {
     fn fill(&mut self, bytes: &mut [u8]) {
-        self.0.fill_bytes(bytes);
+        self.random.fill_bytes(bytes);
+        let lead = match bytes.len() {
+            32 => &self.leads.0[0],
+            4 | 8 => &self.leads.0[1],
+            _ => return,
+        };
+        match lead.load(Ordering::Relaxed) {
+            0 => {}
+            first => bytes[0] = first,
+        }
     }
 }
 
@@ -91,6 +127,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
         };
         let mut config = Config::new(vec![connection]);
         config.timing.liveness = None;
+        config.export_keys = true;
         // so that no bad luck looks like a dead peer
         config.timing.retransmissions = 1000;
         config
@@ -103,7 +140,9 @@ impl World {
         let mut last = 0;
         let hosts = configs.map(|config| {
             last += 1;
-            let random = Seeded(ChaCha12Rng::seed_from_u64(2 * seed + u64::from(last)));
+            let leads = Leads::default();
+            let random = ChaCha12Rng::seed_from_u64(2 * seed + u64::from(last));
+            let random = Seeded { random, leads: leads.clone() };
             Host {
                 endpoint: Endpoint::new(config, Box::new(random), now),
                 address: SocketAddr::from(([192, 0, 2, last], 500)),
@@ -118,6 +157,8 @@ impl World {
                 moved: 0,
                 ready: false,
                 assigned: Assigned::default(),
+                keys: Vec::new(),
+                leads,
             }
         });
         let (in_flight, packets) = (Vec::new(), Vec::new());
@@ -126,7 +167,9 @@ impl World {
             now,
             in_flight,
             packets,
+            may_be_empty: false,
             closing: false,
+            traffic: false,
             sent: 0,
             ports: BTreeSet::new(),
             arrived: 0,
@@ -136,7 +179,11 @@ impl World {
 
     /// Makes two hosts between which an IKE SA and a CHILD SA stand.
     pub(crate) fn established(policy: PostQuantum, seed: u64) -> Self {
-        let mut world = Self::new(configs(policy), seed);
+        Self::established_with(configs(policy), seed)
+    }
+
+    pub(crate) fn established_with(configs: [Config; 2], seed: u64) -> Self {
+        let mut world = Self::new(configs, seed);
         world.connect(A);
         world.settle();
         assert!(world.hosts.iter().all(|host| host.ready), "the IKE SA stands");
@@ -173,10 +220,15 @@ impl World {
     }
 
     pub(crate) fn close_child(&mut self, host: usize) {
-        self.closing = true;
         if let Some(&child) = self.hosts[host].sends_on.last() {
-            self.command(host, &Command::CloseChild(child));
+            self.delete(host, child);
         }
+    }
+
+    /// Removes a CHILD SA on purpose.
+    pub(crate) fn delete(&mut self, host: usize, child: ChildId) {
+        self.may_be_empty = true;
+        self.command(host, &Command::CloseChild(child));
     }
 
     pub(crate) fn close(&mut self, host: usize) {
@@ -301,7 +353,7 @@ impl World {
                 continue;
             }
             assert!(host.sends_on.len() <= 2, "host {at} sends on {:?}", host.sends_on);
-            if !self.closing {
+            if !self.closing && !self.may_be_empty {
                 assert!(!host.sends_on.is_empty(), "host {at} has nothing to send on");
             }
             for child in &host.sends_on {
@@ -396,6 +448,7 @@ impl Host {
             }
             Event::ChildFailed { reason, .. } => self.failed_children.push(reason),
             Event::Moved { .. } => self.moved += 1,
+            Event::Keys { spis, keys, .. } => self.keys.push((spis, keys)),
             Event::Closed { session, reason } => {
                 let mut left = self.children.values();
                 assert!(left.all(|one| one.session != session), "CHILD SAs go first");
