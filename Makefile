@@ -7,7 +7,8 @@ CARGO_FLAGS = --release --locked --workspace
 # Examples are programs for measuring, which no test runs; the lint checks that they compile.
 TESTS = --lib --bins --tests
 PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fetch-parts --with-layers && \
-	scripts/fetch-parts --with-media && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers
+	scripts/fetch-parts --with-media && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
+	scripts/fetch-parts --with-ike-peers
 
 .PHONY: demo test interop bench-tunnel bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
@@ -28,6 +29,7 @@ test: lint browser deny
 # Our IPsec against other people's, in every combination; docs/interop.md says what passed.
 interop: build
 	scripts/fetch-parts --with-peers
+	scripts/fetch-parts --with-ike-peers
 	$(CARGO_TARGET_DIR)/release/headroom-interop --write docs/interop.md
 
 # What our IPsec carries beside others' tunnels: writes its part of docs/benchmarks.md.
