@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +28,8 @@ const INTERFACE: &str = "hr0";
 pub struct Gateway {
     child: Child,
     log: PathBuf,
+    /// Where its control socket is.
+    run: PathBuf,
 }
 
 impl Gateway {
@@ -50,6 +52,7 @@ impl Gateway {
             .mode(0o600) // it holds keys
             .open(&file)?
             .write_all(configuration.as_bytes())?;
+        let run = folder.join("run");
         // what it keeps outside the folder is for nobody
         let script = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib && exec \"$@\"";
         let child = namespace
@@ -57,12 +60,13 @@ impl Gateway {
             .arg(headroom)
             .args(["tunnel", "up", "--new-keys"])
             .arg(&file)
+            .env("HEADROOM_RUN_DIR", &run)
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)
             .stderr(File::options().append(true).open(&log)?)
             .spawn()
             .context("starting our gateway")?;
-        let mut gateway = Self { child, log };
+        let mut gateway = Self { child, log, run };
         let deadline = Instant::now() + START;
         while !gateway.said().contains(READY) {
             if gateway.child.try_wait()?.is_some() || Instant::now() > deadline {
@@ -71,6 +75,20 @@ impl Gateway {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(gateway)
+    }
+
+    /// Runs a command of `headroom tunnel` about it, and returns its output.
+    ///
+    /// # Errors
+    /// The command fails.
+    pub fn control(&self, headroom: &Path, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(headroom);
+        command.arg("tunnel").args(words).env("HEADROOM_RUN_DIR", &self.run).stdin(Stdio::null());
+        let output = command.output().context("running headroom tunnel")?;
+        if !output.status.success() {
+            bail!("`{}`: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Returns its output.

@@ -1,6 +1,7 @@
 //! Tests our IPsec against other implementations: scapy, a real Linux kernel, strongSwan.
 //!
-//! [`guest`] runs the program itself under other kernels; the rest is about IPsec:
+//! [`guest`] runs the program itself under other kernels, [`ike`] tests it with negotiated keys
+//! against other IKE daemons; the rest is about IPsec:
 //! [`case`] lists the cases, [`ours`] is our side, [`scapy`] and
 //! [`kernel`] are the peers, [`trial`] holds outcomes, and [`matrix`] writes
 //! the report.
@@ -9,6 +10,7 @@ pub mod case;
 mod folder;
 pub mod gateway;
 pub mod guest;
+pub mod ike;
 pub mod kernel;
 pub mod matrix;
 pub mod namespace;
@@ -18,6 +20,7 @@ pub mod ping;
 pub mod scapy;
 pub mod strongswan;
 pub mod transfer;
+pub mod tree;
 pub mod trial;
 
 /// Formats bytes in hexadecimal.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use headroom_interop::case::Case;
+use headroom_interop::ike::{self, Column, StrongSwan, Trial};
 use headroom_interop::kernel::{Emulators, EndToEnd, KernelPeer, end_to_end_cases};
 use headroom_interop::matrix::{self, Other, Section};
 use headroom_interop::peer::{Peers, required};
@@ -36,7 +37,7 @@ struct Arguments {
     #[arg(long)]
     user_mode_linux: bool,
     /// Test only this peer; repeatable
-    #[arg(long, value_parser = ["scapy", "kernel", "kernel-gateway", "strongswan"])]
+    #[arg(long, value_parser = ["scapy", "kernel", "kernel-gateway", "strongswan", "ike"])]
     peer: Vec<String>,
     /// Inside the virtual machine: hold a UDP port on which the kernel receives ESP
     #[arg(long, hide = true)]
@@ -96,14 +97,21 @@ fn main() -> Result<ExitCode> {
             Section::missing(name, &format!("{why:#}"))
         }));
     }
-    let text = matrix::document(&about()?, &sections);
+    let mut text = matrix::document(&about()?, &sections);
+    let mut failures: Vec<String> = sections.iter().flat_map(Section::failures).collect();
+    if wanted("ike") {
+        eprintln!("ike …");
+        let (columns, untried) = against_ike_daemons(&run, &arguments.only)?;
+        missing |= !untried.is_empty();
+        failures.extend(columns.iter().flat_map(Column::failures));
+        text += &ike::document(&about_ike(), &columns, &untried);
+    }
     match &arguments.write {
         Some(path) => {
             std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
         }
         None => print!("{text}"),
     }
-    let failures: Vec<String> = sections.iter().flat_map(Section::failures).collect();
     for failure in &failures {
         eprintln!("{failure}");
     }
@@ -215,6 +223,32 @@ fn gateway_against_strongswan(run: &Run) -> Result<Section> {
         trials: Vec::new(),
         others: transfers,
     })
+}
+
+/// Tries IKE with each daemon; returns also why some were not tried.
+fn against_ike_daemons(run: &Run, only: &str) -> Result<(Vec<Column>, Vec<String>)> {
+    let headroom = run.headroom()?;
+    let trials: Vec<Trial> =
+        Trial::ALL.into_iter().filter(|trial| trial.to_string().contains(only)).collect();
+    let found: [(&str, Result<Box<dyn ike::Peer>>); 2] = [
+        ("strongSwan", StrongSwan::of_programs(&run.peers).map(|peer| Box::new(peer) as _)),
+        ("strongSwan 6", StrongSwan::of_tree(&run.peers).map(|peer| Box::new(peer) as _)),
+    ];
+    let (mut columns, mut untried) = (Vec::new(), Vec::new());
+    for (name, found) in found {
+        match found {
+            Ok(mut peer) => columns.push(ike::column(&mut *peer, &headroom, &trials)),
+            Err(why) => untried.push(format!("{name}: {why:#}")),
+        }
+    }
+    Ok((columns, untried))
+}
+
+fn about_ike() -> Vec<String> {
+    vec![
+        "`headroom tunnel up` with `[ike]` and `[[child]]` against other daemons, with a pre-shared key. A trial starts both anew, negotiates, and moves 1 MiB by TCP in each direction at the same time through the tunnel, hashed at both ends, after the set-up and after each rekey. The other daemons are fetched by `scripts/fetch-parts --with-peers` and `--with-ike-peers`.".to_owned(),
+        "Where the peer has ML-KEM, the IKE SA and its rekeys have X25519 and ML-KEM-768 (RFC 9370), except in the first two rows; our policy is then `post_quantum = \"required\"`.".to_owned(),
+    ]
 }
 
 fn both_ways(what: String, result: Result<()>) -> Other {

@@ -1,13 +1,28 @@
-//! Our IKEv2 against strongSwan's. This makes network namespaces, which needs root.
+//! Our IKEv2 against other daemons. These make network namespaces, which needs root, and start
+//! `headroom`, which cargo builds beside this crate's own program when it tests the workspace.
 
-use headroom_interop::peer::{Peers, required};
+use std::path::{Path, PathBuf};
+
+use headroom_interop::ike::{Peer, StrongSwan, Trial, attempt};
+use headroom_interop::peer::{Peers, kernel_required, required};
 use headroom_interop::strongswan::ike::{ESP_PROPOSALS, Starter, negotiate};
+use headroom_interop::trial::Outcome;
 
-#[test]
-fn strongswan_and_we_set_up_rekey_and_delete() {
+/// The program `headroom`; where tests are not required, nothing without root.
+fn headroom() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_headroom-interop")).with_file_name("headroom");
     if !nix::unistd::geteuid().is_root() {
         assert!(!required(), "this test makes network namespaces, which needs root");
         eprintln!("skipped: this test makes network namespaces, which needs root");
+        return None;
+    }
+    assert!(path.is_file(), "there is no {}: cargo build -p headroom", path.display());
+    Some(path)
+}
+
+#[test]
+fn strongswan_and_we_set_up_rekey_and_delete() {
+    if headroom().is_none() {
         return;
     }
     let peers = Peers::from_environment();
@@ -16,5 +31,48 @@ fn strongswan_and_we_set_up_rekey_and_delete() {
             negotiate(&peers, starter, esp_proposals)
                 .unwrap_or_else(|why| panic!("{starter:?}, {esp_proposals}: {why:#}"));
         }
+    }
+}
+
+/// What is tried here with every daemon; `make interop` tries the rest.
+const QUICK: [Trial; 5] = [
+    Trial::PostQuantumByUs,
+    Trial::Fragments,
+    Trial::ChildRekeyByThem,
+    Trial::IkeRekeyByUs,
+    Trial::DeleteByThem,
+];
+
+#[test]
+fn packets_cross_strongswan_5_with_keys_of_ike() {
+    let Some(headroom) = headroom() else { return };
+    let mut peer = StrongSwan::of_programs(&Peers::from_environment()).expect("strongSwan");
+    for trial in [Trial::TheyInitiate, Trial::IkeRekeyByThem] {
+        passes(&mut peer, &headroom, trial);
+    }
+}
+
+#[test]
+fn packets_cross_strongswan_6_with_post_quantum_keys() {
+    let Some(headroom) = headroom() else { return };
+    let mut peer = match StrongSwan::of_tree(&Peers::from_environment()) {
+        Ok(peer) => peer,
+        Err(why) => {
+            // its packages are for x86-64
+            assert!(!kernel_required(), "{why:#}");
+            eprintln!("skipped: {why:#}");
+            return;
+        }
+    };
+    for trial in QUICK {
+        passes(&mut peer, &headroom, trial);
+    }
+}
+
+fn passes(peer: &mut dyn Peer, headroom: &Path, trial: Trial) {
+    match attempt(peer, headroom, trial) {
+        Outcome::Passed => {}
+        Outcome::Lacks(why) => eprintln!("skipped: {}: {trial}: {why}", peer.title()),
+        Outcome::Failed(why) => panic!("{}: {trial}: {why}", peer.title()),
     }
 }

@@ -8,73 +8,124 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use headroom_lab_host::programs::{Located, Origin};
 
-use super::{CHARON, Host, SWANCTL};
+use super::{CHARON, SWANCTL};
+use crate::namespace::Namespace;
 use crate::peer::{self, Peers};
+use crate::tree::Tree;
 
 /// Timeout of a daemon's start.
 const START: Duration = Duration::from_secs(20);
 
+/// Where strongSwan is.
+#[derive(Debug)]
+pub(crate) enum Installation {
+    /// Programs of the system or of the cache.
+    Programs {
+        /// `charon-systemd`.
+        daemon: Located,
+        /// `swanctl`.
+        swanctl: Located,
+    },
+    /// A tree that is entered by chroot.
+    Tree(Tree),
+}
+
 /// A running daemon. Dropping it kills it.
 #[derive(Debug)]
-pub(super) struct Charon {
+pub(crate) struct Charon {
     child: Child,
-    swanctl: Located,
+    /// `swanctl`; none: that of the daemon's tree.
+    swanctl: Option<Located>,
     folder: PathBuf,
     name: &'static str,
 }
 
 /// The result of a negotiation.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// Keys of what the initiator sends.
-    pub(super) initiator: Secret,
+    pub(crate) initiator: Secret,
     /// Keys of what the responder sends.
-    pub(super) responder: Secret,
-    pub(super) spi_from_initiator: u32,
-    pub(super) spi_to_initiator: u32,
+    pub(crate) responder: Secret,
+    pub(crate) spi_from_initiator: u32,
+    pub(crate) spi_to_initiator: u32,
 }
 
 /// Keys of one direction.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Secret {
+pub(crate) struct Secret {
     /// The encryption key; an AEAD's includes its salt.
-    pub(super) encryption: Vec<u8>,
+    pub(crate) encryption: Vec<u8>,
     /// The key of a separate integrity algorithm.
-    pub(super) integrity: Vec<u8>,
+    pub(crate) integrity: Vec<u8>,
+}
+
+/// What a daemon is started with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings<'a> {
+    /// Its connections and secrets.
+    pub(crate) swanctl_conf: &'a str,
+    /// The length of IP packets above which it sends fragments (RFC 7383).
+    pub(crate) fragment_size: u32,
+}
+
+/// strongSwan's own [`Settings::fragment_size`].
+pub(crate) const FRAGMENT_SIZE: u32 = 1280;
+
+impl Installation {
+    /// Finds strongSwan on the system or in the cache.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub(crate) fn programs(peers: &Peers) -> Result<Self> {
+        Ok(Self::Programs { daemon: peers.locate(CHARON)?, swanctl: peers.locate(SWANCTL)? })
+    }
 }
 
 impl Charon {
-    pub(super) fn start(
-        peers: &Peers,
+    /// Starts a daemon; it uses the ports 500 and 4500.
+    ///
+    /// # Errors
+    /// It does not start; the error holds its log.
+    pub(crate) fn start(
+        installation: &Installation,
         folder: &Path,
-        host: &Host,
-        other: &Host,
-        esp_proposals: &str,
+        name: &'static str,
+        namespace: &Namespace,
+        Settings { swanctl_conf, fragment_size }: Settings<'_>,
     ) -> Result<Self> {
-        let daemon = peers.locate(CHARON)?;
-        let swanctl = peers.locate(SWANCTL)?;
-        let file = |suffix: &str| folder.join(format!("{}.{suffix}", host.name));
+        let file = |suffix: &str| folder.join(format!("{name}.{suffix}"));
         let (settings, log) = (file("strongswan.conf"), file("log"));
-        std::fs::write(&settings, strongswan_conf(folder, host.name))?;
-        std::fs::write(file("swanctl.conf"), swanctl_conf(host, other, esp_proposals))?;
-        let script = script(&daemon);
-        let child = host
-            .namespace
-            .command(&["unshare", "--mount", "sh", "-c", &script])
-            .arg(&daemon.path)
-            .envs(&daemon.environment)
+        std::fs::write(&settings, strongswan_conf(folder, name, fragment_size))?;
+        std::fs::write(file("swanctl.conf"), swanctl_conf)?;
+        let (mut command, swanctl) = match installation {
+            Installation::Programs { daemon, swanctl } => {
+                let script = script(daemon);
+                let mut command = namespace.command(&["unshare", "--mount", "sh", "-c", &script]);
+                command.arg(&daemon.path).envs(&daemon.environment);
+                (command, Some(swanctl.clone()))
+            }
+            Installation::Tree(tree) => {
+                (tree.command(namespace, folder, name, "/usr/sbin/charon-systemd")?, None)
+            }
+        };
+        let child = command
             .env("STRONGSWAN_CONF", &settings)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(file("stderr"))?)
             .spawn()
             .context("starting charon-systemd")?;
-        let mut charon = Self { child, swanctl, folder: folder.to_owned(), name: host.name };
+        let mut charon = Self { child, swanctl, folder: folder.to_owned(), name };
         let deadline = Instant::now() + START;
         while let Err(error) = charon.swanctl(&["--stats"]) {
             if charon.child.try_wait()?.is_some() || Instant::now() > deadline {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                bail!("charon-systemd did not start: {error:#}: {said}");
+                let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+                bail!(
+                    "charon-systemd did not start: {error:#}: {}{}",
+                    read(file("stderr")),
+                    read(log)
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -83,12 +134,12 @@ impl Charon {
         Ok(charon)
     }
 
-    pub(super) fn initiate(&self) -> Result<()> {
+    pub(crate) fn initiate(&self) -> Result<()> {
         self.swanctl(&["--initiate", "--child", "join", "--timeout", "15"]).map(drop)
     }
 
     /// Reads the initiator's log.
-    pub(super) fn keys(&self) -> Result<Keys> {
+    pub(crate) fn keys(&self) -> Result<Keys> {
         let log = self.log()?;
         let read = |what: &str, whose: &str| dumped(&log, &format!("{what} {whose} key =>"));
         let secret = |whose| Secret {
@@ -111,13 +162,13 @@ impl Charon {
     }
 
     /// Returns its log so far.
-    pub(super) fn log(&self) -> Result<String> {
+    pub(crate) fn log(&self) -> Result<String> {
         let path = self.folder.join(format!("{}.log", self.name));
         std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     }
 
     /// Checks that its association carried as many bytes in each direction.
-    pub(super) fn carried(&self, octets: u64) -> Result<()> {
+    pub(crate) fn carried(&self, octets: u64) -> Result<()> {
         let said = self.swanctl(&["--list-sas", "--raw"])?;
         for field in ["bytes-in", "bytes-out"] {
             let value = said
@@ -133,11 +184,19 @@ impl Charon {
     }
 
     /// Runs a command of its configuration tool.
-    pub(super) fn swanctl(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn swanctl(&self, words: &[&str]) -> Result<String> {
         let socket =
             format!("unix://{}", self.folder.join(format!("{}.vici", self.name)).display());
         let settings = self.folder.join(format!("{}.strongswan.conf", self.name));
-        let mut command: Command = peer::command(&self.swanctl);
+        let mut command = match &self.swanctl {
+            Some(swanctl) => peer::command(swanctl),
+            None => {
+                let mut command = Command::new("nsenter");
+                command.args(["--mount", "--root", "--target", &self.child.id().to_string()]);
+                command.arg("/usr/sbin/swanctl");
+                command
+            }
+        };
         command.args(words).args(["--uri", &socket]).env("STRONGSWAN_CONF", settings);
         let output = command.stdin(Stdio::null()).output().context("running swanctl")?;
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
@@ -173,17 +232,18 @@ fn script(daemon: &Located) -> String {
     script + r#" && exec "$0""#
 }
 
-fn strongswan_conf(folder: &Path, name: &str) -> String {
+fn strongswan_conf(folder: &Path, name: &str, fragment_size: u32) -> String {
     let folder = folder.display();
     format!(
         "swanctl {{
   load =
 }}
 charon-systemd {{
-  load = random nonce openssl kdf kernel-libipsec kernel-netlink socket-default vici
-  port = 0
+  load = random drbg nonce openssl kdf ml pem pkcs1 pkcs8 pubkey x509 constraints kernel-libipsec kernel-netlink socket-default vici
+  port = 500
   port_nat_t = 4500
   keep_alive = 0
+  fragment_size = {fragment_size}
   install_virtual_ip = no
   plugins {{
     vici {{ socket = unix://{folder}/{name}.vici }}
@@ -200,49 +260,6 @@ charon-systemd {{
   }}
 }}
 "
-    )
-}
-
-fn swanctl_conf(host: &Host, other: &Host, esp_proposals: &str) -> String {
-    format!(
-        "connections {{
-  join {{
-    version = 2
-    local_addrs = {}
-    remote_addrs = {}
-    local_port = 4500
-    remote_port = 4500
-    encap = yes
-    mobike = no
-    dpd_delay = 0
-    rekey_time = 0
-    reauth_time = 0
-    proposals = aes128gcm16-prfsha256-x25519
-    local {{
-      auth = psk
-      id = {}.test
-    }}
-    remote {{
-      auth = psk
-    }}
-    children {{
-      join {{
-        local_ts = {}/32
-        remote_ts = {}/32
-        esp_proposals = {}
-        mode = tunnel
-        rekey_time = 0
-      }}
-    }}
-  }}
-}}
-secrets {{
-  ike-join {{
-    secret = \"known to two namespaces only\"
-  }}
-}}
-",
-        host.outer, other.outer, host.name, host.inner, other.inner, esp_proposals
     )
 }
 

@@ -15,8 +15,7 @@ use headroom_ike::{
 };
 use headroom_suite::Key;
 
-use super::charon::Charon;
-use super::{Host, hosts};
+use super::{Host, hosts, start};
 use crate::folder::Folder;
 use crate::peer::Peers;
 
@@ -44,7 +43,7 @@ pub const ESP_PROPOSALS: [&str; 3] = ["aes128gcm16-x25519", "aes256gcm16", "aes1
 pub fn negotiate(peers: &Peers, starter: Starter, esp_proposals: &str) -> Result<()> {
     let folder = Folder::new()?;
     let [a, b] = hosts()?;
-    let charon = Charon::start(peers, &folder.0, &a, &b, esp_proposals)?;
+    let charon = start(peers, &folder.0, &a, &b, esp_proposals)?;
     let ours = Ours::start(&b, &a);
     match starter {
         Starter::Ours => ours.send(Ask::Connect),

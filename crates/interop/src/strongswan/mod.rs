@@ -4,7 +4,7 @@
 //! of them is killed without a DELETE, and our gateway replaces it with
 //! the same addresses, ports, SPIs and keys. Files go in both directions at once.
 
-mod charon;
+pub(crate) mod charon;
 pub mod ike;
 
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::gateway::{Configuration, Gateway, Sa};
 use crate::namespace::Namespace;
 use crate::peer::Peers;
 use crate::transfer::{self, End};
-use charon::{Charon, Keys};
+use charon::{Charon, FRAGMENT_SIZE, Installation, Keys, Settings};
 
 /// The daemon.
 pub const CHARON: Program = Program::new("charon-systemd", "charon-systemd", &[]);
@@ -76,8 +76,8 @@ const OCTETS: u64 = 32 << 20;
 pub fn join(peers: &Peers, headroom: &Path, proposal: Proposal) -> Result<()> {
     let folder = Folder::new()?;
     let [a, b] = hosts()?;
-    let charon_a = Charon::start(peers, &folder.0, &a, &b, proposal.in_its_words())?;
-    let charon_b = Charon::start(peers, &folder.0, &b, &a, proposal.in_its_words())?;
+    let charon_a = start(peers, &folder.0, &a, &b, proposal.in_its_words())?;
+    let charon_b = start(peers, &folder.0, &b, &a, proposal.in_its_words())?;
     charon_a.initiate()?;
     let keys = charon_a.keys()?;
     // SIGKILL: no DELETE reaches the other
@@ -93,6 +93,63 @@ pub fn join(peers: &Peers, headroom: &Path, proposal: Proposal) -> Result<()> {
     .with_context(|| format!("{}; our gateway said: {}", proposal.suite(), gateway.said()))?;
     // all of it must have come by this association
     charon_a.carried(OCTETS)
+}
+
+/// Starts strongSwan on `host`.
+fn start(
+    peers: &Peers,
+    folder: &Path,
+    host: &Host,
+    other: &Host,
+    esp_proposals: &str,
+) -> Result<Charon> {
+    let installation = Installation::programs(peers)?;
+    let conf = swanctl_conf(host, other, esp_proposals);
+    let settings = Settings { swanctl_conf: &conf, fragment_size: FRAGMENT_SIZE };
+    Charon::start(&installation, folder, host.name, &host.namespace, settings)
+}
+
+fn swanctl_conf(host: &Host, other: &Host, esp_proposals: &str) -> String {
+    format!(
+        "connections {{
+  join {{
+    version = 2
+    local_addrs = {}
+    remote_addrs = {}
+    local_port = 4500
+    remote_port = 4500
+    encap = yes
+    mobike = no
+    dpd_delay = 0
+    rekey_time = 0
+    reauth_time = 0
+    proposals = aes128gcm16-prfsha256-x25519
+    local {{
+      auth = psk
+      id = {}.test
+    }}
+    remote {{
+      auth = psk
+    }}
+    children {{
+      join {{
+        local_ts = {}/32
+        remote_ts = {}/32
+        esp_proposals = {}
+        mode = tunnel
+        rekey_time = 0
+      }}
+    }}
+  }}
+}}
+secrets {{
+  ike-join {{
+    secret = \"known to two namespaces only\"
+  }}
+}}
+",
+        host.outer, other.outer, host.name, host.inner, other.inner, esp_proposals
+    )
 }
 
 /// Makes two hosts on one link.

@@ -1,0 +1,121 @@
+//! `headroom tunnel` with `[ike]` against other IKE daemons: negotiation, rekeying and deletion
+//! by either side, with packets through the tunnel each time.
+
+mod link;
+mod ours;
+mod strongswan;
+mod table;
+mod trial;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+pub use strongswan::StrongSwan;
+pub use table::{Column, document};
+pub use trial::{Trial, attempt};
+
+use link::Link;
+
+/// An implementation of IKEv2.
+pub trait Peer {
+    /// Returns its name and version.
+    fn title(&self) -> String;
+
+    /// Returns why it cannot do this, if it cannot.
+    fn lacks(&self, trial: Trial) -> Option<&'static str>;
+
+    /// Returns whether it has ML-KEM.
+    fn is_post_quantum(&self) -> bool;
+
+    /// Makes the link between us and it.
+    ///
+    /// # Errors
+    /// An interface cannot be made.
+    fn link(&mut self, nat: Option<Side>) -> Result<Link>;
+
+    /// Starts its daemon at the other end of the link.
+    ///
+    /// # Errors
+    /// It does not start.
+    fn start<'a>(
+        &'a mut self,
+        folder: &'a Path,
+        link: &'a Link,
+        trial: Trial,
+    ) -> Result<Box<dyn Daemon + 'a>>;
+}
+
+/// A running daemon. Dropping it ends it.
+pub trait Daemon {
+    /// Begins the IKE SA and its CHILD SA.
+    ///
+    /// # Errors
+    /// It refuses.
+    fn initiate(&mut self) -> Result<()>;
+
+    /// Rekeys the CHILD SA.
+    ///
+    /// # Errors
+    /// It refuses.
+    fn rekey_child(&mut self) -> Result<()>;
+
+    /// Rekeys the IKE SA.
+    ///
+    /// # Errors
+    /// It refuses.
+    fn rekey_ike(&mut self) -> Result<()>;
+
+    /// Deletes the IKE SA.
+    ///
+    /// # Errors
+    /// It refuses.
+    fn terminate(&mut self) -> Result<()>;
+
+    /// Returns whether it has no IKE SA.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn is_idle(&mut self) -> Result<bool>;
+
+    /// Returns its log so far.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn log(&mut self) -> Result<String>;
+
+    /// Transfers bytes through the tunnel in both directions and compares them.
+    ///
+    /// # Errors
+    /// Bytes do not arrive, or others do.
+    fn transfer(&mut self) -> Result<()>;
+
+    /// Returns what its log says when it has answered a liveness check, and when its own has been
+    /// answered.
+    fn liveness(&self) -> [&'static str; 2];
+
+    /// Returns what its log says when it has sent fragments, and when it has received one.
+    fn fragments(&self) -> [&'static str; 2];
+}
+
+/// A side of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Headroom.
+    Ours,
+    /// The peer.
+    Theirs,
+}
+
+/// Tries everything against a peer.
+pub fn column(peer: &mut dyn Peer, headroom: &Path, trials: &[Trial]) -> Column {
+    let outcomes = trials
+        .iter()
+        .map(|&trial| {
+            let outcome = attempt(peer, headroom, trial);
+            eprintln!("  {}: {trial}: {outcome:?}", peer.title());
+            (trial, outcome)
+        })
+        .collect();
+    Column { title: peer.title(), outcomes }
+}

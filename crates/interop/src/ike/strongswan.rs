@@ -1,0 +1,192 @@
+//! strongSwan as a peer: charon with kernel-libipsec in a namespace.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::ours::{NAMES, SECRET};
+use super::{Daemon, Link, Peer, Side, Trial};
+use crate::namespace::Namespace;
+use crate::peer::Peers;
+use crate::strongswan::SWANCTL;
+use crate::strongswan::charon::{Charon, FRAGMENT_SIZE, Installation, Settings};
+use crate::transfer::{self, End};
+use crate::tree::Tree;
+use std::path::Path;
+
+/// Bytes of a transfer in each direction.
+const OCTETS: u64 = 1 << 20;
+
+/// A version of strongSwan.
+#[derive(Debug)]
+pub struct StrongSwan {
+    peers: Peers,
+    installation: Installation,
+    version: String,
+    is_post_quantum: bool,
+}
+
+impl StrongSwan {
+    /// Finds the system's or the cache's.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn of_programs(peers: &Peers) -> Result<Self> {
+        let installation = Installation::programs(peers)?;
+        let said = peers.version(SWANCTL);
+        let version = said.split_whitespace().nth(1).unwrap_or("of unknown version").to_owned();
+        Ok(Self { peers: peers.clone(), installation, version, is_post_quantum: false })
+    }
+
+    /// Finds that of the tree of IKE peers.
+    ///
+    /// # Errors
+    /// The tree is missing.
+    pub fn of_tree(peers: &Peers) -> Result<Self> {
+        let tree = Tree::find(peers)?;
+        let version = tree.version("charon-systemd")?;
+        let is_post_quantum =
+            tree.path().join("usr/lib/ipsec/plugins/libstrongswan-ml.so").is_file();
+        let installation = Installation::Tree(tree);
+        Ok(Self { peers: peers.clone(), installation, version, is_post_quantum })
+    }
+}
+
+impl Peer for StrongSwan {
+    fn title(&self) -> String {
+        format!("strongSwan {}", self.version)
+    }
+
+    fn lacks(&self, trial: Trial) -> Option<&'static str> {
+        match trial {
+            Trial::PostQuantumByUs | Trial::PostQuantumByThem if !self.is_post_quantum => {
+                match self.installation {
+                    Installation::Programs { .. } => Some("it has no ML-KEM"),
+                    Installation::Tree(_) => {
+                        Some("its plugin for ML-KEM is not packaged, and was not built without gcc")
+                    }
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn is_post_quantum(&self) -> bool {
+        self.is_post_quantum
+    }
+
+    fn link(&mut self, nat: Option<Side>) -> Result<Link> {
+        Link::between_namespaces(&self.peers, nat)
+    }
+
+    fn start<'a>(
+        &'a mut self,
+        folder: &'a Path,
+        link: &'a Link,
+        trial: Trial,
+    ) -> Result<Box<dyn Daemon + 'a>> {
+        let theirs = link.theirs.clone().context("a namespace for the peer")?;
+        let is_post_quantum = self.is_post_quantum && trial.wants_post_quantum();
+        let conf = swanctl_conf(link, trial, is_post_quantum);
+        let fragment_size = if trial == Trial::Fragments { 200 } else { FRAGMENT_SIZE };
+        let settings = Settings { swanctl_conf: &conf, fragment_size };
+        let charon = Charon::start(&self.installation, folder, "theirs", &theirs, settings)?;
+        Ok(Box::new(Running { charon, theirs, link }))
+    }
+}
+
+struct Running<'a> {
+    charon: Charon,
+    theirs: Arc<Namespace>,
+    link: &'a Link,
+}
+
+impl Daemon for Running<'_> {
+    fn initiate(&mut self) -> Result<()> {
+        self.charon.initiate()
+    }
+
+    fn rekey_child(&mut self) -> Result<()> {
+        self.charon.swanctl(&["--rekey", "--child", "join"]).map(drop)
+    }
+
+    fn rekey_ike(&mut self) -> Result<()> {
+        self.charon.swanctl(&["--rekey", "--ike", "join"]).map(drop)
+    }
+
+    fn terminate(&mut self) -> Result<()> {
+        self.charon.swanctl(&["--terminate", "--ike", "join"]).map(drop)
+    }
+
+    fn is_idle(&mut self) -> Result<bool> {
+        Ok(self.charon.swanctl(&["--list-sas"])?.trim().is_empty())
+    }
+
+    fn log(&mut self) -> Result<String> {
+        // key material is logged for other tests, and long
+        let log = self.charon.log()?;
+        Ok(log.lines().filter(|line| !line.contains("[CHD]")).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn transfer(&mut self) -> Result<()> {
+        let [ours, theirs] = self.link.inner;
+        transfer::both_ways(
+            End { namespace: &self.theirs, address: theirs },
+            End { namespace: &self.link.ours, address: ours },
+            OCTETS,
+        )?;
+        Ok(())
+    }
+
+    fn liveness(&self) -> [&'static str; 2] {
+        ["generating INFORMATIONAL response", "parsed INFORMATIONAL response"]
+    }
+
+    fn fragments(&self) -> [&'static str; 2] {
+        ["splitting IKE message", "received fragment #"]
+    }
+}
+
+fn swanctl_conf(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
+    let hybrid = if is_post_quantum { "-ke1_mlkem768" } else { "" };
+    let delay = if trial == Trial::LivenessByThem { 1 } else { 0 };
+    format!(
+        "connections {{
+  join {{
+    version = 2
+    local_addrs = {}
+    remote_addrs = {}
+    encap = yes
+    mobike = no
+    dpd_delay = {delay}
+    rekey_time = 0
+    reauth_time = 0
+    proposals = aes256gcm16-prfsha384-x25519{hybrid}
+    local {{
+      auth = psk
+      id = {}
+    }}
+    remote {{
+      auth = psk
+      id = {}
+    }}
+    children {{
+      join {{
+        local_ts = {}/32
+        remote_ts = {}/32
+        esp_proposals = aes256gcm16-x25519{hybrid}
+        mode = tunnel
+        rekey_time = 0
+      }}
+    }}
+  }}
+}}
+secrets {{
+  ike-join {{
+    secret = \"{SECRET}\"
+  }}
+}}
+",
+        link.outer[1], link.seen[0], NAMES[1], NAMES[0], link.inner[1], link.inner[0]
+    )
+}

@@ -1,0 +1,229 @@
+//! What is tried with every peer, and how.
+
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::ours::{Ours, is_up, spis};
+use super::{Daemon, Peer, Side};
+use crate::folder::Folder;
+use crate::trial::Outcome;
+
+/// What is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trial {
+    /// We initiate, without ML-KEM.
+    WeInitiate,
+    /// The peer initiates, without ML-KEM.
+    TheyInitiate,
+    /// We initiate with X25519 and ML-KEM-768.
+    PostQuantumByUs,
+    /// The peer initiates with X25519 and ML-KEM-768.
+    PostQuantumByThem,
+    /// The peer sends fragments, and receives some where our messages are long enough.
+    Fragments,
+    /// We rekey the CHILD SA.
+    ChildRekeyByUs,
+    /// The peer rekeys the CHILD SA.
+    ChildRekeyByThem,
+    /// We rekey the IKE SA.
+    IkeRekeyByUs,
+    /// The peer rekeys the IKE SA, and then the CHILD SA on the new one.
+    IkeRekeyByThem,
+    /// We delete the IKE SA.
+    DeleteByUs,
+    /// The peer deletes the IKE SA.
+    DeleteByThem,
+    /// We ask whether the peer is alive.
+    LivenessByUs,
+    /// The peer asks whether we are alive.
+    LivenessByThem,
+    /// We initiate through a NAT.
+    WeAreBehindNat,
+    /// The peer initiates through a NAT.
+    TheyAreBehindNat,
+}
+
+impl Trial {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::WeInitiate,
+        Self::TheyInitiate,
+        Self::PostQuantumByUs,
+        Self::PostQuantumByThem,
+        Self::Fragments,
+        Self::ChildRekeyByUs,
+        Self::ChildRekeyByThem,
+        Self::IkeRekeyByUs,
+        Self::IkeRekeyByThem,
+        Self::DeleteByUs,
+        Self::DeleteByThem,
+        Self::LivenessByUs,
+        Self::LivenessByThem,
+        Self::WeAreBehindNat,
+        Self::TheyAreBehindNat,
+    ];
+
+    pub(super) fn they_initiate(self) -> bool {
+        matches!(
+            self,
+            Self::TheyInitiate
+                | Self::PostQuantumByThem
+                | Self::ChildRekeyByThem
+                | Self::IkeRekeyByThem
+                | Self::DeleteByThem
+                | Self::LivenessByThem
+                | Self::TheyAreBehindNat
+        )
+    }
+
+    /// Returns whether the exchange is post-quantum where the peer can.
+    pub(super) fn wants_post_quantum(self) -> bool {
+        !matches!(self, Self::WeInitiate | Self::TheyInitiate)
+    }
+
+    /// Returns the side behind a NAT.
+    pub(super) fn nat(self) -> Option<Side> {
+        match self {
+            Self::WeAreBehindNat => Some(Side::Ours),
+            Self::TheyAreBehindNat => Some(Side::Theirs),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WeInitiate => "set-up with X25519, we initiate",
+            Self::TheyInitiate => "set-up with X25519, the peer initiates",
+            Self::PostQuantumByUs => "set-up with X25519 and ML-KEM-768, we initiate",
+            Self::PostQuantumByThem => "set-up with X25519 and ML-KEM-768, the peer initiates",
+            Self::Fragments => "fragments (RFC 7383)",
+            Self::ChildRekeyByUs => "CHILD SA rekeyed by us",
+            Self::ChildRekeyByThem => "CHILD SA rekeyed by the peer",
+            Self::IkeRekeyByUs => "IKE SA rekeyed by us",
+            Self::IkeRekeyByThem => "IKE SA rekeyed by the peer",
+            Self::DeleteByUs => "deleted by us",
+            Self::DeleteByThem => "deleted by the peer",
+            Self::LivenessByUs => "liveness asked by us",
+            Self::LivenessByThem => "liveness asked by the peer",
+            Self::WeAreBehindNat => "we are behind a NAT",
+            Self::TheyAreBehindNat => "the peer is behind a NAT",
+        })
+    }
+}
+
+/// Tries one thing against a peer.
+pub fn attempt(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Outcome {
+    match peer.lacks(trial) {
+        Some(why) => Outcome::Lacks(why),
+        None => Outcome::of(run(peer, headroom, trial)),
+    }
+}
+
+fn run(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Result<()> {
+    let is_post_quantum = peer.is_post_quantum() && trial.wants_post_quantum();
+    let folder = Folder::new()?;
+    let link = peer.link(trial.nat())?;
+    let mut daemon = peer.start(&folder.0, &link, trial)?;
+    let ours = Ours::start(headroom, &folder, &link, trial, is_post_quantum)?;
+    let done = steps(&ours, &mut *daemon, trial, is_post_quantum);
+    done.with_context(|| {
+        let log = daemon.log().unwrap_or_else(|why| format!("{why:#}"));
+        format!("our gateway said: {}\nthe peer's log: {log}", ours.said())
+    })
+}
+
+fn steps(ours: &Ours, daemon: &mut dyn Daemon, trial: Trial, is_post_quantum: bool) -> Result<()> {
+    if trial.they_initiate() {
+        daemon.initiate().context("initiating")?;
+    }
+    let status = ours.wait("a CHILD SA", is_up)?;
+    daemon.transfer().context("after the set-up")?;
+    ensure!(status["ike"][0]["post_quantum"] == is_post_quantum, "{status}");
+    let first = spis(&status);
+    match trial {
+        Trial::WeInitiate
+        | Trial::TheyInitiate
+        | Trial::PostQuantumByUs
+        | Trial::PostQuantumByThem
+        | Trial::WeAreBehindNat
+        | Trial::TheyAreBehindNat => {}
+        Trial::Fragments => {
+            let [sent, received] = daemon.fragments();
+            said(daemon, sent)?;
+            if is_post_quantum {
+                said(daemon, received)?;
+            }
+        }
+        Trial::ChildRekeyByUs => {
+            ours.wait("another CHILD SA", |status| replaced(&first, &spis(status)))?;
+            daemon.transfer().context("after the CHILD SA was rekeyed")?;
+        }
+        Trial::ChildRekeyByThem => {
+            daemon.rekey_child()?;
+            ours.wait("another CHILD SA", |status| replaced(&first, &spis(status)))?;
+            daemon.transfer().context("after the CHILD SA was rekeyed")?;
+        }
+        Trial::IkeRekeyByUs => {
+            let status = ours
+                .wait("another IKE SA", |status| status["ike"][0]["rekeys"].as_u64() > Some(1))?;
+            ensure!(status["ike"][0]["post_quantum"] == is_post_quantum, "{status}");
+            daemon.transfer().context("after the IKE SA was rekeyed")?;
+        }
+        Trial::IkeRekeyByThem => {
+            daemon.rekey_ike()?;
+            let status = ours
+                .wait("another IKE SA", |status| status["ike"][0]["rekeys"].as_u64() > Some(0))?;
+            ensure!(status["ike"][0]["post_quantum"] == is_post_quantum, "{status}");
+            daemon.rekey_child()?;
+            ours.wait("another CHILD SA", |status| replaced(&first, &spis(status)))?;
+            daemon.transfer().context("after both SAs were rekeyed")?;
+        }
+        Trial::DeleteByUs => {
+            ours.down()?;
+            until("the peer's IKE SA is gone", || daemon.is_idle())?;
+        }
+        Trial::DeleteByThem => {
+            daemon.terminate()?;
+            ours.wait("no IKE SA", |status| status["ike"].as_array().is_some_and(Vec::is_empty))?;
+        }
+        Trial::LivenessByUs => {
+            let [answered, _] = daemon.liveness();
+            said(daemon, answered)?;
+        }
+        Trial::LivenessByThem => {
+            let [_, received] = daemon.liveness();
+            said(daemon, received)?;
+        }
+    }
+    if !matches!(trial, Trial::DeleteByUs | Trial::DeleteByThem) {
+        let status = ours.status()?;
+        ensure!(is_up(&status), "the tunnel is down: {status}");
+    }
+    Ok(())
+}
+
+/// Returns whether all SPIs are new.
+fn replaced(before: &[u64], now: &[u64]) -> bool {
+    !now.is_empty() && !now.iter().any(|spi| before.contains(spi))
+}
+
+/// Waits until the peer's log has this text.
+fn said(daemon: &mut dyn Daemon, text: &str) -> Result<()> {
+    until(&format!("`{text}` in the peer's log"), || Ok(daemon.log()?.contains(text)))
+}
+
+fn until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(40);
+    while !done()? {
+        if Instant::now() > deadline {
+            bail!("waiting until {what}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
