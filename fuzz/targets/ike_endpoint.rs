@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use headroom_ike::crypto::Random;
-use headroom_ike::{Config, Connection, Endpoint, Identity, IkeProposal, PostQuantum, Secret};
+use headroom_ike::{Auth, Config, Connection, Endpoint, Identity, IkeProposal, PostQuantum};
 use headroom_suite::Key;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
         local: Identity::from_text("here"),
         remote: None,
         remote_address: None,
-        secret: Secret::SharedKey(Key::from_bytes(b"secret")),
+        auth: Auth::shared_key(&Key::from_bytes(b"secret")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
         children: Vec::new(),
         rekey: None,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use headroom_suite::Key;
 
+use crate::certificate::{Authorities, Credential};
 use crate::identity::Identity;
 use crate::proposal::{ChildProposal, IkeProposal};
 use crate::virtual_address::VirtualAddresses;
@@ -80,8 +81,8 @@ pub struct Connection {
     pub remote: Option<Identity>,
     /// The address that a responder accepts; none for any.
     pub remote_address: Option<IpAddr>,
-    /// The secret of both.
-    pub secret: Secret,
+    /// How both prove who they are.
+    pub auth: Auth,
     /// Algorithms of the IKE SA.
     pub ike: Vec<IkeProposal>,
     /// Whether one end assigns addresses to the other.
@@ -92,11 +93,32 @@ pub struct Connection {
     pub rekey: Option<Duration>,
 }
 
-/// How both peers prove who they are.
+/// How both peers prove who they are. Each may do it in its own way (RFC 7296 §2.15).
 #[derive(Debug)]
-pub enum Secret {
-    /// A pre-shared key (RFC 7296 §2.15).
+pub struct Auth {
+    /// Our way.
+    pub local: LocalAuth,
+    /// The peer's.
+    pub remote: RemoteAuth,
+}
+
+/// How we prove who we are.
+#[derive(Debug)]
+pub enum LocalAuth {
+    /// By a pre-shared key.
     SharedKey(Key),
+    /// By a signature of the key of our certificate.
+    Certificate(Arc<Credential>),
+}
+
+/// How a peer proves who it is.
+#[derive(Debug)]
+pub enum RemoteAuth {
+    /// By a pre-shared key.
+    SharedKey(Key),
+    /// By a signature of the key of a certificate of these authorities. The certificate must have
+    /// the name that the peer shows.
+    Certificate(Arc<Authorities>),
 }
 
 /// A CHILD SA that may exist.
@@ -150,6 +172,25 @@ impl Config {
             limits: Limits::default(),
             reserved_spis: HashSet::new(),
             export_keys: false,
+        }
+    }
+}
+
+impl Auth {
+    /// Returns the pre-shared key of both.
+    #[must_use]
+    pub fn shared_key(key: &Key) -> Self {
+        let copy = || Key::from_bytes(key.as_bytes());
+        Self { local: LocalAuth::SharedKey(copy()), remote: RemoteAuth::SharedKey(copy()) }
+    }
+}
+
+impl RemoteAuth {
+    /// Returns whose certificates it takes, if it takes any.
+    pub(crate) fn authorities(&self) -> Option<&Authorities> {
+        match self {
+            Self::Certificate(authorities) => Some(authorities),
+            Self::SharedKey(_) => None,
         }
     }
 }

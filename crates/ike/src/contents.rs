@@ -1,8 +1,8 @@
 //! The payloads of one message, by name.
 
 use crate::wire::{
-    Authentication, Configuration, Delete, Identification, KeyExchange, Nonce, Notify, NotifyType,
-    Payload, SecurityAssociation, TrafficSelector,
+    Authentication, Certificate, Configuration, Delete, Identification, KeyExchange, Nonce, Notify,
+    NotifyType, Payload, SecurityAssociation, TrafficSelector,
 };
 
 /// The payloads of one message. None is there twice that may be there once.
@@ -13,6 +13,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) nonce: Option<&'a [u8]>,
     pub(crate) id_initiator: Option<Identification<'a>>,
     pub(crate) id_responder: Option<Identification<'a>>,
+    /// In order.
+    pub(crate) certificates: Vec<Certificate<'a>>,
     pub(crate) authentication: Option<Authentication<'a>>,
     pub(crate) ts_initiator: Option<Vec<TrafficSelector>>,
     pub(crate) ts_responder: Option<Vec<TrafficSelector>>,
@@ -42,8 +44,8 @@ impl<'a> Contents<'a> {
                 Payload::Notify(one) => all.notifies.push(one),
                 Payload::Delete(one) => all.deletes.push(one),
                 Payload::VendorId(one) => all.vendor_ids.push(one),
-                Payload::Certificate(_)
-                | Payload::CertificateRequest(_)
+                Payload::Certificate(one) => all.certificates.push(one),
+                Payload::CertificateRequest(_)
                 | Payload::Eap(_)
                 | Payload::Encrypted(_)
                 | Payload::Unknown { .. } => {}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::config::{Config, Connection};
 use crate::contents::Contents;
@@ -35,6 +35,8 @@ pub struct Endpoint {
     leases: Leases,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
+    /// The time of day since 1970.
+    time: Option<Duration>,
 }
 
 impl Endpoint {
@@ -52,7 +54,14 @@ impl Endpoint {
             leases: Leases::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
+            time: None,
         }
+    }
+
+    /// Sets the time of day, since 1970 in UTC: certificates are checked against it. It may jump, as
+    /// that of a host without battery does; an endpoint that was never told refuses certificates.
+    pub fn set_time(&mut self, since_epoch: Duration) {
+        self.time = Some(since_epoch);
     }
 
     /// Sets up an IKE SA, and the first CHILD SA of the connection.
@@ -309,6 +318,7 @@ impl Endpoint {
         act(&mut Context {
             config: &self.config,
             now,
+            time: self.time,
             random: &mut *self.random,
             ids: &mut self.ids,
             leases: &mut self.leases,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headroom_suite::Suite;
 use thiserror::Error;
 
+use crate::certificate::CertificateError;
 use crate::config::{ChildConfig, Mode};
 use crate::crypto::{ChildSecrets, IkeKeys, Spis};
 use crate::identity::Identity;
@@ -215,6 +216,14 @@ pub enum Reason {
     /// The peer's proof is wrong.
     #[error("{0} did not prove its identity: its secret is another")]
     Authentication(String),
+    /// A certificate or a signature is not accepted.
+    #[error("{peer} did not prove its identity: {why}")]
+    Certificate {
+        /// Who.
+        peer: String,
+        /// Why.
+        why: Box<CertificateError>,
+    },
     /// The peer broke the protocol.
     #[error("protocol violation: {0}")]
     Protocol(&'static str),

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Name;
+
 use crate::wire::{IdType, Identification};
 
 /// A peer's name.
@@ -87,9 +90,11 @@ impl fmt::Display for Identity {
         match self {
             Self::Address(address) => write!(f, "{address}"),
             Self::Fqdn(text) | Self::Email(text) => write!(f, "{}", text.escape_debug()),
-            Self::Dn(bytes) | Self::KeyId(bytes) => {
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
+            Self::Dn(bytes) => match X509Name::from_der(bytes) {
+                Ok((_, name)) => write!(f, "{}", name.to_string().escape_debug()),
+                Err(_) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            },
+            Self::KeyId(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
         }
     }
 }

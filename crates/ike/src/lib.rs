@@ -4,6 +4,7 @@
 //! [`Event`]s that say which CHILD SAs to install, use and remove. [`wire`] reads and writes
 //! messages, [`crypto`] derives and uses keys. Randomness is passed in.
 
+pub mod certificate;
 mod config;
 mod contents;
 mod cookie;
@@ -22,7 +23,10 @@ mod traffic;
 mod virtual_address;
 pub mod wire;
 
-pub use config::{ChildConfig, Config, Connection, Limits, Mode, QEsp, Secret, Timing};
+pub use certificate::{Authorities, CertificateError, Credential};
+pub use config::{
+    Auth, ChildConfig, Config, Connection, Limits, LocalAuth, Mode, QEsp, RemoteAuth, Timing,
+};
 pub use endpoint::Endpoint;
 pub use event::{
     ChildId, ChildSa, Command, Event, HalfSa, NoSuch, PacketFormat, Reason, SessionId, Transmit,

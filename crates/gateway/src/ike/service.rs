@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
-    ChildConfig, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeProposal, Reason,
-    Secret, SessionId, Timing, VirtualAddresses,
+    Auth, ChildConfig, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeProposal,
+    Reason, SessionId, Timing, VirtualAddresses,
 };
 use headroom_ipsec::PolicySpec;
 
@@ -142,7 +142,7 @@ fn split(peer: IkePeer) -> (Connection, Peer) {
         local: peer.local_id,
         remote: Some(peer.remote_id),
         remote_address: Some(peer.remote.ip()),
-        secret: Secret::SharedKey(peer.secret),
+        auth: Auth::shared_key(&peer.secret),
         ike: IkeProposal::default_offer(peer.post_quantum),
         virtual_addresses: VirtualAddresses::None,
         children: peer.children.iter().map(child).map(Arc::new).collect(),

@@ -9,6 +9,7 @@ mod keys;
 mod prf;
 mod protection;
 mod random;
+pub(crate) mod signature;
 
 pub use authentication::{SignedOctets, intermediate_mac, shared_key_mac};
 pub use key_exchange::{Invalid, KeyExchange, Method};
@@ -16,3 +17,4 @@ pub use keys::{ChildKeys, ChildSecrets, IkeKeys, Nonces, Spis};
 pub use prf::Prf;
 pub use protection::{FRAGMENT_MIN, Forged, Protector, Sealer};
 pub use random::{Random, SystemRandom};
+pub use signature::{HASHES, NoCommonHash, SigningKey};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::responder::Proof;
+use super::proof::{Claim, Proof, our_hashes, peer_hashes};
 use super::{Context, Path, Phase, Session, Setup, first_spis};
+use crate::certificate::Authorities;
 use crate::config::Connection;
 use crate::contents::Contents;
 use crate::crypto::{IkeKeys, KeyExchange, Method, Nonces, Spis, intermediate_mac};
@@ -16,8 +17,8 @@ use crate::proposal::{ChildProposal, IkeProposal};
 use crate::sa::{IkeSa, Opened, Role, Status};
 use crate::virtual_address::{Assigned, VirtualAddresses, configuration};
 use crate::wire::{
-    Authentication, ConfigurationType, ExchangeType, Message, Nonce, Notify, NotifyType, Payload,
-    SecurityAssociation,
+    Authentication, CertificateEncoding, CertificateRequest, ConfigurationType, ExchangeType,
+    Message, Nonce, Notify, NotifyType, Payload, SecurityAssociation,
 };
 
 /// How long a refusal that anybody could have sent is not believed.
@@ -80,6 +81,11 @@ impl Session {
             Payload::Notify(Notify::new(NotifyType::NatDetectionDestinationIp, &destination)),
             Payload::Notify(Notify::new(NotifyType::FragmentationSupported, &[])),
         ]);
+        let hashes = our_hashes();
+        if connection.auth.signs() {
+            let notify = Notify::new(NotifyType::SignatureHashAlgorithms, &hashes);
+            payloads.push(Payload::Notify(notify));
+        }
         if connection.ike.iter().any(|offer| !offer.additional.is_empty()) {
             let notify = Notify::new(NotifyType::IntermediateExchangeSupported, &[]);
             payloads.push(Payload::Notify(notify));
@@ -185,6 +191,7 @@ impl Session {
             nonce_responder: nonce.to_vec(),
             int_auth: Default::default(),
             exchanged: 0,
+            hashes: peer_hashes(&contents),
         }));
         self.heard_at = ctx.now;
         self.next_setup_request(ctx);
@@ -252,7 +259,10 @@ impl Session {
         let (Some(setup), Some(keys)) = (&self.setup, sa.keys()) else { return };
         let proof = Proof { setup, keys, message_id: sa.next_request(), by: Role::Initiator };
         let id = connection.local.body();
-        let mac = proof.make(&connection.secret, &id);
+        let (method, data) = match proof.make(&connection.auth.local, &id) {
+            Ok(made) => made,
+            Err(reason) => return self.close(reason, ctx),
+        };
         let remote = connection.remote.as_ref().map(Identity::body);
         let offer = connection.children.first().map(|config| ChildOffer {
             config: config.clone(),
@@ -266,9 +276,16 @@ impl Session {
         let proposals = offer.as_ref().map_or_else(Vec::new, |offer| {
             ChildProposal::without_key_exchange(&offer.config.proposals)
         });
-        let (id_type, data) = (id[0].into(), &id[4..]);
+        let (id_type, id_data) = (id[0].into(), &id[4..]);
         let mut payloads =
-            vec![Payload::IdInitiator(crate::wire::Identification { id_type, data })];
+            vec![Payload::IdInitiator(crate::wire::Identification { id_type, data: id_data })];
+        payloads.extend(connection.auth.local.certificates().map(Payload::Certificate));
+        let requested = Authorities::request(connection.auth.remote.authorities().as_slice());
+        if connection.auth.remote.authorities().is_some() {
+            let encoding = CertificateEncoding::X509Signature;
+            let request = CertificateRequest { encoding, authorities: &requested };
+            payloads.push(Payload::CertificateRequest(request));
+        }
         if self.initial_contact {
             payloads.push(Payload::Notify(Notify::new(NotifyType::InitialContact, &[])));
         }
@@ -276,8 +293,7 @@ impl Session {
             let (id_type, data) = (body[0].into(), &body[4..]);
             Payload::IdResponder(crate::wire::Identification { id_type, data })
         }));
-        let (method, data) = (connection.secret.method(), &mac[..]);
-        payloads.push(Payload::Authentication(Authentication { method, data }));
+        payloads.push(Payload::Authentication(Authentication { method, data: &data }));
         let asked = connection.virtual_addresses.request();
         payloads.extend(asked.as_ref().map(|attributes| {
             Payload::Configuration(configuration(ConfigurationType::Request, attributes))
@@ -314,8 +330,9 @@ impl Session {
         let Some(keys) = sa.keys() else { return };
         let message_id = sa.next_request().saturating_sub(1);
         let proof = Proof { setup: &setup, keys, message_id, by: Role::Responder };
-        if !proof.check(&connection.secret, &id.body(), auth) {
-            return self.close(Reason::Authentication(name.to_string()), ctx);
+        let claim = Claim { id, auth, certificates: &contents.certificates };
+        if let Err(reason) = proof.check(&connection.auth.remote, &claim, ctx.time) {
+            return self.close(reason, ctx);
         }
         let reply = contents.configuration.as_ref();
         let reply = reply.filter(|one| one.configuration_type == ConfigurationType::Reply);

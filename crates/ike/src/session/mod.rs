@@ -8,6 +8,7 @@ mod create_child;
 mod informational;
 mod initiator;
 mod install;
+mod proof;
 mod responder;
 mod tasks;
 
@@ -26,8 +27,8 @@ use crate::proposal::IkeChoice;
 use crate::sa::{IkeSa, Opened, Received, Role, Status};
 use crate::virtual_address::Assigned;
 use crate::wire::{
-    Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
-    TrafficSelector, parse_decrypted,
+    Error as WireError, ExchangeType, HashAlgorithmId, Header, Message, NON_ESP_MARKER, Notify,
+    NotifyType, Payload, TrafficSelector, parse_decrypted,
 };
 
 use crate::contents::Contents;
@@ -41,6 +42,8 @@ pub(crate) use tasks::Task;
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a Config,
     pub(crate) now: Instant,
+    /// The time of day since 1970, if the caller told it.
+    pub(crate) time: Option<Duration>,
     pub(crate) random: &'a mut dyn Random,
     pub(crate) ids: &'a mut Ids,
     pub(crate) leases: &'a mut Leases,
@@ -117,6 +120,8 @@ pub(crate) struct Setup {
     pub(crate) int_auth: [Vec<u8>; 2],
     /// How many additional key exchanges are done.
     pub(crate) exchanged: usize,
+    /// The hash functions of signatures that the peer accepts; none if it knows no RFC 7427.
+    pub(crate) hashes: Option<Vec<HashAlgorithmId>>,
 }
 
 /// A CHILD SA.

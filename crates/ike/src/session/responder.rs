@@ -1,20 +1,23 @@
-//! Setting up an IKE SA as responder, and the proof of identity of both roles.
+//! Setting up an IKE SA as responder: IKE_SA_INIT, IKE_INTERMEDIATE, IKE_AUTH.
 
+use super::proof::{Claim, Proof, our_hashes, peer_hashes};
 use super::{Context, Session, Setup};
-use crate::config::{Connection, Secret};
+use crate::certificate::Authorities;
+use crate::config::Connection;
 use crate::contents::Contents;
-use crate::crypto::{IkeKeys, Nonces, SignedOctets, Spis, intermediate_mac, shared_key_mac};
+use crate::crypto::{IkeKeys, Nonces, Spis, intermediate_mac};
 use crate::event::Reason;
 use crate::exchange::{Agreement, Draft};
 use crate::identity::Identity;
 use crate::leases::Tenant;
 use crate::nat::{self, Nat};
 use crate::proposal::IkeProposal;
-use crate::sa::{IkeSa, Opened, Role, Status, same_mac};
+use crate::sa::{IkeSa, Opened, Role, Status};
 use crate::virtual_address::{Assigned, VirtualAddresses, configuration, requested};
 use crate::wire::{
-    AuthMethod, Authentication, ConfigurationType, ExchangeType, Identification, Message, Nonce,
-    Notify, NotifyType, Payload, ProtocolId, SecurityAssociation, emit_chain,
+    Authentication, CertificateEncoding, CertificateRequest, ConfigurationType, ExchangeType,
+    Identification, Message, Nonce, Notify, NotifyType, Payload, ProtocolId, SecurityAssociation,
+    emit_chain,
 };
 use std::sync::Arc;
 
@@ -41,6 +44,10 @@ impl Session {
         let intermediate = contents.has(NotifyType::IntermediateExchangeSupported);
         let from = ctx.path.remote.ip();
         let possible = ctx.config.connections.iter().filter(|one| accepts(one, from));
+        let signs = possible.clone().any(|one| one.auth.signs());
+        let authorities: Vec<_> =
+            possible.clone().filter_map(|one| one.auth.remote.authorities()).collect();
+        let requested = Authorities::request(&authorities);
         let mut choices = possible.filter_map(|connection| {
             let choice =
                 IkeProposal::choose(&connection.ike, &theirs.proposals, key_exchange.method)?;
@@ -87,6 +94,16 @@ impl Session {
             }),
             Payload::Nonce(Nonce(&nonce_responder)),
         ];
+        if !authorities.is_empty() {
+            let encoding = CertificateEncoding::X509Signature;
+            let request = CertificateRequest { encoding, authorities: &requested };
+            payloads.push(Payload::CertificateRequest(request));
+        }
+        let hashes = our_hashes();
+        if signs {
+            let notify = Notify::new(NotifyType::SignatureHashAlgorithms, &hashes);
+            payloads.push(Payload::Notify(notify));
+        }
         if contents.has(NotifyType::NatDetectionSourceIp) {
             payloads.extend([
                 Payload::Notify(Notify::new(NotifyType::NatDetectionSourceIp, &source)),
@@ -117,6 +134,7 @@ impl Session {
             nonce_responder,
             int_auth: Default::default(),
             exchanged: 0,
+            hashes: peer_hashes(contents),
         }));
         Ok(session)
     }
@@ -183,6 +201,7 @@ impl Session {
         if setup.exchanged < setup.choice.additional.len() {
             return self.violated(spi, &opened.header, "IKE_AUTH before all key exchanges", ctx);
         }
+        let claim = Claim { id, auth, certificates: &contents.certificates };
         let name = Identity::from_payload(id);
         let shown = name.as_ref().map_or_else(|| "?".to_owned(), Identity::to_string);
         let us = contents.id_responder.as_ref().and_then(Identity::from_payload);
@@ -193,6 +212,7 @@ impl Session {
             accepts(one, from)
                 && name.as_ref().is_some_and(remote)
                 && us.as_ref().is_none_or(local)
+                && one.auth.remote.fits(auth.method)
                 && IkeProposal::permit(&one.ike, &setup.choice)
         };
         let connection = ctx.config.connections.iter().find(fits).cloned();
@@ -200,31 +220,33 @@ impl Session {
         let Some(keys) = sa.keys() else { return };
         let message_id = opened.header.message_id;
         let proof = |by| Proof { setup: &setup, keys, message_id, by };
-        let proved = connection.as_ref().is_some_and(|connection| {
-            proof(Role::Initiator).check(&connection.secret, &id.body(), auth)
-        });
-        let (Some(connection), Some(name), true) = (connection.clone(), name, proved) else {
-            // the peer is not told which (RFC 7296 §2.21.2)
-            let reason = match connection {
-                Some(_) => Reason::Authentication(shown),
-                None => Reason::Identity(shown),
-            };
-            self.refuse(spi, &opened.header, NotifyType::AuthenticationFailed, ctx);
-            return self.close(reason, ctx);
+        let proved = match &connection {
+            Some(connection) => proof(Role::Initiator)
+                .check(&connection.auth.remote, &claim, ctx.time)
+                .and_then(|name| {
+                    let own = connection.local.body();
+                    let ours = proof(Role::Responder).make(&connection.auth.local, &own)?;
+                    Ok((connection.clone(), name, own, ours))
+                }),
+            None => Err(Reason::Identity(shown)),
         };
-        let own = connection.local.body();
-        let mac = proof(Role::Responder).make(&connection.secret, &own);
+        let (connection, name, own, (method, proof)) = match proved {
+            Ok(proved) => proved,
+            Err(reason) => {
+                // the peer is not told which (RFC 7296 §2.21.2)
+                self.refuse(spi, &opened.header, NotifyType::AuthenticationFailed, ctx);
+                return self.close(reason, ctx);
+            }
+        };
         self.connection = Some(connection.clone());
         self.initial_contact = contents.has(NotifyType::InitialContact);
         let assigned = self.assign(&connection, &name, contents, ctx);
         self.assigned = assigned.clone().unwrap_or_default();
         self.establish(name, &setup, ctx);
         let (id_type, data) = (own[0].into(), &own[4..]);
-        let (method, proof) = (connection.secret.method(), &mac[..]);
-        let mut payloads = vec![
-            Payload::IdResponder(Identification { id_type, data }),
-            Payload::Authentication(Authentication { method, data: proof }),
-        ];
+        let mut payloads = vec![Payload::IdResponder(Identification { id_type, data })];
+        payloads.extend(connection.auth.local.certificates().map(Payload::Certificate));
+        payloads.push(Payload::Authentication(Authentication { method, data: &proof }));
         let attributes = self.assigned.reply();
         if !attributes.is_empty() {
             let reply = configuration(ConfigurationType::Reply, &attributes);
@@ -285,53 +307,6 @@ impl Session {
 impl Refusal {
     pub(crate) fn new(notify_type: NotifyType) -> Self {
         Self { notify_type, data: Vec::new() }
-    }
-}
-
-impl Secret {
-    pub(super) fn method(&self) -> AuthMethod {
-        match self {
-            Self::SharedKey(_) => AuthMethod::SharedKey,
-        }
-    }
-}
-
-/// The proof of identity of one side.
-pub(super) struct Proof<'a> {
-    pub(super) setup: &'a Setup,
-    pub(super) keys: &'a IkeKeys,
-    /// The ID of the IKE_AUTH exchange.
-    pub(super) message_id: u32,
-    /// Who proves.
-    pub(super) by: Role,
-}
-
-impl Proof<'_> {
-    pub(super) fn make(&self, secret: &Secret, id_body: &[u8]) -> Vec<u8> {
-        match secret {
-            Secret::SharedKey(key) => {
-                shared_key_mac(self.keys.prf, key, &self.octets(id_body)).as_bytes().to_vec()
-            }
-        }
-    }
-
-    pub(super) fn check(&self, secret: &Secret, id_body: &[u8], auth: &Authentication<'_>) -> bool {
-        auth.method == secret.method() && same_mac(&self.make(secret, id_body), auth.data)
-    }
-
-    fn octets(&self, id_body: &[u8]) -> Vec<u8> {
-        let setup = self.setup;
-        let mut int_auth = Vec::new();
-        if setup.exchanged > 0 {
-            int_auth = setup.int_auth.concat();
-            int_auth.extend(self.message_id.to_be_bytes());
-        }
-        let (message, nonce, sk_p) = match self.by {
-            Role::Initiator => (&setup.request, &setup.nonce_responder, &self.keys.sk_pi),
-            Role::Responder => (&setup.response, &setup.nonce_initiator, &self.keys.sk_pr),
-        };
-        let octets = SignedOctets { message, nonce, id_body, int_auth: &int_auth };
-        octets.concat(self.keys.prf, sk_p)
     }
 }
 

@@ -210,6 +210,17 @@ registry! {
 }
 
 registry! {
+    /// The hash function of a signature (RFC 7427 §7, RFC 8420 §2).
+    HashAlgorithmId: u16 {
+        Sha1 = 1 "SHA1",
+        Sha256 = 2 "SHA2-256",
+        Sha384 = 3 "SHA2-384",
+        Sha512 = 4 "SHA2-512",
+        Identity = 5 "Identity",
+    }
+}
+
+registry! {
     /// The type of a notification: errors below 16384, else status (RFC 7296 §3.10.1).
     NotifyType: u16 {
         UnsupportedCriticalPayload = 1 "UNSUPPORTED_CRITICAL_PAYLOAD",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use headroom_ike::wire::{
     Error, ExchangeType, Header, Message, Nonce, Notify, NotifyType, Payload, PayloadType,
 };
-use headroom_ike::{Config, Limits, PostQuantum, Reason, Secret, Transmit};
+use headroom_ike::{Auth, Config, Limits, PostQuantum, Reason, Transmit};
 use headroom_suite::Key;
 
 use crate::world::{A, B, World, configs};
@@ -109,7 +109,7 @@ fn another_key_exchange_costs_one_more_round_trip() {
 #[test]
 fn a_wrong_secret_is_told_to_the_log_and_not_to_the_peer() {
     let [mut config_a, config_b] = configs(PostQuantum::Required);
-    connection(&mut config_a).secret = Secret::SharedKey(Key::from_bytes(b"another secret"));
+    connection(&mut config_a).auth = Auth::shared_key(&Key::from_bytes(b"another secret"));
     let mut world = World::new([config_a, config_b], 7);
     world.connect(A);
     world.settle();

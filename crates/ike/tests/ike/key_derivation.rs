@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use headroom_ike::certificate::is_signed_by;
 use headroom_ike::crypto::{
     IkeKeys, Nonces, Prf, Protector, SignedOctets, Spis, intermediate_mac, shared_key_mac,
 };
 use headroom_ike::wire::{
-    Encrypted, ExchangeType, Header, Message, Nonce, Payload, PayloadType, ProtocolId,
+    AuthMethod, Encrypted, ExchangeType, Header, Message, Nonce, Payload, PayloadType, ProtocolId,
     parse_decrypted,
 };
 use headroom_suite::{Aead, Key, Suite};
@@ -27,8 +28,22 @@ fn derives_what_strongswan_logged_with_certificates() {
     let request = replay.message(ExchangeType::IkeAuth);
     let response = replay.message(ExchangeType::IkeAuth);
     let [nonce_i, nonce_r] = replay.initial_nonces();
-    replay.octets(&request, 0, &nonce_r);
-    replay.octets(&response, 1, &nonce_i);
+    for (sent_by, message, nonce) in [(0, &request, &nonce_r), (1, &response, &nonce_i)] {
+        let octets = replay.octets(message, sent_by, nonce);
+        let payloads = message.payloads();
+        let certificate = payloads.iter().find_map(|payload| match payload {
+            Payload::Certificate(certificate) => Some(certificate.data),
+            _ => None,
+        });
+        let auth = payloads.iter().find_map(|payload| match payload {
+            Payload::Authentication(auth) => Some((auth.method, auth.data)),
+            _ => None,
+        });
+        let (certificate, auth) = (certificate.expect("a certificate"), auth.expect("a signature"));
+        assert_eq!(auth.0, AuthMethod::DigitalSignature);
+        assert!(is_signed_by(certificate, auth, &octets));
+        assert!(!is_signed_by(certificate, auth, &octets[1..]));
+    }
     replay.child(&[nonce_i, nonce_r], &[]);
     replay.rekeys_and_deletes();
 }

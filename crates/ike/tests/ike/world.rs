@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use headroom_ike::crypto::{IkeKeys, Random, Spis};
 use headroom_ike::wire::{Message, TrafficSelector};
 use headroom_ike::{
-    Assigned, ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection, Endpoint,
-    Event, Identity, IkeProposal, Mode, PostQuantum, Reason, Secret, SessionId, Transmit,
+    Assigned, Auth, ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection,
+    Endpoint, Event, Identity, IkeProposal, Mode, PostQuantum, Reason, SessionId, Transmit,
     VirtualAddresses,
 };
 use headroom_suite::Key;
@@ -119,7 +119,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             local: Identity::from_text(&format!("host-{own}.example")),
             remote: Some(Identity::from_text(&format!("host-{other}.example"))),
             remote_address: None,
-            secret: Secret::SharedKey(Key::from_bytes(b"a secret of both")),
+            auth: Auth::shared_key(&Key::from_bytes(b"a secret of both")),
             ike: IkeProposal::default_offer(policy),
             virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],

@@ -10,8 +10,8 @@ use anyhow::{Result, ensure};
 use headroom_ike::crypto::{Method, SystemRandom};
 use headroom_ike::wire::TrafficSelector;
 use headroom_ike::{
-    ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event, Identity,
-    IkeProposal, Mode, PostQuantum, Secret, SessionId, VirtualAddresses,
+    Auth, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
+    Identity, IkeProposal, Mode, PostQuantum, SessionId, VirtualAddresses,
 };
 use headroom_suite::Key;
 
@@ -264,7 +264,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         local: Identity::from_text(&format!("{}.test", host.name)),
         remote: Some(Identity::from_text(&format!("{}.test", peer.name))),
         remote_address: Some(peer.outer),
-        secret: Secret::SharedKey(Key::from_bytes(b"known to two namespaces only")),
+        auth: Auth::shared_key(&Key::from_bytes(b"known to two namespaces only")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
         virtual_addresses: VirtualAddresses::None,
         children: vec![Arc::new(child)],
