@@ -3,6 +3,7 @@
 //! docs/datapath.md, "Fail closed").
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use headroom_ipsec::PolicySpec;
@@ -19,11 +20,13 @@ pub(super) fn table(tunnel: &str) -> String {
     format!("headroom_{}", tunnel.replace(|c: char| !c.is_ascii_alphanumeric(), "_"))
 }
 
-/// Returns the input of `nft -f -`, which replaces an earlier table of that name atomically.
+/// Returns the input of `nft -f -`, which replaces an earlier table of that name atomically. `ike`
+/// are the addresses and ports at which peers begin to negotiate.
 pub(super) fn rules<'a, S>(
     tunnel: &str,
     mark: u32,
     associations: impl Fn() -> S,
+    ike: impl Iterator<Item = SocketAddr>,
     policies: &[PolicySpec],
 ) -> String
 where
@@ -31,6 +34,12 @@ where
 {
     let table = table(tunnel);
     let mut ipsec = String::new();
+    for own in ike {
+        let rule = negotiation(own, mark);
+        if !ipsec.contains(&rule) {
+            ipsec += &rule;
+        }
+    }
     for spec in associations().filter(|spec| spec.direction == Direction::In) {
         let rule = outer(spec, mark);
         if !ipsec.contains(&rule) {
@@ -89,6 +98,13 @@ table inet {table} {{
 }}
 "
     )
+}
+
+/// Returns the rule that accepts messages of IKE, which a policy of transport mode would drop.
+fn negotiation(own: SocketAddr, mark: u32) -> String {
+    let family = if own.is_ipv4() { "ip" } else { "ip6" };
+    let (address, port) = (own.ip(), own.port());
+    format!("\t\t{family} daddr {address} udp dport {port} meta mark set {mark:#x} return\n")
 }
 
 /// Returns rules that accept an association's outer packets. The mark lets the reverse path filter

@@ -128,7 +128,7 @@ impl Setup {
                 &format!("sysctl -q -w {name}=0"),
             ));
         }
-        before.push(firewall(tunnel, &config.policies, specs, host));
+        before.push(firewall(config, specs, host));
         // The capture rules find these first; the lookup then continues as without a tunnel.
         let captured = |prefix| captures.iter().any(|capture| capture.prefix == prefix);
         for prefix in left_out.into_iter().filter(|prefix| !captured(*prefix)) {
@@ -331,11 +331,13 @@ fn min_mtu(prefix: Prefix) -> usize {
     if prefix.is_v6() { IPV6_MIN_MTU } else { IPV4_MIN_MTU }
 }
 
-fn firewall<'a, S>(tunnel: &str, policies: &[PolicySpec], specs: impl Fn() -> S, host: Host) -> Step
+fn firewall<'a, S>(config: &Config, specs: impl Fn() -> S, host: Host) -> Step
 where
     S: Iterator<Item = &'a SaSpec>,
 {
-    let input = firewall::rules(tunnel, host.mark, specs, policies);
+    let tunnel = &config.name;
+    let ike = config.ike.iter().map(|peer| peer.local);
+    let input = firewall::rules(tunnel, host.mark, specs, ike, &config.policies);
     let make = Command { input, ..Command::words("nft -f -") };
     let undo = Command::words(&format!("nft delete table inet {}", firewall::table(tunnel)));
     Step { make, undo: Some(undo), optional: false }

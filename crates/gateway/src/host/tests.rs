@@ -38,6 +38,23 @@ const HOSTS: &str = "[[policy]]\nname = \"ssh\"\naction = \"bypass\"\nlocal = \"
                      remote = \"192.0.2.2\"\nout = [\"out\"]\nin = [\"in\"]\n";
 
 #[test]
+fn ike_passes_the_rules_of_its_own_policy() {
+    let text = "name = \"hr0\"\n[ike]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"\n\
+                psk = \"a key of twenty bytes\"\n[[child]]\nremote = \"192.0.2.2\"\n\
+                mode = \"transport\"\n";
+    let config = Config::parse(text, Path::new("hr0.toml")).expect("a configuration");
+    let engine = Engine::new(Vec::new(), Vec::new(), None, Duration::ZERO).expect("an engine");
+    let printed = Setup::plan(&config, &engine, HOST, |_| 1500).printed("hr0", 1);
+    let position =
+        |line: &str| printed.find(line).unwrap_or_else(|| panic!("`{line}` is not in:\n{printed}"));
+    let passes = ["500", "4500"].map(|port| {
+        position(&format!("ip daddr 192.0.2.1 udp dport {port} meta mark set 0x71657370 return"))
+    });
+    let dropped = position("ip saddr 192.0.2.2 ip daddr 192.0.2.1 counter name clear_arrived drop");
+    assert!(passes.iter().all(|passes| *passes < dropped), "{printed}");
+}
+
+#[test]
 fn a_tunnel_between_sites() {
     let (setup, _) = planned("tunnel", "address = [\"10.1.0.1/16\"]", SITES);
     let printed = setup.printed("hr0", 1);
