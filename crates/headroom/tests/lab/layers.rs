@@ -69,19 +69,30 @@ fn each_layer_around_https_and_sftp_over_ipv6() {
         return;
     }
     let ground = Ground::new("layers");
-    let stacks = ["https", "https/wireguard", "https/openvpn", "sftp/tls", "sftp/tls/strongswan"];
+    let stacks = [
+        "https",
+        "https/wireguard",
+        "https/openvpn",
+        "https/esp(ike)",
+        "sftp/tls",
+        "sftp/tls/strongswan",
+        "sftp/tls/esp(ike,pq=off,transport)",
+    ];
     let results = measure(&ground, &stacks, "ipv6");
 
     let bytes = bytes(&results);
     for (inner, outer) in [
         ("https", "https/wireguard"),
         ("https", "https/openvpn"),
+        ("https", "https/esp(ike)"),
         ("sftp/tls", "sftp/tls/strongswan"),
+        ("sftp/tls", "sftp/tls/esp(ike,pq=off,transport)"),
     ] {
         // more than a header of its own on every full packet
         assert!(bytes[outer] > bytes[inner] * 1.02, "{bytes:?}");
     }
     let set_ups = set_ups(&results);
+    let of_headroom = stacks[6];
     let named: Vec<(&str, &str)> =
         set_ups.iter().map(|&(stack, layer, ..)| (stack, layer)).collect();
     assert_eq!(
@@ -89,14 +100,22 @@ fn each_layer_around_https_and_sftp_over_ipv6() {
         [
             ("https/wireguard", "wireguard"),
             ("https/openvpn", "openvpn"),
+            ("https/esp(ike)", "esp"),
             ("sftp/tls", "tls"),
             ("sftp/tls/strongswan", "strongswan"),
             ("sftp/tls/strongswan", "tls"),
+            (of_headroom, "esp"),
+            (of_headroom, "tls"),
         ]
     );
     // WireGuard: initiation, response, the packet that confirms; IKEv2: two exchanges
     assert_eq!((set_ups[0].2, set_ups[0].3), (3.0, 1.0));
-    assert_eq!((set_ups[3].2, set_ups[3].3), (4.0, 2.0));
+    assert_eq!((set_ups[4].2, set_ups[4].3), (4.0, 2.0));
+    assert_eq!((set_ups[6].2, set_ups[6].3), (4.0, 2.0));
+    // between them one for ML-KEM-768, whose request is longer than a packet (RFC 7383)
+    assert_eq!((set_ups[2].2, set_ups[2].3), (7.0, 3.0));
+    // around TLS, set up anew
+    assert_eq!((set_ups[5].2, set_ups[5].3), (set_ups[7].2, set_ups[7].3));
 
     let facts = &results["environment"]["stacks"];
     assert_eq!(text(&facts["https/wireguard"], "wireguard: inner MTU"), "1420");
@@ -119,7 +138,13 @@ fn to_any_depth_over_ipv4() {
         return;
     }
     let ground = Ground::new("depth");
-    let stacks = ["ftp/wireguard", "http/tls/tls", "sftp/tls/wireguard/openvpn", "http/strongswan"];
+    let stacks = [
+        "ftp/wireguard",
+        "http/tls/tls",
+        "sftp/tls/wireguard/openvpn",
+        "http/strongswan",
+        "ftp/wireguard/esp(ike)",
+    ];
     let results = measure(&ground, &stacks, "ipv4");
     let set_ups = set_ups(&results);
     let of_deepest: Vec<&str> = set_ups
@@ -368,7 +393,14 @@ fn setting_a_layer_up_is_a_workload() {
         return;
     }
     let ground = Ground::new("setup");
-    let of = ["http/strongswan", "http/strongswan(cert)", "http/strongswan(cert-rsa)", "http/tls"];
+    let of = [
+        "http/strongswan",
+        "http/strongswan(cert)",
+        "http/strongswan(cert-rsa)",
+        "http/tls",
+        "http/esp(ike)",
+        "http/esp(ike,pq=off)",
+    ];
     let setup = format!(
         "repetitions = 2\n[[workload]]\nkind = \"setup\"\n[[workload]]\nkind = \"download\"\n\
          sizes = [\"64KiB\"]\nstacks = [\"{}\", \"{}\"]\n",
@@ -386,9 +418,9 @@ fn setting_a_layer_up_is_a_workload() {
         assert_eq!(both, number(wire, "bytes"), "{wire}");
         (number(wire, "packets"), number(wire, "bytes"), number(wire, "round_trips"))
     };
-    let [psk, ecdsa, rsa, tls] = of.map(set_up);
+    let [psk, ecdsa, rsa, tls, hybrid, classic] = of.map(set_up);
     // IKE_SA_INIT and IKE_AUTH, however one shows who one is
-    for one in [psk, ecdsa] {
+    for one in [psk, ecdsa, classic] {
         assert_eq!((one.0, one.2), (4.0, 2.0), "{one:?}");
     }
     // RSA's certificate and signature make IKE_AUTH longer than a packet (RFC 7383)
@@ -396,6 +428,10 @@ fn setting_a_layer_up_is_a_workload() {
     // two certificates with their signatures
     assert!(ecdsa.1 > psk.1 + 700.0 && rsa.1 > ecdsa.1 + 700.0, "{psk:?} {ecdsa:?} {rsa:?}");
     assert!(tls.2 >= 1.0 && tls.1 > 700.0, "{tls:?}");
+    // a key of 1184 bytes, a ciphertext of 1088 (FIPS 203), in an exchange of their own
+    assert!(hybrid.2 == 3.0 && hybrid.1 > classic.1 + 2272.0, "{hybrid:?} {classic:?}");
+    let facts = &results["environment"]["stacks"]["http/esp(ike)"];
+    assert!(text(facts, "esp: key exchange").contains("ML-KEM-768"), "{facts}");
     let facts = &results["environment"]["stacks"]["http/strongswan(cert)"];
     assert!(text(facts, "strongswan: key exchange").contains("ECDSA"), "{facts}");
 

@@ -91,7 +91,7 @@ impl<'a> Bench<'a> {
             let (server, address) = (&self.testbed.server, (resolver, NAME_SERVER_PORT).into());
             server.really(|| server.agent()?.swallow(address))?;
         }
-        let mut says = BTreeMap::new();
+        // one after the other: some layers need ports that only one at a time can have
         for planned in &self.plan.stacks {
             let (name, application) = (&planned.stack.name, &planned.stack.application);
             if let Some(stack) = self.stacks.get_mut(name) {
@@ -104,12 +104,10 @@ impl<'a> Bench<'a> {
             let address = self.instance(name)?.listens;
             self.testbed.require_free_port(name, address)?;
             self.testbed.server.start(name, &spec)?;
-            says.insert(name, spec.ready);
-        }
-        for (name, stack) in &mut self.stacks {
-            let says = says.get(name).copied().flatten();
-            self.testbed.server.wait_ready(name, stack.listens, says)?;
-            stack.quiesce(&self.testbed)?;
+            self.testbed.server.wait_ready(name, address, spec.ready)?;
+            if let Some(stack) = self.stacks.get_mut(name) {
+                stack.quiesce(&self.testbed)?;
+            }
         }
         Ok(())
     }

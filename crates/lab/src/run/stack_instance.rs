@@ -214,8 +214,9 @@ impl StackInstance {
     ) -> Result<Vec<LayerSetup>> {
         self.resume(testbed)?;
         let mut rows = Vec::new();
-        for instance in self.instances.iter().filter(|instance| instance.layer.negotiates()) {
-            if self.clock_of(instance, testbed).is_none() {
+        for index in 0..self.instances.len() {
+            let instance = &self.instances[index];
+            if !instance.layer.negotiates() || self.clock_of(instance, testbed).is_none() {
                 continue;
             }
             let mut seen = Vec::new();
@@ -232,6 +233,9 @@ impl StackInstance {
                 round_trips: middle.round_trips,
                 seconds: seen.iter().map(|set_up| set_up.seconds).collect(),
             });
+            if instance.layer.ends_when_quiesced() {
+                self.look_inside(testbed)?; // a set-up made its interface anew
+            }
         }
         self.quiesce(testbed)?;
         Ok(rows)

@@ -17,9 +17,19 @@ use crate::link::Flow;
 /// Name of the configuration in the instance's folder.
 const FILE: &str = "tunnel.toml";
 
-/// Writes a host's configuration, starts the gateway and waits until packets pass.
+/// Writes a host's configuration with these keys, and starts the gateway.
 pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &[Keys]) -> Result<()> {
-    let file = place.write(host, FILE, &configuration(layer, place, host, keys))?;
+    start_with(layer, place, host, &configuration(layer, place, host, keys))
+}
+
+/// Writes this configuration for a host, and starts the gateway.
+pub(super) fn start_with(
+    layer: &Ipsec,
+    place: &Place<'_>,
+    host: &Host,
+    configuration: &str,
+) -> Result<()> {
+    let file = place.write(host, FILE, configuration)?;
     // it holds keys, and the gateway refuses one that others may read
     place.run(host, "chmod", ["600", &file])?;
     up(layer, place, host, &["--new-keys"])
@@ -52,7 +62,7 @@ pub(super) fn drops(place: &Place<'_>, host: &Host) -> Result<Drops> {
 }
 
 /// Says something to the gateway, whose socket is in a `/run` of its own.
-fn say(place: &Place<'_>, host: &Host, tunnel: &[&str]) -> Result<String> {
+pub(super) fn say(place: &Place<'_>, host: &Host, tunnel: &[&str]) -> Result<String> {
     let script = r#"mount --bind "$0" /run && exec "$@""#;
     let (run, headroom) = (place.path(host, "run"), host.headroom.display().to_string());
     let mut words = vec!["--mount", "--propagation", "private", "sh", "-c", script, &run];
@@ -230,6 +240,9 @@ mod tests {
     use headroom_lab_host::programs::SearchPath;
     use headroom_lab_host::testbed::{Ends, Family};
 
+    /// Of the instance.
+    const NUMBER: u16 = 3;
+
     fn with(protocol: Protocol, options: &[&str]) -> Ipsec {
         let options =
             Options::new(protocol.name(), String::new, options.to_vec()).expect("each once");
@@ -237,8 +250,18 @@ mod tests {
         Ipsec { protocol, parameters }
     }
 
-    /// Files of both hosts for a layer.
+    /// Files of both hosts for a layer with static keys.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {
+        let keys = [0, 1].map(|class| Keys::of_class(&layer, NUMBER, class, false));
+        let keys = &keys[..if layer.parameters.class.is_some() { 2 } else { 1 }];
+        configured_as(layer, ends, |place, host| configuration(&layer, place, host, keys))
+    }
+
+    fn configured_as(
+        layer: Ipsec,
+        ends: [&str; 2],
+        configuration: impl Fn(&Place<'_>, &Host) -> String,
+    ) -> [Config; 2] {
         let executor = Arc::new(Executor::dry(SearchPath::from_environment()));
         let [client, server] = ends.map(|address| address.parse().expect("an address"));
         let host = |role, address| {
@@ -248,13 +271,11 @@ mod tests {
         let ends = Ends { client, server, mtu: 1500, ports: Ends::PORTS };
         let shared: Chosen<dyn Layer> =
             Chosen::new(&super::super::ESP, Vec::new(), Arc::new(layer));
-        let at = Instance::new(&shared, "http/x", 3, 0, ends, 80, "cubic").expect("it fits");
+        let at = Instance::new(&shared, "http/x", NUMBER, 0, ends, 80, "cubic").expect("it fits");
         let (client, server) = (host(Role::Client, client), host(Role::Server, server));
         let place = Place { client: &client, server: &server, at: &at };
-        let keys = [0, 1].map(|class| Keys::of_class(&layer, at.number, class, false));
-        let keys = &keys[..if layer.parameters.class.is_some() { 2 } else { 1 }];
         place.hosts().map(|host| {
-            let text = configuration(&layer, &place, host, keys);
+            let text = configuration(&place, host);
             Config::parse(&text, Path::new("tunnel.toml"))
                 .unwrap_or_else(|error| panic!("{error}\n{text}"))
         })
@@ -313,6 +334,30 @@ mod tests {
         let engine = Engine::new(specs, config.policies, None, Duration::ZERO).expect("an engine");
         let bundle = engine.policies().iter().flat_map(Policy::bundles).next().expect("a bundle");
         bundle.inner_mtu(1500, front) as u32
+    }
+
+    #[test]
+    fn the_gateway_takes_what_ike_is_configured_as() {
+        use crate::layer::ipsec::ike;
+        for ends in [["10.77.1.4", "10.77.2.4"], ["fd77:1::1:3", "fd77:2::1:3"]] {
+            for options in [&["ike"][..], &["ike", "pq=off"], &["ike", "transport", "queues=2"]] {
+                let layer = with(Protocol::Esp, options);
+                let ike = layer.parameters.ike.expect("keys that are negotiated");
+                let configured = configured_as(layer, ends, |place, host| {
+                    let secret = crate::layer::ipsec::keys::hex(32, true);
+                    ike::configuration(&layer.parameters, ike, place, host, &secret)
+                });
+                let [client, server] = configured.each_ref().map(|config| &config.ike[0]);
+                assert!(client.initiate && !server.initiate, "{options:?}");
+                assert_eq!((client.local, client.remote), (server.remote, server.local));
+                assert_eq!(client.secret.as_bytes(), server.secret.as_bytes());
+                let groups = if ike.post_quantum { "Required" } else { "Off" };
+                assert_eq!(format!("{:?}", client.post_quantum), groups);
+                assert_eq!(client.post_quantum, server.post_quantum);
+                let [client, _] = configured;
+                assert_eq!(inner_mtu(client), layer.inner_mtu(1500, family_of(ends)), "{layer:?}");
+            }
+        }
     }
 
     #[test]

@@ -88,7 +88,8 @@ fn spi(number: u16, nth: u32, class: u32, dry: bool) -> u32 {
     chance << 12 | 0x800 | class << 10 | u32::from(number) << 2 | nth
 }
 
-fn hex(bytes: usize, dry: bool) -> String {
+/// Draws so many bytes, in hexadecimal; those of a dry run are all zeros.
+pub(super) fn hex(bytes: usize, dry: bool) -> String {
     let mut key = vec![0; bytes];
     if !dry {
         rand::rng().fill_bytes(&mut key);

@@ -1,7 +1,9 @@
-//! IPsec with static keys: ESP (RFC 4303), AH (RFC 4302), AH over ESP and Q-ESP, in
-//! tunnel and transport mode; by `headroom tunnel`, or by the kernel's XFRM.
+//! IPsec with static keys or, for ESP, keys by IKEv2: ESP (RFC 4303), AH (RFC 4302), AH
+//! over ESP and Q-ESP, in tunnel and transport mode; by `headroom tunnel`, or with static
+//! keys by the kernel's XFRM.
 
 mod gateway;
+mod ike;
 mod keys;
 mod options;
 mod suite;
@@ -13,8 +15,10 @@ use super::{Drops, Layer, LayerKind, Place};
 use crate::catalogue::{Configured, Entry, Fact, Make, Options, titled};
 
 use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::{NFT, Program};
 use headroom_lab_host::testbed::Family;
+use ike::Ike;
 use keys::Keys;
 use options::{Backend, Instructions, Mode, Parameters};
 use suite::Cipher;
@@ -61,7 +65,7 @@ impl Protocol {
 
 pub(super) const ESP: Entry<dyn Layer> = Entry {
     name: Protocol::Esp.name(),
-    about: "IPsec ESP with static keys: headroom tunnel both sides",
+    about: "IPsec ESP with static keys, or by IKEv2: headroom tunnel both sides",
     programs: &[NFT],
     make: Make::Configured {
         known: || options::known(Protocol::Esp),
@@ -96,6 +100,8 @@ pub(super) const QESP: Entry<dyn Layer> = Entry {
     ..ESP
 };
 
+/// Bytes of the secret of both ends, from which each run's authentication comes.
+const SECRET: usize = 32;
 /// Every packet has its number in 64 bits (RFC 4303 §2.2.1), and may be this much late.
 const WINDOW: u32 = 4096;
 
@@ -159,9 +165,9 @@ impl Layer for Ipsec {
         self.parameters.cipher.is_some_and(Cipher::encrypts)
     }
 
-    /// Keys come with the configuration.
+    /// Other keys come with the configuration.
     fn negotiates(&self) -> bool {
-        false
+        self.parameters.ike.is_some()
     }
 
     /// A gateway's firewall rules, and sockets that hear all packets of a protocol,
@@ -209,6 +215,14 @@ impl Layer for Ipsec {
     }
 
     fn start(&self, place: &Place<'_>) -> Result<()> {
+        if let Some(ike) = self.parameters.ike {
+            let secret = keys::hex(SECRET, place.client.is_dry());
+            for host in in_order(place) {
+                let text = ike::configuration(&self.parameters, ike, place, host, &secret);
+                gateway::start_with(self, place, host, &text)?;
+            }
+            return ike::until_established(place);
+        }
         let (number, dry) = (place.at.number, place.client.is_dry());
         let keys = Keys::fresh(self, number, dry);
         let of_class = self.parameters.class.map(|_| Keys::of_class(self, number, 1, dry));
@@ -227,7 +241,8 @@ impl Layer for Ipsec {
         if self.by_kernel() {
             return Ok(());
         }
-        place.hosts().into_iter().try_for_each(|host| gateway::go_on(self, place, host))
+        in_order(place).into_iter().try_for_each(|host| gateway::go_on(self, place, host))?;
+        if self.negotiates() { ike::until_established(place) } else { Ok(()) }
     }
 
     fn quiesce(&self, place: &Place<'_>) -> Result<()> {
@@ -250,13 +265,24 @@ impl Layer for Ipsec {
         Ok(Some(drops))
     }
 
-    /// There is nothing to agree on.
-    fn establish(&self, _place: &Place<'_>) -> Result<()> {
-        Ok(())
+    /// The client's gateway ends, and tells the server's to forget what they agreed on.
+    fn tear_down(&self, place: &Place<'_>) -> Result<()> {
+        if self.negotiates() { gateway::stop(place, place.client) } else { Ok(()) }
+    }
+
+    /// The client's gateway begins when it starts. With static keys there is nothing to
+    /// agree on.
+    fn establish(&self, place: &Place<'_>) -> Result<()> {
+        if !self.negotiates() {
+            return Ok(());
+        }
+        gateway::go_on(self, place, place.client)?;
+        ike::until_established(place)
     }
 
     fn facts(&self) -> Vec<Fact> {
-        let Parameters { mode, udp, queues, instructions, window, class, .. } = self.parameters;
+        let Parameters { mode, udp, queues, instructions, window, class, ike, .. } =
+            self.parameters;
         let name = self.protocol.name();
         let associations = class.map_or_else(
             || "one each way".to_owned(),
@@ -271,7 +297,13 @@ impl Layer for Ipsec {
             fact("encapsulation", if udp { "UDP (RFC 3948)" } else { "none" }),
             fact(
                 "key exchange",
-                "none: static keys, new ones each run, so that setting up sends nothing",
+                &ike.map_or_else(
+                    || {
+                        "none: static keys, new ones each run, so that setting up sends nothing"
+                            .into()
+                    },
+                    Ike::exchange,
+                ),
             ),
             fact("sequence numbers", &format!("64 bits, anti-replay window {window}")),
             fact("associations", &associations),
@@ -287,6 +319,11 @@ impl Layer for Ipsec {
             ),
         ]
     }
+}
+
+/// The two hosts, the one first that must be there when the other begins.
+fn in_order<'a>(place: &Place<'a>) -> [&'a Host; 2] {
+    [place.server, place.client]
 }
 
 #[cfg(test)]
@@ -306,6 +343,8 @@ mod tests {
             ("esp", Ipv4, 1446),
             ("esp", Ipv6, 1426),
             ("esp(udp)", Ipv4, 1438),
+            ("esp(ike)", Ipv4, 1438),
+            ("esp(ike,transport)", Ipv6, 1458),
             ("qesp", Ipv4, 1438),
             ("qesp", Ipv6, 1418),
             // 1500 − 20 − 8 − 16 − 12 = 1444 → 1440

@@ -1,6 +1,7 @@
 //! The options of an IPsec layer: read in any order, checked, and written in one.
 
-use super::suite::{CIPHER, CIPHERS, Cipher, MAC, MACS, Mac};
+use super::ike::Ike;
+use super::suite::{CIPHER, CIPHERS, Cipher, IKE_CIPHER, MAC, MACS, Mac};
 use super::{Protocol, WINDOW};
 use crate::catalogue::Options;
 use crate::link::Flow;
@@ -22,6 +23,8 @@ pub(super) struct Parameters {
     pub(super) window: u32,
     /// The flow that has security associations of its own.
     pub(super) class: Option<Flow>,
+    /// Keys that the two ends negotiate; none where they come with the configuration.
+    pub(super) ike: Option<Ike>,
 }
 
 /// Which of the processor's instructions ciphers may use.
@@ -79,7 +82,14 @@ impl Parameters {
             instructions: Instructions::Native,
             window: WINDOW,
             class: None,
+            ike: None,
         }
+    }
+
+    /// Those of a layer whose keys are negotiated: what `headroom tunnel` agrees on with
+    /// another one, always in UDP.
+    const fn negotiated(protocol: Protocol, ike: Ike) -> Self {
+        Self { cipher: Some(IKE_CIPHER), udp: true, ike: Some(ike), ..Self::of(protocol) }
     }
 
     /// Reads options.
@@ -88,7 +98,15 @@ impl Parameters {
     /// A sentence: which option is unknown, twice there, or contradicts another.
     pub(super) fn read(protocol: Protocol, options: &Options<'_>) -> Result<Self, String> {
         let others = Self::of(protocol);
-        let mut said = Said { mode: None, cipher: None, mac: None, queues: None, others };
+        let mut said = Said {
+            mode: None,
+            cipher: None,
+            mac: None,
+            queues: None,
+            negotiates: false,
+            post_quantum: None,
+            others,
+        };
         for option in options.iter() {
             said.add(protocol, option, options)?;
         }
@@ -97,21 +115,25 @@ impl Parameters {
 
     /// Lists options that are not default, in the order of results.
     pub(super) fn written(&self, protocol: Protocol) -> Vec<String> {
-        let default = Self::of(protocol);
+        let default = match self.ike {
+            Some(ike) => Self::negotiated(protocol, ike),
+            None => Self::of(protocol),
+        };
         // a cipher that does not authenticate has no default to go with it
         let separate = self.cipher.is_some_and(|cipher| cipher.tag.is_none());
+        let ike = self.ike.into_iter().flat_map(Ike::written);
         let words = [
             (self.mode != default.mode).then(|| self.mode.name().to_owned()),
             self.cipher.filter(|_| self.cipher != default.cipher).map(|c| c.name.to_owned()),
             self.mac.filter(|_| separate || self.mac != default.mac).map(|m| m.name.to_owned()),
-            self.udp.then(|| "udp".to_owned()),
+            (self.udp != default.udp).then(|| "udp".to_owned()),
             (self.backend == Backend::Kernel).then(|| "backend=kernel".to_owned()),
             (self.queues != default.queues).then(|| format!("queues={}", self.queues)),
             (self.instructions != default.instructions).then(|| "instructions=portable".to_owned()),
             (self.window != default.window).then(|| format!("window={}", self.window)),
             self.class.map(|flow| format!("sa-per-class={flow}")),
         ];
-        words.into_iter().flatten().collect()
+        ike.chain(words.into_iter().flatten()).collect()
     }
 }
 
@@ -121,7 +143,7 @@ pub(super) fn known(protocol: Protocol) -> String {
     words.extend(CIPHERS.iter().filter(|cipher| protocol.takes(cipher)).map(|c| c.name));
     words.extend(MACS.iter().map(|mac| mac.name));
     if protocol == Protocol::Esp {
-        words.push("udp");
+        words.extend(["udp", "ike", "pq=off"]);
     }
     words.push("backend=headroom");
     if protocol != Protocol::QEsp {
@@ -137,6 +159,8 @@ struct Said {
     cipher: Option<&'static Cipher>,
     mac: Option<&'static Mac>,
     queues: Option<u16>,
+    negotiates: bool,
+    post_quantum: Option<bool>,
     /// The rest, which have defaults whatever is said beside them.
     others: Parameters,
 }
@@ -180,6 +204,12 @@ impl Said {
             (None, ..) if option == "udp" => {
                 return Err(format!("`{name}` has no form in UDP: RFC 3948 is about ESP alone"));
             }
+            (None, ..) if option == "ike" && protocol == Protocol::Esp => self.negotiates = true,
+            (None, ..) if option == "ike" => {
+                return Err(format!("`{name}` has static keys: IKE negotiates those of `esp`"));
+            }
+            (Some(("pq", "on")), ..) => self.post_quantum = Some(true),
+            (Some(("pq", "off")), ..) => self.post_quantum = Some(false),
             (Some(("instructions", "native")), ..) => {
                 self.others.instructions = Instructions::Native;
             }
@@ -214,6 +244,14 @@ impl Said {
     fn checked(self, protocol: Protocol) -> Result<Parameters, String> {
         let name = protocol.name();
         let default = self.others;
+        if self.negotiates {
+            return self.negotiated(protocol);
+        }
+        if self.post_quantum.is_some() {
+            return Err(format!(
+                "`pq` is about keys that are negotiated: write `{name}(ike,pq=…)`"
+            ));
+        }
         let cipher = self.cipher.or(default.cipher);
         let mac = match (cipher, self.mac) {
             (Some(Cipher { name: cipher, tag: None, .. }), None) => {
@@ -258,6 +296,31 @@ impl Said {
         }
         Ok(said)
     }
+
+    /// The same where keys are negotiated: the gateways agree on the suite, and on ESP in UDP.
+    fn negotiated(self, protocol: Protocol) -> Result<Parameters, String> {
+        let others = self.others;
+        let why = if self.cipher.is_some() || self.mac.is_some() {
+            "an algorithm: the two gateways agree on AES-256-GCM"
+        } else if others.udp {
+            "`udp`: what IKE negotiates is always in UDP"
+        } else if others.backend == Backend::Kernel {
+            "`backend=kernel`: `headroom tunnel` gives its keys to no kernel"
+        } else if others.window != WINDOW {
+            "`window`: a negotiated association has the default"
+        } else if others.class.is_some() {
+            "`sa-per-class`: a negotiated association carries all classes"
+        } else {
+            let ike = Ike { post_quantum: self.post_quantum.unwrap_or(Ike::DEFAULT.post_quantum) };
+            return Ok(Parameters {
+                mode: self.mode.unwrap_or(others.mode),
+                queues: self.queues.unwrap_or(others.queues),
+                instructions: others.instructions,
+                ..Parameters::negotiated(protocol, ike)
+            });
+        };
+        Err(format!("`{}`: `ike` does not go with {why}", protocol.name()))
+    }
 }
 
 #[cfg(test)]
@@ -292,6 +355,9 @@ mod tests {
             (QEsp, "sa-per-class=udp:5004,window=64", "window=64,sa-per-class=udp:5004"),
             (Esp, "window=4096", ""),
             (Esp, "backend=kernel,window=128", "backend=kernel,window=128"),
+            (Esp, "ike", "ike"),
+            (Esp, "pq=on,ike,transport", "ike,transport"),
+            (Esp, "pq=off,ike,queues=2", "ike,pq=off,queues=2"),
             (AhEsp, "hmac-sha1", "hmac-sha1"),
             (AhEsp, "aes-128-gcm,hmac-sha256", ""),
             (AhEsp, "aes-128-cbc,hmac-sha256", "aes-128-cbc,hmac-sha256"),
@@ -334,6 +400,13 @@ mod tests {
             (Esp, "backend=kernel,queues=2", "cores that it likes"),
             (Esp, "backend=kernel,instructions=portable", "those that it likes"),
             (Esp, "instructions=portable,instructions=native", "given `instructions` twice"),
+            (Esp, "pq=off", "write `esp(ike,pq=…)`"),
+            (Esp, "ike,aes-128-gcm", "agree on AES-256-GCM"),
+            (Esp, "ike,udp", "always in UDP"),
+            (Esp, "ike,backend=kernel", "to no kernel"),
+            (Esp, "ike,window=64", "has the default"),
+            (Esp, "ike,sa-per-class=udp:1", "carries all classes"),
+            (AhEsp, "ike", "`ah+esp` has static keys"),
         ] {
             let error = title(protocol, written).expect_err(written);
             assert!(error.contains(why), "{written}: {error}");

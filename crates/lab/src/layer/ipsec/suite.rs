@@ -59,6 +59,8 @@ pub(super) const MACS: &[Mac] = &[
 /// The default.
 pub(super) const CIPHER: &Cipher = &CIPHERS[0];
 pub(super) const MAC: &Mac = &MACS[0];
+/// What two gateways agree on where IKE negotiates.
+pub(super) const IKE_CIPHER: &Cipher = &CIPHERS[2];
 
 const fn aead(name: &'static str, key: usize, kernel: &'static str) -> Cipher {
     Cipher { name, key, iv: 8, block: 4, tag: Some(16), kernel, insecure: false }

@@ -1,0 +1,103 @@
+//! Keys that two gateways of `headroom tunnel` negotiate by IKEv2 (RFC 7296).
+
+use std::time::Duration;
+
+use headroom_lab_host::error::{Doing, Result};
+use headroom_lab_host::host::Host;
+use headroom_lab_host::role::Role;
+use serde::Deserialize;
+
+use super::gateway;
+use super::options::{Mode, Parameters};
+use crate::layer::Place;
+
+/// What is negotiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ike {
+    /// Whether ML-KEM-768 stands beside X25519 (RFC 9370).
+    pub(super) post_quantum: bool,
+}
+
+/// The age at which nothing is rekeyed in a run, nor a silent peer asked whether it lives.
+const NEVER: Duration = Duration::from_secs(9_000_000);
+
+impl Ike {
+    pub(super) const DEFAULT: Self = Self { post_quantum: true };
+
+    /// Lists options that are not default, in the order of results.
+    pub(super) fn written(self) -> impl Iterator<Item = String> {
+        let post_quantum = (!self.post_quantum).then(|| "pq=off".to_owned());
+        ["ike".to_owned()].into_iter().chain(post_quantum)
+    }
+
+    /// Describes the exchange for the record.
+    pub(super) fn exchange(self) -> String {
+        let groups = if self.post_quantum { "X25519 and ML-KEM-768" } else { "X25519" };
+        format!("IKEv2, {groups}, pre-shared key")
+    }
+}
+
+/// Returns a host's configuration. The client begins; `secret` is the same at both ends.
+pub(super) fn configuration(
+    parameters: &Parameters,
+    ike: Ike,
+    place: &Place<'_>,
+    host: &Host,
+    secret: &str,
+) -> String {
+    let (seen, at) = (place.seen_from(host), place.at);
+    let mut text =
+        format!("name = {:?}\nqueues = {}\nkeepalive = 0\n", at.interface, parameters.queues);
+    if parameters.mode == Mode::Tunnel {
+        let bits = if seen.inner.is_ipv4() { 32 } else { 128 };
+        text += &format!("address = [\"{}/{bits}\"]\nmtu = {}\n", seen.inner, at.inner.mtu);
+    }
+    text += &format!(
+        "
+[ike]
+local = \"{}\"
+remote = \"{}\"
+psk = \"{secret}\"
+post_quantum = \"{}\"
+initiate = {}
+rekey_seconds = {never}
+liveness_seconds = {never}
+
+[[child]]
+local = \"{}\"
+remote = \"{}\"
+mode = \"{}\"
+rekey_seconds = {never}
+",
+        seen.outer,
+        seen.far_outer,
+        if ike.post_quantum { "required" } else { "off" },
+        host.role == Role::Client,
+        seen.inner,
+        seen.far_inner,
+        parameters.mode.name(),
+        never = NEVER.as_secs(),
+    );
+    text
+}
+
+/// Waits until the client has keys: the server has them before it answers.
+pub(super) fn until_established(place: &Place<'_>) -> Result<()> {
+    place.until(place.client, "a negotiation of keys", || is_established(place))
+}
+
+fn is_established(place: &Place<'_>) -> Result<bool> {
+    #[derive(Deserialize)]
+    struct Status {
+        ike: Vec<Session>,
+    }
+    #[derive(Deserialize)]
+    struct Session {
+        established: bool,
+        children: usize,
+    }
+    let text = gateway::say(place, place.client, &["status", &place.at.interface, "--json"])?;
+    let status: Status = serde_json::from_str(&text)
+        .doing(|| format!("read the status of {}", place.at.daemon()))?;
+    Ok(status.ike.iter().any(|session| session.established && session.children > 0))
+}
