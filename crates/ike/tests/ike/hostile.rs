@@ -3,13 +3,26 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headroom_ike::crypto::{Method, SystemRandom};
 use headroom_ike::wire::{
-    Error, ExchangeType, Header, Message, Nonce, Notify, NotifyType, Payload, PayloadType,
+    EncryptionId, Error, ExchangeType, Header, KeyExchange, KeyExchangeMethod, Message, Nonce,
+    Notify, NotifyType, Payload, PayloadType, Proposal, ProtocolId, SecurityAssociation, Transform,
+    TransformType,
 };
 use headroom_ike::{Auth, Config, Limits, PostQuantum, Reason, Transmit};
 use headroom_suite::Key;
 
 use crate::world::{A, B, World, configs};
+
+/// The header of a first message.
+const HEADER: Header = Header {
+    spi_initiator: 1,
+    spi_responder: 0,
+    exchange: ExchangeType::IkeSaInit,
+    from_initiator: true,
+    response: false,
+    message_id: 0,
+};
 
 /// Takes the first message of a host, as a stranger would send it.
 fn first_message() -> Transmit {
@@ -34,12 +47,27 @@ fn from(number: u32) -> SocketAddr {
 
 #[test]
 fn a_flood_of_first_messages_keeps_little_and_a_real_peer_connects() {
+    // alone, so that the memory of the process is its own
+    let this = std::env::current_exe().expect("this program");
+    let flood = ["--exact", "hostile::flood_in_a_process_of_its_own", "--ignored", "--nocapture"];
+    let done = std::process::Command::new(this).args(flood).output().expect("it runs");
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && output.contains("1 passed"), "{output}");
+}
+
+#[test]
+#[ignore = "started by another test"]
+fn flood_in_a_process_of_its_own() {
     let [config_a, mut config_b] = configs(PostQuantum::Required);
     config_b.limits = Limits { cookie_threshold: 8, half_open: 64, ..Limits::default() };
     let mut world = World::new([config_a, config_b], 4);
     let first = first_message();
     let mut bytes = 0;
+    let mut resident_before = 0;
     for number in 0..100_000_u32 {
+        if number == 1000 {
+            resident_before = resident();
+        }
         let mut datagram = first.datagram.clone();
         datagram[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
         let host = &mut world.hosts[B];
@@ -56,10 +84,185 @@ fn a_flood_of_first_messages_keeps_little_and_a_real_peer_connects() {
         assert!(host.endpoint.half_open() <= 8 && host.endpoint.sessions() <= 8);
     }
     assert!(bytes < 100_000 * first.datagram.len());
+    let grown = resident().saturating_sub(resident_before);
+    assert!(grown < 1024 * 1024, "{grown} bytes more after 99 000 more messages");
     world.connect(A);
     world.settle();
     assert_eq!(world.hosts[A].post_quantum, Some(true), "a real peer connects with a cookie");
     assert_eq!(world.hosts[B].endpoint.half_open(), 0, "what strangers left is gone");
+}
+
+/// Returns the bytes of memory that this process occupies.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("the kernel counts them");
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    4096 * pages.expect("a number of pages")
+}
+
+#[test]
+fn every_answer_to_a_stranger_is_less_than_three_times_its_question() {
+    use NotifyType::{
+        Cookie, InvalidKePayload, InvalidMajorVersion, InvalidSyntax, NoProposalChosen,
+        UnsupportedCriticalPayload,
+    };
+    let public = Method::Curve25519.generate(&mut SystemRandom).public().to_vec();
+    let header = Header { spi_initiator: 5, ..HEADER };
+    // the shortest question for each answer: no more than what is needed
+    let question = |methods: [KeyExchangeMethod; 2], public: &[u8]| {
+        let (encryption, prf) = (TransformType::Encryption, TransformType::PseudorandomFunction);
+        let transforms = vec![
+            Transform::with_key_length(encryption, EncryptionId::AesGcm16, 256),
+            Transform::new(prf, 7_u16),
+            Transform::new(TransformType::KeyExchange, methods[0]),
+        ];
+        let proposal = Proposal { number: 1, protocol: ProtocolId::Ike, spi: &[], transforms };
+        let payloads = vec![
+            Payload::SecurityAssociation(SecurityAssociation { proposals: vec![proposal] }),
+            Payload::KeyExchange(KeyExchange { method: methods[1], data: public }),
+            Payload::Nonce(Nonce(&[1; 16])),
+        ];
+        Message { header, payloads }.emit()
+    };
+    let (x25519, p256) = (KeyExchangeMethod::Curve25519, KeyExchangeMethod::Ecp256);
+    let good = question([x25519; 2], &public);
+    let mut version = good[..28].to_vec();
+    version[17] = 0x30;
+    let mut critical = [&good[..28], &[0, 0x80, 0, 4]].concat();
+    critical[16] = 200;
+    critical[27] = 32;
+    let nonce = Message { header, payloads: vec![Payload::Nonce(Nonce(&[1; 16]))] }.emit();
+    let questions = [
+        ("an SA", vec![], good.clone(), 100),
+        ("a cookie", vec![Cookie], good, 0),
+        ("another cookie", vec![Cookie], nonce.clone(), 0),
+        (
+            "no proposal",
+            vec![NoProposalChosen],
+            question([KeyExchangeMethod::Modp2048; 2], &[1]),
+            100,
+        ),
+        ("another key exchange", vec![InvalidKePayload], question([x25519, p256], &[1]), 100),
+        ("a short public value", vec![InvalidSyntax], question([x25519; 2], &[1]), 100),
+        ("nothing but a nonce", vec![InvalidSyntax], nonce, 100),
+        ("another version", vec![InvalidMajorVersion], version, 100),
+        ("a critical payload", vec![UnsupportedCriticalPayload], critical, 100),
+    ];
+    for (name, expected, question, cookie_threshold) in questions {
+        let [_, mut config] = configs(PostQuantum::Preferred);
+        config.limits.cookie_threshold = cookie_threshold;
+        config.export_keys = false;
+        let [other, _] = configs(PostQuantum::Off);
+        let mut world = World::new([other, config], 16);
+        let ours = world.hosts[B].address;
+        let host = &mut world.hosts[B].endpoint;
+        // again and again: each is answered once, and nothing comes by itself
+        let mut bytes = 0;
+        for round in 1..=3 {
+            host.handle(&question, from(1), ours, world.now);
+            while let Some(answer) = host.transmit() {
+                let answered: Vec<_> = notifies(&answer.datagram)
+                    .into_iter()
+                    .filter(|one| one.is_error() || *one == Cookie)
+                    .collect();
+                assert_eq!(answered, expected, "{name}");
+                bytes += 28 + answer.datagram.len();
+            }
+            let asked = round * (28 + question.len());
+            assert!(bytes > 0 && bytes < 3 * asked, "{name}: {bytes} bytes for {asked}");
+        }
+        let later = world.now + Duration::from_secs(20);
+        host.poll(later);
+        assert!(host.transmit().is_none() && host.event().is_none(), "{name}");
+        assert_eq!(host.sessions(), usize::from(name == "an SA"), "{name}");
+    }
+}
+
+#[test]
+fn malformed_first_messages_keep_nothing() {
+    let first = first_message();
+    let message = Message::parse(&first.datagram).expect("a message");
+    let nonce = |payloads: &mut Vec<Payload<'static>>, nonce: &'static [u8]| {
+        payloads.retain(|one| !matches!(one, Payload::Nonce(_)));
+        payloads.push(Payload::Nonce(Nonce(nonce)));
+    };
+    type Change = Box<dyn Fn(&mut Vec<Payload<'static>>)>;
+    let changes: [(&str, Change); 6] = [
+        ("a nonce of 15 bytes", Box::new(move |one| nonce(one, &[1; 15]))),
+        ("a nonce of 257 bytes", Box::new(move |one| nonce(one, &[1; 257]))),
+        ("two nonces", Box::new(|one| one.push(Payload::Nonce(Nonce(&[1; 32]))))),
+        ("a short public value", Box::new(|one| public_value(one, |data| &data[1..]))),
+        (
+            "a long public value",
+            Box::new(|one| public_value(one, |data| [data, &[0]].concat().leak())),
+        ),
+        (
+            "proposals that skip",
+            Box::new(|one| {
+                for payload in one {
+                    if let Payload::SecurityAssociation(sa) = payload {
+                        let last = sa.proposals.last().expect("a proposal").clone();
+                        sa.proposals.push(Proposal { number: last.number + 2, ..last });
+                    }
+                }
+            }),
+        ),
+    ];
+    for (name, change) in changes {
+        let mut world = World::new(configs(PostQuantum::Required), 17);
+        let bytes: &'static [u8] = first.datagram.clone().leak();
+        let mut payloads = Message::parse(bytes).expect("a message").payloads;
+        change(&mut payloads);
+        let datagram = Message { header: message.header, payloads }.emit();
+        let ours = world.hosts[B].address;
+        world.hosts[B].endpoint.handle(&datagram, from(1), ours, world.now);
+        if let Some(answer) = world.hosts[B].endpoint.transmit() {
+            assert_eq!(notifies(&answer.datagram), [NotifyType::InvalidSyntax], "{name}");
+        }
+        assert_eq!(world.hosts[B].endpoint.sessions(), 0, "{name}");
+    }
+}
+
+fn public_value(
+    payloads: &mut [Payload<'static>],
+    change: impl Fn(&'static [u8]) -> &'static [u8],
+) {
+    for payload in payloads {
+        if let Payload::KeyExchange(one) = payload {
+            one.data = change(one.data);
+        }
+    }
+}
+
+#[test]
+fn clear_text_with_the_spis_of_an_ike_sa_is_ignored() {
+    let mut world = World::established(PostQuantum::Off, 18);
+    let session = world.hosts[A].session.expect("a session");
+    world.command(A, &headroom_ike::Command::CheckLiveness(session));
+    let request = world.in_flight.remove(0);
+    let header = Message::parse(&request.datagram).expect("a message").header;
+    let delete = || vec![Payload::Delete(headroom_ike::wire::Delete::Ike)];
+    let error = || vec![Payload::Notify(Notify::new(NotifyType::InvalidIkeSpi, &[]))];
+    let unknown = || vec![Payload::Unknown { payload_type: 200, body: &[] }];
+    for payloads in [delete(), error(), unknown(), vec![]] {
+        for exchange in [header.exchange, ExchangeType::CreateChildSa, ExchangeType::IkeSaInit] {
+            for header in [header, header.respond()] {
+                let header = Header { exchange, ..header };
+                for critical in [false, true] {
+                    let mut datagram = Message { header, payloads: payloads.clone() }.emit();
+                    if let (true, Some(flags)) = (critical, datagram.get_mut(29)) {
+                        *flags = 0x80;
+                    }
+                    for host in [A, B] {
+                        let (from, to) = (world.hosts[1 - host].address, world.hosts[host].address);
+                        world.hand_over(&Transmit { from, to, datagram: datagram.clone() });
+                        assert!(world.in_flight.is_empty(), "{exchange} {payloads:?}");
+                    }
+                }
+            }
+        }
+    }
+    world.settle();
+    world.check_agreement(1);
 }
 
 #[test]
@@ -235,14 +438,7 @@ fn only_first_messages_of_other_versions_are_answered() {
 #[test]
 fn a_first_message_without_what_it_needs_keeps_nothing() {
     let mut world = World::new(configs(PostQuantum::Off), 15);
-    let header = Header {
-        spi_initiator: 5,
-        spi_responder: 0,
-        exchange: ExchangeType::IkeSaInit,
-        from_initiator: true,
-        response: false,
-        message_id: 0,
-    };
+    let header = Header { spi_initiator: 5, ..HEADER };
     for payloads in [vec![], vec![Payload::Nonce(Nonce(&[1; 32]))]] {
         let message = Message { header, payloads }.emit();
         let ours = world.hosts[B].address;

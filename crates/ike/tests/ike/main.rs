@@ -3,8 +3,11 @@
 mod captured;
 mod certificates;
 mod child_rekey;
+mod children;
 mod hostile;
+mod hostile_peer;
 mod ike_rekey;
+mod impostor;
 mod key_derivation;
 mod pki;
 mod schedules;

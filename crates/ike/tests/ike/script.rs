@@ -2,10 +2,9 @@
 //! what both ends must have afterwards.
 
 use headroom_ike::crypto::Spis;
-use headroom_ike::wire::{Header, Message};
 use headroom_ike::{ChildId, Command, PostQuantum, Transmit};
 
-use crate::world::{A, B, World, configs};
+use crate::world::{A, B, World, configs, header};
 
 /// A message that the network keeps, with all its fragments.
 pub(crate) struct Held(Vec<Transmit>);
@@ -164,7 +163,7 @@ impl World {
         for asked in [A, B] {
             let session = self.hosts[asked].session.expect("a session");
             self.command(asked, &Command::CheckLiveness(session));
-            let header = header(&self.in_flight[0]);
+            let header = header(&self.in_flight[0]).expect("a message");
             let leads = [header.spi_initiator, header.spi_responder].map(|spi| (spi >> 56) as u8);
             assert_eq!(leads, [request, answer], "whose exchange");
             assert_eq!(header.from_initiator, asked == host);
@@ -226,9 +225,4 @@ impl Crossing {
 /// What the SPIs of a host's exchange begin with: its own and the other's.
 fn leads(host: usize) -> [u8; 2] {
     if host == A { [0xa1, 0xb2] } else { [0xb1, 0xa2] }
-}
-
-fn header(datagram: &Transmit) -> Header {
-    let message = datagram.datagram.strip_prefix(&[0; 4]).unwrap_or(&datagram.datagram);
-    Message::parse(message).expect("a message").header
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use headroom_ike::crypto::{IkeKeys, Random, Spis};
-use headroom_ike::wire::{Message, TrafficSelector};
+use headroom_ike::wire::{Header, Message, TrafficSelector};
 use headroom_ike::{
     Assigned, Auth, ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection,
     Endpoint, Event, Identity, IkeProposal, Mode, PostQuantum, Reason, SessionId, Transmit,
@@ -34,6 +34,8 @@ pub(crate) struct World {
     pub(crate) closing: bool,
     /// Whether both hosts send a packet after each message that a script delivers.
     pub(crate) traffic: bool,
+    /// The most CHILD SAs that a host sends on: the old and the new one.
+    pub(crate) most: usize,
     /// All datagrams so far.
     pub(crate) sent: usize,
     /// The ports that they came from.
@@ -63,6 +65,8 @@ pub(crate) struct Host {
     pub(crate) keys: Vec<(Spis, Box<IkeKeys>)>,
     /// What its random numbers begin with.
     pub(crate) leads: Leads,
+    /// The ID of its next request.
+    pub(crate) next_request: u32,
 }
 
 /// A seeded generator. ML-KEM's numbers are not from it, and nothing depends on them.
@@ -159,6 +163,7 @@ impl World {
                 assigned: Assigned::default(),
                 keys: Vec::new(),
                 leads,
+                next_request: 0,
             }
         });
         let (in_flight, packets) = (Vec::new(), Vec::new());
@@ -170,6 +175,7 @@ impl World {
             may_be_empty: false,
             closing: false,
             traffic: false,
+            most: 2,
             sent: 0,
             ports: BTreeSet::new(),
             arrived: 0,
@@ -188,6 +194,23 @@ impl World {
         world.settle();
         assert!(world.hosts.iter().all(|host| host.ready), "the IKE SA stands");
         world
+    }
+
+    /// As [`Self::established_with`], of hosts that always have something to do later.
+    pub(crate) fn established_for_now(configs: [Config; 2], seed: u64) -> Self {
+        let mut world = Self::new(configs, seed);
+        world.connect(A);
+        while !world.in_flight.is_empty() {
+            world.deliver(0, false);
+        }
+        assert!(world.hosts.iter().all(|host| host.ready), "the IKE SA stands");
+        world
+    }
+
+    /// Lets a host do what is due.
+    pub(crate) fn poll(&mut self, host: usize) {
+        self.hosts[host].endpoint.poll(self.now);
+        self.drain();
     }
 
     pub(crate) fn connect(&mut self, host: usize) {
@@ -212,6 +235,15 @@ impl World {
         if let Some(&child) = self.hosts[host].sends_on.last() {
             self.command(host, &Command::RekeyChild(child));
         }
+    }
+
+    /// Asks for a further CHILD SA.
+    pub(crate) fn create_child(&mut self, host: usize) {
+        self.most = usize::MAX;
+        // a responder sends on a new CHILD SA before its initiator has it
+        self.closing = true;
+        let session = self.hosts[host].session.expect("a session");
+        self.command(host, &Command::CreateChild(session, "net".to_owned()));
     }
 
     pub(crate) fn rekey_ike(&mut self, host: usize) {
@@ -335,6 +367,9 @@ impl World {
                 self.sent += 1;
                 self.ports.insert(transmit.from.port());
                 note(|| format!("  sends {}", shown(&transmit)));
+                if let Some(header) = header(&transmit).filter(|one| !one.response) {
+                    host.next_request = header.message_id + 1;
+                }
                 self.in_flight.push(transmit);
             }
             while let Some(event) = host.endpoint.event() {
@@ -352,7 +387,7 @@ impl World {
             if !host.ready || !self.hosts[1 - at].ready {
                 continue;
             }
-            assert!(host.sends_on.len() <= 2, "host {at} sends on {:?}", host.sends_on);
+            assert!(host.sends_on.len() <= self.most, "host {at} sends on {:?}", host.sends_on);
             if !self.closing && !self.may_be_empty {
                 assert!(!host.sends_on.is_empty(), "host {at} has nothing to send on");
             }
@@ -391,6 +426,20 @@ impl World {
             assert_eq!(host.sends_on.len(), children.min(1), "one is sent on");
             assert!(host.closed.is_empty() && host.endpoint.sessions() == 1, "the IKE SA stands");
             assert_eq!(host.endpoint.half_open(), 0);
+        }
+    }
+
+    /// Checks that both ends have so many CHILD SAs, each used by both.
+    pub(crate) fn check_children(&self, count: usize) {
+        let [a, b] = &self.hosts;
+        assert_eq!([a.children.len(), b.children.len()], [count; 2], "as many as there should be");
+        for child in a.children.values() {
+            let mut same = b.children.values().filter(|one| one.inbound.spi == child.outbound.spi);
+            let same = same.next().expect("the other end has it");
+            assert_eq!(same.outbound.spi, child.inbound.spi);
+            let keys = [&same.inbound, &child.outbound].map(|half| half.secrets.key.as_bytes());
+            assert_eq!(keys[0], keys[1], "both have the same key");
+            assert!(a.sends_on.contains(&child.child) && b.sends_on.contains(&same.child));
         }
     }
 
@@ -465,9 +514,14 @@ fn note(text: impl FnOnce() -> String) {
     }
 }
 
-fn shown(transmit: &Transmit) -> String {
+/// Returns the header of an IKE message.
+pub(crate) fn header(transmit: &Transmit) -> Option<Header> {
     let message = transmit.datagram.strip_prefix(&[0; 4]).unwrap_or(&transmit.datagram);
-    let Ok(Message { header, .. }) = Message::parse(message) else { return "?".to_owned() };
+    Message::parse(message).ok().map(|message| message.header)
+}
+
+fn shown(transmit: &Transmit) -> String {
+    let Some(header) = header(transmit) else { return "?".to_owned() };
     let kind = if header.response { "response" } else { "request" };
     let (id, spi) = (header.message_id, header.spi_initiator >> 48);
     format!("{} {kind} {id} of {spi:04x} to {}", header.exchange, transmit.to)
