@@ -158,11 +158,14 @@ impl Exchange {
     /// Checks whether it makes or removes a CHILD SA, so that the IKE SA must not be rekeyed (RFC
     /// 7296 §2.25.2).
     pub(crate) fn is_about_child(&self) -> bool {
-        let makes = |draft: &Draft| matches!(draft, Draft::Child(_));
+        self.is_making_child() || matches!(self, Self::DeleteChild(_))
+    }
+
+    /// Checks whether it makes a CHILD SA.
+    pub(crate) fn is_making_child(&self) -> bool {
         match self {
             Self::Create(create) => matches!(create.offer, Offer::Child(_)),
-            Self::Followup(followup) => makes(&followup.agreement.draft),
-            Self::DeleteChild(_) => true,
+            Self::Followup(followup) => matches!(followup.agreement.draft, Draft::Child(_)),
             _ => false,
         }
     }

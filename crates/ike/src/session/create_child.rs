@@ -339,7 +339,13 @@ impl Session {
                 Some(child.spi_outbound) == old
                     && !matches!(child.status, ChildStatus::Lingering(_))
             });
-            let old = old.ok_or(Refusal::new(NotifyType::ChildSaNotFound))?;
+            let old = old.ok_or_else(|| {
+                // perhaps it is the one that our request made, whose answer is late
+                Refusal::new(match self.is_making_child() {
+                    true => NotifyType::TemporaryFailure,
+                    false => NotifyType::ChildSaNotFound,
+                })
+            })?;
             if old.status != ChildStatus::Installed {
                 return Err(Refusal::new(NotifyType::TemporaryFailure));
             }

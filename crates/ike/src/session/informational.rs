@@ -69,11 +69,16 @@ impl Session {
     /// The peer deletes a CHILD SA that we do not have: perhaps the one that our request made, whose
     /// answer is late.
     fn deleted_early(&mut self, outbound: u32) {
-        let mut pending = self.sas.iter().filter_map(|sa| sa.pending.as_ref());
-        let makes = pending.any(|one| one.exchange.is_about_child());
-        if makes && self.deleted_early.len() < MAX_DELETED_EARLY {
+        if self.is_making_child() && self.deleted_early.len() < MAX_DELETED_EARLY {
             self.deleted_early.push(outbound);
         }
+    }
+
+    /// Checks whether a request of ours is under way that makes a CHILD SA: the peer may have it
+    /// already.
+    pub(super) fn is_making_child(&self) -> bool {
+        let mut pending = self.sas.iter().filter_map(|sa| sa.pending.as_ref());
+        pending.any(|one| one.exchange.is_making_child())
     }
 
     /// Removes a CHILD SA by command, and what would replace it.

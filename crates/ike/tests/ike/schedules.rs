@@ -11,6 +11,7 @@ use crate::world::{A, B, World};
 enum Action {
     RekeyChild(usize),
     RekeyIke(usize),
+    CreateChild(usize),
     CloseChild(usize),
     Close(usize),
 }
@@ -20,13 +21,14 @@ impl Action {
         match self {
             Self::RekeyChild(host) => world.rekey_child(host),
             Self::RekeyIke(host) => world.rekey_ike(host),
+            Self::CreateChild(host) => world.create_child(host),
             Self::CloseChild(host) => world.close_child(host),
             Self::Close(host) => world.close(host),
         }
     }
 }
 
-use Action::{Close, CloseChild, RekeyChild, RekeyIke};
+use Action::{Close, CloseChild, CreateChild, RekeyChild, RekeyIke};
 
 /// What both hosts do at the same time.
 const SIMULTANEOUS: [&[Action]; 12] = [
@@ -50,6 +52,9 @@ enum Step {
     Deliver(usize),
     Duplicate(usize),
     Lose(usize),
+    /// Both hosts send a packet, which is under way while messages arrive.
+    Send,
+    /// All packets arrive.
     Packets,
     Wait,
 }
@@ -65,10 +70,9 @@ fn step(world: &mut World, step: Step) {
         Step::Deliver(at) => world.deliver(at, false),
         Step::Duplicate(at) => world.deliver(at, true),
         Step::Lose(at) => drop(world.in_flight.swap_remove(at)),
+        Step::Send => [A, B].into_iter().for_each(|host| world.send_packet(host)),
         Step::Packets => {
-            for host in [A, B] {
-                world.send_packet(host);
-            }
+            [A, B].into_iter().for_each(|host| world.send_packet(host));
             world.arrive();
         }
         Step::Wait => drop(world.advance()),
@@ -80,6 +84,9 @@ fn finish(world: &mut World, actions: &[Action]) {
     let closes = |action: &Action| matches!(action, Close(_));
     if actions.iter().any(closes) {
         return world.check_closed();
+    }
+    if actions.iter().any(|action| matches!(action, CreateChild(_))) {
+        return world.check_children(world.hosts[A].children.len());
     }
     let closed = actions.iter().any(|action| matches!(action, CloseChild(_)));
     if !closed {
@@ -133,16 +140,19 @@ fn random_schedule(seed: u64) -> usize {
     let mut random = ChaCha12Rng::seed_from_u64(seed);
     let policy = if random.random_ratio(1, 4) { PostQuantum::Required } else { PostQuantum::Off };
     let mut world = World::established(policy, seed);
-    let may_close = random.random_ratio(1, 4);
+    let [may_close, may_close_child, may_create] =
+        [4, 4, 8].map(|among| random.random_ratio(1, among));
     let loss = random.random_range(0..3);
     let mut done = Vec::new();
     for _ in 0..random.random_range(10..80) {
         if random.random_ratio(1, 8) {
             let host = random.random_range(0..2);
-            let action = match random.random_range(0..8) {
+            let action = match random.random_range(0..10) {
                 0..4 => RekeyChild(host),
                 4..7 => RekeyIke(host),
-                _ if may_close => Close(host),
+                7 if may_close => Close(host),
+                8 if may_close_child => CloseChild(host),
+                9 if may_create => CreateChild(host),
                 _ => continue,
             };
             done.push(action);
@@ -153,7 +163,7 @@ fn random_schedule(seed: u64) -> usize {
             continue;
         }
         if world.in_flight.is_empty() || random.random_ratio(1, 5) {
-            step(&mut world, if random.random() { Step::Packets } else { Step::Wait });
+            step(&mut world, [Step::Send, Step::Packets, Step::Wait][random.random_range(0..3)]);
             continue;
         }
         let at = random.random_range(0..world.in_flight.len());
