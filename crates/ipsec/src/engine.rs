@@ -113,24 +113,33 @@ impl Engine {
         policies: Vec<PolicySpec>,
         previous: Option<&Self>,
     ) -> Result<Self, SpecError> {
-        let before: HashMap<_, _> = previous
+        let before: HashMap<&str, (usize, &Policy)> = previous
             .iter()
-            .flat_map(|engine| engine.policies())
-            .map(|policy| (policy.name.as_str(), &policy.hits))
+            .flat_map(|engine| engine.policies().iter().enumerate())
+            .map(|(index, policy)| (policy.name.as_str(), (index, policy)))
             .collect();
+        // How policies overlap that are the same and in the same order as before is known: comparing
+        // each with each at every change would take too long for thousands.
+        let mut now_at = vec![None; previous.map_or(0, |engine| engine.policies().len())];
+        let (mut next, mut others) = (0, Vec::new());
         let mut made: Vec<Policy> = Vec::with_capacity(policies.len());
         for spec in policies {
-            let mut policy = self.policy(&spec, &made)?;
-            if let Some(hits) = before.get(spec.name.as_str()) {
-                policy.hits = Arc::clone(hits);
+            let mut policy = self.policy(&spec, made.len())?;
+            let former = before.get(spec.name.as_str());
+            if let Some((_, former)) = former {
+                policy.hits = Arc::clone(&former.hits);
             }
-            let over = made.iter().find(|earlier| earlier.matcher.covers(&policy.matcher));
-            if let Some(earlier) = over {
-                let message = format!(
-                    "never decides, because `{}` before it matches all its packets; remove it or put it first",
-                    earlier.name
-                );
-                return Err(SpecError::policy(&policy.name, message));
+            match former.filter(|(at, of)| *at >= next && of.matcher == policy.matcher) {
+                Some((at, former)) => {
+                    let earlier = former.overlapped.iter().filter_map(|at| now_at[*at]);
+                    policy.overlapped = earlier.collect();
+                    policy.compare(&made, others.iter().copied())?;
+                    (next, now_at[*at]) = (at + 1, Some(made.len()));
+                }
+                None => {
+                    policy.compare(&made, 0..made.len())?;
+                    others.push(made.len());
+                }
             }
             made.push(policy);
         }
@@ -227,7 +236,7 @@ impl Engine {
         Ok(())
     }
 
-    fn policy(&mut self, spec: &PolicySpec, earlier: &[Policy]) -> Result<Policy, SpecError> {
+    fn policy(&mut self, spec: &PolicySpec, index: usize) -> Result<Policy, SpecError> {
         let action = match &spec.action {
             spec::Action::Bypass => policy::Action::Bypass,
             spec::Action::Discard => policy::Action::Discard,
@@ -243,18 +252,15 @@ impl Engine {
                     let protocol = inner.spec.protection.protocol();
                     let SaSpec { spi, destination, .. } = &inner.spec;
                     if let Some(entry) = self.inbound.find_mut(*spi, protocol, destination) {
-                        entry.uses.push(Use { policy: earlier.len(), over });
+                        entry.uses.push(Use { policy: index, over });
                     }
                 }
                 policy::Action::Protect(bundles)
             }
         };
         let matcher = Matcher::new(&spec.selector);
-        let overlapped = earlier.iter().enumerate();
-        let overlapped = overlapped.filter(|(_, earlier)| earlier.matcher.overlaps(&matcher));
-        let overlapped = overlapped.map(|(index, _)| index).collect();
         let name = spec.name.clone();
-        Ok(Policy { name, matcher, action, overlapped, hits: Default::default() })
+        Ok(Policy { name, matcher, action, overlapped: Vec::new(), hits: Default::default() })
     }
 
     /// Groups associations by name: each ESP, Q-ESP or lone AH with the AH over it.
@@ -356,6 +362,30 @@ impl Engine {
         let moved =
             self.peers.values().filter_map(|peer| peer.take_change(now)).map(Event::PeerMoved);
         self.associations().filter_map(|sa| sa.tick(now)).chain(moved).collect()
+    }
+}
+
+impl Policy {
+    /// Notes which of the earlier policies match some of its packets.
+    fn compare(
+        &mut self,
+        earlier: &[Self],
+        with: impl Iterator<Item = usize>,
+    ) -> Result<(), SpecError> {
+        for index in with {
+            let other = &earlier[index];
+            if other.matcher.covers(&self.matcher) {
+                let message = format!(
+                    "never decides, because `{}` before it matches all its packets; remove it or put it first",
+                    other.name
+                );
+                return Err(SpecError::policy(&self.name, message));
+            }
+            if other.matcher.overlaps(&self.matcher) {
+                self.overlapped.push(index);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -471,4 +501,75 @@ fn check(spec: &SaSpec) -> Result<(), SpecError> {
 /// Whether a host itself handles this protocol.
 fn well_known(number: u8) -> bool {
     matches!(number, 0..=6 | 17 | 33 | 41 | 43 | 44 | ESP | AH | 58..=60 | 132 | 136)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::spec::{Action, Addresses, Ports, Selector};
+
+    fn policy((name, first, last): (u32, u8, u8)) -> PolicySpec {
+        let of = |last: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+        let selector = Selector {
+            local: Addresses::Range(of(first), of(last)),
+            remote: Addresses::Any,
+            protocol: None,
+            local_port: Ports::Any,
+            remote_port: Ports::Any,
+            icmp: None,
+        };
+        PolicySpec { name: name.to_string(), selector, action: Action::Discard }
+    }
+
+    fn overlaps(engine: &Engine) -> Vec<Vec<usize>> {
+        let sorted = |policy: &Policy| {
+            let mut overlapped = policy.overlapped.clone();
+            overlapped.sort_unstable();
+            overlapped
+        };
+        engine.policies().iter().map(sorted).collect()
+    }
+
+    /// Adds, removes, moves and changes policies, as key management and users do.
+    #[test]
+    fn an_update_finds_the_overlaps_that_a_new_engine_finds() {
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut engine = Engine::new(vec![], vec![], None, Duration::ZERO).expect("an engine");
+        let (mut all, mut names, mut refused): (Vec<(u32, u8, u8)>, _, _) = (Vec::new(), 0, 0);
+        for _ in 0..3000 {
+            let mut wanted = all.clone();
+            let at = random(wanted.len() + 1);
+            let first = random(200) as u8;
+            match random(4) {
+                0 | 1 => {
+                    names += 1;
+                    wanted.insert(at, (names, first, first + random(40) as u8));
+                }
+                2 if at < wanted.len() => drop(wanted.remove(at)),
+                _ if at < wanted.len() => {
+                    let moved = wanted.remove(at);
+                    wanted.insert(random(wanted.len() + 1), moved);
+                }
+                _ => {}
+            }
+            let specs = || wanted.iter().copied().map(policy).collect::<Vec<_>>();
+            let new = Engine::new(vec![], specs(), None, Duration::ZERO);
+            let updated = engine.update(|_| true, vec![], specs(), Duration::ZERO);
+            match (new, updated) {
+                (Ok(new), Ok(updated)) => {
+                    assert_eq!(overlaps(&updated), overlaps(&new));
+                    (engine, all) = (updated, wanted);
+                }
+                (Err(_), Err(_)) => refused += 1,
+                (new, updated) => panic!("{new:?} {updated:?}"),
+            }
+        }
+        assert!(refused > 100 && all.len() > 20, "{refused} refused, {} left", all.len());
+    }
 }

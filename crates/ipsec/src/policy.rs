@@ -190,7 +190,7 @@ fn number(address: IpAddr) -> (Version, u128) {
 }
 
 /// A selector, prepared for comparisons.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Matcher {
     local: Range,
     remote: Range,
@@ -201,7 +201,7 @@ pub(crate) struct Matcher {
 }
 
 /// A range of addresses; of any version if it names none.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Range {
     version: Option<Version>,
     low: u128,
