@@ -1,6 +1,6 @@
 //! All sessions of a host, in both roles: whose message it is, and what strangers may cause.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::crypto::Random;
 use crate::event::{ChildId, Command, Event, NoSuch, Reason, SessionId, Transmit};
 use crate::ids::Ids;
 use crate::leases::Leases;
-use crate::session::{Context, Path, Phase, Refusal, Session, Task};
+use crate::session::{Context, FoundBy, Path, Phase, Refusal, Session, Task};
 use crate::wire::{
     Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
 };
@@ -28,6 +28,9 @@ pub struct Endpoint {
     random: Box<dyn Random + Send>,
     sessions: BTreeMap<SessionId, Session>,
     by_spi: HashMap<u64, SessionId>,
+    by_child: HashMap<ChildId, SessionId>,
+    /// When something is due, and of which session.
+    deadlines: BTreeSet<(Instant, SessionId)>,
     /// Half-open sessions by what their first message had, for its retransmissions.
     half_open: HashMap<(u64, SocketAddr), SessionId>,
     cookies: Cookies,
@@ -49,6 +52,8 @@ impl Endpoint {
             random,
             sessions: BTreeMap::new(),
             by_spi: HashMap::new(),
+            by_child: HashMap::new(),
+            deadlines: BTreeSet::new(),
             half_open: HashMap::new(),
             ids: Ids::default(),
             leases: Leases::default(),
@@ -109,7 +114,7 @@ impl Endpoint {
             | Command::Close(session)
             | Command::CheckLiveness(session) => *session,
             Command::RekeyChild(child) | Command::CloseChild(child) | Command::Heard(child) => {
-                self.session_of(*child).ok_or(NoSuch("CHILD SA"))?
+                *self.by_child.get(child).ok_or(NoSuch("CHILD SA"))?
             }
         };
         let mut session = self.sessions.remove(&id).ok_or(NoSuch("session"))?;
@@ -121,12 +126,8 @@ impl Endpoint {
 
     /// Does what is due.
     pub fn poll(&mut self, now: Instant) {
-        let due: Vec<_> = self
-            .sessions
-            .values()
-            .filter(|one| one.next_deadline(&self.config).is_some_and(|at| at <= now))
-            .map(|one| one.id)
-            .collect();
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
+        let due: Vec<_> = due.map(|(_, id)| *id).collect();
         for id in due {
             let Some(mut session) = self.sessions.remove(&id) else { continue };
             let path = session.path();
@@ -138,7 +139,7 @@ impl Endpoint {
     /// Returns when [`Self::poll`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.sessions.values().filter_map(|one| one.next_deadline(&self.config)).min()
+        self.deadlines.first().map(|(at, _)| *at)
     }
 
     /// Returns the next datagram to send.
@@ -286,32 +287,40 @@ impl Endpoint {
         }
     }
 
-    /// Keeps a session that was taken out, unless nothing is left of it.
+    /// Keeps a session that was taken out, unless nothing is left of it, and what finds it.
     fn put_back(&mut self, mut session: Session) {
         if self.config.export_keys {
             session.export_keys(&mut self.events);
         }
-        let spis: Vec<_> = match session.is_over() {
-            true => Vec::new(),
-            false => session.local_spis().collect(),
+        let is_over = session.is_over();
+        let found_by = match is_over {
+            true => FoundBy::default(),
+            false => FoundBy::of(&session, &self.config),
         };
-        let gone = session.registered.iter().filter(|spi| !spis.contains(spi));
-        for spi in gone {
+        let id = session.id;
+        let before = std::mem::replace(&mut session.found_by, found_by);
+        let found_by = &session.found_by;
+        for spi in before.spis.iter().filter(|spi| !found_by.spis.contains(spi)) {
             self.by_spi.remove(spi);
         }
-        self.by_spi.extend(spis.iter().map(|&spi| (spi, session.id)));
-        session.registered = spis;
+        self.by_spi.extend(found_by.spis.iter().map(|spi| (*spi, id)));
+        for child in before.children.iter().filter(|child| !found_by.children.contains(child)) {
+            self.by_child.remove(child);
+        }
+        self.by_child.extend(found_by.children.iter().map(|child| (*child, id)));
+        if before.deadline != found_by.deadline {
+            if let Some(at) = before.deadline {
+                self.deadlines.remove(&(at, id));
+            }
+            self.deadlines.extend(found_by.deadline.map(|at| (at, id)));
+        }
         if let Some(key) = session.half_open.filter(|_| !session.is_half_open()) {
             self.half_open.remove(&key);
             session.half_open = None;
         }
-        if !session.is_over() {
-            self.sessions.insert(session.id, session);
+        if !is_over {
+            self.sessions.insert(id, session);
         }
-    }
-
-    fn session_of(&self, child: ChildId) -> Option<SessionId> {
-        self.sessions.values().find(|one| one.child(child).is_some()).map(|one| one.id)
     }
 
     fn with<T>(&mut self, path: Path, now: Instant, act: impl FnOnce(&mut Context<'_>) -> T) -> T {

@@ -5,6 +5,7 @@
 
 mod child;
 mod create_child;
+mod found_by;
 mod informational;
 mod initiator;
 mod install;
@@ -35,6 +36,7 @@ use crate::contents::Contents;
 use crate::ids::Ids;
 use crate::leases::Leases;
 
+pub(crate) use found_by::FoundBy;
 pub(crate) use responder::Refusal;
 pub(crate) use tasks::Task;
 
@@ -70,8 +72,8 @@ pub(crate) struct Session {
     pub(crate) remote: Option<Identity>,
     /// The peer said that it has no other IKE SA with us.
     pub(crate) initial_contact: bool,
-    /// The SPIs by which the endpoint finds it.
-    pub(crate) registered: Vec<u64>,
+    /// By what the endpoint finds it.
+    pub(crate) found_by: FoundBy,
     /// By which the endpoint finds it while it is half-open.
     pub(crate) half_open: Option<(u64, SocketAddr)>,
     /// Whether the peer set it up.
@@ -163,7 +165,7 @@ impl Session {
             remote: None,
             initial_contact: false,
             responds: sa.role == Role::Responder,
-            registered: Vec::new(),
+            found_by: FoundBy::default(),
             half_open: None,
             path,
             nat: Nat::default(),
@@ -182,11 +184,6 @@ impl Session {
         }
     }
 
-    /// Returns the SPIs that its messages have.
-    pub(crate) fn local_spis(&self) -> impl Iterator<Item = u64> {
-        self.sas.iter().map(IkeSa::local_spi)
-    }
-
     /// Reports keys that are new.
     pub(crate) fn export_keys(&mut self, events: &mut VecDeque<Event>) {
         for sa in &mut self.sas {
@@ -196,7 +193,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn child(&self, id: ChildId) -> Option<&Child> {
+    fn child(&self, id: ChildId) -> Option<&Child> {
         self.children.iter().find(|child| child.id == id)
     }
 

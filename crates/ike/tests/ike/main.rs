@@ -9,6 +9,7 @@ mod hostile_peer;
 mod ike_rekey;
 mod impostor;
 mod key_derivation;
+mod many;
 mod pki;
 mod schedules;
 mod script;
