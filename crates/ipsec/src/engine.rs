@@ -87,23 +87,26 @@ impl Engine {
         previous: Option<&Self>,
         now: Duration,
     ) -> Result<Self, SpecError> {
-        Self::with_associations(Vec::new(), associations, previous, now)?
-            .with_policies(policies, previous)
+        let engine = Self::with_associations(Vec::new(), associations, previous, now)?;
+        let (engine, covered) = engine.with_policies(policies, previous)?;
+        covered.into_iter().next().map_or(Ok(engine), Err)
     }
 
     /// Makes an engine with the associations of this one that `keep` selects, `added` ones, and new
     /// policies, at the time `now` of the caller's clock. Key management installs and removes
     /// associations so: what stays keeps numbers, windows and counters, and its keys are not read again.
+    /// Policies that an earlier one covers are left out and returned: one peer's choice of packets does
+    /// not stop the others.
     ///
     /// # Errors
-    /// The first association or policy that cannot be used.
+    /// The first association or policy that cannot be used for another reason.
     pub fn update(
         &self,
         keep: impl Fn(&SaSpec) -> bool,
         added: Vec<SaSpec>,
         policies: Vec<PolicySpec>,
         now: Duration,
-    ) -> Result<Self, SpecError> {
+    ) -> Result<(Self, Vec<SpecError>), SpecError> {
         let kept = self.associations().filter(|sa| keep(&sa.spec)).cloned().collect();
         Self::with_associations(kept, added, Some(self), now)?.with_policies(policies, Some(self))
     }
@@ -112,7 +115,7 @@ impl Engine {
         mut self,
         policies: Vec<PolicySpec>,
         previous: Option<&Self>,
-    ) -> Result<Self, SpecError> {
+    ) -> Result<(Self, Vec<SpecError>), SpecError> {
         let before: HashMap<&str, (usize, &Policy)> = previous
             .iter()
             .flat_map(|engine| engine.policies().iter().enumerate())
@@ -121,30 +124,43 @@ impl Engine {
         // How policies overlap that are the same and in the same order as before is known: comparing
         // each with each at every change would take too long for thousands.
         let mut now_at = vec![None; previous.map_or(0, |engine| engine.policies().len())];
-        let (mut next, mut others) = (0, Vec::new());
+        let (mut next, mut others, mut covered) = (0, Vec::new(), Vec::new());
         let mut made: Vec<Policy> = Vec::with_capacity(policies.len());
         for spec in policies {
-            let mut policy = self.policy(&spec, made.len())?;
+            let matcher = Matcher::new(&spec.selector);
             let former = before.get(spec.name.as_str());
-            if let Some((_, former)) = former {
-                policy.hits = Arc::clone(&former.hits);
-            }
-            match former.filter(|(at, of)| *at >= next && of.matcher == policy.matcher) {
-                Some((at, former)) => {
+            let same = former.filter(|(at, of)| *at >= next && of.matcher == matcher);
+            let overlapped = match same {
+                Some((_, former)) => {
                     let earlier = former.overlapped.iter().filter_map(|at| now_at[*at]);
-                    policy.overlapped = earlier.collect();
-                    policy.compare(&made, others.iter().copied())?;
-                    (next, now_at[*at]) = (at + 1, Some(made.len()));
+                    overlapped(&matcher, earlier.collect(), &made, others.iter().copied())
                 }
-                None => {
-                    policy.compare(&made, 0..made.len())?;
-                    others.push(made.len());
+                None => overlapped(&matcher, Vec::new(), &made, 0..made.len()),
+            };
+            match overlapped {
+                Ok(overlapped) => {
+                    let mut policy = self.policy(&spec, matcher, made.len())?;
+                    policy.overlapped = overlapped;
+                    if let Some((_, former)) = former {
+                        policy.hits = Arc::clone(&former.hits);
+                    }
+                    match same {
+                        Some((at, _)) => (next, now_at[*at]) = (at + 1, Some(made.len())),
+                        None => others.push(made.len()),
+                    }
+                    made.push(policy);
+                }
+                Err(by) => {
+                    let message = format!(
+                        "never decides, because `{}` before it matches all its packets; remove it or put it first",
+                        by.name
+                    );
+                    covered.push(SpecError::policy(&spec.name, message));
                 }
             }
-            made.push(policy);
         }
         self.policies = Spd::new(made);
-        Ok(self)
+        Ok((self, covered))
     }
 
     fn with_associations(
@@ -236,7 +252,12 @@ impl Engine {
         Ok(())
     }
 
-    fn policy(&mut self, spec: &PolicySpec, index: usize) -> Result<Policy, SpecError> {
+    fn policy(
+        &mut self,
+        spec: &PolicySpec,
+        matcher: Matcher,
+        index: usize,
+    ) -> Result<Policy, SpecError> {
         let action = match &spec.action {
             spec::Action::Bypass => policy::Action::Bypass,
             spec::Action::Discard => policy::Action::Discard,
@@ -258,7 +279,6 @@ impl Engine {
                 policy::Action::Protect(bundles)
             }
         };
-        let matcher = Matcher::new(&spec.selector);
         let name = spec.name.clone();
         Ok(Policy { name, matcher, action, overlapped: Vec::new(), hits: Default::default() })
     }
@@ -365,28 +385,24 @@ impl Engine {
     }
 }
 
-impl Policy {
-    /// Notes which of the earlier policies match some of its packets.
-    fn compare(
-        &mut self,
-        earlier: &[Self],
-        with: impl Iterator<Item = usize>,
-    ) -> Result<(), SpecError> {
-        for index in with {
-            let other = &earlier[index];
-            if other.matcher.covers(&self.matcher) {
-                let message = format!(
-                    "never decides, because `{}` before it matches all its packets; remove it or put it first",
-                    other.name
-                );
-                return Err(SpecError::policy(&self.name, message));
-            }
-            if other.matcher.overlaps(&self.matcher) {
-                self.overlapped.push(index);
-            }
+/// Adds to `known` which other policies match some packets of `matcher`, or returns the one that
+/// matches all of them.
+fn overlapped<'p>(
+    matcher: &Matcher,
+    mut known: Vec<usize>,
+    policies: &'p [Policy],
+    others: impl Iterator<Item = usize>,
+) -> Result<Vec<usize>, &'p Policy> {
+    for index in others {
+        let other = &policies[index];
+        if other.matcher.covers(matcher) {
+            return Err(other);
         }
-        Ok(())
+        if other.matcher.overlaps(matcher) {
+            known.push(index);
+        }
     }
+    Ok(known)
 }
 
 impl Sa {
@@ -562,11 +578,15 @@ mod tests {
             let new = Engine::new(vec![], specs(), None, Duration::ZERO);
             let updated = engine.update(|_| true, vec![], specs(), Duration::ZERO);
             match (new, updated) {
-                (Ok(new), Ok(updated)) => {
+                (Ok(new), Ok((updated, covered))) => {
+                    assert!(covered.is_empty(), "{covered:?}");
                     assert_eq!(overlaps(&updated), overlaps(&new));
                     (engine, all) = (updated, wanted);
                 }
-                (Err(_), Err(_)) => refused += 1,
+                (Err(error), Ok((_, covered))) => {
+                    assert_eq!(covered.first(), Some(&error));
+                    refused += 1;
+                }
                 (new, updated) => panic!("{new:?} {updated:?}"),
             }
         }

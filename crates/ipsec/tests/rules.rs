@@ -287,7 +287,9 @@ fn an_update_replaces_associations_and_keeps_the_others() {
         with_key(Direction::In, "in-2", 0x2000, 2),
     ];
     let policies = protect("out-2", &["in-1", "in-2"]);
-    let both = old.update(|_| true, second, policies, Duration::ZERO).expect("an engine");
+    let (both, covered) =
+        old.update(|_| true, second, policies, Duration::ZERO).expect("an engine");
+    assert!(covered.is_empty());
     both.association("out-2").expect("it is there").sequence().grant(1000);
     assert_eq!(open(&both, &sealed[0]), Err(Reason::Replay));
     assert!(open(&both, &sealed[1]).is_ok());
@@ -300,7 +302,7 @@ fn an_update_replaces_associations_and_keeps_the_others() {
     let former = |spec: &SaSpec| spec.spi == 0x1000;
     let policies = protect("out-2", &["in-2"]);
     let new = both.update(|spec| !former(spec), vec![], policies, Duration::ZERO);
-    let new = new.expect("an engine");
+    let (new, _) = new.expect("an engine");
     assert_eq!(new.associations().count(), 2);
     assert_eq!(open(&new, &sealed[1]), Err(Reason::UnknownSpi));
     assert_eq!(open(&new, &renewed), Err(Reason::Replay));

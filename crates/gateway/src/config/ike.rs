@@ -1,5 +1,6 @@
 //! Reads `[ike]` and `[[child]]`: the peers with which keys are negotiated, and what is protected.
 
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -43,17 +44,29 @@ impl Reader<'_> {
             ));
         }
         let mut peers: Vec<IkePeer> = Vec::with_capacity(files.len());
+        let mut by_name = HashMap::with_capacity(files.len());
         for one in files {
             let peer = self.peer(one, tunnel)?;
-            if peers.iter().any(|earlier| earlier.name == peer.name) {
+            if by_name.insert(peer.name.clone(), peers.len()).is_some() {
                 let message =
                     format!("another [[ike]] above is named `{}`: give each a `name`", peer.name);
                 return Err(problem(one.name.as_ref().unwrap_or(&one.remote), message));
             }
             peers.push(peer);
         }
+        let mut names: HashSet<String> = policies.iter().map(|one| one.name.clone()).collect();
         for one in &file.child {
-            self.child(one, &mut peers, associations, policies)?;
+            let peer = owner(one, &mut peers, &by_name)?;
+            let (policy, halves) = self.child(one, peer, policies, associations.len())?;
+            if !names.insert(policy.name.clone()) {
+                let message = format!(
+                    "a policy or [[child]] above is named `{}`: choose another `name`",
+                    policy.name
+                );
+                return Err(problem(one.name.as_ref().unwrap_or(&one.remote), message));
+            }
+            policies.push(policy);
+            associations.extend(halves);
         }
         let idle = peers.iter().zip(files).find(|(peer, _)| peer.children.is_empty());
         match idle {
@@ -148,27 +161,15 @@ impl Reader<'_> {
         Ok(Key::from_bytes(bytes))
     }
 
+    /// Reads what is protected with a peer. Returns its policy, and associations that stand for those
+    /// of both directions.
     fn child(
         &self,
         file: &ChildFile,
-        peers: &mut [IkePeer],
-        associations: &mut Vec<Association>,
-        policies: &mut Vec<PolicySpec>,
-    ) -> Result<(), Problem> {
-        let peer = match (&file.ike, &mut *peers) {
-            (None, [only]) => only,
-            (None, []) => return Err(problem(&file.remote, "a [[child]] needs an [ike]")),
-            (None, _) => {
-                return Err(problem(
-                    &file.remote,
-                    "there are several [[ike]]: say which with `ike`",
-                ));
-            }
-            (Some(name), _) => {
-                let found = peers.iter_mut().find(|peer| peer.name == *name.get_ref());
-                found.ok_or_else(|| problem(name, "there is no [[ike]] of this name"))?
-            }
-        };
+        peer: &mut IkePeer,
+        policies: &[PolicySpec],
+        index: usize,
+    ) -> Result<(PolicySpec, [Association; 2]), Problem> {
         let name = match &file.name {
             Some(name) => parse_name(name)?,
             None => match peer.children.len() {
@@ -176,11 +177,6 @@ impl Reader<'_> {
                 count => format!("{}-{}", peer.name, count + 1),
             },
         };
-        if policies.iter().any(|policy| policy.name == name) {
-            let message =
-                format!("a policy or [[child]] above is named `{name}`: choose another `name`");
-            return Err(problem(file.name.as_ref().unwrap_or(&file.remote), message));
-        }
         let one = |address: IpAddr| Addresses::Range(address, address);
         let selector = Selector {
             local: match &file.local {
@@ -227,22 +223,35 @@ impl Reader<'_> {
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 3600)?,
         };
         let line = self.line(&file.remote);
-        for direction in [Direction::Out, Direction::In] {
-            let spec = stand_in(peer, &child, direction, associations.len())
+        let half = |direction, index| {
+            let spec = stand_in(peer, &child, direction, index)
                 .map_err(|error| problem(&file.remote, error.to_string()))?;
-            associations.push(Association {
-                spec,
-                dummies_per_second: 0,
-                pad_to_path_mtu: false,
-                line,
-                negotiated: true,
-            });
-        }
+            let (dummies_per_second, pad_to_path_mtu, negotiated) = (0, false, true);
+            Ok(Association { spec, dummies_per_second, pad_to_path_mtu, line, negotiated })
+        };
+        let halves = [half(Direction::Out, index)?, half(Direction::In, index + 1)?];
         let named = |direction| vec![stand_in_name(&name, direction)];
         let action = Action::Protect { out: named(Direction::Out), inbound: named(Direction::In) };
-        policies.push(PolicySpec { name, selector, action });
         peer.children.push(child);
-        Ok(())
+        Ok((PolicySpec { name, selector, action }, halves))
+    }
+}
+
+/// Returns the peer of a child.
+fn owner<'p>(
+    file: &ChildFile,
+    peers: &'p mut [IkePeer],
+    by_name: &HashMap<String, usize>,
+) -> Result<&'p mut IkePeer, Problem> {
+    match (&file.ike, peers) {
+        (None, [only]) => Ok(only),
+        (None, []) => Err(problem(&file.remote, "a [[child]] needs an [ike]")),
+        (None, _) => Err(problem(&file.remote, "there are several [[ike]]: say which with `ike`")),
+        (Some(name), peers) => {
+            let index = by_name.get(name.get_ref()).copied();
+            let found = index.and_then(|index| peers.get_mut(index));
+            found.ok_or_else(|| problem(name, "there is no [[ike]] of this name"))
+        }
     }
 }
 

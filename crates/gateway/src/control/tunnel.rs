@@ -1,5 +1,6 @@
 //! A tunnel from up to down: starts and stops ledger, host setup and datapath in a safe order.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -81,7 +82,7 @@ fn without_negotiated(
     if config.ike.is_empty() {
         return Ok(engine);
     }
-    let negotiated: Vec<&str> = config
+    let negotiated: HashSet<&str> = config
         .associations
         .iter()
         .filter(|association| association.negotiated)
@@ -90,12 +91,13 @@ fn without_negotiated(
     let mut policies = config.policies.clone();
     for policy in &mut policies {
         if let Action::Protect { out, inbound } = &mut policy.action {
-            out.retain(|name| !negotiated.contains(&name.as_str()));
-            inbound.retain(|name| !negotiated.contains(&name.as_str()));
+            out.retain(|name| !negotiated.contains(name.as_str()));
+            inbound.retain(|name| !negotiated.contains(name.as_str()));
         }
     }
-    let is_kept = |spec: &SaSpec| !negotiated.contains(&spec.name.as_str());
-    engine.update(is_kept, Vec::new(), policies, now)
+    let is_kept = |spec: &SaSpec| !negotiated.contains(spec.name.as_str());
+    let (engine, covered) = engine.update(is_kept, Vec::new(), policies, now)?;
+    covered.into_iter().next().map_or(Ok(engine), Err)
 }
 
 /// Returns the commands that `up` would run, and warnings.
@@ -377,13 +379,13 @@ fn ike_of(peers: &[IkePeer], inbox: &SyncSender<IkeDatagram>) -> Option<Ike> {
 
 /// Returns the policies that name no child.
 fn fixed_policies(config: &Config) -> Vec<PolicySpec> {
-    let children: Vec<&str> = config
+    let children: HashSet<&str> = config
         .ike
         .iter()
         .flat_map(|peer| &peer.children)
         .map(|child| child.name.as_str())
         .collect();
-    let fixed = config.policies.iter().filter(|policy| !children.contains(&policy.name.as_str()));
+    let fixed = config.policies.iter().filter(|policy| !children.contains(policy.name.as_str()));
     fixed.cloned().collect()
 }
 

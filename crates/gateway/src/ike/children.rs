@@ -1,6 +1,6 @@
 //! The CHILD SAs in force, as associations and policies of an engine.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use headroom_ipsec::spec::{
     Action, Addresses, Direction, Lifetime, Limits, Mode, Ports, Protection, Secrets, Selector,
     UdpPorts,
 };
-use headroom_ipsec::{PolicySpec, SaSpec, Stage};
+use headroom_ipsec::{PolicySpec, SaSpec, SpecError, Stage};
 
 use crate::config::{IkeChild, IkePeer};
 use crate::datapath::Datapath;
@@ -30,35 +30,50 @@ pub(super) struct Children {
     configured: Vec<IkeChild>,
     /// Policies of the file that need no IKE.
     fixed: Vec<PolicySpec>,
-    installed: BTreeMap<ChildId, Installed>,
-    /// Associations to add at the next [`Self::apply`].
+    installed: HashMap<ChildId, Installed>,
+    /// Those of a configuration, the oldest first.
+    by_name: HashMap<String, BTreeSet<ChildId>>,
+    /// Those that wait for their first packet.
+    waiting: BTreeSet<ChildId>,
+    /// Those that are removed, and until when their packets are accepted.
+    ending: BTreeSet<(Instant, ChildId)>,
+    /// Associations to add and to remove at the next [`Self::apply`].
     added: Vec<SaSpec>,
+    removed: HashSet<String>,
     is_changed: bool,
 }
 
 /// An installed CHILD SA.
-pub(super) struct Installed {
-    pub(super) session: SessionId,
+struct Installed {
+    session: SessionId,
     /// The name of its configuration.
-    pub(super) child: String,
+    child: String,
     inbound: String,
     outbound: String,
     replaces: Option<ChildId>,
     sends: bool,
-    /// Whether packets were ever sent on it.
-    has_sent: bool,
     /// Until when no other rekey is asked for.
     asked_until: Option<Instant>,
-    /// When it ends, once it is removed.
-    ends: Option<Instant>,
+    /// Whether it is removed.
+    is_ending: bool,
+    /// Whether its policies cannot be used.
+    is_refused: bool,
     selectors: Vec<Selector>,
 }
 
 impl Children {
     pub(super) fn new(peers: &[IkePeer], fixed: Vec<PolicySpec>) -> Self {
-        let configured = peers.iter().flat_map(|peer| peer.children.iter().cloned()).collect();
-        let (installed, added) = (BTreeMap::new(), Vec::new());
-        Self { configured, fixed, installed, added, is_changed: false }
+        Self {
+            configured: peers.iter().flat_map(|peer| peer.children.iter().cloned()).collect(),
+            fixed,
+            installed: HashMap::new(),
+            by_name: HashMap::new(),
+            waiting: BTreeSet::new(),
+            ending: BTreeSet::new(),
+            added: Vec::new(),
+            removed: HashSet::new(),
+            is_changed: false,
+        }
     }
 
     /// Adds a CHILD SA between the addresses of its IKE SA.
@@ -114,23 +129,27 @@ impl Children {
             outbound,
             replaces: sa.replaces,
             sends: false,
-            has_sent: false,
             asked_until: None,
-            ends: None,
+            is_ending: false,
+            is_refused: false,
             selectors,
         };
+        self.by_name.entry(installed.child.clone()).or_default().insert(sa.child);
         self.installed.insert(sa.child, installed);
+        self.waiting.insert(sa.child);
         self.is_changed = true;
     }
 
     /// Sends packets on this CHILD SA, no more on the one that it replaces.
     pub(super) fn switch(&mut self, id: ChildId) {
         let Some(child) = self.installed.get_mut(&id) else { return };
-        (child.sends, child.has_sent) = (true, true);
-        if let Some(former) = child.replaces.and_then(|former| self.installed.get_mut(&former)) {
-            former.sends = false;
-        }
+        child.sends = true;
+        let replaces = child.replaces;
+        self.waiting.remove(&id);
         self.is_changed = true;
+        if let Some(former) = replaces {
+            self.stop_sending(former);
+        }
     }
 
     pub(super) fn stop_sending(&mut self, id: ChildId) {
@@ -140,38 +159,69 @@ impl Children {
         }
     }
 
+    /// Removes a CHILD SA; packets that the peer sent before it knew are still accepted.
     pub(super) fn remove(&mut self, id: ChildId, now: Instant) {
-        if let Some(child) = self.installed.get_mut(&id) {
-            (child.sends, child.has_sent, child.ends) = (false, true, Some(now + LINGER));
-            self.is_changed = true;
-        }
+        let child = self.installed.get_mut(&id).filter(|child| !child.is_ending);
+        let Some(child) = child else { return };
+        (child.sends, child.is_ending) = (false, true);
+        self.waiting.remove(&id);
+        self.ending.insert((now + LINGER, id));
+        self.is_changed = true;
+    }
+
+    pub(super) fn session_of(&self, id: ChildId) -> Option<SessionId> {
+        self.installed.get(&id).map(|child| child.session)
     }
 
     /// Forgets the removed CHILD SAs of which no packet can be under way any more.
     pub(super) fn expire(&mut self, now: Instant) {
-        let before = self.installed.len();
-        self.installed.retain(|_, child| child.ends.is_none_or(|at| at > now));
-        self.is_changed |= self.installed.len() < before;
+        while let Some((_, id)) = self.ending.first().copied().filter(|(at, _)| *at <= now) {
+            self.ending.pop_first();
+            let Some(child) = self.installed.remove(&id) else { continue };
+            if let Some(others) = self.by_name.get_mut(&child.child) {
+                others.remove(&id);
+                if others.is_empty() {
+                    self.by_name.remove(&child.child);
+                }
+            }
+            self.removed.extend([child.inbound, child.outbound]);
+            self.is_changed = true;
+        }
     }
 
-    /// Returns the number of CHILD SAs of a configuration, or of a session.
-    pub(super) fn count(&self, of: impl Fn(&Installed) -> bool) -> usize {
-        self.installed.values().filter(|child| child.ends.is_none() && of(child)).count()
+    /// Returns when [`Self::expire`] has something to do.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        self.ending.first().map(|(at, _)| *at)
+    }
+
+    /// Tells whether a configuration has a CHILD SA.
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.of(name).any(|(_, child)| !child.is_ending)
+    }
+
+    /// Returns the number of CHILD SAs of each session.
+    pub(super) fn counts(&self) -> HashMap<SessionId, usize> {
+        let mut counts = HashMap::new();
+        for child in self.installed.values().filter(|child| !child.is_ending) {
+            *counts.entry(child.session).or_default() += 1;
+        }
+        counts
     }
 
     /// Returns whether a CHILD SA waits for its first packet.
     pub(super) fn any_waits(&self) -> bool {
-        self.installed.values().any(|child| !child.has_sent)
+        !self.waiting.is_empty()
     }
 
     /// Returns the CHILD SAs that wait and on which a packet has arrived.
     pub(super) fn heard(&self, datapath: &Datapath) -> Vec<ChildId> {
         let engine = datapath.engine();
-        let heard = |child: &Installed| {
-            let sa = engine.association(&child.inbound);
-            !child.has_sent && sa.is_some_and(|sa| sa.packets() > 0)
+        let heard = |id: &&ChildId| {
+            let child = self.installed.get(id);
+            let sa = child.and_then(|child| engine.association(&child.inbound));
+            sa.is_some_and(|sa| sa.packets() > 0)
         };
-        self.installed.iter().filter(|(_, child)| heard(child)).map(|(id, _)| *id).collect()
+        self.waiting.iter().filter(heard).copied().collect()
     }
 
     /// Returns the CHILD SAs in use whose numbers come to an end. Each is returned again after a while,
@@ -196,26 +246,19 @@ impl Children {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Puts what has changed into the engine. No packet is lost.
+    /// Puts what has changed into the engine. No packet is lost. Returns the CHILD SAs that cannot
+    /// be used, because what they protect belongs to an earlier policy, and why.
     ///
     /// # Errors
     /// The kernel's error, or a sentence if the engine refuses; then nothing has changed there.
-    pub(super) fn apply(&mut self, datapath: &Datapath) -> io::Result<()> {
-        let names: HashSet<&str> = self
-            .installed
-            .values()
-            .flat_map(|child| [child.inbound.as_str(), child.outbound.as_str()])
-            .collect();
-        // no name in a file has a slash
-        let is_kept =
-            |spec: &SaSpec| !spec.name.contains('/') || names.contains(spec.name.as_str());
-        let added: Vec<_> = std::mem::take(&mut self.added)
-            .into_iter()
-            .filter(|spec| names.contains(spec.name.as_str()))
-            .collect();
+    pub(super) fn apply(&mut self, datapath: &Datapath) -> io::Result<Vec<(ChildId, String)>> {
+        let removed = std::mem::take(&mut self.removed);
+        let mut added = std::mem::take(&mut self.added);
+        added.retain(|spec| !removed.contains(&spec.name));
         let new: Vec<String> = added.iter().map(|spec| spec.name.clone()).collect();
-        let engine = datapath.engine();
-        let engine = engine
+        let present = datapath.engine();
+        let is_kept = |spec: &SaSpec| !removed.contains(&spec.name);
+        let (engine, covered) = present
             .update(is_kept, added, self.policies(), datapath.now())
             .map_err(|error| io::Error::other(error.to_string()))?;
         for sa in new.iter().filter_map(|name| engine.association(name)) {
@@ -223,7 +266,22 @@ impl Children {
             // can have used its numbers, and the ledger has nothing to reserve.
             sa.sequence().grant(u64::MAX);
         }
-        datapath.reload(engine)
+        datapath.reload(engine)?;
+        Ok(covered.iter().flat_map(|error| self.refuse(error)).collect())
+    }
+
+    /// Stops using the CHILD SAs from which a policy was made that never decides.
+    fn refuse(&mut self, error: &SpecError) -> Vec<(ChildId, String)> {
+        let name = error.name.split('/').next().unwrap_or_default();
+        let mut refused = Vec::new();
+        for id in self.by_name.get(name).into_iter().flatten() {
+            let child = self.installed.get_mut(id).filter(|child| !child.is_refused);
+            if let Some(child) = child {
+                child.is_refused = true;
+                refused.push((*id, error.to_string()));
+            }
+        }
+        refused
     }
 
     /// Returns the policies in force. What a configuration covers and no CHILD SA protects is dropped.
@@ -232,15 +290,21 @@ impl Children {
         self.fixed.iter().cloned().chain(negotiated).collect()
     }
 
+    /// Returns the CHILD SAs of a configuration, the oldest first.
+    fn of(&self, name: &str) -> impl DoubleEndedIterator<Item = (ChildId, &Installed)> {
+        let ids = self.by_name.get(name).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.installed.get(id)?)))
+    }
+
     fn policies_of(&self, child: &IkeChild) -> Vec<PolicySpec> {
         // the newest first
-        let installed: Vec<_> =
-            self.installed.values().rev().filter(|one| one.child == child.name).collect();
+        let installed: Vec<&Installed> =
+            self.of(&child.name).rev().map(|(_, one)| one).filter(|one| !one.is_refused).collect();
         // The oldest first: of a new one the peer may not know yet.
         let mut senders: Vec<_> = installed.iter().rev().filter(|one| one.sends).collect();
         if senders.is_empty() {
             // The peer has deleted what was in use, so it has the one that replaces it.
-            senders.extend(installed.iter().find(|one| one.ends.is_none()));
+            senders.extend(installed.iter().find(|one| !one.is_ending));
         }
         let protect = Action::Protect {
             out: senders.iter().map(|one| one.outbound.clone()).collect(),

@@ -8,24 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headroom_ike::crypto::SystemRandom;
-use headroom_ike::{
-    Auth, ChildConfig, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeProposal,
-    Reason, SessionId, Timing, VirtualAddresses,
-};
 use headroom_ipsec::PolicySpec;
 
-use super::children::{Children, traffic_selector};
-use super::sessions::{Session, SessionStatus, Sessions};
+use super::negotiator::Negotiator;
+use super::sessions::SessionStatus;
 use crate::config::IkePeer;
 use crate::datapath::{Datapath, IkeDatagram};
 
 /// Datagrams between two looks at timers.
 const BATCH: usize = 64;
-/// The interval of looks at CHILD SAs that wait for their first packet.
-const LISTEN: Duration = Duration::from_millis(20);
-/// The longest time between two looks at what should exist and does not.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long peers may take to confirm that everything is closed.
 const CLOSING: Duration = Duration::from_millis(500);
 
@@ -34,15 +25,8 @@ const CLOSING: Duration = Duration::from_millis(500);
 pub struct IkeService {
     inbox: SyncSender<IkeDatagram>,
     stop: Arc<AtomicBool>,
-    shown: Arc<Mutex<Shown>>,
+    negotiator: Arc<Mutex<Negotiator>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What others may look at.
-#[derive(Debug)]
-struct Shown {
-    sessions: Vec<SessionStatus>,
-    policies: Vec<PolicySpec>,
 }
 
 impl IkeService {
@@ -59,38 +43,24 @@ impl IkeService {
         log: impl Fn(String) + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let children = Children::new(&peers, fixed);
-        let policies = children.policies();
-        let shown = Arc::new(Mutex::new(Shown { sessions: Vec::new(), policies }));
-        let (connections, peers): (_, Vec<_>) = peers.into_iter().map(split).unzip();
-        let liveness = peers.iter().map(|peer: &Peer| peer.liveness).min();
-        let timing = Timing { liveness, ..Timing::default() };
-        let config = Config { force_encapsulation: true, timing, ..Config::new(connections) };
-        let mut negotiator = Negotiator {
-            endpoint: Endpoint::new(config, Box::new(SystemRandom), Instant::now()),
-            peers,
-            children,
-            sessions: Sessions::default(),
-            datapath,
-            shown: Arc::clone(&shown),
-            log: Box::new(log),
-        };
-        let stopped = Arc::clone(&stop);
+        let negotiator = Negotiator::new(peers, fixed, datapath, Box::new(log), Instant::now());
+        let negotiator = Arc::new(Mutex::new(negotiator));
+        let (stopped, shared) = (Arc::clone(&stop), Arc::clone(&negotiator));
         let builder = std::thread::Builder::new().name("headroom-ike".into());
-        let thread = builder.spawn(move || negotiator.run(&arrivals, &stopped))?;
-        Ok(Self { inbox, stop, shown, thread: Some(thread) })
+        let thread = builder.spawn(move || run(&shared, &arrivals, &stopped))?;
+        Ok(Self { inbox, stop, negotiator, thread: Some(thread) })
     }
 
     /// Returns the IKE SAs.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionStatus> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).sessions.clone()
+        lock(&self.negotiator).statuses(Instant::now())
     }
 
     /// Returns the policies in force.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicySpec> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).policies.clone()
+        lock(&self.negotiator).policies()
     }
 
     /// Returns whether the thread has ended.
@@ -114,279 +84,36 @@ impl Drop for IkeService {
     }
 }
 
-/// What the service needs of a peer beside its connection.
-struct Peer {
-    name: String,
-    local: SocketAddr,
-    remote: SocketAddr,
-    initiate: bool,
-    liveness: Duration,
-    children: Vec<String>,
-}
-
-fn split(peer: IkePeer) -> (Connection, Peer) {
-    let child = |child: &crate::config::IkeChild| ChildConfig {
-        name: child.name.clone(),
-        local: traffic_selector(&child.selector.local).into_iter().collect(),
-        remote: traffic_selector(&child.selector.remote).into_iter().collect(),
-        mode: match child.mode {
-            headroom_ipsec::Mode::Transport => headroom_ike::Mode::Transport,
-            headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
-        },
-        proposals: ChildProposal::default_offer(peer.post_quantum),
-        qesp: None,
-        rekey: Some(child.rekey),
-    };
-    let connection = Connection {
-        name: peer.name.clone(),
-        local: peer.local_id,
-        remote: Some(peer.remote_id),
-        remote_address: Some(peer.remote.ip()),
-        auth: Auth::shared_key(&peer.secret),
-        ike: IkeProposal::default_offer(peer.post_quantum),
-        virtual_addresses: VirtualAddresses::None,
-        children: peer.children.iter().map(child).map(Arc::new).collect(),
-        rekey: Some(peer.rekey),
-    };
-    let children = peer.children.into_iter().map(|child| child.name).collect();
-    let IkePeer { name, local, remote, initiate, liveness, .. } = peer;
-    (connection, Peer { name, local, remote, initiate, liveness, children })
-}
-
-/// The state of the thread.
-struct Negotiator {
-    endpoint: Endpoint,
-    peers: Vec<Peer>,
-    children: Children,
-    sessions: Sessions,
-    datapath: Arc<Datapath>,
-    shown: Arc<Mutex<Shown>>,
-    log: Box<dyn Fn(String) + Send>,
-}
-
-impl Negotiator {
-    fn run(&mut self, arrivals: &Receiver<IkeDatagram>, stop: &AtomicBool) {
-        while !stop.load(Ordering::Acquire) {
-            self.maintain(Instant::now());
-            self.settle();
-            self.wait(arrivals, self.pause());
-        }
-        let now = Instant::now();
-        let sessions: Vec<_> = self.sessions.all.keys().copied().collect();
-        for session in sessions {
-            let _ = self.endpoint.command(&Command::Close(session), now);
-        }
-        self.settle();
-        while self.endpoint.sessions() > 0 && now.elapsed() < CLOSING {
-            self.wait(arrivals, LISTEN);
-            self.settle();
-        }
+/// The thread holds the lock but for its waits, so that others may look and command.
+fn run(negotiator: &Mutex<Negotiator>, arrivals: &Receiver<IkeDatagram>, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        let pause = lock(negotiator).work(Instant::now());
+        wait(negotiator, arrivals, pause);
     }
-
-    /// Returns the time until something is due.
-    fn pause(&self) -> Duration {
-        let deadlines = [self.endpoint.next_deadline(), self.sessions.next_retry()];
-        let now = Instant::now();
-        let next =
-            deadlines.into_iter().flatten().map(|at| at.saturating_duration_since(now)).min();
-        let longest = if self.children.any_waits() { LISTEN } else { LOOK };
-        next.unwrap_or(longest).clamp(Duration::from_millis(1), longest)
-    }
-
-    /// Takes datagrams, or waits for one.
-    fn wait(&mut self, arrivals: &Receiver<IkeDatagram>, pause: Duration) {
-        match arrivals.recv_timeout(pause) {
-            Ok(datagram) => {
-                self.take(&datagram);
-                arrivals.try_iter().take(BATCH).for_each(|datagram| self.take(&datagram));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            // the datapath, which sends them, lives as long as this
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
-        }
-        self.endpoint.poll(Instant::now());
-    }
-
-    fn take(&mut self, datagram: &IkeDatagram) {
-        let to = SocketAddr::from(datagram.to);
-        self.endpoint.handle(&datagram.bytes, datagram.from, to, Instant::now());
-    }
-
-    /// Begins what should exist and does not.
-    fn maintain(&mut self, now: Instant) {
-        self.children.expire(now);
-        for id in self.children.heard(&self.datapath) {
-            let _ = self.endpoint.command(&Command::Heard(id), now);
-        }
-        for id in self.children.worn(&self.datapath, now) {
-            let _ = self.endpoint.command(&Command::RekeyChild(id), now);
-        }
-        for peer in self.peers.iter().filter(|peer| peer.initiate) {
-            let Some((id, session)) = self.sessions.of(&peer.name).next() else {
-                if self.sessions.may_try(&peer.name, now) {
-                    connect(&mut self.endpoint, &mut self.sessions, peer, now);
-                }
-                continue;
-            };
-            // the IKE SA itself brings the first
-            let is_ready = session.established.is_some_and(|at| now - at > LOOK);
-            for name in peer.children.iter().filter(|_| is_ready) {
-                let exists = self.children.count(|child| child.child == *name) > 0;
-                if !exists && self.sessions.may_try(&format!("{}/{name}", peer.name), now) {
-                    let _ = self.endpoint.command(&Command::CreateChild(id, name.clone()), now);
-                }
-            }
-        }
-    }
-
-    /// Does what the endpoint wants: first the engine, then the messages that tell of it.
-    fn settle(&mut self) {
-        while let Some(event) = self.endpoint.event() {
-            self.happened(event, Instant::now());
-        }
-        if self.children.take_change() {
-            if let Err(error) = self.children.apply(&self.datapath) {
-                (self.log)(format!("what was negotiated cannot be used: {error}"));
-            }
-            self.shown().policies = self.children.policies();
-        }
-        while let Some(transmit) = self.endpoint.transmit() {
-            // what is lost is sent again
-            let _ = self.datapath.send_ike(transmit.from, transmit.to, &transmit.datagram);
-        }
-        self.show();
-    }
-
-    fn happened(&mut self, event: Event, now: Instant) {
-        match event {
-            Event::Established {
-                session,
-                connection,
-                local_address,
-                remote_address,
-                post_quantum,
-                ..
-            } => {
-                self.established(
-                    session,
-                    &connection,
-                    (local_address, remote_address),
-                    post_quantum,
-                    now,
-                );
-            }
-            Event::Rekeyed { session, post_quantum } => {
-                if let Some(one) = self.sessions.all.get_mut(&session) {
-                    (one.rekeys, one.post_quantum) = (one.rekeys + 1, post_quantum);
-                }
-            }
-            Event::Install(sa) => {
-                let Some(session) = self.sessions.all.get(&sa.session) else { return };
-                let made = format!("{}/{}", session.peer, sa.config.name);
-                self.children.install(*sa, (session.local, session.remote));
-                self.sessions.succeeded(&made);
-            }
-            Event::Switch(child) => self.children.switch(child),
-            Event::StopSending(child) => self.children.stop_sending(child),
-            Event::Remove(child) => self.children.remove(child, now),
-            Event::ChildFailed { session, name, reason } => {
-                let peer = self.sessions.all.get(&session).map_or("a peer", |one| &one.peer);
-                let name = name.as_deref().unwrap_or("a CHILD SA");
-                (self.log)(format!("IKE with `{peer}`: `{name}` was not made: {reason}"));
-            }
-            Event::Moved { session, local_address, remote_address } => {
-                if let Some(one) = self.sessions.all.get_mut(&session) {
-                    (self.log)(format!(
-                        "IKE with `{}`: the peer is now at {remote_address}",
-                        one.peer
-                    ));
-                    (one.local, one.remote) = (local_address, remote_address);
-                }
-            }
-            // not asked for
-            Event::Keys { .. } => {}
-            Event::Closed { session, reason } => {
-                let closed = self.sessions.all.remove(&session);
-                let peer = closed.as_ref().map_or("a stranger", |one| one.peer.as_str());
-                if closed.is_some()
-                    || matches!(reason, Reason::Authentication(_) | Reason::Identity(_))
-                {
-                    (self.log)(format!("IKE with `{peer}` is closed: {reason}"));
-                }
-            }
-        }
-    }
-
-    fn established(
-        &mut self,
-        id: SessionId,
-        peer: &str,
-        (local, remote): (SocketAddr, SocketAddr),
-        post_quantum: bool,
-        now: Instant,
-    ) {
-        let initiated = self.sessions.all.get(&id).is_some_and(|one| one.initiated);
-        let session = Session {
-            peer: peer.to_owned(),
-            initiated,
-            established: Some(now),
-            local,
-            remote,
-            post_quantum,
-            rekeys: 0,
-        };
-        self.sessions.all.insert(id, session);
-        self.sessions.succeeded(peer);
-        let quantum = if post_quantum { "post-quantum" } else { "NOT post-quantum" };
-        (self.log)(format!("IKE with `{peer}` at {remote} is established ({quantum})"));
-        // both hosts began: the one with the lower address gives up what it began
-        let stands = |one: &Session| one.established.is_some();
-        let has_other =
-            self.sessions.of(peer).any(|(other, one)| other != id && !one.initiated && stands(one));
-        let others = |sessions: &Sessions| -> Vec<SessionId> {
-            let mine = sessions.of(peer).filter(|(_, one)| one.initiated && stands(one));
-            mine.map(|(id, _)| id).collect()
-        };
-        let both = if initiated { has_other } else { !others(&self.sessions).is_empty() };
-        if both && (local.ip(), local.port()) < (remote.ip(), remote.port()) {
-            for mine in others(&self.sessions) {
-                let _ = self.endpoint.command(&Command::Close(mine), now);
-            }
-        }
-    }
-
-    fn show(&self) {
-        let now = Instant::now();
-        let status = |(id, one): (&SessionId, &Session)| SessionStatus {
-            peer: one.peer.clone(),
-            established: one.established.is_some(),
-            initiated: one.initiated,
-            local: one.local,
-            remote: one.remote,
-            post_quantum: one.post_quantum,
-            age_seconds: one.established.map_or(0, |at| (now - at).as_secs()),
-            rekeys: one.rekeys,
-            children: self.children.count(|child| child.session == *id),
-        };
-        let sessions = self.sessions.all.iter().map(status).collect();
-        self.shown().sessions = sessions;
-    }
-
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    let now = Instant::now();
+    lock(negotiator).close_all(now);
+    while lock(negotiator).is_busy() && now.elapsed() < CLOSING {
+        wait(negotiator, arrivals, CLOSING.saturating_sub(now.elapsed()));
+        lock(negotiator).finish(Instant::now());
     }
 }
 
-fn connect(endpoint: &mut Endpoint, sessions: &mut Sessions, peer: &Peer, now: Instant) {
-    let Ok(id) = endpoint.connect(&peer.name, peer.local, peer.remote, now) else { return };
-    let session = Session {
-        peer: peer.name.clone(),
-        initiated: true,
-        established: None,
-        local: peer.local,
-        remote: peer.remote,
-        post_quantum: false,
-        rekeys: 0,
-    };
-    sessions.all.insert(id, session);
+/// Takes datagrams, or waits for one.
+fn wait(negotiator: &Mutex<Negotiator>, arrivals: &Receiver<IkeDatagram>, pause: Duration) {
+    match arrivals.recv_timeout(pause) {
+        Ok(datagram) => {
+            let mut negotiator = lock(negotiator);
+            negotiator.take(&datagram, Instant::now());
+            for datagram in arrivals.try_iter().take(BATCH) {
+                negotiator.take(&datagram, Instant::now());
+            }
+        }
+        Err(RecvTimeoutError::Timeout) => {}
+        // the datapath, which sends them, lives as long as this
+        Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
+    }
+}
+
+fn lock(negotiator: &Mutex<Negotiator>) -> MutexGuard<'_, Negotiator> {
+    negotiator.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,15 +1,11 @@
-//! The IKE SAs, and when this host tries again.
+//! The IKE SAs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use headroom_ike::SessionId;
 use serde::{Deserialize, Serialize};
-
-/// The pause after the first failure; doubled for each next one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// An IKE SA, for a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +35,8 @@ pub struct SessionStatus {
 pub(super) struct Session {
     pub(super) peer: String,
     pub(super) initiated: bool,
+    /// When it began, or was established.
+    pub(super) began: Instant,
     pub(super) established: Option<Instant>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
@@ -49,38 +47,41 @@ pub(super) struct Session {
 /// All IKE SAs.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    pub(super) all: BTreeMap<SessionId, Session>,
-    /// When the next attempt to reach a peer, or to make a CHILD SA, may begin.
-    retries: HashMap<String, (Instant, Duration)>,
+    all: BTreeMap<SessionId, Session>,
+    by_peer: HashMap<String, BTreeSet<SessionId>>,
 }
 
 impl Sessions {
-    pub(super) fn of(&self, peer: &str) -> impl Iterator<Item = (SessionId, &Session)> {
-        let peer = peer.to_owned();
-        self.all.iter().filter(move |(_, one)| one.peer == peer).map(|(id, one)| (*id, one))
+    pub(super) fn insert(&mut self, id: SessionId, session: Session) {
+        self.by_peer.entry(session.peer.clone()).or_default().insert(id);
+        self.all.insert(id, session);
     }
 
-    /// Tells whether an attempt may begin now, and if so postpones the next one.
-    pub(super) fn may_try(&mut self, what: &str, now: Instant) -> bool {
-        match self.retries.get_mut(what) {
-            Some((at, _)) if *at > now => false,
-            Some((at, pause)) => {
-                (*at, *pause) = (now + *pause, (2 * *pause).min(LONGEST_PAUSE));
-                true
-            }
-            None => {
-                self.retries.insert(what.to_owned(), (now + FIRST_PAUSE, 2 * FIRST_PAUSE));
-                true
+    pub(super) fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.all.remove(&id)?;
+        if let Some(of) = self.by_peer.get_mut(&session.peer) {
+            of.remove(&id);
+            if of.is_empty() {
+                self.by_peer.remove(&session.peer);
             }
         }
+        Some(session)
     }
 
-    pub(super) fn succeeded(&mut self, what: &str) {
-        self.retries.remove(what);
+    pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
+        self.all.get(&id)
     }
 
-    /// Returns when the next attempt may begin.
-    pub(super) fn next_retry(&self) -> Option<Instant> {
-        self.retries.values().map(|(at, _)| *at).min()
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.all.get_mut(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.all.iter().map(|(id, session)| (*id, session))
+    }
+
+    pub(super) fn of(&self, peer: &str) -> impl Iterator<Item = (SessionId, &Session)> {
+        let ids = self.by_peer.get(peer).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 }

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
     ChildId, Command, Config, Connection, Endpoint, Event, Identity, PostQuantum, SessionId,
+    VirtualAddresses,
 };
-use rand::SeedableRng;
-use rand::rngs::ChaCha12Rng;
 
-use crate::world::{Seeded, configs};
+use crate::world::configs;
 
 const PEERS: u16 = 1000;
 const HUB: [u8; 4] = [192, 0, 2, 1];
@@ -39,7 +39,7 @@ impl Side {
             let [hub, other] =
                 ["hub".to_owned(), format!("peer-{peer}")].map(|name| Identity::from_text(&name));
             let (local, remote) = if is_hub { (hub, other) } else { (other, hub) };
-            let secret = headroom_ike::Secret::SharedKey(headroom_suite::Key::from_bytes(
+            let auth = headroom_ike::Auth::shared_key(&headroom_suite::Key::from_bytes(
                 format!("the secret of {peer}").as_bytes(),
             ));
             let child = base.children[0].clone();
@@ -51,19 +51,30 @@ impl Side {
                     remote: child.local.clone(),
                     mode: child.mode,
                     proposals: child.proposals.clone(),
+                    qesp: None,
                     rekey: None,
                 }),
             };
             let ike = base.ike.clone();
             let (name, children) = (format!("peer-{peer}"), vec![child]);
             let (remote, remote_address) = (Some(remote), None);
-            Connection { name, local, remote, remote_address, secret, ike, children, rekey: None }
+            let virtual_addresses = VirtualAddresses::None;
+            Connection {
+                name,
+                local,
+                remote,
+                remote_address,
+                auth,
+                ike,
+                virtual_addresses,
+                children,
+                rekey: None,
+            }
         };
         let mut config = Config::new((0..PEERS).map(connection).collect());
         config.timing.liveness = None;
-        let random = Seeded(ChaCha12Rng::seed_from_u64(u64::from(is_hub)));
         let (sessions, children) = (BTreeSet::new(), HashMap::new());
-        let endpoint = Endpoint::new(config, Box::new(random), now);
+        let endpoint = Endpoint::new(config, Box::new(SystemRandom), now);
         Self { endpoint, sessions, children, rekeyed: 0, closed: 0 }
     }
 
