@@ -85,6 +85,8 @@ pub struct Connection {
     pub auth: Auth,
     /// Algorithms of the IKE SA.
     pub ike: Vec<IkeProposal>,
+    /// Whether an initiator may change its address (MOBIKE, RFC 4555).
+    pub mobike: bool,
     /// Whether one end assigns addresses to the other.
     pub virtual_addresses: VirtualAddresses,
     /// The CHILD SAs that may exist; an initiator makes the first with the IKE SA.

@@ -12,7 +12,8 @@ use crate::crypto::Random;
 use crate::event::{ChildId, Command, Event, NoSuch, Reason, SessionId, Transmit};
 use crate::ids::Ids;
 use crate::leases::Leases;
-use crate::session::{Context, FoundBy, Path, Phase, Refusal, Session, Task};
+use crate::path::Path;
+use crate::session::{Context, FoundBy, Phase, Refusal, Session, Task};
 use crate::wire::{
     Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
 };
@@ -112,6 +113,7 @@ impl Endpoint {
             Command::CreateChild(session, _)
             | Command::Rekey(session)
             | Command::Close(session)
+            | Command::Move(session, ..)
             | Command::CheckLiveness(session) => *session,
             Command::RekeyChild(child) | Command::CloseChild(child) | Command::Heard(child) => {
                 *self.by_child.get(child).ok_or(NoSuch("CHILD SA"))?
@@ -363,6 +365,12 @@ impl Session {
             Command::RekeyChild(child) => self.queue(Task::RekeyChild(*child)),
             Command::CloseChild(child) => self.close_child(*child, ctx),
             Command::Rekey(_) => self.queue(Task::RekeyIke),
+            Command::Move(..) if !self.can_move() => {
+                return Err(NoSuch("session of an initiator with MOBIKE"));
+            }
+            Command::Move(_, local, remote) => {
+                self.move_to(Path { local: *local, remote: *remote }, ctx);
+            }
             Command::CheckLiveness(_) => self.queue(Task::Liveness),
         }
         self.run_tasks(ctx);

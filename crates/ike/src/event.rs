@@ -47,6 +47,8 @@ pub enum Command {
     Close(SessionId),
     /// Ask whether the peer is alive.
     CheckLiveness(SessionId),
+    /// Go on between other addresses (RFC 4555): ours, and the peer's.
+    Move(SessionId, SocketAddr, SocketAddr),
     /// Tells that a packet arrived on the CHILD SA: the peer uses it, so we may.
     Heard(ChildId),
 }
@@ -101,7 +103,7 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// The peer has another address, or a NAT another mapping.
+    /// Packets go between other addresses: an end has another, or a NAT another mapping.
     Moved {
         /// Of which IKE SA.
         session: SessionId,
@@ -109,6 +111,8 @@ pub enum Event {
         local_address: SocketAddr,
         /// The peer's new address.
         remote_address: SocketAddr,
+        /// Whether ESP goes in UDP now.
+        in_udp: bool,
     },
     /// An IKE SA has new keys. Reported only if the configuration exports them.
     Keys {

@@ -9,6 +9,7 @@ use headroom_suite::Key;
 use crate::config::{ChildConfig, Mode};
 use crate::crypto::{KeyExchange, Method, Spis};
 use crate::event::ChildId;
+use crate::path::Path;
 use crate::proposal::{ChildChoice, IkeChoice};
 use crate::wire::{NotifyType, TrafficSelector};
 
@@ -29,8 +30,14 @@ pub(crate) enum Exchange {
     DeleteChild(ChildId),
     /// INFORMATIONAL that deletes the IKE SA.
     DeleteIke,
-    /// INFORMATIONAL without payloads.
+    /// INFORMATIONAL that deletes what the peer made and we did not take.
+    DeleteUnused,
+    /// INFORMATIONAL that asks for a sign of life.
     Liveness,
+    /// INFORMATIONAL that tells our new address.
+    UpdateAddresses(Path),
+    /// INFORMATIONAL with a cookie that the peer sends back from its new address.
+    Routability(Path, Vec<u8>),
 }
 
 /// IKE_SA_INIT.

@@ -16,6 +16,7 @@ mod identity;
 mod ids;
 mod leases;
 mod nat;
+mod path;
 mod proposal;
 mod sa;
 mod session;

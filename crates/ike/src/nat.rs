@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 
 use crate::crypto::Spis;
-use crate::wire::NotifyType;
+use crate::wire::{Notify, NotifyType, Payload};
 
 use crate::contents::Contents;
 
@@ -17,6 +17,23 @@ pub(crate) struct Nat {
     pub(crate) remote: bool,
     /// We say that we are.
     pub(crate) pretended: bool,
+}
+
+/// What we say of our address and the peer's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hashes {
+    pub(crate) source: [u8; 20],
+    pub(crate) destination: [u8; 20],
+}
+
+impl Hashes {
+    /// Returns NAT_DETECTION_SOURCE_IP and NAT_DETECTION_DESTINATION_IP.
+    pub(crate) fn payloads(&self) -> [Payload<'_>; 2] {
+        [
+            Payload::Notify(Notify::new(NotifyType::NatDetectionSourceIp, &self.source)),
+            Payload::Notify(Notify::new(NotifyType::NatDetectionDestinationIp, &self.destination)),
+        ]
+    }
 }
 
 impl Nat {

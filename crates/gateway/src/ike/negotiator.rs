@@ -287,7 +287,7 @@ impl Negotiator {
                 (self.log)(format!("IKE with `{peer}`: `{name}` was not made: {reason}"));
                 self.peers.look(peer, now);
             }
-            Event::Moved { session, local_address, remote_address } => {
+            Event::Moved { session, local_address, remote_address, .. } => {
                 if let Some(one) = self.sessions.get_mut(session) {
                     let peer = &one.peer;
                     (self.log)(format!("IKE with `{peer}`: the peer is now at {remote_address}"));
@@ -381,6 +381,7 @@ fn connection(peer: IkePeer) -> Connection {
         rekey: Some(child.rekey),
     };
     Connection {
+        mobike: false,
         virtual_addresses: VirtualAddresses::None,
         children: peer.children.iter().map(child).map(Arc::new).collect(),
         name: peer.name,

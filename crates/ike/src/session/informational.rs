@@ -4,11 +4,14 @@ use super::{ChildStatus, Context, Phase, Session, Task};
 use crate::contents::Contents;
 use crate::event::{ChildId, Event, Reason};
 use crate::exchange::{ExpectedFollowup, Target};
+use crate::nat::Hashes;
 use crate::sa::{Opened, Status};
 use crate::wire::{Delete, NotifyType, Payload, ProtocolId};
 
 /// The most deletions that are remembered for CHILD SAs whose making is under way.
 const MAX_DELETED_EARLY: usize = 16;
+/// The longest COOKIE2 (RFC 4555 §4.2.5), in bytes.
+const MAX_COOKIE: usize = 64;
 
 impl Session {
     pub(super) fn informational_request(
@@ -44,11 +47,20 @@ impl Session {
             }
         }
         let deleted = Payload::Delete(Delete::Children { protocol: ProtocolId::Esp, spis: answer });
-        let payloads = match &deleted {
-            Payload::Delete(Delete::Children { spis, .. }) if spis.is_empty() => &[][..],
-            _ => std::slice::from_ref(&deleted),
+        let mut payloads = match &deleted {
+            Payload::Delete(Delete::Children { spis, .. }) if spis.is_empty() => Vec::new(),
+            _ => vec![deleted],
         };
-        self.respond(spi, &opened.header, payloads, ctx);
+        let cookie =
+            contents.notify(NotifyType::Cookie2).filter(|one| one.data.len() <= MAX_COOKIE);
+        payloads.extend(cookie.map(|cookie| Payload::Notify(*cookie)));
+        let hashes = match self.update_request(contents, ctx) {
+            Some(Err(refusal)) => return self.refuse(spi, &opened.header, refusal, ctx),
+            Some(Ok(hashes)) => Some(hashes),
+            None => None,
+        };
+        payloads.extend(hashes.iter().flat_map(Hashes::payloads));
+        self.respond(spi, &opened.header, &payloads, ctx);
         if contents.has(NotifyType::AuthenticationFailed) {
             self.close(Reason::Refused(NotifyType::AuthenticationFailed), ctx);
         }

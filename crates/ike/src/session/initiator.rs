@@ -12,7 +12,7 @@ use crate::crypto::{IkeKeys, KeyExchange, Method, Nonces, Spis, intermediate_mac
 use crate::event::{Event, Reason};
 use crate::exchange::{ChildOffer, Exchange, Init};
 use crate::identity::Identity;
-use crate::nat::{self, Nat};
+use crate::nat::Nat;
 use crate::proposal::{ChildProposal, IkeProposal};
 use crate::sa::{IkeSa, Opened, Role, Status};
 use crate::virtual_address::{Assigned, VirtualAddresses, configuration};
@@ -57,12 +57,7 @@ impl Session {
         let key_exchange = method.generate(ctx.random);
         let path = self.path;
         let [sa] = &mut self.sas[..] else { return };
-        let source = match ctx.config.force_encapsulation {
-            // no address has this hash
-            true => ctx.bytes(),
-            false => nat::hash(sa.spis, path.local),
-        };
-        let destination = nat::hash(sa.spis, path.remote);
+        let addresses = ctx.nat_hashes(sa.spis, path);
         let mut payloads = Vec::new();
         if !cookie.is_empty() {
             // first, so that a responder under load finds it (RFC 7296 §2.6)
@@ -77,10 +72,9 @@ impl Session {
                 data: key_exchange.public(),
             }),
             Payload::Nonce(Nonce(&nonce)),
-            Payload::Notify(Notify::new(NotifyType::NatDetectionSourceIp, &source)),
-            Payload::Notify(Notify::new(NotifyType::NatDetectionDestinationIp, &destination)),
-            Payload::Notify(Notify::new(NotifyType::FragmentationSupported, &[])),
         ]);
+        payloads.extend(addresses.payloads());
+        payloads.push(Payload::Notify(Notify::new(NotifyType::FragmentationSupported, &[])));
         let hashes = our_hashes();
         if connection.auth.signs() {
             let notify = Notify::new(NotifyType::SignatureHashAlgorithms, &hashes);
@@ -176,7 +170,8 @@ impl Session {
         }
         let pretended = ctx.config.force_encapsulation;
         self.nat = Nat::detect(&contents, spis, self.path.local, self.path.remote, pretended);
-        if self.nat.is_there() {
+        // one that may move later may move behind a NAT (RFC 4555 §3.3)
+        if self.nat.is_there() || connection.mobike {
             self.path.local.set_port(ctx.config.nat_port);
             // a peer on a port of its own choice stays there
             if self.path.remote.port() == 500 {
@@ -298,6 +293,9 @@ impl Session {
         payloads.extend(asked.as_ref().map(|attributes| {
             Payload::Configuration(configuration(ConfigurationType::Request, attributes))
         }));
+        if connection.mobike {
+            payloads.push(Payload::Notify(Notify::new(NotifyType::MobikeSupported, &[])));
+        }
         if let Some(offer) = &offer {
             payloads.extend(offer.notifies(qesp.as_ref()));
             payloads.extend(offer.payloads(ChildProposal::emit(&proposals, &spi)));
@@ -340,6 +338,7 @@ impl Session {
         if let Some(reply) = reply.filter(|_| asked) {
             self.assigned = Assigned::from_reply(reply);
         }
+        self.mobility.is_on = connection.mobike && contents.has(NotifyType::MobikeSupported);
         self.establish(name, &setup, ctx);
         let Some(offer) = offer else { return };
         let Some(theirs) = &contents.sa else {
@@ -376,6 +375,7 @@ impl Session {
     /// Turns to normal work after IKE_AUTH.
     pub(super) fn establish(&mut self, remote: Identity, setup: &Setup, ctx: &mut Context<'_>) {
         self.phase = Phase::Established;
+        self.mobility.told = Some(self.path);
         self.established_at = Some(ctx.now);
         self.remote = Some(remote.clone());
         self.rekey_at = ctx.age(self.connection.as_ref().and_then(|one| one.rekey));

@@ -9,6 +9,7 @@ mod found_by;
 mod informational;
 mod initiator;
 mod install;
+mod mobility;
 mod proof;
 mod responder;
 mod tasks;
@@ -23,7 +24,8 @@ use crate::crypto::{Random, Spis};
 use crate::event::{ChildId, Event, Reason, SessionId, Transmit};
 use crate::exchange::{Agreement, Draft, Exchange};
 use crate::identity::Identity;
-use crate::nat::Nat;
+use crate::nat::{self, Hashes, Nat};
+use crate::path::Path;
 use crate::proposal::IkeChoice;
 use crate::sa::{IkeSa, Opened, Received, Role, Status};
 use crate::virtual_address::Assigned;
@@ -35,6 +37,7 @@ use crate::wire::{
 use crate::contents::Contents;
 use crate::ids::Ids;
 use crate::leases::Leases;
+use mobility::Mobility;
 
 pub(crate) use found_by::FoundBy;
 pub(crate) use responder::Refusal;
@@ -55,13 +58,6 @@ pub(crate) struct Context<'a> {
     pub(crate) path: Path,
 }
 
-/// The addresses of both ends.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Path {
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
-}
-
 /// One peer.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -80,6 +76,7 @@ pub(crate) struct Session {
     responds: bool,
     path: Path,
     nat: Nat,
+    mobility: Mobility,
     sas: Vec<IkeSa>,
     /// The SPI of the one in use.
     current: u64,
@@ -169,6 +166,7 @@ impl Session {
             half_open: None,
             path,
             nat: Nat::default(),
+            mobility: Mobility::default(),
             current: sa.local_spi(),
             sas: vec![sa],
             setup: None,
@@ -364,7 +362,12 @@ impl Session {
             }
             Exchange::DeleteChild(child) => self.child_deleted(child, ctx),
             Exchange::DeleteIke => self.ike_deleted(spi, ctx),
-            Exchange::Liveness => {}
+            Exchange::Liveness => self.liveness_response(&contents),
+            Exchange::DeleteUnused => {}
+            Exchange::UpdateAddresses(path) => self.update_response(path, &contents, ctx),
+            Exchange::Routability(path, cookie) => {
+                self.routability_response((path, &cookie), &contents, ctx);
+            }
         }
     }
 
@@ -416,16 +419,17 @@ impl Session {
         self.close(Reason::Protocol(what), ctx);
     }
 
-    /// Follows a peer behind a NAT to its new mapping (RFC 7296 §2.23).
+    /// Follows a peer behind a NAT to its new mapping (RFC 7296 §2.23). One that has MOBIKE says so
+    /// itself.
     fn follow(&mut self, header: &Header, ctx: &mut Context<'_>) {
         let path = ctx.path;
-        if header.response || path == self.path || !self.nat.remote || self.nat.local {
+        let may = self.nat.remote && !self.nat.local && !self.mobility.is_on;
+        if header.response || path == self.path || !may {
             return;
         }
         self.path = path;
         if self.phase == Phase::Established {
-            let (local_address, remote_address) = (path.local, path.remote);
-            ctx.events.push_back(Event::Moved { session: self.id, local_address, remote_address });
+            self.moved(ctx);
         }
     }
 
@@ -549,6 +553,7 @@ impl Session {
     /// Makes the IKE SA with this SPI the one that our requests go on.
     fn use_sa(&mut self, spi: u64, ctx: &mut Context<'_>) {
         self.current = spi;
+        self.mobility.forget();
         self.rekey_at = ctx.age(self.connection.as_ref().and_then(|one| one.rekey));
         let post_quantum =
             self.sa(spi).and_then(|sa| sa.choice.as_ref()).is_some_and(IkeChoice::is_post_quantum);
@@ -575,6 +580,16 @@ impl Context<'_> {
             to: path.remote,
             datagram: if marked { [&NON_ESP_MARKER[..], &message].concat() } else { message },
         }));
+    }
+
+    /// Makes what NAT detection says of both addresses.
+    pub(crate) fn nat_hashes(&mut self, spis: Spis, path: Path) -> Hashes {
+        let source = match self.config.force_encapsulation {
+            // no address has this hash
+            true => self.bytes(),
+            false => nat::hash(spis, path.local),
+        };
+        Hashes { source, destination: nat::hash(spis, path.remote) }
     }
 
     /// Makes random bytes.

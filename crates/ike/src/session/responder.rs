@@ -10,7 +10,7 @@ use crate::event::Reason;
 use crate::exchange::{Agreement, Draft};
 use crate::identity::Identity;
 use crate::leases::Tenant;
-use crate::nat::{self, Nat};
+use crate::nat::Nat;
 use crate::proposal::IkeProposal;
 use crate::sa::{IkeSa, Opened, Role, Status};
 use crate::virtual_address::{Assigned, VirtualAddresses, configuration, requested};
@@ -79,11 +79,7 @@ impl Session {
         let its_spis = super::first_spis(spis.initiator);
         let pretended = ctx.config.force_encapsulation;
         let nat = Nat::detect(contents, its_spis, path.local, path.remote, pretended);
-        let source = match ctx.config.force_encapsulation {
-            true => ctx.bytes(),
-            false => nat::hash(spis, path.local),
-        };
-        let destination = nat::hash(spis, path.remote);
+        let addresses = ctx.nat_hashes(spis, path);
         let mut payloads = vec![
             Payload::SecurityAssociation(SecurityAssociation {
                 proposals: vec![choice.answer.emit(ProtocolId::Ike, &[])],
@@ -105,10 +101,7 @@ impl Session {
             payloads.push(Payload::Notify(notify));
         }
         if contents.has(NotifyType::NatDetectionSourceIp) {
-            payloads.extend([
-                Payload::Notify(Notify::new(NotifyType::NatDetectionSourceIp, &source)),
-                Payload::Notify(Notify::new(NotifyType::NatDetectionDestinationIp, &destination)),
-            ]);
+            payloads.extend(addresses.payloads());
         }
         let supported = [
             (NotifyType::FragmentationSupported, sa.fragmentation),
@@ -242,11 +235,15 @@ impl Session {
         self.initial_contact = contents.has(NotifyType::InitialContact);
         let assigned = self.assign(&connection, &name, contents, ctx);
         self.assigned = assigned.clone().unwrap_or_default();
+        self.mobility.is_on = connection.mobike && contents.has(NotifyType::MobikeSupported);
         self.establish(name, &setup, ctx);
         let (id_type, data) = (own[0].into(), &own[4..]);
         let mut payloads = vec![Payload::IdResponder(Identification { id_type, data })];
         payloads.extend(connection.auth.local.certificates().map(Payload::Certificate));
         payloads.push(Payload::Authentication(Authentication { method, data: &proof }));
+        if self.mobility.is_on {
+            payloads.push(Payload::Notify(Notify::new(NotifyType::MobikeSupported, &[])));
+        }
         let attributes = self.assigned.reply();
         if !attributes.is_empty() {
             let reply = configuration(ConfigurationType::Reply, &attributes);

@@ -21,6 +21,8 @@ pub(crate) enum Task {
     RekeyIke,
     DeleteIke(u64),
     Liveness,
+    UpdateAddresses,
+    CheckRoutability,
 }
 
 impl Session {
@@ -78,6 +80,8 @@ impl Session {
             },
             Exchange::Followup(followup) => ctx.release(&followup.agreement),
             Exchange::DeleteChild(child) => self.queue(Task::DeleteChild(child)),
+            Exchange::UpdateAddresses(_) => self.queue(Task::UpdateAddresses),
+            Exchange::Routability(..) => self.queue(Task::CheckRoutability),
             _ => {}
         }
     }
@@ -102,7 +106,6 @@ impl Session {
     }
 
     fn start(&mut self, task: Task, ctx: &mut Context<'_>) {
-        let spi = self.current;
         match task {
             Task::CreateChild(config) => self.create_child(&config, None, ctx),
             Task::RekeyChild(id) => {
@@ -126,16 +129,16 @@ impl Session {
                     self.send_delete(inbound, Exchange::DeleteChild(id), ctx);
                 }
             }
-            Task::DeleteUnused(inbound) => self.send_delete(inbound, Exchange::Liveness, ctx),
+            Task::DeleteUnused(inbound) => self.send_delete(inbound, Exchange::DeleteUnused, ctx),
             Task::RekeyIke => self.rekey_ike(ctx),
             Task::DeleteIke(spi) => {
                 let payloads = [Payload::Delete(Delete::Ike)];
                 let exchange_type = ExchangeType::Informational;
                 self.send(spi, exchange_type, &payloads, Exchange::DeleteIke, ctx);
             }
-            Task::Liveness => {
-                self.send(spi, ExchangeType::Informational, &[], Exchange::Liveness, ctx);
-            }
+            Task::Liveness => self.send_liveness(ctx),
+            Task::UpdateAddresses => self.send_update(ctx),
+            Task::CheckRoutability => self.send_routability_check(ctx),
         }
     }
 
@@ -154,7 +157,10 @@ impl Task {
             | (Self::DeleteChild(one), Self::DeleteChild(other)) => one == other,
             (Self::DeleteUnused(one), Self::DeleteUnused(other)) => one == other,
             (Self::DeleteIke(one), Self::DeleteIke(other)) => one == other,
-            (Self::RekeyIke, Self::RekeyIke) | (Self::Liveness, Self::Liveness) => true,
+            (Self::RekeyIke, Self::RekeyIke)
+            | (Self::Liveness, Self::Liveness)
+            | (Self::UpdateAddresses, Self::UpdateAddresses)
+            | (Self::CheckRoutability, Self::CheckRoutability) => true,
             _ => false,
         }
     }

@@ -60,6 +60,7 @@ impl Side {
             let (remote, remote_address) = (Some(remote), None);
             let virtual_addresses = VirtualAddresses::None;
             Connection {
+                mobike: false,
                 name,
                 local,
                 remote,

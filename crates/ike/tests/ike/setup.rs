@@ -1,6 +1,6 @@
 //! Setting up IKE SAs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -378,4 +378,107 @@ fn without_an_address_there_is_no_child_sa_but_an_ike_sa() {
         assert_eq!(world.hosts[A].failed_children, [reason]);
         assert!(world.hosts.iter().all(|host| host.children.is_empty() && host.closed.is_empty()));
     }
+}
+
+fn mobile() -> World {
+    let configs = configs(PostQuantum::Off).map(|mut config| {
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+        connection.mobike = true;
+        config
+    });
+    let mut world = World::new(configs, 34);
+    world.connect(A);
+    world.settle();
+    world
+}
+
+/// Gives an initiator another address; the network does not know the old one any more.
+fn move_initiator(world: &mut World, address: [u8; 4]) {
+    let remote = SocketAddr::new(world.hosts[B].address.ip(), 4500);
+    world.hosts[A].address.set_ip(address.into());
+    let local = SocketAddr::from((address, 4500));
+    let session = world.hosts[A].session.expect("a session");
+    world.command(A, &Command::Move(session, local, remote));
+}
+
+#[test]
+fn an_initiator_with_another_address_goes_on() {
+    let mut world = mobile();
+    let marked: Vec<_> = world.ports.iter().copied().collect();
+    assert_eq!(marked, [500, 4500], "IKE_AUTH goes to the port that has NAT traversal");
+    // a request is under way, and its answer goes to where nobody is
+    world.rekey_child(A);
+    world.in_flight.clear();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    assert_eq!(world.hosts[A].moved, 1, "the initiator sends from there at once");
+    world.settle();
+    world.check_agreement(1);
+    assert_eq!(world.hosts[B].moved, 1, "the responder follows once");
+    let at = world.hosts[B].remote_address.expect("it has moved");
+    assert_eq!(at.ip(), IpAddr::from([198, 51, 100, 7]));
+    world.rekey_ike(B);
+    world.settle();
+    assert_eq!(world.hosts[A].rekeyed, 1);
+}
+
+#[test]
+fn a_responder_sends_no_packets_to_an_address_that_does_not_answer() {
+    let mut world = mobile();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    // its update arrives; the answer and the question for the cookie go astray
+    while let Some(at) =
+        world.in_flight.iter().position(|one| one.to.ip() == world.hosts[B].address.ip())
+    {
+        world.deliver(at, false);
+    }
+    assert_eq!(world.hosts[B].moved, 0);
+    world.in_flight.clear();
+    world.settle();
+    assert_eq!(world.hosts[B].moved, 1, "the question is asked again");
+}
+
+#[test]
+fn who_has_no_mobike_does_not_move() {
+    for both in [false, true] {
+        let mut world = if both { mobile() } else { World::established(PostQuantum::Off, 35) };
+        let remote = world.hosts[A].address;
+        let session = world.hosts[B].session.expect("a session");
+        let local = SocketAddr::from(([198, 51, 100, 8], 4500));
+        let command = Command::Move(session, local, remote);
+        let now = world.now;
+        assert!(world.hosts[B].endpoint.command(&command, now).is_err(), "a responder stays");
+        let session = world.hosts[A].session.expect("a session");
+        let command = Command::Move(session, local, remote);
+        assert_eq!(world.hosts[A].endpoint.command(&command, now).is_ok(), both);
+    }
+}
+
+#[test]
+fn a_new_mapping_of_the_nat_is_seen_in_a_sign_of_life() {
+    let [mut a, mut b] = configs(PostQuantum::Off);
+    for config in [&mut a, &mut b] {
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+        connection.mobike = true;
+    }
+    a.timing.liveness = Some(Duration::from_secs(30));
+    let mut world = World::new([a, b], 36);
+    world.nat = Some((A, [198, 51, 100, 1].into()));
+    world.connect(A);
+    let start = world.now;
+    let run = |world: &mut World, until: u64| {
+        while world.now < start + Duration::from_secs(until) {
+            while !world.in_flight.is_empty() {
+                let datagram = world.in_flight.remove(0);
+                world.hand_over(&datagram);
+            }
+            assert!(world.advance());
+        }
+    };
+    run(&mut world, 100);
+    assert_eq!(world.hosts[B].moved, 0);
+    world.nat = Some((A, [198, 51, 100, 2].into()));
+    run(&mut world, 200);
+    assert_eq!(world.hosts[B].moved, 1);
+    let at = world.hosts[B].remote_address.expect("it has moved");
+    assert_eq!(at.ip(), IpAddr::from([198, 51, 100, 2]));
 }

@@ -59,6 +59,7 @@ pub(crate) struct Host {
     pub(crate) failed_children: Vec<Reason>,
     pub(crate) closed: Vec<Reason>,
     pub(crate) moved: usize,
+    pub(crate) remote_address: Option<SocketAddr>,
     pub(crate) ready: bool,
     pub(crate) assigned: Assigned,
     /// The keys of its IKE SAs, the newest last.
@@ -125,6 +126,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             remote_address: None,
             auth: Auth::shared_key(&Key::from_bytes(b"a secret of both")),
             ike: IkeProposal::default_offer(policy),
+            mobike: false,
             virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],
             rekey: None,
@@ -159,6 +161,7 @@ impl World {
                 failed_children: Vec::new(),
                 closed: Vec::new(),
                 moved: 0,
+                remote_address: None,
                 ready: false,
                 assigned: Assigned::default(),
                 keys: Vec::new(),
@@ -496,7 +499,10 @@ impl Host {
                 assert!(self.children.remove(&child).is_some(), "{child:?} is removed once");
             }
             Event::ChildFailed { reason, .. } => self.failed_children.push(reason),
-            Event::Moved { .. } => self.moved += 1,
+            Event::Moved { remote_address, .. } => {
+                self.remote_address = Some(remote_address);
+                self.moved += 1;
+            }
             Event::Keys { spis, keys, .. } => self.keys.push((spis, keys)),
             Event::Closed { session, reason } => {
                 let mut left = self.children.values();
