@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
 use thiserror::Error;
 use webpki::{
     CertRevocationList, EndEntityCert, Error as PathError, ExpirationPolicy,
@@ -53,6 +53,8 @@ pub struct Authorities {
     /// SHA-1 hashes of their public keys, as CERTREQ has them (RFC 7296 §3.7).
     hashes: Vec<u8>,
     revoked: Vec<CertRevocationList<'static>>,
+    /// The same, as they were given.
+    lists: Vec<Vec<u8>>,
 }
 
 /// Why a certificate is not accepted.
@@ -154,7 +156,7 @@ impl Credential {
     /// Returns its names: those of its subjectAltName, then its subject.
     #[must_use]
     pub fn names(&self) -> Vec<Identity> {
-        self.chain.first().and_then(|first| parse(first)).map_or_else(Vec::new, |one| names(&one))
+        self.chain.first().map_or_else(Vec::new, |first| names_of(first))
     }
 
     /// Returns the CERT payloads.
@@ -195,7 +197,8 @@ impl Authorities {
                 .map(CertRevocationList::from)
                 .map_err(|_| CertificateError::Malformed(certificates.len() + at))
         });
-        Ok(Self { anchors, hashes, revoked: lists.collect::<Result<_, _>>()? })
+        let lists = lists.collect::<Result<_, _>>()?;
+        Ok(Self { anchors, hashes, revoked: lists, lists: revoked.to_vec() })
     }
 
     /// Returns the hashes of a CERTREQ that asks for certificates of any of them.
@@ -205,6 +208,18 @@ impl Authorities {
             hashes.extend(hash);
         }
         hashes
+    }
+
+    /// Returns the authorities for TLS.
+    pub(crate) fn anchors(&self) -> &[TrustAnchor<'static>] {
+        &self.anchors
+    }
+
+    /// Returns the lists for TLS.
+    pub(crate) fn revocation_lists(
+        &self,
+    ) -> impl Iterator<Item = CertificateRevocationListDer<'static>> {
+        self.lists.iter().map(|one| one.clone().into())
     }
 
     /// Checks a peer's certificates, its name and the signature of its AUTH payload, at a time since
@@ -336,7 +351,11 @@ fn has_name(certificate: &X509Certificate<'_>, name: &Identity) -> bool {
     names(certificate).iter().any(is_one)
 }
 
-/// Returns all names of a certificate.
+/// Returns all names of a certificate in DER: those of its subjectAltName, then its subject.
+pub(crate) fn names_of(der: &[u8]) -> Vec<Identity> {
+    parse(der).map_or_else(Vec::new, |one| names(&one))
+}
+
 fn names(certificate: &X509Certificate<'_>) -> Vec<Identity> {
     let alternative = certificate.subject_alternative_name().ok().flatten();
     let alternative = alternative.iter().flat_map(|one| &one.value.general_names);

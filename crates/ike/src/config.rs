@@ -8,6 +8,7 @@ use std::time::Duration;
 use headroom_suite::Key;
 
 use crate::certificate::{Authorities, Credential};
+use crate::eap::EapMethod;
 use crate::identity::Identity;
 use crate::proposal::{ChildProposal, IkeProposal};
 use crate::virtual_address::VirtualAddresses;
@@ -121,6 +122,9 @@ pub enum RemoteAuth {
     /// By a signature of the key of a certificate of these authorities. The certificate must have
     /// the name that the peer shows.
     Certificate(Arc<Authorities>),
+    /// By EAP, with the first of these methods that it has. We are the responder, and prove who we
+    /// are by a certificate. The name of the connection's peer is that of the user.
+    Eap(Vec<EapMethod>),
 }
 
 /// A CHILD SA that may exist.
@@ -192,7 +196,7 @@ impl RemoteAuth {
     pub(crate) fn authorities(&self) -> Option<&Authorities> {
         match self {
             Self::Certificate(authorities) => Some(authorities),
-            Self::SharedKey(_) => None,
+            Self::SharedKey(_) | Self::Eap(_) => None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The payloads of one message, by name.
 
 use crate::wire::{
-    Authentication, Certificate, Configuration, Delete, Identification, KeyExchange, Nonce, Notify,
-    NotifyType, Payload, SecurityAssociation, TrafficSelector,
+    Authentication, Certificate, Configuration, Delete, Eap, Identification, KeyExchange, Nonce,
+    Notify, NotifyType, Payload, SecurityAssociation, TrafficSelector,
 };
 
 /// The payloads of one message. None is there twice that may be there once.
@@ -16,6 +16,7 @@ pub(crate) struct Contents<'a> {
     /// In order.
     pub(crate) certificates: Vec<Certificate<'a>>,
     pub(crate) authentication: Option<Authentication<'a>>,
+    pub(crate) eap: Option<Eap<'a>>,
     pub(crate) ts_initiator: Option<Vec<TrafficSelector>>,
     pub(crate) ts_responder: Option<Vec<TrafficSelector>>,
     pub(crate) configuration: Option<Configuration<'a>>,
@@ -41,12 +42,12 @@ impl<'a> Contents<'a> {
                 Payload::TsInitiator(one) => once(&mut all.ts_initiator, one.selectors)?,
                 Payload::TsResponder(one) => once(&mut all.ts_responder, one.selectors)?,
                 Payload::Configuration(one) => once(&mut all.configuration, one)?,
+                Payload::Eap(one) => once(&mut all.eap, one)?,
                 Payload::Notify(one) => all.notifies.push(one),
                 Payload::Delete(one) => all.deletes.push(one),
                 Payload::VendorId(one) => all.vendor_ids.push(one),
                 Payload::Certificate(one) => all.certificates.push(one),
                 Payload::CertificateRequest(_)
-                | Payload::Eap(_)
                 | Payload::Encrypted(_)
                 | Payload::Unknown { .. } => {}
             }

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::certificate::CertificateError;
 use crate::config::{ChildConfig, Mode};
 use crate::crypto::{ChildSecrets, IkeKeys, Spis};
+use crate::eap::EapError;
 use crate::identity::Identity;
 use crate::virtual_address::Assigned;
 use crate::wire::{NotifyType, TrafficSelector};
@@ -228,6 +229,9 @@ pub enum Reason {
         /// Why.
         why: Box<CertificateError>,
     },
+    /// A user is not accepted.
+    #[error("{0}")]
+    Eap(EapError),
     /// The peer broke the protocol.
     #[error("protocol violation: {0}")]
     Protocol(&'static str),

@@ -9,6 +9,7 @@ mod config;
 mod contents;
 mod cookie;
 pub mod crypto;
+pub mod eap;
 mod endpoint;
 mod event;
 mod exchange;

@@ -187,6 +187,7 @@ impl Session {
             int_auth: Default::default(),
             exchanged: 0,
             hashes: peer_hashes(&contents),
+            eap: None,
         }));
         self.heard_at = ctx.now;
         self.next_setup_request(ctx);

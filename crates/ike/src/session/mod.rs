@@ -5,6 +5,7 @@
 
 mod child;
 mod create_child;
+mod eap;
 mod found_by;
 mod informational;
 mod initiator;
@@ -121,6 +122,8 @@ pub(crate) struct Setup {
     pub(crate) exchanged: usize,
     /// The hash functions of signatures that the peer accepts; none if it knows no RFC 7427.
     pub(crate) hashes: Option<Vec<HashAlgorithmId>>,
+    /// As responder, if the initiator proves who it is by EAP.
+    pub(crate) eap: Option<Box<eap::Questioned>>,
 }
 
 /// A CHILD SA.

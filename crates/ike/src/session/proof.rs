@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use headroom_suite::Key;
+
 use super::Setup;
 use crate::config::{Auth, LocalAuth, RemoteAuth};
 use crate::contents::Contents;
@@ -81,7 +83,13 @@ impl Proof<'_> {
                     })?;
                 Ok(name)
             }
+            RemoteAuth::Eap(_) => Err(Reason::Authentication(name.to_string())),
         }
+    }
+
+    /// Makes the data of an AUTH payload with the key that EAP agreed on (RFC 7296 §2.16).
+    pub(super) fn mac(&self, msk: &Key, id_body: &[u8]) -> Key {
+        shared_key_mac(self.keys.prf, msk, &self.octets(id_body))
     }
 
     fn octets(&self, id_body: &[u8]) -> Vec<u8> {
@@ -121,7 +129,11 @@ impl LocalAuth {
 impl RemoteAuth {
     /// Checks whether it is a proof of this kind.
     pub(super) fn fits(&self, method: AuthMethod) -> bool {
-        matches!(self, Self::SharedKey(_)) == (method == AuthMethod::SharedKey)
+        match self {
+            Self::SharedKey(_) => method == AuthMethod::SharedKey,
+            Self::Certificate(_) => method != AuthMethod::SharedKey,
+            Self::Eap(_) => false,
+        }
     }
 }
 

@@ -16,8 +16,8 @@ use crate::sa::{IkeSa, Opened, Role, Status};
 use crate::virtual_address::{Assigned, VirtualAddresses, configuration, requested};
 use crate::wire::{
     Authentication, CertificateEncoding, CertificateRequest, ConfigurationType, ExchangeType,
-    Identification, Message, Nonce, Notify, NotifyType, Payload, ProtocolId, SecurityAssociation,
-    emit_chain,
+    Header, Identification, Message, Nonce, Notify, NotifyType, Payload, ProtocolId,
+    SecurityAssociation, emit_chain,
 };
 use std::sync::Arc;
 
@@ -128,6 +128,7 @@ impl Session {
             int_auth: Default::default(),
             exchanged: 0,
             hashes: peer_hashes(contents),
+            eap: None,
         }));
         Ok(session)
     }
@@ -185,15 +186,21 @@ impl Session {
         contents: &Contents<'_>,
         ctx: &mut Context<'_>,
     ) {
-        let Some(setup) = self.setup.take() else { return };
+        let Some(mut setup) = self.setup.take() else { return };
         // the NAT may have given port 4500 another mapping than port 500 (RFC 7296 §2.23)
         self.path = ctx.path;
-        let (Some(id), Some(auth)) = (&contents.id_initiator, &contents.authentication) else {
-            return self.violated(spi, &opened.header, "IKE_AUTH without IDi or AUTH", ctx);
+        if let Some(questioned) = setup.eap.take() {
+            return self.eap_request(spi, opened, contents, (setup, questioned), ctx);
+        }
+        let Some(id) = &contents.id_initiator else {
+            return self.violated(spi, &opened.header, "IKE_AUTH without IDi", ctx);
         };
         if setup.exchanged < setup.choice.additional.len() {
             return self.violated(spi, &opened.header, "IKE_AUTH before all key exchanges", ctx);
         }
+        let Some(auth) = &contents.authentication else {
+            return self.start_eap(spi, opened, contents, setup, ctx);
+        };
         let claim = Claim { id, auth, certificates: &contents.certificates };
         let name = Identity::from_payload(id);
         let shown = name.as_ref().map_or_else(|| "?".to_owned(), Identity::to_string);
@@ -226,21 +233,47 @@ impl Session {
         let (connection, name, own, (method, proof)) = match proved {
             Ok(proved) => proved,
             Err(reason) => {
-                // the peer is not told which (RFC 7296 §2.21.2)
-                self.refuse(spi, &opened.header, NotifyType::AuthenticationFailed, ctx);
-                return self.close(reason, ctx);
+                return self.unproved(spi, &opened.header, reason, ctx);
             }
         };
-        self.connection = Some(connection.clone());
-        self.initial_contact = contents.has(NotifyType::InitialContact);
-        let assigned = self.assign(&connection, &name, contents, ctx);
-        self.assigned = assigned.clone().unwrap_or_default();
-        self.mobility.is_on = connection.mobike && contents.has(NotifyType::MobikeSupported);
-        self.establish(name, &setup, ctx);
         let (id_type, data) = (own[0].into(), &own[4..]);
         let mut payloads = vec![Payload::IdResponder(Identification { id_type, data })];
         payloads.extend(connection.auth.local.certificates().map(Payload::Certificate));
         payloads.push(Payload::Authentication(Authentication { method, data: &proof }));
+        self.admit((spi, &opened.header), (&connection, name), *setup, contents, payloads, ctx);
+    }
+
+    /// Refuses a peer that did not prove who it is. It is not told why (RFC 7296 §2.21.2).
+    pub(super) fn unproved(
+        &mut self,
+        spi: u64,
+        request: &Header,
+        reason: Reason,
+        ctx: &mut Context<'_>,
+    ) {
+        self.refuse(spi, request, NotifyType::AuthenticationFailed, ctx);
+        self.close(reason, ctx);
+    }
+
+    /// Turns to normal work with an initiator that proved who it is: makes the CHILD SA that it asks
+    /// for in `contents`, and answers with our own proof and what it gets.
+    pub(super) fn admit(
+        &mut self,
+        (spi, request): (u64, &Header),
+        (connection, name): (&Arc<Connection>, Identity),
+        setup: Setup,
+        contents: &Contents<'_>,
+        proof: Vec<Payload<'_>>,
+        ctx: &mut Context<'_>,
+    ) {
+        // may hold what lives shorter, too
+        let mut payloads: Vec<Payload<'_>> = proof;
+        self.connection = Some(connection.clone());
+        self.initial_contact = contents.has(NotifyType::InitialContact);
+        let assigned = self.assign(connection, &name, contents, ctx);
+        self.assigned = assigned.clone().unwrap_or_default();
+        self.mobility.is_on = connection.mobike && contents.has(NotifyType::MobikeSupported);
+        self.establish(name, &setup, ctx);
         if self.mobility.is_on {
             payloads.push(Payload::Notify(Notify::new(NotifyType::MobikeSupported, &[])));
         }
@@ -251,7 +284,7 @@ impl Session {
         }
         if contents.sa.is_none() {
             // childless (RFC 6023)
-            return self.respond(spi, &opened.header, &payloads, ctx);
+            return self.respond(spi, request, &payloads, ctx);
         }
         let draft = assigned
             .map_err(|refused| (Refusal::new(refused), Reason::NoAddress))
@@ -261,7 +294,7 @@ impl Session {
                 let spi_bytes = draft.spi_inbound.to_be_bytes();
                 let qesp = draft.qesp;
                 payloads.extend(draft.answer(&spi_bytes, qesp.as_ref()));
-                self.respond(spi, &opened.header, &payloads, ctx);
+                self.respond(spi, request, &payloads, ctx);
                 let agreement = Agreement {
                     draft: Draft::Child(draft),
                     initiated: false,
@@ -274,7 +307,7 @@ impl Session {
             }
             Err((refusal, reason)) => {
                 payloads.push(Payload::Notify(Notify::new(refusal.notify_type, &refusal.data)));
-                self.respond(spi, &opened.header, &payloads, ctx);
+                self.respond(spi, request, &payloads, ctx);
                 self.child_failed(None, reason, ctx);
             }
         }
@@ -307,6 +340,6 @@ impl Refusal {
     }
 }
 
-fn accepts(connection: &Connection, from: std::net::IpAddr) -> bool {
+pub(super) fn accepts(connection: &Connection, from: std::net::IpAddr) -> bool {
     connection.remote_address.is_none_or(|address| address == from)
 }
