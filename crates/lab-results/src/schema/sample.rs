@@ -43,6 +43,10 @@ pub struct Sample {
     /// and on the first data connection (FTPS).
     #[serde(default)]
     pub data_handshake_seconds: Option<f64>,
+    /// CPU time of the server's processes while a layer was set up (the workload `setup`). The
+    /// client's is that of programs that start, more than all else.
+    #[serde(default)]
+    pub set_up_server_cpu_seconds: Option<f64>,
     /// CPU time of one transfer.
     pub cpu_seconds: Option<Cpu>,
     /// Of the whole machine.

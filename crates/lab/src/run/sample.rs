@@ -160,6 +160,7 @@ impl Measured {
                 .then(|| Phases::mean(sessions.iter().map(|r| &r.phases))),
             first_handshake_seconds: mean_of(|r| r.handshake),
             data_handshake_seconds: mean_of(|r| r.data_handshake),
+            set_up_server_cpu_seconds: None,
             cpu_seconds: took.spent.map(|s| Cpu {
                 client: s.client / n,
                 server: s.server / n,

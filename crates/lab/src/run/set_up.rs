@@ -1,15 +1,16 @@
 //! The workload `setup`: a stack's outermost layer is set up from nothing, and what passed
-//! on the wire is what is measured: from the first packet to the last, how many, how long.
+//! on the wire is what is measured: from the first packet to the last, how many, how long; and
+//! the CPU time that it took at the server.
 
 use std::time::Instant;
 
 use headroom_lab_host::error::{self, Result};
 use headroom_lab_results::schema::{Sample, Wire};
-use headroom_lab_trace::SetUp;
 
 use super::bench::{Bench, quiet};
 use super::cell::Cell;
 use super::sample::Measured;
+use super::stack_instance::ObservedSetUp;
 
 /// Times that packets are counted; the median by bytes counts.
 const COUNTED: u32 = 5;
@@ -38,7 +39,7 @@ impl Bench<'_> {
         if error.is_some() {
             self.require_servers()?;
         }
-        let seconds = seen.map(|seen| seen.seconds);
+        let seconds = seen.map(|seen| seen.wire.seconds);
         let sample = Sample {
             link: cell.link.to_string(),
             stack: cell.stack.clone(),
@@ -49,6 +50,7 @@ impl Bench<'_> {
             seconds,
             session_seconds: seconds,
             transfers: 1,
+            set_up_server_cpu_seconds: seen.and_then(|seen| seen.server_cpu_s),
             error,
             ..Sample::default()
         };
@@ -59,7 +61,7 @@ impl Bench<'_> {
     pub(super) fn account_set_up(&mut self, cell: &Cell) -> Result<Wire> {
         let mut seen = Vec::new();
         for _ in 0..COUNTED {
-            seen.push(self.set_up_layer(cell)?);
+            seen.push(self.set_up_layer(cell)?.wire);
         }
         seen.sort_by_key(|set_up| (set_up.bytes, set_up.packets));
         let middle = seen[seen.len() / 2];
@@ -77,7 +79,7 @@ impl Bench<'_> {
         })
     }
 
-    fn set_up_layer(&mut self, cell: &Cell) -> Result<SetUp> {
+    fn set_up_layer(&mut self, cell: &Cell) -> Result<ObservedSetUp> {
         error::check(self.interrupted())?;
         let quiet = quiet(cell.link.longest_round_trip());
         let (stack, testbed) = self.instance_mut(&cell.stack)?;

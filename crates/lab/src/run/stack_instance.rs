@@ -36,6 +36,15 @@ pub(super) struct StackInstance {
     is_active: bool,
 }
 
+/// A layer's set-up, as it was observed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ObservedSetUp {
+    /// On the wire.
+    pub(super) wire: SetUp,
+    /// CPU seconds of the server's processes; none in a dry run.
+    pub(super) server_cpu_s: Option<f64>,
+}
+
 /// Numbers for the layers of a run.
 #[derive(Default)]
 pub(super) struct Numbers {
@@ -221,7 +230,7 @@ impl StackInstance {
             }
             let mut seen = Vec::new();
             for _ in 0..SET_UPS {
-                seen.extend(self.set_up(instance, testbed, quiet)?);
+                seen.extend(self.set_up(instance, testbed, quiet)?.map(|seen| seen.wire));
             }
             seen.sort_by_key(|set_up| (set_up.packets, set_up.bytes));
             let middle = seen.get(seen.len() / 2).ok_or_else(|| unseen(instance))?;
@@ -245,7 +254,11 @@ impl StackInstance {
     ///
     /// # Errors
     /// There is none, it does not come up, or nothing was seen of it.
-    pub(super) fn set_up_once(&mut self, testbed: &Testbed, quiet: Duration) -> Result<SetUp> {
+    pub(super) fn set_up_once(
+        &mut self,
+        testbed: &Testbed,
+        quiet: Duration,
+    ) -> Result<ObservedSetUp> {
         self.resume(testbed)?;
         let Some(outermost) = self.instances.iter().find(|i| i.layer.negotiates()) else {
             return Err(Error::Plan("no layer of this stack has anything to set up".into()));
@@ -275,15 +288,20 @@ impl StackInstance {
         instance: &Instance,
         testbed: &Testbed,
         quiet: Duration,
-    ) -> Result<Option<SetUp>> {
+    ) -> Result<Option<ObservedSetUp>> {
         let place = place(testbed, instance);
         let clock = self.clock_of(instance, testbed).ok_or_else(|| unseen(instance))?;
         instance.layer.tear_down(&place)?;
         std::thread::sleep(quiet);
         clock.forget()?;
+        let before = testbed.read_cpu()?;
         instance.layer.establish(&place)?;
+        let after = testbed.read_cpu()?;
+        let spent = after.zip(before).and_then(|(after, before)| after.since(&before));
         std::thread::sleep(quiet);
-        clock.take()?.set_up(instance.layer.kind().is_network())
+        let wire = clock.take()?.set_up(instance.layer.kind().is_network())?;
+        let server_cpu_s = spent.map(|spent| spent.server);
+        Ok(wire.map(|wire| ObservedSetUp { wire, server_cpu_s }))
     }
 }
 

@@ -129,6 +129,11 @@ pub const ALL: &[Measure] = &[
     Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
     Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
     Measure { name: "setup-bytes", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
+    Measure {
+        name: "setup-server-cpu",
+        unit: "s",
+        source: Each(|s| s.set_up_server_cpu_seconds.filter(|seconds| *seconds > 0.0)),
+    },
     Measure { name: "model-fixed", unit: "s", source: Run(|r, c| fixed(model(r, c)?)) },
     Measure { name: "model-per-gb", unit: "s/GB", source: Run(|r, c| per_gb(model(r, c)?)) },
     Measure { name: "cost-model", unit: "%", source: Run(cost_model_pct) },
