@@ -10,7 +10,7 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fet
 	scripts/fetch-parts --with-media && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
 	scripts/fetch-parts --with-ike-peers
 
-.PHONY: demo test interop bench-tunnel bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
+.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone.
 demo:
@@ -37,6 +37,12 @@ bench-tunnel: build
 	scripts/fetch-parts
 	scripts/fetch-parts --with-layers
 	scripts/bench-tunnel
+
+# How many peers are set up by IKEv2 each second, ours beside strongSwan: writes its part of
+# docs/benchmarks.md.
+bench-ike: build
+	scripts/fetch-parts --with-layers
+	scripts/bench-ike
 
 # Our transfer beside what others move files with: writes its part of docs/benchmarks.md.
 bench-transfer: build
