@@ -416,6 +416,9 @@ fn setting_a_layer_up_is_a_workload() {
         let wire = &samples[0]["wire"];
         let both = number(wire, "file_direction_bytes") + number(wire, "ack_direction_bytes");
         assert_eq!(both, number(wire, "bytes"), "{wire}");
+        for sample in &samples {
+            assert!(number(sample, "set_up_server_cpu_seconds") > 0.0, "{sample}");
+        }
         (number(wire, "packets"), number(wire, "bytes"), number(wire, "round_trips"))
     };
     let [psk, ecdsa, rsa, tls, hybrid, classic] = of.map(set_up);
