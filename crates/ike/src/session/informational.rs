@@ -93,8 +93,12 @@ impl Session {
         pending.any(|one| one.exchange.is_making_child())
     }
 
-    /// Removes a CHILD SA by command, and what would replace it.
+    /// Removes a CHILD SA by command, and what replaces it or would replace it.
     pub(crate) fn close_child(&mut self, id: ChildId, ctx: &mut Context<'_>) {
+        let successors = self.children.iter().filter(|child| child.replaces == Some(id));
+        for successor in successors.map(|child| child.id).collect::<Vec<_>>() {
+            self.close_child(successor, ctx);
+        }
         for sa in &mut self.sas {
             let replaces =
                 |one: &mut ExpectedFollowup| one.agreement.target() == Some(Target::Child(id));

@@ -16,8 +16,7 @@ const HIGH: u8 = 0x70;
 /// What both hosts do at the same time, and whose exchange loses by its nonces.
 pub(crate) struct Crossing {
     pub(crate) world: World,
-    /// Whose exchange has the lowest nonce.
-    pub(crate) loser: usize,
+    /// Whose exchange does not have the lowest nonce.
     pub(crate) winner: usize,
     /// Which nonce is the lowest: of A's request, of B's, of A's answer or of B's.
     lowest: usize,
@@ -34,8 +33,8 @@ pub(crate) fn crossing(
         let mut world = make();
         world.traffic = traffic;
         // A's exchange has the nonces 0 and 3
-        let loser = if matches!(lowest, 0 | 3) { A } else { B };
-        let mut crossing = Crossing { world, loser, winner: 1 - loser, lowest };
+        let winner = if matches!(lowest, 0 | 3) { B } else { A };
+        let mut crossing = Crossing { world, winner, lowest };
         crossing.expect_requests();
         start(&mut crossing.world, A);
         start(&mut crossing.world, B);
