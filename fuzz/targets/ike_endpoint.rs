@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use headroom_ike::crypto::Random;
-use headroom_ike::{Auth, Config, Connection, Endpoint, Identity, IkeProposal, PostQuantum};
+use headroom_ike::{
+    Auth, Config, Connection, Endpoint, Identity, IkeProposal, PostQuantum, VirtualAddresses,
+};
 use headroom_suite::Key;
 use libfuzzer_sys::fuzz_target;
 
@@ -26,6 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
         remote_address: None,
         auth: Auth::shared_key(&Key::from_bytes(b"secret")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
+        mobike: true,
+        virtual_addresses: VirtualAddresses::None,
         children: Vec::new(),
         rekey: None,
     };
