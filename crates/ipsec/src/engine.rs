@@ -77,7 +77,8 @@ impl SpecError {
 
 impl Engine {
     /// Makes an engine at the time `now` of the caller's clock. Takes over the state of `previous` for
-    /// associations with the same direction, protocol, SPI, addresses and key.
+    /// associations with the same direction, protocol, SPI and key: the numbers of a key never begin
+    /// again, also between other addresses.
     ///
     /// # Errors
     /// The first association or policy that cannot be used.

@@ -1,6 +1,6 @@
 //! A security association in force: its bound keys, counters, window and lifetime.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -92,8 +92,6 @@ pub(crate) struct Identity {
     direction: Direction,
     protocol: Protocol,
     spi: u32,
-    source: IpAddr,
-    destination: IpAddr,
     extended: bool,
     key: Fingerprint,
     /// The key of a separate integrity algorithm; with the null cipher the only key.
@@ -132,7 +130,7 @@ impl Sa {
     }
 
     pub(crate) fn identity(spec: &SaSpec) -> Identity {
-        let SaSpec { direction, spi, source, destination, extended_sequence: extended, .. } = *spec;
+        let SaSpec { direction, spi, extended_sequence: extended, .. } = *spec;
         let protocol = spec.protection.protocol();
         let key = fingerprint(&spec.protection);
         let mac_key = match &spec.protection {
@@ -140,7 +138,7 @@ impl Sa {
             Protection::Ah { .. } => None,
         };
         let mac_key = mac_key.map(headroom_suite::Key::fingerprint);
-        Identity { direction, protocol, spi, source, destination, extended, key, mac_key }
+        Identity { direction, protocol, spi, extended, key, mac_key }
     }
 
     /// Returns the specification.

@@ -89,6 +89,34 @@ impl SaSpec {
             ah_alignment: 4,
         }
     }
+
+    /// Returns the same association, keys included, between other addresses (RFC 4555, section 3.5). An
+    /// engine goes on with its numbers and its window.
+    #[must_use]
+    pub fn between(&self, (source, destination): (IpAddr, IpAddr), udp: Option<UdpPorts>) -> Self {
+        let Self { direction, mode, spi, extended_sequence, window, follow_peer, .. } = *self;
+        let Self { ecn, classes, ah_alignment, .. } = *self;
+        Self {
+            name: self.name.clone(),
+            protection: self.protection.copy(),
+            lifetime: self.lifetime,
+            dscp: self.dscp.clone(),
+            dont_fragment: self.dont_fragment,
+            padding: self.padding,
+            direction,
+            mode,
+            spi,
+            source,
+            destination,
+            extended_sequence,
+            window,
+            udp,
+            follow_peer: follow_peer && udp.is_some(),
+            ecn,
+            classes,
+            ah_alignment,
+        }
+    }
 }
 
 impl Selector {
@@ -213,6 +241,23 @@ impl std::fmt::Display for Protocol {
 }
 
 impl Protection {
+    /// Returns the same with copies of the keys.
+    fn copy(&self) -> Self {
+        let key = |key: &Key| Key::from_bytes(key.as_bytes());
+        let secrets = |from: &Secrets| Secrets {
+            suite: from.suite,
+            key: key(&from.key),
+            mac_key: from.mac_key.as_ref().map(key),
+        };
+        match self {
+            Self::Esp(from) => Self::Esp(secrets(from)),
+            Self::QEsp { number, secrets: from } => {
+                Self::QEsp { number: *number, secrets: secrets(from) }
+            }
+            Self::Ah { mac, key: from } => Self::Ah { mac: *mac, key: key(from) },
+        }
+    }
+
     /// Returns the protocol.
     pub fn protocol(&self) -> Protocol {
         match self {

@@ -185,15 +185,7 @@ impl Hop {
 /// # Errors
 /// The error of the kernel: `ENETUNREACH` if there is no route.
 pub fn path_mtu(destination: IpAddr, mark: Option<u32>) -> io::Result<usize> {
-    let socket = socket::open(socket::family_of(&destination), libc::SOCK_DGRAM, 0)?;
-    if let Some(mark) = mark {
-        socket::set_mark(&socket, mark)?;
-    }
-    let (name, len) = socket::to_storage(&SocketAddr::new(destination, 9));
-    // SAFETY: `name` contains an address of `len` bytes and lives until the call returns.
-    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), len) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let socket = connected(destination, mark)?;
     let (level, option) = match destination {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
@@ -212,6 +204,29 @@ pub fn path_mtu(destination: IpAddr, mark: Option<u32>) -> io::Result<usize> {
     };
     match usize::try_from(mtu) {
         Ok(mtu) if got == 0 => Ok(mtu),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the address from which the kernel sends to `destination`.
+///
+/// # Errors
+/// The error of the kernel: `ENETUNREACH` if there is no route.
+pub fn source_towards(destination: IpAddr, mark: Option<u32>) -> io::Result<IpAddr> {
+    let socket = std::net::UdpSocket::from(connected(destination, mark)?);
+    socket.local_addr().map(|address| address.ip())
+}
+
+/// Opens a UDP socket towards `destination`, from which nothing is sent.
+fn connected(destination: IpAddr, mark: Option<u32>) -> io::Result<OwnedFd> {
+    let socket = socket::open(socket::family_of(&destination), libc::SOCK_DGRAM, 0)?;
+    if let Some(mark) = mark {
+        socket::set_mark(&socket, mark)?;
+    }
+    let (name, len) = socket::to_storage(&SocketAddr::new(destination, 9));
+    // SAFETY: `name` contains an address of `len` bytes and lives until the call returns.
+    match unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), len) } {
+        0 => Ok(socket),
         _ => Err(io::Error::last_os_error()),
     }
 }
