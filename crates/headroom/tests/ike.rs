@@ -209,6 +209,39 @@ fn a_peer_that_was_killed_is_reached_again() {
 }
 
 #[test]
+fn a_host_that_gets_another_address_goes_on() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-moves");
+    let hosts = hosts(&ground);
+    // the second begins, and may move
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    let text = std::fs::read_to_string(&files[0]).expect("a configuration");
+    let waits = text.replacen("[ike]", "[ike]\ninitiate = false", 1);
+    std::fs::write(&files[0], waits).expect("written");
+    let sockets = sockets(&hosts);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    until("packets pass", || echo(&sockets, SECRET));
+    let link = hosts[1].ip("-o -4 route get 192.0.2.1");
+    let device = link.split_whitespace().skip_while(|word| *word != "dev").nth(1).expect("a link");
+    hosts[1].ip(&format!("addr add 192.0.2.77/24 dev {device}"));
+    hosts[1].ip(&format!("addr del {}/24 dev {device}", ADDRESSES[1]));
+    hosts[1].ip(&format!("addr replace 192.0.2.77/24 dev {device}"));
+    let at = |host: &Site, end: &str| session(host)[end].as_str().unwrap_or_default().to_owned();
+    until("it says where it is", || at(&hosts[0], "remote").starts_with("192.0.2.77:"));
+    assert!(at(&hosts[1], "local").starts_with("192.0.2.77:"), "{}", hosts[1].status());
+    until("packets pass again", || echo(&sockets, SECRET));
+    let sessions = hosts[0].status()["ike"].as_array().map_or(0, Vec::len);
+    assert_eq!(sessions, 1, "the same IKE SA goes on: {}", hosts[0].status());
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn with_another_key_nothing_passes() {
     if !privileged() {
         return;

@@ -1,7 +1,7 @@
 //! Reads `[ike]` and `[[child]]`: the peers with which keys are negotiated, and what is protected.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use headroom_ike::{Identity, PostQuantum};
@@ -9,6 +9,7 @@ use headroom_ipsec::SaSpec;
 use headroom_ipsec::spec::{
     Action, Addresses, Direction, Mode, PolicySpec, Ports, Protection, Secrets, Selector, UdpPorts,
 };
+use headroom_netio::route::source_towards;
 use headroom_suite::{Aead, Key, Suite};
 use toml::Spanned;
 
@@ -106,6 +107,7 @@ impl Reader<'_> {
                 PostQuantumFile::Preferred => PostQuantum::Preferred,
                 PostQuantumFile::Off => PostQuantum::Off,
             },
+            local_is_fixed: file.local.is_some(),
             initiate: file.initiate.unwrap_or(true),
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 4 * 3600)?,
             liveness: seconds(file.liveness_seconds.as_ref(), "liveness_seconds", 30)?,
@@ -122,10 +124,7 @@ impl Reader<'_> {
         if self.purpose == Purpose::Decode {
             return Ok(any);
         }
-        let source = UdpSocket::bind((any, 0)).and_then(|socket| {
-            socket.connect((remote, IKE_PORT)).and_then(|()| socket.local_addr())
-        });
-        source.map(|source| source.ip()).map_err(|error| {
+        source_towards(remote, None).map_err(|error| {
             problem(
                 place,
                 format!("no route to the peer {remote} ({error}): write `local`, or add a route"),

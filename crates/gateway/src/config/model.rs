@@ -64,6 +64,8 @@ pub struct IkePeer {
     pub name: String,
     /// This host's address and port of the first message.
     pub local: SocketAddr,
+    /// Whether this host keeps this address, also when another leads to the peer.
+    pub local_is_fixed: bool,
     /// The peer's.
     pub remote: SocketAddr,
     /// This host's name.

@@ -27,7 +27,7 @@ mod tests;
 pub mod tracer;
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -134,6 +134,14 @@ impl Datapath {
         let train =
             Train { destination: to, source, tos: 0, dont_fragment: false, datagrams: &datagrams };
         socket.send(&train).map_err(|(_, error)| error)
+    }
+
+    /// Returns the address from which the gateway's own packets to `peer` leave.
+    ///
+    /// # Errors
+    /// The kernel's error: `ENETUNREACH` if there is no route.
+    pub fn source_towards(&self, peer: IpAddr) -> io::Result<IpAddr> {
+        headroom_netio::route::source_towards(peer, Some(self.shared.settings.mark))
     }
 
     /// Returns the records of packets from now on, until the result is dropped.

@@ -140,6 +140,35 @@ impl Children {
         self.is_changed = true;
     }
 
+    /// Puts the CHILD SAs of an IKE SA between other addresses.
+    pub(super) fn move_to(
+        &mut self,
+        session: SessionId,
+        (local, remote): (SocketAddr, SocketAddr),
+        datapath: &Datapath,
+    ) {
+        let engine = datapath.engine();
+        let between = |spec: &SaSpec| {
+            let (from, to) = match spec.direction {
+                Direction::Out => (local, remote),
+                Direction::In => (remote, local),
+            };
+            let ports = UdpPorts { source: from.port(), destination: to.port() };
+            spec.between((from.ip(), to.ip()), spec.udp.map(|_| ports))
+        };
+        for child in self.installed.values().filter(|child| child.session == session) {
+            for name in [&child.inbound, &child.outbound] {
+                let added = self.added.iter_mut().find(|spec| spec.name == *name);
+                match (added, engine.association(name)) {
+                    (Some(added), _) => *added = between(added),
+                    (None, Some(present)) => self.added.push(between(present.spec())),
+                    (None, None) => {}
+                }
+            }
+            self.is_changed = true;
+        }
+    }
+
     /// Sends packets on this CHILD SA, no more on the one that it replaces.
     pub(super) fn switch(&mut self, id: ChildId) {
         let Some(child) = self.installed.get_mut(&id) else { return };
@@ -255,9 +284,10 @@ impl Children {
         let removed = std::mem::take(&mut self.removed);
         let mut added = std::mem::take(&mut self.added);
         added.retain(|spec| !removed.contains(&spec.name));
-        let new: Vec<String> = added.iter().map(|spec| spec.name.clone()).collect();
+        let new: HashSet<String> = added.iter().map(|spec| spec.name.clone()).collect();
         let present = datapath.engine();
-        let is_kept = |spec: &SaSpec| !removed.contains(&spec.name);
+        // one that is between other addresses replaces itself
+        let is_kept = |spec: &SaSpec| !removed.contains(&spec.name) && !new.contains(&spec.name);
         let (engine, covered) = present
             .update(is_kept, added, self.policies(), datapath.now())
             .map_err(|error| io::Error::other(error.to_string()))?;

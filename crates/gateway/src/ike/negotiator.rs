@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The most attempts to connect that are younger than [`LOOK`]: peers that answer are not kept
 /// waiting for so long that their messages are sent again.
 const MAX_CONNECTING: usize = 64;
+/// The most routes that are looked at in one [`LOOK`].
+const ROAMERS: usize = 64;
 /// When a peer is looked after again whose attempt would be one too many.
 const LATER: Duration = Duration::from_millis(20);
 
@@ -40,6 +42,8 @@ pub(super) struct Negotiator {
     connecting: BTreeSet<(Instant, SessionId)>,
     /// When it is looked at what CHILD SAs have carried.
     next_wear: Instant,
+    /// The session at which the last look at routes ended.
+    roamed: Option<SessionId>,
     datapath: Arc<Datapath>,
     log: Box<dyn Fn(String) + Send>,
 }
@@ -75,6 +79,7 @@ impl Negotiator {
             sessions: Sessions::default(),
             connecting: BTreeSet::new(),
             next_wear: now,
+            roamed: None,
             datapath,
             log,
         }
@@ -176,11 +181,34 @@ impl Negotiator {
             for id in self.children.worn(&self.datapath, now) {
                 let _ = self.endpoint.command(&Command::RekeyChild(id), now);
             }
+            self.roam(now);
         }
         while let Some(name) = self.peers.due(now) {
             if let Some(at) = self.look_after(&name, now) {
                 self.peers.look(&name, at);
             }
+        }
+    }
+
+    /// Goes on from another address where the way to a peer begins at another one now. Looks at some
+    /// sessions, next time at others.
+    fn roam(&mut self, now: Instant) {
+        let mine = |one: &Session| one.initiated && one.established.is_some();
+        let rest = self.sessions.iter().filter(|(id, one)| Some(*id) > self.roamed && mine(one));
+        let batch: Vec<_> = rest
+            .take(ROAMERS)
+            .map(|(id, one)| (id, one.peer.clone(), one.local, one.remote))
+            .collect();
+        self.roamed = batch.last().filter(|_| batch.len() == ROAMERS).map(|(id, ..)| *id);
+        for (id, peer, local, remote) in batch {
+            let may = self.peers.get(&peer).is_some_and(|peer| !peer.local_is_fixed);
+            // without a route there is nothing to go on from
+            let source = self.datapath.source_towards(remote.ip());
+            let Some(source) = source.ok().filter(|source| may && *source != local.ip()) else {
+                continue;
+            };
+            let to = SocketAddr::new(source, local.port());
+            let _ = self.endpoint.command(&Command::Move(id, to, remote), now);
         }
     }
 
@@ -288,11 +316,16 @@ impl Negotiator {
                 self.peers.look(peer, now);
             }
             Event::Moved { session, local_address, remote_address, .. } => {
+                let addresses = (local_address, remote_address);
                 if let Some(one) = self.sessions.get_mut(session) {
                     let peer = &one.peer;
-                    (self.log)(format!("IKE with `{peer}`: the peer is now at {remote_address}"));
-                    (one.local, one.remote) = (local_address, remote_address);
+                    (self.log)(match one.local == local_address {
+                        true => format!("`{peer}` is now at {remote_address}"),
+                        false => format!("`{peer}` is now reached from {local_address}"),
+                    });
+                    (one.local, one.remote) = addresses;
                 }
+                self.children.move_to(session, addresses, &self.datapath);
             }
             // not asked for
             Event::Keys { .. } => {}
@@ -364,7 +397,8 @@ fn watched(peer: &IkePeer) -> Peer {
         is_wanted: peer.initiate,
         retry: Retry::default(),
     };
-    Peer::new(peer.local, peer.remote, peer.children.iter().map(wanted).collect())
+    let children = peer.children.iter().map(wanted).collect();
+    Peer::new((peer.local, peer.remote), peer.local_is_fixed, children)
 }
 
 fn connection(peer: IkePeer) -> Connection {
@@ -381,7 +415,7 @@ fn connection(peer: IkePeer) -> Connection {
         rekey: Some(child.rekey),
     };
     Connection {
-        mobike: false,
+        mobike: true,
         virtual_addresses: VirtualAddresses::None,
         children: peer.children.iter().map(child).map(Arc::new).collect(),
         name: peer.name,

@@ -13,6 +13,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) local: SocketAddr,
+    pub(super) local_is_fixed: bool,
     pub(super) remote: SocketAddr,
     pub(super) children: Vec<Wanted>,
     pub(super) retry: Retry,
@@ -110,8 +111,12 @@ impl Peers {
 }
 
 impl Peer {
-    pub(super) fn new(local: SocketAddr, remote: SocketAddr, children: Vec<Wanted>) -> Self {
-        Self { local, remote, children, retry: Retry::default(), look_at: None }
+    pub(super) fn new(
+        (local, remote): (SocketAddr, SocketAddr),
+        local_is_fixed: bool,
+        children: Vec<Wanted>,
+    ) -> Self {
+        Self { local, remote, local_is_fixed, children, retry: Retry::default(), look_at: None }
     }
 
     pub(super) fn child(&mut self, name: &str) -> Option<&mut Wanted> {
