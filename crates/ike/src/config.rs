@@ -86,6 +86,8 @@ pub struct Connection {
     pub auth: Auth,
     /// Algorithms of the IKE SA.
     pub ike: Vec<IkeProposal>,
+    /// A key beside the key exchange, against quantum computers (RFC 8784); not with EAP.
+    pub ppk: Option<Ppk>,
     /// Whether an initiator may change its address (MOBIKE, RFC 4555).
     pub mobike: bool,
     /// Whether one end assigns addresses to the other.
@@ -144,6 +146,18 @@ pub struct ChildConfig {
     pub qesp: Option<QEsp>,
     /// The age at which it is rekeyed; none: by command alone.
     pub rekey: Option<Duration>,
+}
+
+/// A post-quantum pre-shared key. It protects what is derived after IKE_AUTH: CHILD SAs, and the IKE SA
+/// when it is rekeyed.
+#[derive(Debug)]
+pub struct Ppk {
+    /// Its name, the same on both sides.
+    pub id: Vec<u8>,
+    /// The key: 32 random bytes or more.
+    pub key: Key,
+    /// Whether a peer that does not have it is refused.
+    pub is_required: bool,
 }
 
 /// Q-ESP in place of ESP (docs/qesp.md). It needs a path without NAT.

@@ -76,6 +76,8 @@ pub enum Event {
         remote_address: SocketAddr,
         /// Whether its key exchange resists quantum computers.
         post_quantum: bool,
+        /// Whether a post-quantum pre-shared key is in the keys of its CHILD SAs.
+        ppk: bool,
         /// The addresses that the responder assigned to the initiator.
         assigned: Assigned,
     },
@@ -212,6 +214,9 @@ pub enum Reason {
     /// The traffic selectors of both sides have nothing in common.
     #[error("no common traffic selectors")]
     NoTraffic,
+    /// A post-quantum pre-shared key is required, and the peer does not use it.
+    #[error("the peer does not use the post-quantum pre-shared key")]
+    NoPpk,
     /// The responder assigned no address, and we asked for one; or the initiator asked for none.
     #[error("no virtual address was assigned")]
     NoAddress,

@@ -27,7 +27,7 @@ pub mod wire;
 
 pub use certificate::{Authorities, CertificateError, Credential};
 pub use config::{
-    Auth, ChildConfig, Config, Connection, Limits, LocalAuth, Mode, QEsp, RemoteAuth, Timing,
+    Auth, ChildConfig, Config, Connection, Limits, LocalAuth, Mode, Ppk, QEsp, RemoteAuth, Timing,
 };
 pub use endpoint::Endpoint;
 pub use event::{

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use headroom_suite::Key;
 
 use crate::config::{Config, Timing};
 use crate::crypto::{IkeKeys, Protector, Random, Sealer, Spis};
@@ -157,6 +158,13 @@ impl IkeSa {
         self.session = Some(SessionKeys { keys, sealer, opener, previous_opener });
         self.exported = false;
         true
+    }
+
+    /// Mixes a post-quantum pre-shared key into what is derived from now on. Messages keep their keys.
+    pub(crate) fn mix(&mut self, ppk: &Key) {
+        if let Some(session) = &mut self.session {
+            session.keys = session.keys.copy().with_ppk(ppk);
+        }
     }
 
     /// Returns a copy of keys that were not reported yet.

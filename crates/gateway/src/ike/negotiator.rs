@@ -415,6 +415,7 @@ fn connection(peer: IkePeer) -> Connection {
         rekey: Some(child.rekey),
     };
     Connection {
+        ppk: None,
         mobike: true,
         virtual_addresses: VirtualAddresses::None,
         children: peer.children.iter().map(child).map(Arc::new).collect(),

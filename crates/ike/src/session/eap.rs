@@ -50,6 +50,7 @@ impl Session {
             // who has a shared key of several users could else be us (RFC 7296 §2.16)
             matches!(one.auth.local, LocalAuth::Certificate(_))
                 && matches!(one.auth.remote, RemoteAuth::Eap(_))
+                && one.ppk.as_ref().is_none_or(|ppk| !ppk.is_required)
                 && accepts(one, from)
                 && us.as_ref().is_none_or(|us| one.local.matches(us))
                 && IkeProposal::permit(&one.ike, &setup.choice)

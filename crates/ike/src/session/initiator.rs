@@ -80,6 +80,9 @@ impl Session {
             let notify = Notify::new(NotifyType::SignatureHashAlgorithms, &hashes);
             payloads.push(Payload::Notify(notify));
         }
+        if connection.ppk.is_some() {
+            payloads.push(Payload::Notify(Notify::new(NotifyType::UsePpk, &[])));
+        }
         if connection.ike.iter().any(|offer| !offer.additional.is_empty()) {
             let notify = Notify::new(NotifyType::IntermediateExchangeSupported, &[]);
             payloads.push(Payload::Notify(notify));
@@ -187,6 +190,7 @@ impl Session {
             int_auth: Default::default(),
             exchanged: 0,
             hashes: peer_hashes(&contents),
+            ppk: connection.ppk.is_some() && contents.has(NotifyType::UsePpk),
             eap: None,
         }));
         self.heard_at = ctx.now;
@@ -253,12 +257,25 @@ impl Session {
         let Some(connection) = self.connection.clone() else { return };
         let [sa] = &self.sas[..] else { return };
         let (Some(setup), Some(keys)) = (&self.setup, sa.keys()) else { return };
-        let proof = Proof { setup, keys, message_id: sa.next_request(), by: Role::Initiator };
+        let ppk = connection.ppk.as_ref().filter(|_| setup.ppk);
+        if ppk.is_none() && connection.ppk.as_ref().is_some_and(|ppk| ppk.is_required) {
+            return self.close(Reason::NoPpk, ctx);
+        }
+        let mixed = ppk.map(|ppk| (ppk, keys.copy().with_ppk(&ppk.key)));
         let id = connection.local.body();
-        let (method, data) = match proof.make(&connection.auth.local, &id) {
-            Ok(made) => made,
-            Err(reason) => return self.close(reason, ctx),
+        let prove = |keys| {
+            let message_id = sa.next_request();
+            let proof = Proof { setup, keys, message_id, by: Role::Initiator };
+            proof.make(&connection.auth.local, &id)
         };
+        // for a responder that does not have the key (RFC 8784 §3)
+        let without = mixed.as_ref().filter(|(ppk, _)| !ppk.is_required).map(|_| prove(keys));
+        let made = prove(mixed.as_ref().map_or(keys, |(_, mixed)| mixed));
+        let ((method, data), without) = match (made, without.transpose()) {
+            (Ok(made), Ok(without)) => (made, without),
+            (Err(reason), _) | (_, Err(reason)) => return self.close(reason, ctx),
+        };
+        let ppk_identity = mixed.as_ref().map(|(ppk, _)| ppk.identity());
         let remote = connection.remote.as_ref().map(Identity::body);
         let offer = connection.children.first().map(|config| ChildOffer {
             config: config.clone(),
@@ -290,6 +307,9 @@ impl Session {
             Payload::IdResponder(crate::wire::Identification { id_type, data })
         }));
         payloads.push(Payload::Authentication(Authentication { method, data: &data }));
+        let notify = |notify_type, data| Payload::Notify(Notify::new(notify_type, data));
+        payloads.extend(ppk_identity.as_ref().map(|id| notify(NotifyType::PpkIdentity, id)));
+        payloads.extend(without.as_ref().map(|(_, data)| notify(NotifyType::NoPpkAuth, data)));
         let asked = connection.virtual_addresses.request();
         payloads.extend(asked.as_ref().map(|attributes| {
             Payload::Configuration(configuration(ConfigurationType::Request, attributes))
@@ -328,10 +348,17 @@ impl Session {
         let Some(sa) = self.sa(spi) else { return };
         let Some(keys) = sa.keys() else { return };
         let message_id = sa.next_request().saturating_sub(1);
-        let proof = Proof { setup: &setup, keys, message_id, by: Role::Responder };
         let claim = Claim { id, auth, certificates: &contents.certificates };
-        if let Err(reason) = proof.check(&connection.auth.remote, &claim, ctx.time) {
-            return self.close(reason, ctx);
+        let proved = connection.mixed_keys(keys, contents, false).and_then(|mixed| {
+            let keys = mixed.as_ref().map_or(keys, |(_, keys)| keys);
+            let proof = Proof { setup: &setup, keys, message_id, by: Role::Responder };
+            proof.check(&connection.auth.remote, &claim, ctx.time)?;
+            Ok(mixed.map(|(ppk, _)| ppk))
+        });
+        match proved {
+            Ok(None) => {}
+            Ok(Some(ppk)) => self.mix(spi, ppk),
+            Err(reason) => return self.close(reason, ctx),
         }
         let reply = contents.configuration.as_ref();
         let reply = reply.filter(|one| one.configuration_type == ConfigurationType::Reply);
@@ -392,6 +419,7 @@ impl Session {
             local_address: self.path.local,
             remote_address: self.path.remote,
             post_quantum: setup.choice.is_post_quantum(),
+            ppk: self.has_ppk,
             assigned: self.assigned.clone(),
         });
     }

@@ -11,6 +11,7 @@ mod informational;
 mod initiator;
 mod install;
 mod mobility;
+mod ppk;
 mod proof;
 mod responder;
 mod tasks;
@@ -84,6 +85,8 @@ pub(crate) struct Session {
     setup: Option<Box<Setup>>,
     /// The addresses that the responder assigned to the initiator.
     assigned: Assigned,
+    /// A post-quantum pre-shared key is in use.
+    has_ppk: bool,
     children: Vec<Child>,
     /// The peer's SPIs of CHILD SAs that it deleted before it answered that it made them.
     deleted_early: Vec<u32>,
@@ -122,6 +125,8 @@ pub(crate) struct Setup {
     pub(crate) exchanged: usize,
     /// The hash functions of signatures that the peer accepts; none if it knows no RFC 7427.
     pub(crate) hashes: Option<Vec<HashAlgorithmId>>,
+    /// Whether both ends use a post-quantum pre-shared key if they have the same.
+    pub(crate) ppk: bool,
     /// As responder, if the initiator proves who it is by EAP.
     pub(crate) eap: Option<Box<eap::Questioned>>,
 }
@@ -174,6 +179,7 @@ impl Session {
             sas: vec![sa],
             setup: None,
             assigned: Assigned::default(),
+            has_ppk: false,
             children: Vec::new(),
             deleted_early: Vec::new(),
             tasks: VecDeque::new(),

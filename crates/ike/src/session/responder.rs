@@ -95,6 +95,8 @@ impl Session {
             let request = CertificateRequest { encoding, authorities: &requested };
             payloads.push(Payload::CertificateRequest(request));
         }
+        let mut possible = ctx.config.connections.iter().filter(|one| accepts(one, from));
+        let ppk = contents.has(NotifyType::UsePpk) && possible.any(|one| one.ppk.is_some());
         let hashes = our_hashes();
         if signs {
             let notify = Notify::new(NotifyType::SignatureHashAlgorithms, &hashes);
@@ -107,6 +109,7 @@ impl Session {
             (NotifyType::FragmentationSupported, sa.fragmentation),
             (NotifyType::IntermediateExchangeSupported, intermediate),
             (NotifyType::ChildlessSupported, true),
+            (NotifyType::UsePpk, ppk),
         ];
         payloads.extend(
             supported
@@ -128,6 +131,7 @@ impl Session {
             int_auth: Default::default(),
             exchanged: 0,
             hashes: peer_hashes(contents),
+            ppk,
             eap: None,
         }));
         Ok(session)
@@ -201,7 +205,6 @@ impl Session {
         let Some(auth) = &contents.authentication else {
             return self.start_eap(spi, opened, contents, setup, ctx);
         };
-        let claim = Claim { id, auth, certificates: &contents.certificates };
         let name = Identity::from_payload(id);
         let shown = name.as_ref().map_or_else(|| "?".to_owned(), Identity::to_string);
         let us = contents.id_responder.as_ref().and_then(Identity::from_payload);
@@ -219,18 +222,20 @@ impl Session {
         let Some(sa) = self.sa(spi) else { return };
         let Some(keys) = sa.keys() else { return };
         let message_id = opened.header.message_id;
-        let proof = |by| Proof { setup: &setup, keys, message_id, by };
-        let proved = match &connection {
-            Some(connection) => proof(Role::Initiator)
-                .check(&connection.auth.remote, &claim, ctx.time)
-                .and_then(|name| {
-                    let own = connection.local.body();
-                    let ours = proof(Role::Responder).make(&connection.auth.local, &own)?;
-                    Ok((connection.clone(), name, own, ours))
-                }),
-            None => Err(Reason::Identity(shown)),
-        };
-        let (connection, name, own, (method, proof)) = match proved {
+        let proved = connection.as_ref().ok_or(Reason::Identity(shown)).and_then(|connection| {
+            let mixed = connection.mixed_keys(keys, contents, true)?;
+            let without = contents.notify(NotifyType::NoPpkAuth).filter(|_| mixed.is_none());
+            let data = without.map_or(auth.data, |notify| notify.data);
+            let auth = Authentication { data, ..*auth };
+            let claim = Claim { id, auth: &auth, certificates: &contents.certificates };
+            let keys = mixed.as_ref().map_or(keys, |(_, keys)| keys);
+            let proof = |by| Proof { setup: &setup, keys, message_id, by };
+            let name = proof(Role::Initiator).check(&connection.auth.remote, &claim, ctx.time)?;
+            let own = connection.local.body();
+            let ours = proof(Role::Responder).make(&connection.auth.local, &own)?;
+            Ok((connection.clone(), name, own, ours, mixed.is_some()))
+        });
+        let (connection, name, own, (method, proof), has_ppk) = match proved {
             Ok(proved) => proved,
             Err(reason) => {
                 return self.unproved(spi, &opened.header, reason, ctx);
@@ -240,6 +245,10 @@ impl Session {
         let mut payloads = vec![Payload::IdResponder(Identification { id_type, data })];
         payloads.extend(connection.auth.local.certificates().map(Payload::Certificate));
         payloads.push(Payload::Authentication(Authentication { method, data: &proof }));
+        if let Some(ppk) = connection.ppk.as_ref().filter(|_| has_ppk) {
+            self.mix(spi, ppk);
+            payloads.push(Payload::Notify(Notify::new(NotifyType::PpkIdentity, &[])));
+        }
         self.admit((spi, &opened.header), (&connection, name), *setup, contents, payloads, ctx);
     }
 

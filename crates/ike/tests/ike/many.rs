@@ -60,6 +60,7 @@ impl Side {
             let (remote, remote_address) = (Some(remote), None);
             let virtual_addresses = VirtualAddresses::None;
             Connection {
+                ppk: None,
                 mobike: false,
                 name,
                 local,

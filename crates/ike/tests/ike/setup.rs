@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use headroom_ike::wire::{AddressRange, NotifyType, TrafficSelector};
 use headroom_ike::{
-    ChildSa, Command, Config, Endpoint, Mode, PacketFormat, Pool, PostQuantum, QEsp, Reason,
+    ChildSa, Command, Config, Endpoint, Mode, PacketFormat, Pool, PostQuantum, Ppk, QEsp, Reason,
     VirtualAddresses,
 };
+
+use headroom_suite::Key;
 
 use crate::world::{A, B, Host, World, configs};
 
@@ -481,4 +483,46 @@ fn a_new_mapping_of_the_nat_is_seen_in_a_sign_of_life() {
     assert_eq!(world.hosts[B].moved, 1);
     let at = world.hosts[B].remote_address.expect("it has moved");
     assert_eq!(at.ip(), IpAddr::from([198, 51, 100, 2]));
+}
+
+#[test]
+fn a_pre_shared_key_against_quantum_computers_is_used_where_both_have_it() {
+    let ppk = |id: &str, key: u8, is_required| {
+        Some(Ppk { id: id.into(), key: Key::from_bytes(&[key; 32]), is_required })
+    };
+    let other_key = Reason::Refused(NotifyType::AuthenticationFailed);
+    let table = [
+        (ppk("one", 1, false), ppk("one", 1, false), Ok(true)),
+        (ppk("one", 1, true), ppk("one", 1, true), Ok(true)),
+        (ppk("one", 1, false), None, Ok(false)),
+        (None, ppk("one", 1, false), Ok(false)),
+        (ppk("one", 1, false), ppk("two", 1, false), Ok(false)),
+        (ppk("one", 1, true), None, Err(Reason::NoPpk)),
+        (None, ppk("one", 1, true), Err(other_key.clone())),
+        (ppk("one", 1, false), ppk("one", 2, false), Err(other_key.clone())),
+        (ppk("one", 1, true), ppk("two", 1, false), Err(other_key)),
+    ];
+    for (row, (a, b, expected)) in table.into_iter().enumerate() {
+        let mut keys = [a, b].into_iter();
+        let configs = configs(PostQuantum::Required).map(|mut config| {
+            let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+            connection.ppk = keys.next().expect("two ends");
+            config
+        });
+        let mut world = World::new(configs, 37);
+        world.connect(A);
+        world.settle();
+        match expected {
+            Ok(used) => {
+                world.check_agreement(1);
+                assert_eq!(world.hosts.each_ref().map(|host| host.ppk), [used; 2], "row {row}");
+                world.rekey_ike(B);
+                world.settle();
+                world.rekey_child(A);
+                world.settle();
+                world.check_agreement(1);
+            }
+            Err(reason) => assert_eq!(world.hosts[A].closed, [reason], "row {row}"),
+        }
+    }
 }

@@ -62,6 +62,7 @@ pub(crate) struct Host {
     pub(crate) remote_address: Option<SocketAddr>,
     pub(crate) ready: bool,
     pub(crate) assigned: Assigned,
+    pub(crate) ppk: bool,
     /// The keys of its IKE SAs, the newest last.
     pub(crate) keys: Vec<(Spis, Box<IkeKeys>)>,
     /// What its random numbers begin with.
@@ -126,6 +127,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             remote_address: None,
             auth: Auth::shared_key(&Key::from_bytes(b"a secret of both")),
             ike: IkeProposal::default_offer(policy),
+            ppk: None,
             mobike: false,
             virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],
@@ -164,6 +166,7 @@ impl World {
                 remote_address: None,
                 ready: false,
                 assigned: Assigned::default(),
+                ppk: false,
                 keys: Vec::new(),
                 leads,
                 next_request: 0,
@@ -469,7 +472,8 @@ impl Host {
     fn apply(&mut self, event: Event) {
         note(|| format!("  {} {}", self.address, about(&event)));
         match event {
-            Event::Established { session, post_quantum, assigned, .. } => {
+            Event::Established { session, post_quantum, assigned, ppk, .. } => {
+                self.ppk = ppk;
                 self.assigned = assigned;
                 self.session = Some(session);
                 self.post_quantum = Some(post_quantum);

@@ -266,6 +266,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         remote_address: Some(peer.outer),
         auth: Auth::shared_key(&Key::from_bytes(b"known to two namespaces only")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
+        ppk: None,
         mobike: false,
         virtual_addresses: VirtualAddresses::None,
         children: vec![Arc::new(child)],
