@@ -239,7 +239,7 @@ fn strongswan_conf(folder: &Path, name: &str, fragment_size: u32) -> String {
   load =
 }}
 charon-systemd {{
-  load = random drbg nonce openssl kdf ml pem pkcs1 pkcs8 pubkey x509 constraints kernel-libipsec kernel-netlink socket-default vici
+  load = random drbg nonce openssl kdf ml pem pkcs1 pkcs8 pubkey x509 constraints eap-identity eap-mschapv2 eap-tls kernel-libipsec kernel-netlink socket-default vici
   port = 500
   port_nat_t = 4500
   keep_alive = 0

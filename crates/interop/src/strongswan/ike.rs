@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 use headroom_ike::crypto::{Method, SystemRandom};
@@ -44,7 +44,7 @@ pub fn negotiate(peers: &Peers, starter: Starter, esp_proposals: &str) -> Result
     let folder = Folder::new()?;
     let [a, b] = hosts()?;
     let charon = start(peers, &folder.0, &a, &b, esp_proposals)?;
-    let ours = Ours::start(&b, &a);
+    let ours = Ours::start(&b, &a, config(&b, &a));
     match starter {
         Starter::Ours => ours.send(Ask::Connect),
         Starter::Theirs => charon.initiate()?,
@@ -82,7 +82,7 @@ pub fn negotiate(peers: &Peers, starter: Starter, esp_proposals: &str) -> Result
 }
 
 /// What our endpoint is asked to do.
-enum Ask {
+pub(super) enum Ask {
     Connect,
     RekeyChild,
     RekeyIke,
@@ -90,30 +90,29 @@ enum Ask {
 }
 
 /// Our endpoint on a thread in its namespace. Dropping it ends the thread.
-struct Ours {
+pub(super) struct Ours {
     asks: Sender<Ask>,
     state: Arc<Mutex<State>>,
 }
 
 /// What became of it.
 #[derive(Clone, Debug, Default)]
-struct State {
+pub(super) struct State {
     session: Option<SessionId>,
     /// The first bytes of the keys of each CHILD SA, as strongSwan's log shows them.
-    installed: Vec<String>,
-    sends_on: Option<ChildId>,
+    pub(super) installed: Vec<String>,
+    pub(super) sends_on: Option<ChildId>,
     removed: usize,
     rekeyed: usize,
-    closed: bool,
-    failed: Option<String>,
+    pub(super) closed: bool,
+    pub(super) failed: Option<String>,
 }
 
 impl Ours {
-    fn start(host: &Host, peer: &Host) -> Self {
+    pub(super) fn start(host: &Host, peer: &Host, config: Config) -> Self {
         let (asks, asked) = mpsc::channel();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = state.clone();
-        let config = config(host, peer);
         let [local, remote] = [host, peer].map(|host| SocketAddr::new(host.outer, PORT));
         host.namespace.spawn(move || {
             let ran = run(config, local, remote, &asked, &shared);
@@ -125,16 +124,16 @@ impl Ours {
         Self { asks, state }
     }
 
-    fn send(&self, ask: Ask) {
+    pub(super) fn send(&self, ask: Ask) {
         // the thread ends only with an error, which `wait` reports
         let _ = self.asks.send(ask);
     }
 
-    fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         lock(&self.state).clone()
     }
 
-    fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) -> Result<()> {
+    pub(super) fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) -> Result<()> {
         let deadline = Instant::now() + STEP;
         loop {
             let state = self.state();
@@ -162,6 +161,8 @@ fn run(
 ) -> Result<()> {
     let socket = UdpSocket::bind(local)?;
     let mut endpoint = Endpoint::new(config, Box::new(SystemRandom), Instant::now());
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    endpoint.set_time(time);
     let mut buffer = vec![0; 65536];
     loop {
         let now = Instant::now();
@@ -239,7 +240,7 @@ fn dump(key: &Key) -> String {
     bytes.collect::<Vec<_>>().join(" ")
 }
 
-fn config(host: &Host, peer: &Host) -> Config {
+pub(super) fn config(host: &Host, peer: &Host) -> Config {
     let key_exchanges = vec![Method::Curve25519];
     let suites = ["aes-128-gcm", "aes-256-gcm", "aes-128-cbc+hmac-sha256"];
     let suites: Vec<_> = suites.iter().filter_map(|name| name.parse().ok()).collect();

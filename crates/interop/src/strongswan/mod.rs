@@ -5,6 +5,7 @@
 //! the same addresses, ports, SPIs and keys. Files go in both directions at once.
 
 pub(crate) mod charon;
+pub mod identity;
 pub mod ike;
 
 use std::net::IpAddr;
