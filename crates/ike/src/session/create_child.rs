@@ -476,6 +476,14 @@ impl Session {
             ctx.release(&agreement);
             return self.refuse(spi, header, NotifyType::TemporaryFailure, ctx);
         }
+        let is_gone = |child: &Child| matches!(child.status, ChildStatus::Lingering(_));
+        if let Some(Target::Child(old)) = agreement.target()
+            && self.child(old).is_none_or(is_gone)
+        {
+            // our own rekeying won, or it was closed with what had replaced it
+            ctx.release(&agreement);
+            return self.refuse(spi, header, NotifyType::ChildSaNotFound, ctx);
+        }
         let method = agreement.remaining.pop_front();
         let answered = answer_key_exchange(method, contents, ctx);
         let Ok((Some((method, public)), Some(secret))) = answered else {

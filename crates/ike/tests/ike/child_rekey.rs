@@ -446,6 +446,32 @@ fn what_is_closed_is_closed_with_what_has_replaced_it() {
     }
 }
 
+#[test]
+fn what_is_closed_does_not_come_back_by_a_late_key_exchange() {
+    crossing(with_ml_kem, World::rekey_child, |mut it| {
+        let request = it.world.hold(B);
+        it.world.pass(A);
+        it.world.pass(B);
+        let late = it.world.hold(A);
+        it.world.give(&request);
+        it.world.pass(A);
+        if it.winner == A {
+            it.world.give(&late);
+            return it.ends_with_winners_child();
+        }
+        it.world.pass(B);
+        it.world.pass(A);
+        it.world.close_child(B);
+        // both deletions: of the old one and of the new one
+        for _ in 0..2 {
+            it.world.pass(B);
+            it.world.pass(A);
+        }
+        it.world.give(&late);
+        it.world.ends_without_child();
+    });
+}
+
 // The IKE SA changes meanwhile.
 
 #[test]
