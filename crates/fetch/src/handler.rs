@@ -14,7 +14,7 @@ pub(crate) struct Transfer {
     /// Wall clock when the first data command was sent.
     pub(crate) request_ns: Option<u64>,
     pub(crate) bytes: u64,
-    /// See `Report::tls`.
+    /// See `FetchReport::tls`.
     pub(crate) tls: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use curl::easy::{Easy2, SslVersion};
-use serde::{Deserialize, Serialize};
+use headroom_lab_trace::FetchReport;
 
 use handler::Transfer;
 
@@ -52,28 +52,6 @@ pub struct Options {
     pub user: Option<String>,
 }
 
-/// What happened; printed as one line of JSON.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Report {
-    /// Version of libcurl and of its TLS library.
-    pub client: String,
-    /// Wall clock in nanoseconds since the epoch just after the first data
-    /// command (FTP: `EPSV` or `PASV`; HTTP: the request) was written.
-    pub request_ns: Option<u64>,
-    /// Wall clock in nanoseconds since the epoch when the last completion
-    /// reply had been read.
-    pub done_ns: Option<u64>,
-    /// libcurl's own total time, summed over the requests.
-    pub total_s: f64,
-    /// Octets of file moved.
-    pub bytes: u64,
-    /// What was negotiated, each once: `TLSv1.3 / TLS_AES_128_GCM_SHA256`.
-    #[serde(default)]
-    pub tls: Vec<String>,
-    /// What went wrong; the requests after it were not tried.
-    pub error: Option<String>,
-}
-
 /// Version of libcurl and of its TLS library, for the record.
 pub fn version() -> String {
     let version = curl::Version::get();
@@ -81,8 +59,8 @@ pub fn version() -> String {
 }
 
 /// Runs the requests one after the other over one handle, connections reused.
-pub fn run(requests: &[Request], options: &Options) -> Report {
-    let mut report = Report { client: version(), ..Report::default() };
+pub fn run(requests: &[Request], options: &Options) -> FetchReport {
+    let mut report = FetchReport { client: version(), ..FetchReport::default() };
     let mut easy = Easy2::new(Transfer::default());
     if let Err(error) = configure(&mut easy, options) {
         report.error = Some(format!("cannot configure libcurl: {error}"));

@@ -1,6 +1,7 @@
 //! Derives one transfer's clocks, phases and totals from packets captured at the router.
 //! No I/O.
 
+mod client_report;
 mod datagrams;
 mod events;
 mod expectation;
@@ -16,6 +17,7 @@ mod time;
 mod totals;
 mod trace;
 
+pub use client_report::{CopyEvent, FetchReport};
 pub use expectation::{Expectation, Login, TimeHints};
 pub use flow::Flow;
 pub use marker::{Marker, MarkerSearch};

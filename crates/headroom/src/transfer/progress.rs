@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use headroom_lab_trace::CopyEvent;
 use headroom_transfer::path::RelPath;
 use headroom_transfer::{Chunk, Cipher, Error, Event, Observer, Summary};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -108,7 +109,7 @@ impl Progress {
     /// from now on, where that is wished: before, somebody may be asked something.
     pub(crate) fn connected(&self) {
         if self.json {
-            say(&json!({"event": "connected", "time_ns": now_ns()}).to_string());
+            say(&json!(CopyEvent::Connected { time_ns: now_ns() }).to_string());
         } else if self.operation != Operation::DryRun {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.bar.enable_steady_tick(Duration::from_millis(200));
@@ -171,22 +172,18 @@ impl Progress {
         let cipher = cipher.filter(|_| on_lanes > 0);
         let carried = carried(moved, on_lanes);
         if self.json {
-            let mut end = json!({
-                "event": "end",
-                "stored": stored,
-                "failed": failed,
-                "left_out": left_out,
-                "moved": moved,
-                "kept": kept,
-                "holes": holes,
-                "saved": saved,
-                "carried": carried,
-                "on_lanes": on_lanes,
-                "lost": lost,
-                "cipher": cipher.map(Cipher::name),
-                "seconds": elapsed.as_secs_f64(),
-                "time_ns": time_ns,
-            });
+            let mut end = json!(CopyEvent::End { time_ns, seconds: elapsed.as_secs_f64() });
+            end["stored"] = stored.into();
+            end["failed"] = failed.into();
+            end["left_out"] = left_out.into();
+            end["moved"] = moved.into();
+            end["kept"] = kept.into();
+            end["holes"] = holes.into();
+            end["saved"] = saved.into();
+            end["carried"] = carried.into();
+            end["on_lanes"] = on_lanes.into();
+            end["lost"] = lost.into();
+            end["cipher"] = cipher.map(Cipher::name).into();
             if self.operation != Operation::Copy {
                 end["unchanged"] = unchanged.into();
                 end["removed"] = removed.into();
@@ -293,7 +290,7 @@ impl Observer for Progress {
             }
             Event::LanesSilent => {
                 let text = "lanes do not answer: using streams, which are slower, until they do";
-                self.tell(&json!({"event": "lanes_silent"}), Some(text));
+                self.tell(&json!(CopyEvent::LanesSilent), Some(text));
             }
             Event::LanesBack => {
                 self.tell(&json!({"event": "lanes_back"}), Some("lanes answer again"));

@@ -3,8 +3,7 @@
 
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_trace::TimeHints;
-use serde::Deserialize;
+use headroom_lab_trace::{FetchReport, TimeHints};
 
 use super::tls::Tls;
 use super::{ClientReport, Invocation, Site};
@@ -63,20 +62,9 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
     Ok(Invocation::new(argv.into()))
 }
 
-/// The line of JSON that `headroom fetch` prints.
-#[derive(Debug, Deserialize)]
-struct Printed {
-    request_ns: Option<u64>,
-    done_ns: Option<u64>,
-    total_s: f64,
-    #[serde(default)]
-    tls: Vec<String>,
-    error: Option<String>,
-}
-
 /// Reads the client's report and checks it against the requested TLS.
 pub(super) fn report(outcome: &Outcome, tls: Option<&Tls>) -> ClientReport {
-    match serde_json::from_str::<Printed>(outcome.stdout.trim()) {
+    match serde_json::from_str::<FetchReport>(outcome.stdout.trim()) {
         Ok(printed) => ClientReport {
             seconds: Some(printed.total_s),
             hints: TimeHints {

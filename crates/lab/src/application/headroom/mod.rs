@@ -9,7 +9,7 @@ use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
-use serde::Deserialize;
+use headroom_lab_trace::CopyEvent;
 
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
@@ -204,35 +204,19 @@ fn identity(site: &Site<'_>, file: &str) -> Result<(String, String)> {
         .ok_or_else(|| Error::Failed(format!("`headroom identity` printed no key: {printed}")))
 }
 
-/// A line of JSON that `headroom put` and `get` print.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Printed {
-    Connected {
-        time_ns: u64,
-    },
-    End {
-        time_ns: u64,
-        seconds: f64,
-    },
-    LanesSilent,
-    #[serde(other)]
-    Other,
-}
-
 /// Reads the client's report, and whether it fell back from lanes.
 fn report(stdout: &str) -> (ClientReport, bool) {
     let (mut report, mut gave_up) = (ClientReport::default(), false);
     for line in stdout.lines() {
         match serde_json::from_str(line) {
-            Ok(Printed::Connected { time_ns }) => report.hints.request_ns = Some(time_ns),
-            Ok(Printed::End { time_ns, seconds }) => {
+            Ok(CopyEvent::Connected { time_ns }) => report.hints.request_ns = Some(time_ns),
+            Ok(CopyEvent::End { time_ns, seconds }) => {
                 report.hints.done_ns = Some(time_ns);
                 report.seconds = Some(seconds);
             }
-            Ok(Printed::LanesSilent) => gave_up = true,
+            Ok(CopyEvent::LanesSilent) => gave_up = true,
             // the first line kept of a long output may be cut
-            Ok(Printed::Other) | Err(_) => {}
+            Ok(CopyEvent::Other) | Err(_) => {}
         }
     }
     (report, gave_up)
