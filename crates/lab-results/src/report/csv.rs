@@ -1,4 +1,4 @@
-//! For spreadsheets (RFC 4180): one line a sample, and of streams one a piece of time.
+//! Tables for spreadsheets (RFC 4180): of samples, and of the intervals of streams.
 
 use crate::schema::{Results, Sample, StreamBin};
 
@@ -6,7 +6,7 @@ use crate::schema::{Results, Sample, StreamBin};
 type Row = Vec<(&'static str, String)>;
 
 pub(super) fn table(results: &Results) -> String {
-    text(&columns(&Sample::default()), results.samples.iter().map(columns))
+    of_rows(&columns(&Sample::default()), results.samples.iter().map(columns))
 }
 
 /// The pieces of time of all streams; none where there was no stream.
@@ -16,15 +16,23 @@ pub(super) fn streams(results: &Results) -> Option<String> {
         bins.map(|bin| bin_columns(sample, bin)).collect()
     };
     let rows: Vec<Row> = results.samples.iter().flat_map(of_sample).collect();
-    rows.first().map(|first| text(first, rows.iter().cloned()))
+    rows.first().map(|first| of_rows(first, rows.iter().cloned()))
 }
 
-/// The names of a row's columns, and the values of all rows.
-fn text(named: &Row, rows: impl Iterator<Item = Row>) -> String {
-    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    let header = line(named.iter().map(|(name, _)| (*name).to_owned()).collect());
-    let lines = rows.map(|row| line(row.iter().map(|(_, value)| quoted(value)).collect()));
-    header + &lines.collect::<String>()
+/// Writes a table: the names of its columns, and a line for each row.
+pub fn text<const N: usize>(names: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    line(names) + &rows.map(line).collect::<String>()
+}
+
+/// Writes the names of a row's columns, and the values of all rows.
+fn of_rows(named: &Row, rows: impl Iterator<Item = Row>) -> String {
+    let lines = rows.map(|row| line(row.iter().map(|(_, value)| value)));
+    line(named.iter().map(|(name, _)| name)) + &lines.collect::<String>()
+}
+
+fn line(cells: impl IntoIterator<Item: AsRef<str>>) -> String {
+    let cells: Vec<String> = cells.into_iter().map(|cell| quoted(cell.as_ref())).collect();
+    cells.join(",") + "\r\n"
 }
 
 fn bin_columns(sample: &Sample, bin: &StreamBin) -> Row {
@@ -142,7 +150,7 @@ mod tests {
     fn quotes_what_would_end_a_cell() {
         let mut bad = sample("ftp", 0, 1.0);
         bad.error = Some("a, \"b\"\nc".into());
-        let text = text(&columns(&bad), std::iter::once(columns(&bad)));
+        let text = of_rows(&columns(&bad), std::iter::once(columns(&bad)));
         let (header, row) = text.split_once("\r\n").expect("a header");
         assert!(header.starts_with("link,stack,") && header.ends_with(",not_shaped,error"));
         assert!(row.ends_with(",false,\"a, \"\"b\"\"\nc\"\r\n"), "{row}");

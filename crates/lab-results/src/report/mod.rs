@@ -3,7 +3,7 @@
 mod brief;
 pub mod columns;
 pub mod compare;
-mod csv;
+pub mod csv;
 pub mod html;
 mod links;
 pub mod markdown;

@@ -6,11 +6,11 @@ mod index;
 mod markdown;
 mod page;
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Result};
 use headroom_lab_results::report::columns::wrapped;
+use headroom_lab_results::report::csv;
 use headroom_lab_results::report::terminal::Detail;
 
 use crate::study::results::{SCHEMA, StudyResults};
@@ -31,7 +31,7 @@ pub fn write(folder: &Path, study: &StudyResults) -> Result<()> {
     let json = serde_json::to_string_pretty(study).doing(|| format!("write {JSON}"))?;
     let mut files = vec![
         (JSON.to_owned(), json),
-        ("study.csv".to_owned(), csv(study)),
+        ("study.csv".to_owned(), table(study)),
         ("study.md".to_owned(), markdown::summary(study)),
         ("report.html".to_owned(), page::page(study)),
     ];
@@ -93,33 +93,41 @@ pub fn has_studies(folder: &Path) -> bool {
     entries.into_iter().any(|entry| entry.path().join(JSON).is_file())
 }
 
-/// One line for each figure.
-fn csv(study: &StudyResults) -> String {
-    let mut text =
-        "section,row,column,unit,published,measured,ci95_low,ci95_high,n,not_shaped\n".to_owned();
-    let quoted = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
+/// Writes one line for each figure.
+fn table(study: &StudyResults) -> String {
+    let names = [
+        "section",
+        "row",
+        "column",
+        "unit",
+        "published",
+        "measured",
+        "ci95_low",
+        "ci95_high",
+        "n",
+        "not_shaped",
+    ];
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for section in &study.sections {
-        for row in &section.rows {
-            for (column, value) in section.columns.iter().zip(&row.values) {
+    let rows = study.sections.iter().flat_map(|section| {
+        section.rows.iter().flat_map(move |row| {
+            section.columns.iter().zip(&row.values).map(move |(column, value)| {
                 let ends = value.measured.and_then(|measured| measured.ci95);
-                let fields = [
+                [
                     section.id.clone(),
-                    quoted(&row.label),
-                    quoted(&column.heading()),
-                    quoted(&column.unit),
+                    row.label.clone(),
+                    column.heading(),
+                    column.unit.clone(),
                     number(value.published),
                     number(value.measured.map(|measured| measured.value)),
                     number(ends.map(|[lo, _]| lo)),
                     number(ends.map(|[_, hi]| hi)),
                     value.measured.and_then(|m| m.n).map_or_else(String::new, |n| n.to_string()),
                     value.not_shaped.to_string(),
-                ];
-                let _ = writeln!(text, "{}", fields.join(","));
-            }
-        }
-    }
-    text
+                ]
+            })
+        })
+    });
+    csv::text(names, rows)
 }
 
 /// The machines that measured it; where there are several, with the parts of each.
