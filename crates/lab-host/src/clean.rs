@@ -11,7 +11,7 @@ use crate::scratch;
 /// runs in `parent` whose own process is gone. Returns what was removed.
 ///
 /// # Errors
-/// What could not be removed.
+/// Something could not be removed.
 pub fn clean(parent: &Path) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     let groups = cgroup::mounted().map(|root| cgroup::of_runs(&root)).unwrap_or_default();

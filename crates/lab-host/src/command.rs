@@ -224,7 +224,7 @@ impl Executor {
         Self { search_path, dry: Some(Mutex::default()) }
     }
 
-    /// Where programs are found.
+    /// Returns the paths on which it finds programs.
     pub(crate) fn search_path(&self) -> &SearchPath {
         &self.search_path
     }
@@ -234,7 +234,7 @@ impl Executor {
         self.dry.is_some()
     }
 
-    /// What a dry executor was given so far, one line each.
+    /// Returns the commands given to a dry executor so far, one line each.
     pub fn noted(&self) -> Vec<String> {
         self.dry.as_ref().map_or_else(Vec::new, |lines| lock(lines).clone())
     }

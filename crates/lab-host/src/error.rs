@@ -4,7 +4,7 @@
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a call failed of.
+/// The cause of a failed call.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why the lab could not do what was asked. Each is a whole sentence with its cause, so
@@ -23,7 +23,7 @@ pub enum Error {
     /// A call that should work did not.
     #[error("cannot {doing}: {cause}")]
     Doing {
-        /// What was being done: `read FILE`.
+        /// The failed action: `read FILE`.
         doing: String,
         /// Why it failed.
         cause: Cause,
@@ -33,12 +33,12 @@ pub enum Error {
     Command {
         /// As one would type it.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it printed to standard error.
+        /// The end of its standard error.
         said: String,
     },
-    /// What a run stands on has ended: a host, a server, or what makes the link.
+    /// Something that a run depends on has ended: a host, a server, or the emulator.
     #[error("{0}")]
     Ended(String),
     /// The link failed its self-test.
@@ -52,7 +52,7 @@ pub enum Error {
     Interrupted,
 }
 
-/// What most functions of the lab return.
+/// The result of most functions of the lab.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

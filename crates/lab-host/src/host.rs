@@ -27,14 +27,14 @@ pub struct Host {
     pub root: PathBuf,
     /// This program's executable on that host.
     pub headroom: PathBuf,
-    /// How a person runs a command there: `nsenter --net=…`, `ssh …`.
+    /// The prefix with which a person runs a command there: `nsenter --net=…`, `ssh …`.
     pub(crate) by_hand: String,
     executor: Arc<Executor>,
     /// None in a dry run.
     agent: Option<Mutex<Agent>>,
 }
 
-/// How a server starts.
+/// The start of a server.
 #[derive(Debug, Clone)]
 pub struct ServerSpec {
     /// It stays in the foreground.

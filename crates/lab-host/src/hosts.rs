@@ -1,5 +1,5 @@
-//! What the machines of a plan lack of the programs that it needs: this one, or two real
-//! hosts, which have a role each.
+//! Lists what the machines of a plan lack of the programs that it needs: this machine, or
+//! two real hosts with a role each.
 
 use crate::error::{Error, Result};
 use crate::machine::Machine;

@@ -1,4 +1,4 @@
-//! What a machine says of itself.
+//! Describes a machine: kernel, CPU, memory.
 
 use serde::{Deserialize, Serialize};
 

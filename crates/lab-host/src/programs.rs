@@ -1,5 +1,5 @@
-//! Where the programs under test are: on the system, or unpacked in the
-//! private cache that `scripts/fetch-parts` fills.
+//! Finds the programs under test: on the system, or unpacked in the private cache that
+//! `scripts/fetch-parts` fills.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -71,10 +71,10 @@ pub const NFT: Program = Program::new("nft", "nftables", &["--version"]);
 /// Reaches real hosts, and is measured itself.
 pub const SSH: Program = Program::new("ssh", "openssh-client", &["-V"]).only_on(Role::Client);
 
-/// What every testbed needs, whatever it measures.
+/// The programs that every testbed needs.
 pub const TESTBED: &[Program] = &[IP, TC, ETHTOOL, NSENTER, UNSHARE, MOUNT, SYSCTL, OPENSSL];
 
-/// Where a program was found.
+/// The place of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
     /// Absolute path.

@@ -37,7 +37,7 @@ pub(crate) struct HostSetup {
     pub(crate) program: PathBuf,
     /// The folder for everything of the run.
     pub(crate) root: PathBuf,
-    /// Where that is: `tmpfs` or `disk`.
+    /// Its kind: `tmpfs` or `disk`.
     pub(crate) root_kind: String,
     pub(crate) machine: machine::Machine,
 }
@@ -47,7 +47,7 @@ pub(crate) struct HostSetup {
 /// files will take `bytes`.
 ///
 /// # Errors
-/// What could not be done; it was also told on standard output.
+/// The step that failed; standard output has the error, too.
 pub fn serve(bytes: u64) -> Result<()> {
     let greet = |greeting: &Greeting| -> Result<()> {
         let line = serde_json::to_string(greeting).doing(|| "write a greeting".into())?;
@@ -189,7 +189,7 @@ impl Folder {
         self.path.join("root")
     }
 
-    /// Where control groups are mounted if the system has them nowhere.
+    /// Returns the folder on which control groups are mounted if the system mounts them nowhere.
     fn groups(&self) -> PathBuf {
         self.path.join("cgroup")
     }

@@ -5,9 +5,9 @@ use std::fmt;
 /// Which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Where transfers are started.
+    /// It starts transfers.
     Client,
-    /// Where servers run.
+    /// Servers run on it.
     Server,
 }
 

@@ -25,7 +25,7 @@ impl Scratch {
     /// Makes the folder `headroom-ID` in `parent`.
     ///
     /// # Errors
-    /// What could not be created and where.
+    /// It cannot be created; the error names the path.
     pub fn create(parent: &Path) -> Result<Self> {
         let id = new_id();
         let path = parent.join(format!("{PREFIX}{id}"));

@@ -19,7 +19,7 @@ use crate::lock::lock;
 /// The state of a started server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerState {
-    /// How it ended, in words.
+    /// A sentence about its end; none while it runs.
     pub ended: Option<String>,
     /// The latest lines it wrote, each with the wall clock (ns) of its arrival.
     pub log: Vec<(u64, String)>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::content::{Content, ContentKind, make, tree_name, verify};
 use crate::error::{Doing, Result};
 
-/// What can be done with files.
+/// An operation on files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Writes a text; nothing is answered.

@@ -22,7 +22,7 @@ pub struct Job {
     pub dialogue: Option<Vec<String>>,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     /// Exit code; none if it was killed.

@@ -42,8 +42,8 @@ use remote::{Heart, Words};
 use remote_capture::CaptureSpec;
 pub use serve::serve;
 
-/// What can be asked of an agent. Each is answered by one value of a type of
-/// its own, named at the handle's method.
+/// A request to an agent. Its answer is one value, of the type that the method of the
+/// handle returns.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
     /// Run all at once, wait for all.
@@ -67,7 +67,7 @@ enum Request {
     },
     /// Run a command to its end.
     Command(Resolved),
-    /// Where a program is, and its version.
+    /// Finds a program and its version.
     Locate {
         program: String,
     },
@@ -97,7 +97,7 @@ enum Request {
     },
     /// Read this machine's CPU time.
     Cpu,
-    /// What a name means here.
+    /// Resolves a host name there.
     Resolve {
         name: String,
     },
@@ -260,7 +260,7 @@ impl Agent {
         command.resolve(|program| self.locate(program).map(Some))
     }
 
-    /// Where a program is on that host, with the variables that it needs.
+    /// Finds a program on that host, with the variables that it needs.
     ///
     /// # Errors
     /// [`Error::Missing`] with the package that has it.
@@ -271,7 +271,7 @@ impl Agent {
         }
     }
 
-    /// Where a program is on that host, if it has it; asked once.
+    /// Finds a program on that host, if it has it; asks once.
     fn find(&mut self, program: Program) -> Result<Option<Located>> {
         if let Some(known) = self.located.get(program.name) {
             return Ok(Some(known.clone()));
@@ -352,12 +352,12 @@ impl Agent {
         self.ask(&Request::Forget)
     }
 
-    /// What was captured since, read as one transfer.
+    /// Reads what was captured since as one transfer.
     pub(crate) fn record(&mut self, expected: &Expectation) -> Result<Option<Record>> {
         self.ask(&Request::Record(*expected))
     }
 
-    /// What was captured since, read as the set-up of a stream.
+    /// Reads what was captured since as the set-up of a stream.
     pub(crate) fn set_up(&mut self) -> Result<Option<SetUp>> {
         self.ask(&Request::SetUp)
     }
@@ -433,7 +433,7 @@ impl Agent {
         }
     }
 
-    /// What is missing, with the host where that is another machine.
+    /// Adds the host to an error about something missing, if that is another machine.
     fn missing_there(&self, error: Error) -> Error {
         match self.remote {
             None => error,

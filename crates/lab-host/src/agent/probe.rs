@@ -1,6 +1,6 @@
-//! What a host does for a link's self-test: numbered UDP datagrams at a steady
-//! pace, a port that swallows them, so that no ICMP error disturbs the test, and
-//! the name of the congestion control that TCP has on this way.
+//! A host's part in a link's self-test: sends numbered UDP datagrams at a steady pace,
+//! discards them at a port, so that no ICMP error disturbs the test, and names the
+//! congestion control of TCP on this route.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Doing, Result};
 use crate::lock::lock;
 
-/// What a probe begins with; its number follows, big-endian.
+/// The first bytes of a probe; its number follows, big-endian.
 pub(crate) const MAGIC: [u8; 8] = *b"HRprobe\0";
 /// Bytes of payload that every probe has at least.
 pub(crate) const LEAST_PAYLOAD: usize = MAGIC.len() + 4;
@@ -32,16 +32,16 @@ pub(crate) struct Train {
     pub(crate) payload: usize,
     /// Time from one probe to the next.
     pub(crate) interval_ns: u64,
-    /// What a late wake-up means: the interval is kept, or the rate.
+    /// Whether a late wake-up keeps the interval or the rate.
     pub(crate) keep: Keep,
 }
 
-/// What is kept when the sender was woken late.
+/// The quantity that a sender keeps when it was woken late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Keep {
     /// No two probes are ever closer than the interval: they must not queue.
     Interval,
-    /// What was missed is sent at once: the bottleneck must never be idle.
+    /// Missed probes are sent at once: the bottleneck must never be idle.
     Rate,
 }
 

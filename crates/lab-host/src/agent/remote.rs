@@ -1,5 +1,5 @@
-//! What an agent on a real host needs beyond a pipe: its first word, a beat that
-//! says that the lab is still there, and ssh's own words when the host is gone.
+//! Serves an agent on a real host beyond a pipe: its first message, a heartbeat from the
+//! lab, and ssh's standard error when the host is gone.
 
 use std::io::Write;
 use std::process::{ChildStderr, ChildStdin};
@@ -50,8 +50,8 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// When the words end, the connection has; then the alarm is raised, in
-    /// which `host` is gone.
+    /// When standard error ends, so has the connection; then the alarm is raised: `host` is
+    /// gone.
     pub(super) fn follow(
         stderr: Option<ChildStderr>,
         host: &str,

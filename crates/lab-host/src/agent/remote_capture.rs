@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::capture::RunningCapture;
 use crate::error::{Doing, Error, Result};
 
-/// What is captured.
+/// The packets to capture.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CaptureSpec {
     pub(crate) interface: String,
@@ -53,7 +53,7 @@ pub(super) fn answer(address: SocketAddr) -> Result<()> {
 pub(super) fn connect_through(address: SocketAddr) -> std::io::Result<()> {
     const CONNECTING: Duration = Duration::from_millis(200);
     const PATIENCE: Duration = Duration::from_secs(5);
-    /// What a server greets with is shorter.
+    /// More bytes than any server's greeting has.
     const GREETING_MAX: u64 = 64 << 10;
     let stream = TcpStream::connect_timeout(&address, CONNECTING)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -46,7 +46,7 @@ pub fn serve() {
     }
 }
 
-/// What an agent keeps from one request to the next.
+/// The state of an agent between requests.
 #[derive(Default)]
 struct State {
     servers: BTreeMap<String, Server>,

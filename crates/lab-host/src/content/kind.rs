@@ -1,5 +1,5 @@
-//! What is in the files that are moved: bytes of chance, or what compresses as
-//! text, or as data of programs does.
+//! Makes the content of transferred files: random bytes, or bytes that compress as text or
+//! as records do.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -28,7 +28,7 @@ impl ContentKind {
         }
     }
 
-    /// What makes it; the same from the same seed.
+    /// Returns its generator; equal seeds make equal content.
     pub(super) fn maker(self, seed: u64) -> Maker {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let words = if self == Self::Text { vocabulary(&mut random) } else { Vec::new() };
@@ -44,7 +44,7 @@ pub(super) struct Maker {
     words: Vec<String>,
     /// Bytes that were made.
     made: u64,
-    /// What of the last sentence or record did not fit.
+    /// The end of the last sentence or record, which did not fit.
     rest: Vec<u8>,
 }
 

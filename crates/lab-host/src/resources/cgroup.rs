@@ -30,7 +30,7 @@ impl Cgroup {
 
     /// Ends all its processes.
     pub(crate) fn end(&self) {
-        // What is left is told when the group is removed.
+        // Removing the group reports processes that are left.
         let _ = kill(&self.path);
     }
 
@@ -123,8 +123,8 @@ fn is_populated(group: &Path) -> bool {
     events.lines().any(|line| line == "populated 1")
 }
 
-/// Where cgroup v2 is mounted. Where it is not, it is mounted on a folder that is
-/// made for it, in this process's own mount namespace.
+/// Returns the mount point of cgroup v2. If there is none, mounts it on `folder`, which is
+/// made, in this process's own mount namespace.
 pub(crate) fn mounted_or_at(folder: &Path) -> Result<PathBuf> {
     if let Some(path) = mounted() {
         return Ok(path);
@@ -136,7 +136,7 @@ pub(crate) fn mounted_or_at(folder: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// Where cgroup v2 is mounted on this system, if it is.
+/// Returns the mount point of cgroup v2 on this system, if it has one.
 pub fn mounted() -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     mounts.lines().find_map(|line| {

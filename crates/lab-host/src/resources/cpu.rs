@@ -39,7 +39,7 @@ struct Machine {
     steal: f64,
 }
 
-/// What was spent between two readings.
+/// The CPU time between two readings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spent {
     /// CPU seconds of the client's processes.
@@ -142,7 +142,7 @@ impl Meter {
 }
 
 impl Reading {
-    /// What was spent since `earlier`.
+    /// Returns the CPU time spent since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Spent {
         let (now, then) = (&self.machine, &earlier.machine);
         let process = now.process - then.process;

@@ -1,6 +1,6 @@
-//! How busy both sides and the link are while a sample is measured, in equal bins of
-//! time, and what has passed the link. The counters are read by a thread of its own in
-//! the router's namespace, four times a second.
+//! Samples the load of both sides and of the link during a measurement, in equal bins of
+//! time. A thread of its own in the router's namespace reads the counters four times a
+//! second.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -31,14 +31,14 @@ struct Reading {
     to_server: Passed,
 }
 
-/// What an interface has sent.
+/// Counters of an interface: sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Passed {
     bytes: u64,
     frames: u64,
 }
 
-/// Where the counters are.
+/// The sources of the counters.
 #[derive(Debug, Clone)]
 pub(crate) struct Sources {
     /// Control groups of both sides.
@@ -89,8 +89,8 @@ impl Watch {
         }
     }
 
-    /// What was seen of so many transfers; `rate_bps` is the link's in the file's
-    /// direction, which is towards the server where `upload` says so.
+    /// Returns the usage during `transfers` transfers; `rate_bps` is the link's in the file's
+    /// direction, which is towards the server if `upload`.
     ///
     /// # Errors
     /// The counters could not be read.
@@ -122,8 +122,8 @@ impl Sources {
     }
 }
 
-/// What an interface has sent, in the text of `/proc/net/dev` (proc_pid_net(5)): behind
-/// its name eight counters of what it received, then bytes and frames that it sent.
+/// Parses the counters of an interface in `/proc/net/dev` (proc_pid_net(5)): after its name
+/// eight counters of received traffic, then bytes and frames sent.
 fn sent(text: &str, interface: &str) -> Option<Passed> {
     let counters = text.lines().find_map(|line| {
         let (name, counters) = line.split_once(':')?;

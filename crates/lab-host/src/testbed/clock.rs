@@ -1,6 +1,6 @@
-//! Where the wire clock is read: from a capture of this process, or by the agent
-//! of a real client's host from its own. A packet's time never meets a clock of
-//! another host.
+//! Reads the wire clock: from a capture of this process, or through the agent of a real
+//! client's host from a capture there. Times of packets are never compared with the clock
+//! of another host.
 
 use headroom_lab_trace::{self, Expectation, Record, SetUp, Totals, Trace};
 
@@ -17,7 +17,7 @@ pub enum Clock<'a> {
     AtClient(&'a Host),
 }
 
-/// What was captured.
+/// The captured packets.
 #[derive(Debug)]
 pub enum Taken<'a> {
     /// By this process: all packets.
@@ -39,7 +39,7 @@ impl<'a> Clock<'a> {
     /// Looks away, or no longer. A real client's agent goes on: it sees little else.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     pub fn pause(self, paused: bool) -> Result<()> {
         match self {
             Self::Here(capture) => capture.pause(paused),
@@ -47,7 +47,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// What was captured since. An agent goes on until it is read.
+    /// Takes the packets captured since. An agent goes on until they are read.
     ///
     /// # Errors
     /// Frames are missing.

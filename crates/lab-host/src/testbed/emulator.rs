@@ -102,7 +102,7 @@ impl Emulator {
         )))
     }
 
-    /// What it has counted so far.
+    /// Reads its counters.
     pub(super) fn counters(&mut self) -> Result<EmulatorCounters> {
         let doing = || "ask the link's emulator for its counters".to_owned();
         if let Some(stdin) = &mut self.stdin {

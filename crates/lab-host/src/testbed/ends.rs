@@ -1,4 +1,4 @@
-//! Where packets go from and to, on the link or inside a layer.
+//! The two addresses of packets, on the link or inside a layer.
 
 use std::net::IpAddr;
 

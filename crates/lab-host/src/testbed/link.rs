@@ -1,6 +1,6 @@
-//! What makes a link: the kernel's HTB for a rate, its netem for delay, jitter
+//! Makes a link: by the kernel's HTB for a rate, its netem for delay, jitter
 //! and loss, both at the router's way out in each direction (at a host's own way
-//! out TCP would see the queue and never fill it), or the emulator, where the
+//! out TCP would see the queue and never fill it), or by the emulator, where the
 //! kernel has no netem or the plan says so.
 
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::programs::{IP, Program, TC, UNSHARE};
 
-/// What makes a link.
+/// The backend of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// Nothing but the veth pairs.
@@ -158,7 +158,7 @@ impl Backend {
     }
 }
 
-/// What a link asks for beside a rate and a queue.
+/// Names a property of a link beyond rate and queue, if it has one.
 fn beyond_a_rate(spec: &LinkSpec) -> Option<&'static str> {
     first_of(spec, |way| {
         [
@@ -172,7 +172,7 @@ fn beyond_a_rate(spec: &LinkSpec) -> Option<&'static str> {
     })
 }
 
-/// What a link asks for that netem, as used here, does not do.
+/// Names a property of a link that netem, as used here, does not have, if there is one.
 fn beyond_netem(spec: &LinkSpec) -> Option<&'static str> {
     first_of(spec, |way| {
         let queue_in_bytes = matches!(way.queue, Some(Queue::Bytes(_))) && way.needs_netem();

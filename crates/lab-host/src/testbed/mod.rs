@@ -55,7 +55,7 @@ pub use rules::needed as needs_rules;
 pub use spec::TestbedSpec;
 pub use spec::{Family, HOST_DEFAULT, LinkBackend, Offload};
 
-/// What a testbed is built from.
+/// The settings of a testbed.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The folder in which the run's own is made.
@@ -84,9 +84,9 @@ const ETHERNET: u32 = 14;
 #[derive(Debug)]
 pub struct Testbed {
     place: Place,
-    /// Where transfers are started.
+    /// The host that starts transfers.
     pub client: Host,
-    /// Where servers run.
+    /// The host of the servers.
     pub server: Host,
     /// At the router; none of real machines, and in a dry run.
     pub router_capture: Option<RunningCapture>,
@@ -95,13 +95,13 @@ pub struct Testbed {
     congestion_control: String,
     _root_mount: Option<Mount>,
     scratch: Option<Scratch>,
-    /// Where the hosts' files are, in words.
+    /// The kind of file system that has the hosts' files, in words.
     pub root_kind: &'static str,
     /// Last, as a zombie is reaped after everything that waits for it.
     _reaper: Option<Reaper>,
 }
 
-/// Where the hosts are.
+/// The kind of hosts.
 #[derive(Debug)]
 enum Place {
     Here(Box<Namespaces>),
@@ -280,7 +280,7 @@ impl Testbed {
         self.router()?.make_by_kernel(spec, offload)
     }
 
-    /// What is between the hosts of one machine.
+    /// Returns the router between the hosts of one machine.
     fn router(&mut self) -> Result<&mut Router> {
         match &mut self.place {
             Place::Here(here) => Ok(&mut here.router),
@@ -295,7 +295,7 @@ impl Testbed {
         }
     }
 
-    /// What the emulator did since the link was set; none where there is none.
+    /// Reports the emulator's work since the link was set; none: there is no emulator.
     pub fn emulator_report(&mut self) -> Result<Option<EmulatorReport>> {
         match &mut self.place {
             Place::Here(here) => here.router.emulator_report(),
@@ -304,7 +304,7 @@ impl Testbed {
     }
 
     /// # Errors
-    /// What makes the link has ended, or a real host has vanished.
+    /// The emulator has ended, or a real host has vanished.
     pub fn require_link(&self) -> Result<()> {
         match &self.place {
             Place::Here(here) => here.router.require_link(),
@@ -325,7 +325,7 @@ impl Testbed {
         }
     }
 
-    /// Where packets between the hosts are seen; nowhere in a dry run.
+    /// Returns the clock that sees packets between the hosts; none in a dry run.
     pub fn clock(&self) -> Option<Clock<'_>> {
         match &self.place {
             Place::Machines(_) if !self.executor.is_dry() => Some(Clock::AtClient(&self.client)),
@@ -336,7 +336,7 @@ impl Testbed {
     /// A second capture where the first one is, of whole frames.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     pub fn capture_whole<S: Sink>(&self, sink: S) -> Result<RunningCapture<S>> {
         self.capture(self.largest_frame() as usize, sink)
     }
@@ -344,7 +344,7 @@ impl Testbed {
     /// The same, of the first `snaplen` bytes of each frame.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     pub fn capture<S: Sink>(&self, snaplen: usize, sink: S) -> Result<RunningCapture<S>> {
         let (router, interface) = (&self.names()?.router, netns::ROUTER_TO_CLIENT);
         RunningCapture::start(router, interface, Framing::Ethernet, snaplen, sink)
@@ -399,7 +399,7 @@ impl Testbed {
         }
     }
 
-    /// What real machines say of themselves; nothing of one machine.
+    /// Returns the records of real machines; none of one machine.
     pub fn host_records(&self) -> &[HostRecord] {
         match &self.place {
             Place::Here(_) => &[],
@@ -407,7 +407,7 @@ impl Testbed {
         }
     }
 
-    /// What governs TCP on both hosts, in words.
+    /// Names the congestion control of TCP on both hosts.
     pub fn congestion_control(&self) -> String {
         match &self.place {
             Place::Here(_) => format!("{} (by route, verified)", self.congestion_control),

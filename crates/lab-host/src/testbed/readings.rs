@@ -1,4 +1,4 @@
-//! What a testbed's counters say: frames at the router, CPU time of both sides.
+//! Reads a testbed's counters: frames at the router, CPU time of both sides.
 
 use super::{Place, Testbed, netns};
 use crate::error::{Doing, Error, Result};
@@ -6,7 +6,7 @@ use crate::namespace;
 use crate::resources::cpu::{Reading, Spent};
 use crate::resources::usage::{Sources, Watch};
 
-/// What an interface has counted since it was made, both ways.
+/// Counters of an interface since it was made, both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
     /// Frames, whatever is in them.
@@ -16,14 +16,14 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was counted since an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub fn since(self, before: Self) -> Self {
         Self { frames: self.frames - before.frames, bytes: self.bytes - before.bytes }
     }
 }
 
 impl Testbed {
-    /// What the router's interface towards the client has counted, both ways.
+    /// Reads the counters of the router's interface towards the client, both directions.
     pub fn router_counters(&self) -> Result<Counters> {
         let command = netns::counters_command(self.names()?);
         let said = self.executor.run(&command)?;
@@ -92,7 +92,7 @@ pub enum CpuReading {
 }
 
 impl CpuReading {
-    /// What was spent since `earlier`, a reading of the same testbed.
+    /// Returns the CPU time spent since `earlier`, a reading of the same testbed.
     pub fn since(&self, earlier: &Self) -> Option<Spent> {
         match (self, earlier) {
             (Self::One(now), Self::One(then)) => Some(now.since(then)),

@@ -1,5 +1,5 @@
-//! What stands between the hosts: a router that the kernel shapes, or a wire
-//! that the emulator makes, and the change from one to the other.
+//! Connects the hosts: by a router that the kernel shapes, or by a link that the emulator
+//! makes; and changes from one to the other.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Router {
         &self.alarm
     }
 
-    /// What makes the link now.
+    /// Returns the backend of the present link.
     pub(crate) fn backend(&self) -> Backend {
         self.backend
     }
@@ -186,7 +186,7 @@ impl Router {
         Ok(link.to_string())
     }
 
-    /// What the emulator counts from now on is use.
+    /// Begins to count the emulator's packets and CPU time as use.
     pub(super) fn begin_use(&mut self) -> Result<()> {
         let cpu_s = self.cpu_seconds();
         if let Some(emulator) = &mut self.emulator {
@@ -197,7 +197,7 @@ impl Router {
         Ok(())
     }
 
-    /// What the emulator did since its use began; none where there is none.
+    /// Reports the emulator's work since its use began; none: there is no emulator.
     pub(crate) fn emulator_report(&mut self) -> Result<Option<EmulatorReport>> {
         let (now_s, seed) = (self.cpu_seconds(), self.seed);
         let Some(emulator) = &mut self.emulator else { return Ok(None) };
@@ -214,7 +214,7 @@ impl Router {
     }
 
     /// # Errors
-    /// What makes the link has ended by itself.
+    /// The emulator has ended by itself.
     pub(crate) fn require_link(&self) -> Result<()> {
         self.alarm.get().map_or(Ok(()), |why| Err(Error::Ended(why.clone())))
     }

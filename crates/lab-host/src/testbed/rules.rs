@@ -1,5 +1,5 @@
-//! What the router does with packets by their headers, as rules of a stock kernel's
-//! nftables: which class of the shaper they go to, and which DSCP they are given.
+//! Writes the router's rules for packets by their headers, for the nftables of a stock
+//! kernel: the class of the shaper that they go to, and the DSCP that they get.
 
 use headroom_link_spec::{Flow, LinkDirection, LinkSpec};
 

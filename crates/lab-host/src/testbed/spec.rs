@@ -1,4 +1,4 @@
-//! What a testbed is to be.
+//! Specifies a testbed.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub struct TestbedSpec {
     pub congestion_control: String,
     /// All that it is to make, one after the other.
     pub links: Vec<LinkSpec>,
-    /// What is to make them; none: the best there is for each.
+    /// The backend that makes them; none: the best for each.
     pub link_backend: Option<LinkBackend>,
     /// Of the links' chance.
     pub seed: u64,
@@ -54,7 +54,7 @@ impl Family {
         }
     }
 
-    /// What a plan that names none is run with on this machine.
+    /// Returns the family on this machine of a plan that names none.
     pub(crate) fn of_this_machine() -> Self {
         if machine::has_ipv6() { Self::Ipv6 } else { Self::Ipv4 }
     }
@@ -73,8 +73,8 @@ impl Family {
     }
 }
 
-/// What the interfaces do for the hosts. Segmentation offload flatters
-/// what is sent in clear, which needs no work on each packet (docs/methodology.md).
+/// The offloads of the interfaces. Segmentation offload flatters traffic in clear, which
+/// needs no work on each packet (docs/methodology.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Offload {
@@ -94,7 +94,7 @@ impl Offload {
     }
 }
 
-/// What can make a link that is more than a cable.
+/// A backend for a link that is more than a cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkBackend {

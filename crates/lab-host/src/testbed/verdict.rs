@@ -1,5 +1,5 @@
-//! What a link's self-test concludes from probes seen before and behind the
-//! bottleneck: rate, delay and loss of one direction. Nothing here has a clock.
+//! Judges a link's self-test by probes captured before and after the bottleneck: rate,
+//! delay and loss of one direction. Nothing here has a clock.
 
 use std::collections::BTreeMap;
 
@@ -64,11 +64,11 @@ pub(super) fn rate_behind(passage: &Passage) -> Option<f64> {
     (window.len() >= LEAST_FRAMES && seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
 }
 
-/// What a median may be off, microseconds, where there is no jitter.
+/// The tolerance of a median without jitter, microseconds.
 const DELAY_TOLERANCE_US: f64 = 100.0;
 
-/// How long probes took. `serialises`: the bottleneck holds each frame for as
-/// long as its bytes take at the rate; a token bucket does not.
+/// Judges the delays of probes. `serialises`: the bottleneck holds each frame for as long as
+/// its bytes take at the rate; a token bucket does not.
 ///
 /// Jitter is uniform, so it does not move the median; the median of n of them
 /// scatters by jitter/√n, three of which are allowed beyond the tolerance.
@@ -108,8 +108,7 @@ pub(super) fn delay(
     })
 }
 
-/// How many probes were lost, over all of a direction's spaced trains. A damaged
-/// probe was not lost.
+/// Judges the loss over all of a direction's spaced trains. A damaged probe was not lost.
 pub(super) fn loss(direction: &LinkDirection, passages: &[&Passage]) -> LossTest {
     let count = |passage: &&Passage| {
         let sent = first_sightings(&passage.before).len() as u64;

@@ -26,7 +26,7 @@ use crate::testbed::{Family, Settings, TestbedSpec};
 /// The longest that a host may take to receive this program.
 const PROGRAM_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How a host is reached.
+/// The ssh command that reaches a host.
 pub(super) struct Ssh<'a> {
     pub(super) role: Role,
     pub(super) host: &'a str,
@@ -133,7 +133,7 @@ impl Ssh<'_> {
         }
     }
 
-    /// What the host lacks of what a plan needs there.
+    /// Lists what the host lacks of a plan's needs.
     pub(super) fn look(
         &self,
         agent: &mut Agent,

@@ -155,7 +155,7 @@ impl Pair {
         self.alarm.get().map_or(Ok(()), |why| Err(Error::Ended(why.clone())))
     }
 
-    /// What stands where one machine's link has its maker.
+    /// Describes the link; on one machine its backend's name stands there.
     pub(super) fn backend(&self) -> String {
         format!("real, {} to {} by {}", self.hosts.client, self.hosts.server, self.interface)
     }
@@ -194,7 +194,7 @@ impl Pair {
     }
 }
 
-/// What governs TCP on both hosts, if it is what the plan wishes.
+/// Returns the congestion control of TCP on both hosts, if it is the plan's.
 fn congestion_control(spec: &TestbedSpec, client: &Host, server: &Host) -> Result<String> {
     const DISCARD: u16 = 9; // RFC 863; nobody has to listen
     let of = |host: &Host, other: &Host| -> Result<String> {

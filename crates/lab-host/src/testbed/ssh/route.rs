@@ -1,4 +1,4 @@
-//! How one real host reaches the other, as its own `ip` says.
+//! Asks `ip` on one real host for the route to the other.
 
 use std::net::IpAddr;
 
@@ -12,14 +12,14 @@ use crate::error::{Doing, Error, Result};
 use crate::programs::IP;
 use crate::testbed::Family;
 
-/// What `ip -j route get` says.
+/// An element of the output of `ip -j route get`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Route {
     pub(super) dev: String,
     pub(super) prefsrc: IpAddr,
 }
 
-/// What `ip -j link show` says.
+/// An element of the output of `ip -j link show`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Device {
     pub(super) mtu: u32,
