@@ -1,5 +1,5 @@
-//! What a plan chooses by name: applications and layers. A choice is written
-//! `name(option,key=value)`; this file reads, names and lists all of them.
+//! Catalogues of applications and layers, from which a plan chooses by name. A choice is
+//! written `name(option,key=value)`; this file reads, names and lists all of them.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -9,12 +9,12 @@ use headroom_lab_host::programs::Program;
 
 use crate::suggest::suggestion;
 
-/// What was pinned, for the record: its name and its value.
+/// A pinned setting, for the record: its name and its value.
 pub(crate) type Fact = (&'static str, String);
 
 /// Everything of one sort that a plan can choose from.
 pub struct Catalogue<T: ?Sized + 'static> {
-    /// What one of them is called in messages.
+    /// The word for one of them in messages.
     pub(crate) sort: &'static str,
     /// A choice with options, for messages.
     pub(crate) example: &'static str,
@@ -33,7 +33,7 @@ pub struct Entry<T: ?Sized + 'static> {
     pub(crate) make: Make<T>,
 }
 
-/// How an entry becomes what the lab works with.
+/// The constructor of an entry.
 pub(crate) enum Make<T: ?Sized> {
     /// It takes no options.
     Fixed(fn() -> Arc<T>),
@@ -44,8 +44,8 @@ pub(crate) enum Make<T: ?Sized> {
     },
 }
 
-/// What comes of options: those that are not default, in the order of results, and what
-/// they make; or a sentence that says which of them is wrong.
+/// The options that are not default, in the order of results, and the value that they make;
+/// or a sentence that names the wrong one.
 pub(crate) type Configured<T> = Result<(Vec<String>, Arc<T>), String>;
 
 /// The options in parentheses behind a name.
@@ -57,7 +57,7 @@ pub(crate) struct Options<'a> {
 
 /// An entry as its options make it.
 pub struct Chosen<T: ?Sized + 'static> {
-    /// What was chosen.
+    /// The chosen entry.
     pub entry: &'static Entry<T>,
     options: Vec<String>,
     made: Arc<T>,

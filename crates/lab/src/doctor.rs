@@ -14,11 +14,11 @@ use crate::run::{self, Options, Progress};
 /// One check.
 #[derive(Debug, serde::Serialize)]
 pub struct Finding {
-    /// What was checked.
+    /// The subject of the check.
     pub what: String,
     /// Whether it passed.
     pub good: bool,
-    /// What was found, or what its absence prevents and how to fix it.
+    /// The result, or the consequence of its absence and the remedy.
     pub says: String,
     /// Whether no run works without it.
     pub vital: bool,

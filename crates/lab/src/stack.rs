@@ -50,8 +50,8 @@ impl Stack {
         }
     }
 
-    /// What it is compared with by default, best first: itself without its
-    /// outermost layer, then the bare application; for that, what it says.
+    /// Lists the stacks that it is compared with by default, best first: itself without its
+    /// outermost layer, then the bare application; for that, its own baselines.
     pub fn baselines(&self) -> Vec<String> {
         let application = self.application.title();
         match self.layers.split_last() {

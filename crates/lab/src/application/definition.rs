@@ -13,18 +13,18 @@ use super::site::Site;
 use crate::catalogue::Fact;
 use crate::workload::{Task, WorkloadKind};
 
-/// An application: its server, its client, and how to read their words.
+/// An application: its server, its client, and the reader of their output.
 pub trait Application: Send + Sync {
     /// Whether it encrypts what it moves; verified on the wire in every run.
     fn secured(&self) -> bool;
 
-    /// Whether what it moves is not to be seen as it is, though it is not encrypted.
+    /// Whether it changes the bytes it moves, though it does not encrypt them.
     fn obfuscates(&self) -> bool {
         false
     }
 
-    /// What this is compared with where a plan does not say, best first: the first of them
-    /// that the plan has. None for a baseline.
+    /// Lists baselines for plans that name none, best first: the first one in the plan counts.
+    /// Empty: it is a baseline itself.
     fn baselines(&self) -> Vec<String> {
         Vec::new()
     }
@@ -88,9 +88,9 @@ pub trait Application: Send + Sync {
         &[]
     }
 
-    /// Where its server derives from its configuration how long it takes, which is then
-    /// the same for all it ever answers: gives it another, the `nth`, that means the same.
-    /// Returns a word of the line that it prints when SIGHUP has had it read that.
+    /// Writes the `nth` variant of a configuration if the server derives a constant delay from
+    /// its bytes; all variants mean the same. Returns a word of the line that the server
+    /// prints after it has read the configuration on SIGHUP.
     ///
     /// # Errors
     /// The configuration cannot be written.
@@ -101,8 +101,8 @@ pub trait Application: Send + Sync {
     /// Lists pinned settings for the record: TLS version, cipher, key type.
     fn facts(&self) -> Vec<Fact>;
 
-    /// A bound on what may be in flight, in bytes and in words, if the
-    /// application has one beside TCP's.
+    /// Returns a bound on the bytes in flight, and a sentence about it, if the application has
+    /// one besides TCP's.
     fn window(&self) -> Option<(u64, &'static str)> {
         None
     }

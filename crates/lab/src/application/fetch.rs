@@ -15,7 +15,7 @@ pub(super) struct Account<'a> {
     pub(super) scheme: &'a str,
     /// Name and password.
     pub(super) user: Option<(&'a str, &'a str)>,
-    /// What is demanded of the server, whose certificate is checked; none: no TLS.
+    /// The TLS required of the server, whose certificate is checked; none: no TLS.
     pub(super) tls: Option<&'a Tls>,
     /// Key exchange groups to offer, in OpenSSL's notation; none: those of its TLS library.
     pub(super) groups: Option<&'a str>,

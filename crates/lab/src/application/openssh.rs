@@ -129,8 +129,8 @@ pub(super) fn options(site: &Site<'_>) -> Vec<String> {
     options
 }
 
-/// How a shell on the server starts a program; from the cache it needs its libraries
-/// named.
+/// Returns the command by which a shell on the server starts a program; one in the cache
+/// needs its libraries named.
 pub(super) fn remote_program(site: &Site<'_>, program: Program) -> Result<String> {
     let located = site.peer.located(program)?;
     let variables =
@@ -139,7 +139,7 @@ pub(super) fn remote_program(site: &Site<'_>, program: Program) -> Result<String
     Ok(if words.len() > 1 { format!("env {}", words.join(" ")) } else { words.concat() })
 }
 
-/// When the server wrote that it accepted a login (auth.c, `auth_log`).
+/// Returns the time at which the server logged an accepted login (auth.c, `auth_log`).
 pub(super) fn login_ns(log: &[(u64, String)]) -> Option<u64> {
     log.iter().find(|(_, line)| line.contains("Accepted publickey for")).map(|(at, _)| *at)
 }

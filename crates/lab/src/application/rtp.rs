@@ -15,7 +15,7 @@ use crate::workload::{Task, WorkloadKind};
 
 struct Rtp;
 
-/// Where RTP goes unless told otherwise (RFC 3551 §8).
+/// The default port of RTP (RFC 3551 §8).
 pub(super) const PORT: u16 = 5004;
 
 pub(super) const ENTRY: Entry<dyn Application> = Entry {

@@ -1,4 +1,4 @@
-//! Where an application finds its files, its address and its credentials.
+//! The files, addresses and credentials of an application on a host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -28,7 +28,7 @@ pub struct Site<'a> {
     pub(crate) dir: PathBuf,
     /// The folder that the server serves; uploads go to `incoming` in it.
     pub(crate) files: PathBuf,
-    /// Where the server listens.
+    /// The address on which the server listens.
     pub(crate) server: SocketAddr,
     /// The name server of this host, if programs are to ask one.
     pub(crate) resolver: Option<IpAddr>,

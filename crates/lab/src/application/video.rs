@@ -103,7 +103,7 @@ impl Application for Video {
     }
 }
 
-/// What became of the video. Its packets do not say when they were sent, so its time is
+/// Reads the result of the video. Its packets do not say when they were sent, so its time is
 /// that of one of them, as of packets at a rate.
 fn report(stdout: &str) -> ClientReport {
     let report = rtp::report(stdout);

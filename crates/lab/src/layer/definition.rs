@@ -151,11 +151,11 @@ pub(crate) struct Instance {
     pub(crate) number: u16,
     /// Name of the inner interface on both hosts.
     pub(crate) interface: String,
-    /// Where its own packets travel.
+    /// The addresses of its own packets.
     pub(crate) outer: Ends,
     /// Its inner addresses; loopback addresses for a stream.
     pub(crate) inner: Ends,
-    /// Where the server's application listens; of no meaning for a network.
+    /// The address on which the server's application listens; unused by a network.
     pub(crate) application: SocketAddr,
     /// The stream around this one, at the client.
     pub(super) around: Option<SocketAddr>,

@@ -17,7 +17,7 @@ const OCSERV: Program = Program::new("ocserv", "ocserv", &["--version"]);
 
 struct Dtls;
 
-/// What openconnect says of a channel as it should be,
+/// openconnect's message about a channel as it should be,
 const ESTABLISHED: &str = "Established DTLS connection";
 /// with which suite,
 const SUITE: &str = "(DTLS1.2)-(PSK)-(AES-128-GCM)";
@@ -91,7 +91,7 @@ impl Layer for Dtls {
         if place.client.is_dry() || is_whole(place) { Ok(()) } else { self.establish(place) }
     }
 
-    /// What was just measured went in DTLS.
+    /// Checks that the packets just measured were DTLS.
     fn quiesce(&self, place: &Place<'_>) -> Result<()> {
         match place.client.really(|| channel(place))?.flatten() {
             Some(Err(line)) => {
@@ -203,13 +203,13 @@ fn leave(place: &Place<'_>) -> Result<()> {
     place.until_gone(server)
 }
 
-/// Where openconnect tells
+/// The file in which openconnect's script reports.
 const TOLD: &str = "told";
 
 struct Told {
-    /// which process it is,
+    /// The process of openconnect.
     process: u32,
-    /// and what it reads and sends in one piece.
+    /// Bytes of the longest packet that it reads and sends.
     longest: u32,
 }
 
@@ -220,8 +220,8 @@ fn told(place: &Place<'_>) -> Option<Told> {
     Some(Told { process: process.parse().ok()?, longest: longest.parse().ok()? })
 }
 
-/// How it stands with the channel: up, or with what openconnect said the line that tells
-/// why its data goes in TLS, or may have; none while that is not decided.
+/// The state of the channel: up, or openconnect's line that explains why data goes in TLS,
+/// or may have; none: undecided.
 fn channel(place: &Place<'_>) -> Result<Option<std::result::Result<(), String>>> {
     let log = place.client.server(&place.at.daemon(), 0)?.log;
     let lines: Vec<&str> = log.iter().map(|(_, line)| line.as_str()).collect();
@@ -236,7 +236,7 @@ fn in_tls(line: &str, place: &Place<'_>) -> String {
     )
 }
 
-/// What openconnect's words mean; it speaks of DTLS again only when something is wrong
+/// Interprets openconnect's messages; it mentions DTLS again only when something is wrong
 /// with it.
 fn judge<'a>(lines: &[&'a str]) -> Option<std::result::Result<(), &'a str>> {
     let is_good = |line: &str| line.contains(ESTABLISHED) && line.contains(SUITE);

@@ -1,5 +1,5 @@
-//! What can be wrapped around an application, one file each behind one trait. To
-//! add one, write its file and name it in [`ALL`].
+//! Layers around an application, one file each behind one trait. To add one, write its
+//! file and name it in [`ALL`].
 
 mod definition;
 mod dtls;

@@ -15,10 +15,11 @@ use headroom_lab_host::testbed::{Ends, Family};
 use super::definition::{Instance, Layer, LayerKind, Place};
 use crate::catalogue::Chosen;
 
-/// What a layer needs to come up; tens of milliseconds, on slow links seconds.
+/// The time limit for the start of a layer; it takes tens of milliseconds, on slow links
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What it needs to go: the kernel unmakes its interface first, which takes milliseconds,
-/// and on a machine with more to do than processors more than twenty seconds.
+/// The time limit for its end: the kernel removes its interface first, which takes
+/// milliseconds, and on an overloaded machine more than twenty seconds.
 const PATIENCE_AT_END: Duration = Duration::from_secs(90);
 
 /// The size of packets inside one layer of a stack, in bytes.
@@ -102,7 +103,7 @@ impl Instance {
         self.outer.port(self.number)
     }
 
-    /// Where a stream's server accepts connections.
+    /// Returns the address on which a stream's server accepts connections.
     pub(crate) fn server(&self) -> SocketAddr {
         SocketAddr::new(self.outer.server, self.port())
     }
@@ -117,12 +118,12 @@ impl Instance {
         Self { alike, ..self }
     }
 
-    /// Where a stream's client connects to.
+    /// Returns the address to which a stream's client connects.
     pub(crate) fn far_end(&self) -> SocketAddr {
         self.around.unwrap_or(self.server())
     }
 
-    /// Where a stream's client accepts connections.
+    /// Returns the address on which a stream's client accepts connections.
     pub(crate) fn client(&self) -> SocketAddr {
         SocketAddr::new(self.inner.client, self.port() + 1000)
     }

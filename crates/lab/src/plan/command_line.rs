@@ -6,8 +6,7 @@ use super::{Family, Offload, Plan};
 use crate::stack::Stack;
 use crate::workload::{Key, WorkloadKind, work};
 
-/// What a command line says of a plan that stands in no file; what is not said is as in a
-/// file that does not say it.
+/// A plan on a command line, without a file; defaults are those of a file.
 #[derive(Debug, Clone, Default)]
 pub struct CommandLine {
     /// Names of stacks.

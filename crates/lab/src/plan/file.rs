@@ -466,7 +466,7 @@ impl WorkloadFile {
         sizes.get_ref().iter().map(read).collect()
     }
 
-    /// How fast it is sent, where that is told, or must be.
+    /// Returns the rate at which it is sent, if it is given or must be.
     fn rate(&self, kind: WorkloadKind, sizes: &[u64]) -> Result<Option<Pace>, At> {
         let rate = self.rate.as_ref().map(read_spanned::<Pace>).transpose()?;
         let rate = rate.or(kind.default_rate());

@@ -1,5 +1,5 @@
-//! What to measure: stacks × workloads × repetitions on a link, read from TOML
-//! or from the command line. A plan that exists can be run.
+//! Plans: stacks × workloads × repetitions on a link, read from TOML or from the command
+//! line. A plan that exists can be run.
 
 mod at;
 mod braces;

@@ -83,8 +83,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What of this plan is not as recorded, one `name: value instead of value`
-    /// each. Name and question measure nothing; a seed that nobody asked for is
+    /// Lists the differences of this plan to the recorded one, as `name: value instead of
+    /// value`. Name and question measure nothing; a seed that nobody asked for is
     /// no difference.
     pub fn differences_from(&self, record: &PlanRecord) -> Vec<String> {
         let mut own = self.record();

@@ -1,5 +1,5 @@
-//! What is compared: one stack doing one workload at one size on one link, how often in
-//! a sample, and how long that may take.
+//! A cell: one stack with one workload at one size on one link, its transfers per sample,
+//! and the time that a sample may take.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::workload::{Key, Workload};
 /// Clock ticks are 10 ms, so less than this is measured in batches.
 const LEAST_SAMPLE_S: f64 = 0.3;
 const LARGEST_BATCH: u32 = 100;
-/// What a link passes in so long warms up a transfer, and no less than this.
+/// A warm-up moves the bytes that the link passes in this time, and at least `LEAST_BRIEF`.
 const WARM_AFTER_S: f64 = 2.0;
 const LEAST_BRIEF: u64 = 1 << 20;
 /// A batch keeps its files until the clocks have stopped; no more than this.

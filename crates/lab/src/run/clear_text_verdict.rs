@@ -1,5 +1,5 @@
-//! What a search for the marker says of a stack: does the file's content show on the
-//! wire where it should not?
+//! Judges a stack by a search for the marker: does the file's content show on the wire where
+//! it should not?
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::schema::ClearText;

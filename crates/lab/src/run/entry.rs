@@ -47,7 +47,7 @@ pub(super) struct Header {
     pub(super) environment: Environment,
 }
 
-/// Where in a run a block belongs.
+/// The place of a block in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Place {
     /// 0 is the main link, then the validation links in the plan's order.
@@ -99,7 +99,7 @@ pub(super) struct Counted {
     pub(super) workload: String,
     pub(super) size_bytes: u64,
     pub(super) wire: Option<Wire>,
-    /// Where its packets were kept.
+    /// The file that keeps its packets.
     #[serde(default)]
     pub(super) capture: Option<KeptCapture>,
 }

@@ -123,8 +123,8 @@ pub(super) fn record(
     }
 }
 
-/// What of machine and programs is not as it was, one `name: value instead of
-/// value` each.
+/// Lists the differences of machine and programs to the recorded ones, as `name: value
+/// instead of value`.
 pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
     let facts = |environment: &Environment| {
         let mut facts = BTreeMap::from([

@@ -1,5 +1,4 @@
-//! How long a run will probably take: guessed from the plan before anything was
-//! measured, and corrected by what was.
+//! Estimates the time that a run takes: from the plan at first, corrected by measurements.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use crate::plan::Plan;
 use crate::units;
 use crate::workload::Workload;
 
-// What is assumed of a machine that nobody has measured yet. Of the 53 kept parts of the
+// Assumptions about a machine that was never measured. Of the 53 kept parts of the
 // studies (docs/studies/samples.tar.xz), half took between 1.0 and 1.7 times as long as this
 // says; the parts with slow ciphers, and one with loss over 200 ms, three times and more.
 // The first blocks replace all of it.
@@ -50,7 +49,7 @@ struct LinkEstimate {
     /// Testing and warming up.
     ready_s: f64,
     blocks_s: f64,
-    /// When its first block began, and how long the blocks since then should have taken.
+    /// The start of its first block, and the estimated time of the blocks since then.
     measured: Option<(Instant, f64)>,
 }
 

@@ -62,8 +62,7 @@ pub struct Outcome {
 /// run was interrupted.
 ///
 /// # Errors
-/// What could not be done, before anything was measured; everything was removed
-/// again.
+/// A step before the first measurement failed; everything was removed again.
 pub fn run(
     plan: &Plan,
     options: &Options,

@@ -1,5 +1,5 @@
-//! What a run has done so far, as its journal tells it: blocks, links, counted
-//! packets. Results are made of it, whether the run came to its end or not.
+//! The record of a run so far, as in its journal: blocks, links, counted packets. Results
+//! are made of it, whether the run is complete or not.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Record {
     /// Why it ended, if it has and was not continued.
     ended: Option<String>,
     done: bool,
-    /// When something was last done.
+    /// The time of the latest entry.
     at: String,
 }
 

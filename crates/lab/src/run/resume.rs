@@ -77,8 +77,8 @@ pub(super) fn require_unchanged(folder: &Path, changed: &[String]) -> Result<()>
     )))
 }
 
-/// What the run in `folder` has measured so far; none where it has no journal,
-/// as a complete run has none.
+/// Reads the samples of the unfinished run in `folder`; none: it has no journal, so the run
+/// is complete.
 ///
 /// # Errors
 /// The journal is damaged, or has no complete block.
@@ -95,8 +95,7 @@ pub fn unfinished(folder: &Path) -> Result<Option<Results>> {
     Ok(Some(results))
 }
 
-/// What a journal says was measured; nothing is analysed yet. `path` is what errors
-/// name.
+/// Reads a journal's samples, without an analysis. Errors name `path`.
 ///
 /// # Errors
 /// As [`unfinished`].

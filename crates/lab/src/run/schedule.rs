@@ -35,10 +35,10 @@ pub(super) struct Run<'a> {
     progress: &'a dyn Progress,
     /// Of what is left to do.
     estimate: Estimate,
-    /// What was done, and where it is written; a rehearsal writes nothing.
+    /// The record of the run and its journal; a dry run writes nothing.
     pub(super) record: Record,
     pub(super) journal: Option<Journal>,
-    /// Where the packets of the accounting runs are kept, if they are.
+    /// The folder that keeps the packets of the accounting runs, if they are kept.
     pub(super) captures: Option<PathBuf>,
 }
 

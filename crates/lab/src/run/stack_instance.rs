@@ -19,9 +19,9 @@ const SET_UPS: u32 = 5;
 
 /// The addresses and layers of a stack.
 pub(super) struct StackInstance {
-    /// Where the application's server listens.
+    /// The address on which the application's server listens.
     pub(super) listens: SocketAddr,
-    /// Where its client connects to.
+    /// The address to which its client connects.
     pub(super) connects: SocketAddr,
     /// The server's port in the trace of its wire clock.
     pub(super) wire_port: u16,
@@ -138,7 +138,7 @@ impl StackInstance {
         self.instances.iter().rfind(|instance| instance.layer.kind().is_network())
     }
 
-    /// Where its wire clock is read; nowhere in a dry run.
+    /// Returns its wire clock; none in a dry run.
     pub(super) fn clock<'a>(&'a self, testbed: &'a Testbed) -> Option<Clock<'a>> {
         self.inner.as_ref().map(Clock::Here).or(testbed.clock())
     }
@@ -278,7 +278,7 @@ impl StackInstance {
         Ok(seen)
     }
 
-    /// Where the set-up of a layer is seen; nowhere in a dry run.
+    /// Returns the clock that sees the set-up of a layer; none in a dry run.
     fn clock_of<'a>(&'a self, instance: &Instance, testbed: &'a Testbed) -> Option<Clock<'a>> {
         if instance.layer.kind().is_network() { testbed.clock() } else { self.clock(testbed) }
     }

@@ -230,8 +230,8 @@ fn fairness(seconds: &[f64]) -> Option<f64> {
     stats::jain(&rates)
 }
 
-/// When the last client was done. Where a trace does not tell, the end of a process that
-/// does not say it is the best there is.
+/// Returns the time at which the last client was done: as it reports, or, over UDP, the end
+/// of its process.
 fn done_ns(
     application: &dyn Application,
     reports: &[ClientReport],

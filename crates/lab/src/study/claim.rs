@@ -170,8 +170,8 @@ impl ClaimResults {
         told.join(" and ")
     }
 
-    /// What the left side of its only comparison takes more than the right, in the same
-    /// blocks; none where it has no ratio, or several.
+    /// Formats the difference of the two sides of its only comparison, in per cent of the right
+    /// one, in the same blocks; none: it has no ratio, or several.
     pub(super) fn paired_told(&self) -> Option<String> {
         let [Paired { ratio, .. }] = self.paired.as_slice() else { return None };
         let told = ratio.map(|ratio| 100.0 * (ratio - 1.0)).told("%");

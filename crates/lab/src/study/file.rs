@@ -14,7 +14,7 @@ use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
 use crate::suggest::with_suggestion;
 use crate::units;
 
-/// Where the texts of the tables that a study names come from.
+/// Reads the text of a table that a study names.
 pub(super) type Tables<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Reads a study; an error is `LINE: sentence`.

@@ -149,8 +149,7 @@ pub enum Form {
     OverheadPct,
     /// Per cent of another stack's.
     PctOf,
-    /// What it is less than another stack's, in per cent of that: as papers tell what a
-    /// rate has lost.
+    /// The loss of a rate against another stack's, in per cent, as papers state it.
     LossPct,
 }
 

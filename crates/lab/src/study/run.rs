@@ -79,7 +79,7 @@ pub fn rebuild(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResult
     write(&study.clone().at_scale(scale)?, scale, folder)
 }
 
-/// Where a part's results are.
+/// Returns the folder of a part's results.
 fn home_of(part: &Plan, folder: &Path) -> PathBuf {
     folder.join(FOLDER_OF_PARTS).join(&part.name)
 }

@@ -20,8 +20,8 @@ pub(super) const WORK: Work = Work {
     ..Work::new(WorkloadKind::Commands, prepare)
 };
 
-/// What commands may say in place of small files' paths: a file of the client, one of the
-/// server, and the name of one that is to be the server's copy at the client.
+/// Placeholders for the paths of small files: one of the client, one of the server, and the
+/// name of the client's copy of the server's.
 const LOCAL: &str = "{local}";
 const REMOTE: &str = "{remote}";
 const NEW: &str = "{new}";

@@ -120,7 +120,7 @@ impl Ground<'_> {
 pub(crate) struct Transfer {
     /// One for each client; all at once.
     pub(crate) tasks: Vec<Task>,
-    /// Where the files end up; none where there are none.
+    /// The host that receives the files; none: there are no files.
     pub(crate) on: Option<Role>,
     /// Files that must then be there; removed after verification.
     pub(crate) expected: Vec<(PathBuf, Content)>,

@@ -1,4 +1,4 @@
-//! What a stack is asked to do, one file each each one [`Work`]. To add one, write its file,
+//! Workloads: tasks for a stack, one file and one [`Work`] each. To add one, write its file,
 //! name it in [`ALL`], and add its [`WorkloadKind`], by which reports know it.
 
 mod commands;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// When datagrams are sent.
+/// The times at which datagrams are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sending {
     /// As fast as they arrive.
@@ -28,7 +28,7 @@ pub enum Task {
     Download {
         /// Name on the server.
         remote: String,
-        /// Where it goes.
+        /// Its destination.
         local: PathBuf,
     },
     /// Send one file.
@@ -58,7 +58,7 @@ pub enum Task {
     },
     /// Send datagrams.
     Datagrams {
-        /// When each is sent.
+        /// The time at which each is sent.
         sending: Sending,
         /// Bytes of each.
         size: u64,

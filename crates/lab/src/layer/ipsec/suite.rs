@@ -1,5 +1,4 @@
-//! What the IPsec layers can be asked to encrypt and to authenticate with: names,
-//! lengths, and what the kernel calls them.
+//! The algorithms of the IPsec layers: names, lengths, and the kernel's names.
 
 /// A cipher; with a key, what it adds to a packet.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,7 +9,7 @@ pub(super) struct Cipher {
     pub(super) key: usize,
     /// Bytes of IV in each packet.
     pub(super) iv: u32,
-    /// What the text is padded to, at least 4 bytes (RFC 4303 §2.4).
+    /// The alignment of the padded text, at least 4 bytes (RFC 4303 §2.4).
     pub(super) block: u32,
     /// Bytes of tag, where it authenticates by itself.
     pub(super) tag: Option<u32>,

@@ -152,7 +152,7 @@ fn machines(study: &StudyResults) -> String {
     }
 }
 
-/// When the first part began and the last ended.
+/// Returns the start of the first part and the end of the last.
 fn period(study: &StudyResults) -> Option<(&str, &str)> {
     let from = study.parts.iter().map(|part| part.started.as_str()).min()?;
     let to = study.parts.iter().map(|part| part.finished.as_str()).max()?;

@@ -52,7 +52,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies between two points; beyond the axis, at its end.
+    /// Returns the position of a value between two points; beyond the axis, its end.
     pub(super) fn place(&self, value: f64, from: f64, to: f64) -> f64 {
         let [value, lo, hi] = [value, self.lo, self.hi].map(|v| self.spread(v));
         from + ((value - lo) / (hi - lo)).clamp(0.0, 1.0) * (to - from)

@@ -103,7 +103,7 @@ pub(super) fn picture(
     Some(svg_around(&section.title, height, ink, paper, &svg))
 }
 
-/// Where a panel of several stands: one fills the width, several stand in two columns.
+/// Places one of several panels: one fills the width, several have two columns.
 fn field(index: usize, panels: usize) -> Field {
     if panels == 1 {
         return Field { left: LEFT, right: RIGHT, top: TOP, bottom: TOP + 294.0 };

@@ -47,7 +47,7 @@ struct Entry {
     mark: Mark,
 }
 
-/// What stands before it.
+/// The symbol in front of it.
 enum Mark {
     Line,
     Hollow,
