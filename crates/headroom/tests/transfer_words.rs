@@ -87,6 +87,27 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
+fn a_missing_source_leaves_no_directory_made_for_it() {
+    let hosts = Hosts::new("nothing", &[]);
+    fs::create_dir(hosts.ground.path("served/empty")).expect("a directory");
+    let there = hosts.ground.path("there");
+    fs::create_dir(&there).expect("a directory");
+    let get = |from: &str, to: &str| {
+        let to = hosts.ground.path(to).display().to_string();
+        hosts.run(&["get", &hosts.place(from), &to]).status.code()
+    };
+    for to in ["new", "new/er/.", "there/new", "there"] {
+        assert_eq!(get("missing/.", to), Some(1), "{to}");
+    }
+    assert_eq!(get("missing", "new/name"), Some(1));
+    assert!(!hosts.ground.path("new").exists());
+    assert_eq!(fs::read_dir(&there).expect("it was there before").count(), 0);
+    // one that is empty because its source is stays
+    assert_eq!(get("empty/.", "new"), Some(0));
+    assert_eq!(fs::read_dir(hosts.ground.path("new")).expect("a directory").count(), 0);
+}
+
+#[test]
 fn exit_codes_are_those_of_the_table() {
     let hosts = Hosts::new("codes", &[]);
     fs::write(hosts.ground.path("served/file"), "content").expect("a file");
@@ -117,6 +138,7 @@ fn exit_codes_are_those_of_the_table() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
         assert_eq!(told(&output).is_empty(), code == 0, "{arguments:?}: {output:?}");
     }
+    assert!(!hosts.ground.path("synced").exists(), "a directory for nothing");
     let refused = hosts.run_of("reader", &["put", &own, &file]);
     assert_eq!(refused.status.code(), Some(5), "{refused:?}");
     let stranger = hosts.run_of("stranger", &["ls", &file]);

@@ -75,7 +75,7 @@ impl Client {
         let from = wanted.collect::<Result<Vec<_>, Error>>()?;
         let has_name = |wanted: &Wanted| !wanted.contents && wanted.path.is_some();
         let (to, alone) = (to.to_owned(), from.len() == 1 && from.iter().all(has_name));
-        let mut destination = spawn_blocking(move || here(&to, alone))
+        let (mut destination, made) = spawn_blocking(move || here(&to, alone))
             .await
             .map_err(|error| Error::task(&error))??;
         // the names in a directory whose content was requested are not known here
@@ -83,6 +83,18 @@ impl Client {
             let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
             destination = destination.only(names.map(|path| path.name().to_vec()).collect());
         }
+        let received = self.get_into(destination, from, fsync, observer).await;
+        remove_if_failed(&made, &received);
+        received
+    }
+
+    async fn get_into(
+        &mut self,
+        destination: Destination,
+        from: Vec<Wanted>,
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
         let compress = Some(self.compress);
         // the rate of a lane cannot be limited at the receiver
         let offer = self.offer().filter(|_| self.rate_bps.is_none());
@@ -158,8 +170,9 @@ fn names_directory(path: &[u8]) -> bool {
 }
 
 /// Resolves the destination on this machine, as [`Destination::resolve`] does on a server.
-/// `alone`: a single file or directory arrives under its name.
-fn here(to: &Path, alone: bool) -> Result<Destination, Error> {
+/// `alone`: a single file or directory arrives under its name. Also returns the directories
+/// that it made, as [`make_directories`] does.
+fn here(to: &Path, alone: bool) -> Result<(Destination, Vec<PathBuf>), Error> {
     let name = to.file_name().and_then(|name| RelPath::single(name.as_bytes()).ok());
     let is_link = to.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
     let leads_to_directory = is_link && to.is_dir();
@@ -168,19 +181,34 @@ fn here(to: &Path, alone: bool) -> Result<Destination, Error> {
         Some(name) => {
             let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or_else(|| Path::new("."));
-            make_directories(parent)?;
-            Ok(Destination::resolve(&Root::open(parent)?, Some(&name), true)?)
+            let made = make_directories(parent)?;
+            Ok((Destination::resolve(&Root::open(parent)?, Some(&name), true)?, made))
         }
         None => {
-            make_directories(to)?;
-            Ok(Destination::resolve(&Root::open(to)?, None, false)?)
+            let made = make_directories(to)?;
+            Ok((Destination::resolve(&Root::open(to)?, None, false)?, made))
         }
     }
 }
 
-pub(super) fn make_directories(path: &Path) -> Result<(), Error> {
+/// Makes a directory and its missing parents. Returns those that were missing, the innermost
+/// first.
+pub(super) fn make_directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    // without a trailing `/.`, by which no directory can be made or removed
+    let path = path.components().as_path();
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing = path.ancestors().take_while(is_missing).map(Path::to_owned).collect();
     std::fs::create_dir_all(path).map_err(|cause| Error::System {
         doing: format!("make the directory {}", path.display()),
         cause,
-    })
+    })?;
+    Ok(missing)
+}
+
+/// Removes directories that were made for what did not come, the innermost first, as far as
+/// they are empty.
+pub(super) fn remove_if_failed(made: &[PathBuf], received: &Result<Summary, Error>) {
+    if !received.as_ref().is_ok_and(|summary| summary.failed == 0) {
+        let _ = made.iter().try_for_each(std::fs::remove_dir);
+    }
 }

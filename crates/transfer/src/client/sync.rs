@@ -1,6 +1,6 @@
 //! `sync`: makes the content of one directory that of another.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
@@ -8,7 +8,7 @@ use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
 use super::connection::{Client, limited};
-use super::copy::make_directories;
+use super::copy::{make_directories, remove_if_failed};
 use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode};
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
@@ -109,9 +109,22 @@ impl Client {
         let request = options.request(self.below(from)?, false, self.compress, self.tree);
         let (to, make) = (to.to_owned(), !options.dry_run);
         let destination = spawn_blocking(move || here(&to, make));
-        let (destination, is_missing) =
+        let (destination, is_missing, made) =
             destination.await.map_err(|error| Error::task(&error))??;
-        let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
+        let received = self.sync_into(destination, is_missing, &request, options, observer).await;
+        remove_if_failed(&made, &received);
+        received
+    }
+
+    async fn sync_into(
+        &mut self,
+        destination: Destination,
+        is_missing: bool,
+        request: &Message,
+        options: &SyncOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let (mut writer, mut reader, accepted) = self.request(request, None).await?;
         let SyncOptions { delete, dry_run, fsync, .. } = *options;
         let excludes = Arc::new(options.excludes.clone());
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
@@ -134,12 +147,11 @@ impl Client {
 }
 
 /// Opens the destination on this machine, and makes it with `make`. Also returns whether it is
-/// missing, in which case another directory stands in for it.
-fn here(to: &Path, make: bool) -> Result<(Destination, bool), Error> {
-    if make {
-        make_directories(to)?;
-    }
+/// missing, in which case another directory stands in for it, and the directories that were
+/// made.
+fn here(to: &Path, make: bool) -> Result<(Destination, bool, Vec<PathBuf>), Error> {
+    let made = if make { make_directories(to)? } else { Vec::new() };
     let is_missing = !make && !to.exists();
     let root = Root::open(if is_missing { Path::new(".") } else { to })?;
-    Ok((Destination::directory(&root, None, make)?.0, is_missing))
+    Ok((Destination::directory(&root, None, make)?.0, is_missing, made))
 }
