@@ -1,11 +1,11 @@
-//! What the command does without measuring anything: lists, pages, and the
-//! rehearsal of a run. None of it needs a privilege.
+//! `headroom lab` without a measurement: lists, help, checks and dry runs.
 
 mod common;
 
 use std::path::Path;
 
 use common::{Ground, groups, runs_in};
+use headroom_testing::privileged;
 
 const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"rsync\"]\n\
                     repetitions = 2\nlink = \"100mbit,delay=5ms\"\nvalidation-links = [\"100mbit\"]\n\
@@ -49,6 +49,71 @@ fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
     if let Some(groups) = groups() {
         assert!(!runs_in(&groups).contains("00000000"), "a control group was made");
     }
+}
+
+/// A plan of one stack, on a link that every machine can make.
+const ONE_STACK: &str = "question = \"What does HTTPS cost?\"\nstacks = [\"https\"]\n\
+     repetitions = 2\nfamily = \"ipv4\"\nlink = \"10mbit,delay=5ms\"\nlink-backend = \"emulator\"\n\
+     seed = 1\n[[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\n";
+
+#[test]
+fn dry_run_prints_every_command_and_file() {
+    let ground = Ground::new("commands");
+    ground.write("p.toml", ONE_STACK);
+    let ended = ground.end_of(ground.headroom("lab run p.toml --dry-run"));
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended}");
+    let text = ended.stdout.replace(&ground.scratch().display().to_string(), "TMPDIR");
+    let text = text.replace(common::HEADROOM, "headroom");
+    let text: Vec<String> = text.lines().map(without_host).collect();
+    insta::assert_snapshot!("dry_run", text.join("\n"));
+}
+
+/// A line without this host's paths of programs and control groups, without the variables
+/// that programs of the private cache need, and without the size of its memory.
+fn without_host(line: &str) -> String {
+    let is_variable = |word: &&str| {
+        let is_upper = |c: char| c.is_ascii_uppercase() || c == '_';
+        word.split_once('=').is_some_and(|(name, _)| name.chars().all(is_upper))
+    };
+    let words = line.split(' ').skip_while(is_variable).map(|word| match word.rsplit_once('/') {
+        Some((folder, program)) if folder.starts_with('/') && folder.ends_with("bin") => {
+            program.to_owned()
+        }
+        _ => match (word.find("/headroom-00000000"), word.find("size=")) {
+            (Some(end), _) if word.starts_with("/sys/") => format!("CGROUPS{}", &word[end..]),
+            (_, Some(start)) => format!("{}size=BYTES", &word[..start]),
+            _ => word.to_owned(),
+        },
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Which programs a machine has is not pinned, but for one that is not found anywhere.
+#[test]
+fn doctor_prints_one_line_for_each_check() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("doctor");
+    let mut doctor = ground.headroom("lab doctor");
+    doctor.env("PATH", "/nonexistent").env("XDG_CACHE_HOME", ground.path("cache"));
+    let ended = ground.end_of(doctor);
+    assert!(ended.stderr.is_empty(), "{ended}");
+    let pinned = ["privileges", "control groups", "wireguard-go", "link emulator"];
+    let text: Vec<String> = ended
+        .stdout
+        .lines()
+        .map(|line| {
+            let (mark, rest) = line.split_at_checked(9).unwrap_or_else(|| panic!("{ended}"));
+            let (what, says) = rest.split_at_checked(34).unwrap_or_else(|| panic!("{ended}"));
+            assert!(["ok       ", "MISSING  "].contains(&mark) && !says.is_empty(), "{line}");
+            match pinned.iter().any(|name| what.starts_with(name)) {
+                true => line.to_owned(),
+                false => format!("{:9}{what}RESULT", "STATUS"),
+            }
+        })
+        .collect();
+    insta::assert_snapshot!("lab_doctor", text.join("\n"));
 }
 
 #[test]
