@@ -281,6 +281,28 @@ fn each_defect_of_a_chain_has_its_reason() {
 }
 
 #[test]
+fn no_byte_of_a_chain_can_be_altered_or_cut_off() {
+    let root = Authority::new("root");
+    let between = root.below("between");
+    let issued = between.issue("host.example").with(&[&between]);
+    let trusted = root.trusted();
+    assert_eq!(check(&trusted, &issued, "host.example", OCTETS), Ok(()));
+    for certificate in 0..2 {
+        for at in 0..issued.chain[certificate].len() {
+            for bit in [1, 0x80] {
+                let mut altered = issued.clone();
+                altered.chain[certificate][at] ^= bit;
+                let error = check(&trusted, &altered, "host.example", OCTETS);
+                assert!(error.is_err(), "byte {at} of certificate {certificate}");
+            }
+            let mut short = issued.clone();
+            short.chain[certificate].truncate(at);
+            assert!(check(&trusted, &short, "host.example", OCTETS).is_err());
+        }
+    }
+}
+
+#[test]
 fn a_certificate_of_another_purpose_is_refused() {
     let root = Authority::new("root");
     let trusted = root.trusted();
