@@ -19,7 +19,7 @@ use crate::namespace::Namespace;
 /// Timeout of its start.
 const START: Duration = Duration::from_secs(20);
 /// Its output when it is up.
-const READY: &str = "hr0 is up";
+const READY: &str = " is up\n";
 /// Name of its interface.
 const INTERFACE: &str = "hr0";
 
@@ -68,7 +68,7 @@ impl Gateway {
             .context("starting our gateway")?;
         let mut gateway = Self { child, log, run };
         let deadline = Instant::now() + START;
-        while !gateway.said().contains(READY) {
+        while !gateway.output().contains(READY) {
             if gateway.child.try_wait()?.is_some() || Instant::now() > deadline {
                 bail!("our gateway did not start: {}", gateway.said());
             }
@@ -93,7 +93,11 @@ impl Gateway {
 
     /// Returns its output.
     pub fn said(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
+        self.output().trim().to_owned()
+    }
+
+    fn output(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 

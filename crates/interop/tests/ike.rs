@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use headroom_interop::ike::{Peer, StrongSwan, Trial, attempt};
+use headroom_interop::ike::{Peer, StrongSwan, Trial, attempt, try_examples};
 use headroom_interop::peer::{Peers, kernel_required, required};
 use headroom_interop::strongswan::ike::{ESP_PROPOSALS, Starter, negotiate};
 use headroom_interop::trial::Outcome;
@@ -67,6 +67,20 @@ fn packets_cross_strongswan_6_with_post_quantum_keys() {
     for trial in QUICK {
         passes(&mut peer, &headroom, trial);
     }
+}
+
+#[test]
+fn the_examples_of_the_guide_make_a_tunnel_with_strongswan() {
+    let Some(headroom) = headroom() else { return };
+    let peers = Peers::from_environment();
+    if let Err(why) = StrongSwan::of_tree(&peers) {
+        assert!(!kernel_required(), "{why:#}");
+        eprintln!("skipped: {why:#}");
+        return;
+    }
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tunnel.md");
+    let guide = std::fs::read_to_string(guide).expect("docs/tunnel.md");
+    try_examples(&peers, &headroom, &guide).unwrap_or_else(|why| panic!("{why:#}"));
 }
 
 fn passes(peer: &mut dyn Peer, headroom: &Path, trial: Trial) {

@@ -1,6 +1,7 @@
 //! `headroom tunnel` with `[ike]` against other IKE daemons: negotiation, rekeying and deletion
 //! by either side, with packets through the tunnel each time.
 
+mod example;
 mod link;
 mod ours;
 mod strongswan;
@@ -11,6 +12,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use example::try_examples;
 pub use strongswan::StrongSwan;
 pub use table::{Column, document};
 pub use trial::{Trial, attempt};

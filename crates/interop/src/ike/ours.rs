@@ -33,7 +33,12 @@ impl Ours {
     ) -> Result<Self> {
         let configuration = configuration(link, trial, is_post_quantum);
         let gateway = Gateway::start(headroom, &configuration, &folder.0, &link.ours)?;
-        Ok(Self { gateway, headroom: headroom.to_owned() })
+        Ok(Self::of(gateway, headroom))
+    }
+
+    /// Takes over a running gateway.
+    pub(super) fn of(gateway: Gateway, headroom: &Path) -> Self {
+        Self { gateway, headroom: headroom.to_owned() }
     }
 
     pub(super) fn said(&self) -> String {
