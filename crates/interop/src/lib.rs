@@ -4,7 +4,7 @@
 //! against other IKE daemons; the rest is about IPsec:
 //! [`case`] lists the cases, [`ours`] is our side, [`scapy`] and
 //! [`kernel`] are the peers, [`trial`] holds outcomes, and [`matrix`] writes
-//! the report.
+//! the report. [`rekey_loss`] counts what rekeying loses between two gateways of ours.
 
 pub mod case;
 mod folder;
@@ -17,6 +17,7 @@ pub mod namespace;
 pub mod ours;
 pub mod peer;
 pub mod ping;
+pub mod rekey_loss;
 pub mod scapy;
 pub mod strongswan;
 pub mod transfer;

@@ -12,6 +12,7 @@ use headroom_interop::ike::{self, Column, StrongSwan, Trial};
 use headroom_interop::kernel::{Emulators, EndToEnd, KernelPeer, end_to_end_cases};
 use headroom_interop::matrix::{self, Other, Section};
 use headroom_interop::peer::{Peers, required};
+use headroom_interop::rekey_loss;
 use headroom_interop::scapy::{self, Scapy};
 use headroom_interop::strongswan::{self, Proposal, SWANCTL};
 use headroom_interop::transfer;
@@ -39,6 +40,9 @@ struct Arguments {
     /// Test only this peer; repeatable
     #[arg(long, value_parser = ["scapy", "kernel", "kernel-gateway", "strongswan", "ike"])]
     peer: Vec<String>,
+    /// Instead: count the packets lost while the keys of two of our gateways change this often
+    #[arg(long, value_name = "REKEYS")]
+    rekey_loss: Option<u64>,
     /// Inside the virtual machine: hold a UDP port on which the kernel receives ESP
     #[arg(long, hide = true)]
     hold_esp_in_udp: Option<u16>,
@@ -66,6 +70,9 @@ fn main() -> Result<ExitCode> {
     if let (Some(to), Some(source)) = (arguments.send_to, arguments.source) {
         println!("{}", transfer::send(source, to, 2, arguments.octets)?);
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(rekeys) = arguments.rekey_loss {
+        return count_rekey_losses(rekeys);
     }
     let peers = Peers::from_environment();
     let mut cases = if arguments.selection { Case::selection() } else { Case::all() };
@@ -117,6 +124,18 @@ fn main() -> Result<ExitCode> {
     }
     let passed = failures.is_empty() && !(missing && required());
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Counts on a link without delay, and on one with delay and loss.
+fn count_rekey_losses(rekeys: u64) -> Result<ExitCode> {
+    let headroom = std::env::current_exe()?.with_file_name("headroom");
+    let mut none = true;
+    for link in ["", "10gbit,delay=50ms,loss=1%"] {
+        let losses = rekey_loss::count(&headroom, link, rekeys)?;
+        println!("{losses}");
+        none &= losses.none_by_rekeying();
+    }
+    Ok(if none { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Tests one peer.
