@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use headroom_interop::case::Case;
-use headroom_interop::ike::{self, Column, StrongSwan, Trial};
+use headroom_interop::ike::{self, Column, Libreswan, StrongSwan, Trial};
 use headroom_interop::kernel::{Emulators, EndToEnd, KernelPeer, end_to_end_cases};
 use headroom_interop::matrix::{self, Other, Section};
 use headroom_interop::peer::{Peers, required};
@@ -40,6 +40,9 @@ struct Arguments {
     /// Test only this peer; repeatable
     #[arg(long, value_parser = ["scapy", "kernel", "kernel-gateway", "strongswan", "ike"])]
     peer: Vec<String>,
+    /// With `--peer ike`: only daemons whose name contains this text
+    #[arg(long, default_value = "")]
+    daemon: String,
     /// Instead: count the packets lost while the keys of two of our gateways change this often
     #[arg(long, value_name = "REKEYS")]
     rekey_loss: Option<u64>,
@@ -108,7 +111,7 @@ fn main() -> Result<ExitCode> {
     let mut failures: Vec<String> = sections.iter().flat_map(Section::failures).collect();
     if wanted("ike") {
         eprintln!("ike …");
-        let (columns, untried) = against_ike_daemons(&run, &arguments.only)?;
+        let (columns, untried) = against_ike_daemons(&run, &arguments.only, &arguments.daemon)?;
         missing |= !untried.is_empty();
         failures.extend(columns.iter().flat_map(Column::failures));
         text += &ike::document(&about_ike(), &columns, &untried);
@@ -245,14 +248,21 @@ fn gateway_against_strongswan(run: &Run) -> Result<Section> {
 }
 
 /// Tries IKE with each daemon; returns also why some were not tried.
-fn against_ike_daemons(run: &Run, only: &str) -> Result<(Vec<Column>, Vec<String>)> {
+fn against_ike_daemons(run: &Run, only: &str, daemon: &str) -> Result<(Vec<Column>, Vec<String>)> {
     let headroom = run.headroom()?;
     let trials: Vec<Trial> =
         Trial::ALL.into_iter().filter(|trial| trial.to_string().contains(only)).collect();
-    let found: [(&str, Result<Box<dyn ike::Peer>>); 2] = [
-        ("strongSwan", StrongSwan::of_programs(&run.peers).map(|peer| Box::new(peer) as _)),
-        ("strongSwan 6", StrongSwan::of_tree(&run.peers).map(|peer| Box::new(peer) as _)),
+    let peers = &run.peers;
+    type Found = Result<Box<dyn ike::Peer>>;
+    let mut found: Vec<(&str, Found)> = vec![
+        ("strongSwan", StrongSwan::of_programs(peers).map(|peer| Box::new(peer) as _)),
+        ("strongSwan 6", StrongSwan::of_tree(peers).map(|peer| Box::new(peer) as _)),
     ];
+    if "libreswan".contains(daemon) {
+        let booted = Libreswan::boot(peers, &run.helper);
+        found.push(("libreswan", booted.map(|peer| Box::new(peer) as _)));
+    }
+    found.retain(|(name, _)| name.contains(daemon));
     let (mut columns, mut untried) = (Vec::new(), Vec::new());
     for (name, found) in found {
         match found {
@@ -267,6 +277,8 @@ fn about_ike() -> Vec<String> {
     vec![
         "`headroom tunnel up` with `[ike]` and `[[child]]` against other daemons, with a pre-shared key. A trial starts both anew, negotiates, and moves 1 MiB by TCP in each direction at the same time through the tunnel, hashed at both ends, after the set-up and after each rekey. The other daemons are fetched by `scripts/fetch-parts --with-peers` and `--with-ike-peers`.".to_owned(),
         "Where the peer has ML-KEM, the IKE SA and its rekeys have X25519 and ML-KEM-768 (RFC 9370), except in the first two rows; our policy is then `post_quantum = \"required\"`.".to_owned(),
+        "strongSwan has kernel-libipsec, in a namespace. libreswan runs in a guest with Linux 6.12, whose kernel does ESP in UDP; there 256 KiB go each way, one after the other.".to_owned(),
+        "OpenIKED 7.4 does not take part: on Linux it answers NO_PROPOSAL_CHOSEN to ESP with an AEAD, whatever its `childsa` says, and our gateway offers nothing else.".to_owned(),
     ]
 }
 

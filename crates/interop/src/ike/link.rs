@@ -15,6 +15,9 @@ use crate::peer::{self, Peers};
 const RULES: &str = "table ip nat { chain post { type nat hook postrouting priority 100; \
     oifname out meta l4proto udp masquerade to :40000-40099; }; }\n";
 
+/// The NAT's address inside.
+pub(super) const GATEWAY: &str = "10.9.0.1";
+
 /// Two hosts. The outer addresses are their own; the other side sees those in `seen`.
 pub struct Link {
     pub(super) ours: Arc<Namespace>,
@@ -29,7 +32,33 @@ pub struct Link {
 impl Link {
     /// Makes two hosts in namespaces.
     pub(super) fn between_namespaces(peers: &Peers, nat: Option<Side>) -> Result<Self> {
-        let hosts = [Namespace::new()?, Namespace::new()?];
+        let [ours, theirs] = [Namespace::new()?, Namespace::new()?].map(Arc::new);
+        let link = Self::connect(peers, nat, [ours, theirs.clone()])?;
+        let [_, outer] = link.outer;
+        add(&theirs, "wire", &format!("{outer}/24"))?;
+        if nat == Some(Side::Theirs) {
+            theirs.run(&["ip", "route", "add", "default", "via", GATEWAY])?;
+        }
+        add(&theirs, "lo", &format!("{}/32", link.inner[1]))?;
+        Ok(link)
+    }
+
+    /// Makes our host, and its link to the bridge `bridge` of a namespace, behind which the peer is.
+    pub(super) fn to_bridge(
+        peers: &Peers,
+        nat: Option<Side>,
+        theirs: &Arc<Namespace>,
+        bridge: &str,
+    ) -> Result<Self> {
+        // that of the trial before; it may have gone with its other end
+        let _ = theirs.run(&["ip", "link", "del", "wire"]);
+        let link = Self::connect(peers, nat, [Arc::new(Namespace::new()?), theirs.clone()])?;
+        theirs.run(&["ip", "link", "set", "wire", "master", bridge])?;
+        Ok(link)
+    }
+
+    /// Connects two hosts, and gives ours its addresses.
+    fn connect(peers: &Peers, nat: Option<Side>, hosts: [Arc<Namespace>; 2]) -> Result<Self> {
         let router = nat.map(|_| Namespace::new()).transpose()?;
         let public = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
         let inner = [1, 2].map(|last| IpAddr::from([10, last, 0, 1]));
@@ -41,24 +70,20 @@ impl Link {
                 seen[inside] = IpAddr::from([192, 0, 2, 3]);
                 wire(router, "in", &hosts[inside], "wire")?;
                 wire(router, "out", &hosts[outside], "wire")?;
-                add(router, "in", "10.9.0.1/24")?;
+                add(router, "in", &format!("{GATEWAY}/24"))?;
                 add(router, "out", "192.0.2.3/24")?;
-                add(&hosts[inside], "wire", "10.9.0.2/24")?;
-                add(&hosts[outside], "wire", &format!("{}/24", outer[outside]))?;
-                hosts[inside].run(&["ip", "route", "add", "default", "via", "10.9.0.1"])?;
                 translate(peers, router)?;
             }
             _ => {
                 wire(&hosts[0], "wire", &hosts[1], "wire")?;
-                for (host, outer) in hosts.iter().zip(outer) {
-                    add(host, "wire", &format!("{outer}/24"))?;
-                }
             }
         }
-        for (host, inner) in hosts.iter().zip(inner) {
-            add(host, "lo", &format!("{inner}/32"))?;
+        let [ours, theirs] = hosts;
+        add(&ours, "wire", &format!("{}/24", outer[0]))?;
+        add(&ours, "lo", &format!("{}/32", inner[0]))?;
+        if nat == Some(Side::Ours) {
+            ours.run(&["ip", "route", "add", "default", "via", GATEWAY])?;
         }
-        let [ours, theirs] = hosts.map(Arc::new);
         Ok(Self { ours, theirs: Some(theirs), outer, seen, inner, _router: router })
     }
 }

@@ -2,6 +2,7 @@
 //! by either side, with packets through the tunnel each time.
 
 mod example;
+mod guest;
 mod link;
 mod ours;
 mod strongswan;
@@ -13,6 +14,7 @@ use std::path::Path;
 use anyhow::Result;
 
 pub use example::try_examples;
+pub use guest::Libreswan;
 pub use strongswan::StrongSwan;
 pub use table::{Column, document};
 pub use trial::{Trial, attempt};

@@ -1,6 +1,6 @@
 //! Tests our whole gateway against a real kernel: TCP through both, hashed at the ends.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,6 @@ use crate::folder::Folder;
 use crate::gateway::{Configuration, Gateway};
 use crate::namespace::Namespace;
 use crate::peer::Peers;
-use crate::transfer;
 
 const TAP: &str = "tap0";
 /// The first TCP port; each case uses the next.
@@ -98,7 +97,7 @@ impl EndToEnd {
         let configuration = Configuration::of(case);
         let gateway = Gateway::start(headroom, &configuration, &folder.0, &self.namespace)?;
         let [ours, theirs] = [Side::Ours, Side::Theirs].map(|side| case.inner_address(side));
-        let moved = self.outbound(ours, theirs).and_then(|()| self.inbound(ours, theirs));
+        let moved = self.machine.transfer(&self.namespace, [ours, theirs], self.port, OCTETS);
         let after = self.machine.run(COUNTERS)?;
         moved.with_context(|| {
             format!("the kernel counted `{after}`; our gateway said: {}", gateway.said())
@@ -146,40 +145,6 @@ impl EndToEnd {
             lost.join("\n"),
             gateway.said()
         )
-    }
-
-    fn outbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
-        let to = SocketAddr::new(theirs, self.port);
-        self.machine.run(&format!("/helper --receive-at {to} >/tmp/sum 2>&1 </dev/null &"))?;
-        self.machine.run(&format!(
-            "n=0; until grep -q ':{:04X} [0-9A-F]*:0000 0A ' /proc/net/tcp /proc/net/tcp6; do \
-             n=$((n+1)); [ $n -lt 500 ] || break; usleep 10000; done",
-            self.port
-        ))?;
-        let sent = self.namespace.spawn(move || transfer::send(ours, to, 1, OCTETS)).join()?;
-        let received =
-            self.machine.run("wait $!; cat /tmp/sum").context("receiving in the machine")?;
-        if received.trim() != sent.to_string() {
-            bail!("the machine received {received:?}, not {sent}");
-        }
-        Ok(())
-    }
-
-    fn inbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
-        let (ready, listening) = std::sync::mpsc::channel();
-        let at = SocketAddr::new(ours, self.port);
-        let receiver = self.namespace.spawn(move || transfer::receive(at, &ready));
-        let Ok(to) = listening.recv() else {
-            receiver.join()?;
-            bail!("the receiver ended early");
-        };
-        let line = format!("/helper --send-to {to} --source {theirs} --octets {OCTETS}");
-        let sent = self.machine.run(&line)?;
-        let received = receiver.join()?;
-        if sent.trim() != received.to_string() {
-            bail!("received {received}, not {sent:?}");
-        }
-        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use headroom_lab_host::programs::Located;
 
 use super::archive::Archive;
@@ -49,6 +49,7 @@ const MODULES: &[&str] = &[
     "cmac",
     "drbg",
     "ansi_cprng",
+    "af_key",
 ];
 
 /// The agent's marks of readiness and of each exit code.
@@ -78,7 +79,7 @@ done
 /// Writes the archive.
 ///
 /// `modules` is the folder of one kernel's modules; `helper` is a program of
-/// ours, installed as `/helper`.
+/// ours, installed as `/helper`; `tree` becomes `/tree`, without its documentation.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -87,8 +88,13 @@ pub(super) fn build(
     ip: &Located,
     modules: &Path,
     helper: &Located,
+    tree: Option<&Path>,
 ) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
+    if let Some(tree) = tree {
+        archive.folder("tree");
+        add_tree(&mut archive, tree, "tree")?;
+    }
     for folder in ["dev", "bin", "lib", "lib64", "m"] {
         archive.folder(folder);
     }
@@ -113,4 +119,27 @@ pub(super) fn build(
     }
     archive.file("modules", 0o644, list.as_bytes());
     Ok(archive.finish())
+}
+
+/// Adds what a folder has.
+fn add_tree(archive: &mut Archive, folder: &Path, inside: &str) -> Result<()> {
+    let reading = || format!("reading {}", folder.display());
+    for entry in std::fs::read_dir(folder).with_context(reading)? {
+        let entry = entry.with_context(reading)?;
+        let (path, kind) = (entry.path(), entry.file_type().with_context(reading)?);
+        let name = format!("{inside}/{}", entry.file_name().to_string_lossy());
+        if name.ends_with("usr/share") {
+            continue;
+        }
+        if kind.is_dir() {
+            archive.folder(&name);
+            add_tree(archive, &path, &name)?;
+        } else if kind.is_symlink() {
+            let target = std::fs::read_link(&path).with_context(reading)?;
+            archive.link(&name, &target.to_string_lossy());
+        } else {
+            archive.copy(&name, &path)?;
+        }
+    }
+    Ok(())
 }

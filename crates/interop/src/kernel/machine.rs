@@ -3,6 +3,7 @@
 //! namespace and no root, or a tap interface in a namespace.
 
 use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -12,12 +13,13 @@ use anyhow::{Context, Result, bail};
 use headroom_lab_host::programs::{Located, Origin};
 
 use super::console::Console;
-use super::emulator::{Emulator, Qemu, Uml, Wire};
+use super::emulator::{Emulator, Qemu, Shape, Uml, Wire};
 use super::frames::Frames;
 use super::initramfs;
 use crate::folder::Folder;
 use crate::namespace::Namespace;
 use crate::peer::{BUSYBOX, IP, Peers};
+use crate::transfer;
 
 /// A booted machine. Dropping it switches it off.
 #[derive(Debug)]
@@ -51,7 +53,8 @@ impl Machine {
         // a second descriptor, as the first one closes itself in children
         let its = nix::unistd::dup(&its).context("making the link")?;
         let wire = Wire::Inherited(its.as_raw_fd());
-        let machine = Self::start(peers, emulators, helper, wire, |command| command)?;
+        let emulator = emulator(peers, emulators)?;
+        let machine = Self::start(peers, &*emulator, (helper, None), wire, |command| command)?;
         Ok((machine, Frames(ours)))
     }
 
@@ -67,23 +70,42 @@ impl Machine {
         tap: &str,
     ) -> Result<Self> {
         let inside = |command: Command| namespace.enclose(&command);
-        Self::start(peers, emulators, helper, Wire::Tap(tap), inside)
+        let emulator = emulator(peers, emulators)?;
+        Self::start(peers, &*emulator, (helper, None), Wire::Tap(tap), inside)
+    }
+
+    /// Boots a machine with Linux 6.12 and a tree of programs in `/tree`, inside a namespace that
+    /// has the tap interface `tap`.
+    ///
+    /// # Errors
+    /// Those of [`Machine::boot`].
+    pub(crate) fn boot_with_tree(
+        peers: &Peers,
+        helper: &Path,
+        tree: &Path,
+        namespace: &Namespace,
+        tap: &str,
+    ) -> Result<Self> {
+        /// Has AES instructions, and room for the tree (`guest/mod.rs` says why no `cmpxchg16b`).
+        const SHAPE: Shape = Shape { processor: "Westmere,-cx16", megabytes: 768 };
+        let inside = |command: Command| namespace.enclose(&command);
+        let emulator = Qemu::with_kernel(peers, "6.12", SHAPE, "")?;
+        Self::start(peers, &emulator, (helper, Some(tree)), Wire::Tap(tap), inside)
     }
 
     fn start(
         peers: &Peers,
-        emulators: Emulators,
-        helper: &Path,
+        emulator: &dyn Emulator,
+        (helper, tree): (&Path, Option<&Path>),
         wire: Wire<'_>,
         place: impl FnOnce(Command) -> Command,
     ) -> Result<Self> {
-        let emulator = emulator(peers, emulators)?;
         let (busybox, ip) = (peers.locate(BUSYBOX)?, peers.locate(IP)?);
         let environment = ip.environment.clone();
         let helper = Located { path: helper.to_owned(), origin: Origin::System, environment };
         let folder = Folder::new()?;
         let (initrd, stderr) = (folder.0.join("initrd"), folder.0.join("stderr"));
-        let archive = initramfs::build(&busybox, &ip, emulator.modules(), &helper)?;
+        let archive = initramfs::build(&busybox, &ip, emulator.modules(), &helper, tree)?;
         std::fs::write(&initrd, archive).context("writing the initramfs")?;
         let child = place(emulator.command(&initrd, wire, &folder.0))
             .stdin(Stdio::piped())
@@ -112,6 +134,65 @@ impl Machine {
     /// It fails; the error holds its output.
     pub fn run(&mut self, line: &str) -> Result<String> {
         self.console.run(line)
+    }
+
+    /// Transfers `octets` bytes from `ours` in a namespace to `theirs` in the machine by TCP, and
+    /// then as many back, and compares hashes.
+    ///
+    /// # Errors
+    /// A transfer fails, or the hashes differ.
+    pub(crate) fn transfer(
+        &mut self,
+        namespace: &Namespace,
+        [ours, theirs]: [IpAddr; 2],
+        port: u16,
+        octets: u64,
+    ) -> Result<()> {
+        self.receive(namespace, ours, SocketAddr::new(theirs, port), octets)?;
+        self.send(namespace, SocketAddr::new(ours, port), theirs, octets)
+    }
+
+    fn receive(
+        &mut self,
+        namespace: &Namespace,
+        from: IpAddr,
+        to: SocketAddr,
+        octets: u64,
+    ) -> Result<()> {
+        self.run(&format!("/helper --receive-at {to} >/tmp/sum 2>&1 </dev/null &"))?;
+        self.run(&format!(
+            "n=0; until grep -q ':{:04X} [0-9A-F]*:0000 0A ' /proc/net/tcp /proc/net/tcp6; do \
+             n=$((n+1)); [ $n -lt 500 ] || break; usleep 10000; done",
+            to.port()
+        ))?;
+        let sent = namespace.spawn(move || transfer::send(from, to, 1, octets)).join()?;
+        let received = self.run("wait $!; cat /tmp/sum").context("receiving in the machine")?;
+        if received.trim() != sent.to_string() {
+            bail!("the machine received {received:?}, not {sent}");
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        namespace: &Namespace,
+        to: SocketAddr,
+        from: IpAddr,
+        octets: u64,
+    ) -> Result<()> {
+        let (ready, listening) = std::sync::mpsc::channel();
+        let receiver = namespace.spawn(move || transfer::receive(to, &ready));
+        let Ok(to) = listening.recv() else {
+            receiver.join()?;
+            bail!("the receiver ended early");
+        };
+        let line = format!("/helper --send-to {to} --source {from} --octets {octets}");
+        let sent = self.run(&line)?;
+        let received = receiver.join()?;
+        if sent.trim() != received.to_string() {
+            bail!("received {received}, not {sent:?}");
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,133 @@
+//! libreswan as a peer, in a guest whose kernel has the IPsec that it needs.
+
+mod libreswan;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+
+use super::link::{GATEWAY, Link};
+use super::{Daemon, Peer, Side, Trial};
+use crate::kernel::Machine;
+use crate::namespace::Namespace;
+use crate::peer::Peers;
+use crate::tree::Tree;
+
+const TAP: &str = "tap0";
+const BRIDGE: &str = "br0";
+/// Bytes of a transfer in each direction; few, as the processor is emulated.
+const OCTETS: u64 = 1 << 18;
+/// The first TCP port of transfers; each uses the next.
+const PORT: u16 = 5001;
+/// Prepares the tree for chroot. Its daemon asks for these accounts, folders and files.
+const PREPARE: &str = "cd /tree && mkdir -p run/pluto tmp proc dev sys root var/empty var/lib/ipsec/nss && \
+    for name in bin sbin lib; do ln -s usr/$name $name; done; ln -sfn usr/lib64 lib64; \
+    rm -rf var/run; ln -s /run var/run; \
+    printf 'root:x:0:0::/root:/bin/sh\\n_iked:x:120:65534::/var/empty:/bin/false\\nnobody:x:65534:65534::/:/bin/false\\n' >etc/passwd; \
+    printf 'root:x:0:\\nnogroup:x:65534:\\n' >etc/group; : >etc/resolv.conf; \
+    for name in proc sys dev; do mount -o bind /$name $name; done; cd /";
+/// Programs of the tree start with this.
+const CHROOT: &str = "env -i PATH=/usr/sbin:/usr/bin HOME=/root chroot /tree";
+
+/// A booted machine with libreswan.
+#[derive(Debug)]
+pub struct Libreswan {
+    machine: Machine,
+    peers: Peers,
+    version: String,
+    /// Where its network card is attached to a bridge.
+    switch: Arc<Namespace>,
+    port: u16,
+}
+
+impl Libreswan {
+    /// Boots the machine. Needs root. `helper` is this crate's own program.
+    ///
+    /// # Errors
+    /// Something is missing, or it does not boot.
+    pub fn boot(peers: &Peers, helper: &Path) -> Result<Self> {
+        let tree = Tree::find(peers)?;
+        let switch = Namespace::new()?;
+        for line in [
+            format!("ip tuntap add dev {TAP} mode tap"),
+            format!("ip link add {BRIDGE} type bridge"),
+            format!("ip link set {TAP} master {BRIDGE} up"),
+            format!("ip link set {BRIDGE} up"),
+        ] {
+            switch.run(&line.split(' ').collect::<Vec<_>>())?;
+        }
+        let mut machine = Machine::boot_with_tree(peers, helper, tree.path(), &switch, TAP)?;
+        machine.run(PREPARE)?;
+        let (peers, switch) = (peers.clone(), Arc::new(switch));
+        let version = tree.version("libreswan")?;
+        Ok(Self { machine, peers, version, switch, port: PORT })
+    }
+
+    /// Writes a file of the tree, for its owner alone.
+    fn write(&mut self, path: &str, text: &str) -> Result<()> {
+        ensure!(!text.contains(['\'', '\\']), "{text:?} cannot be quoted");
+        let text = text.replace('%', "%%").replace('\n', "\\n").replace('\t', "\\t");
+        self.machine
+            .run(&format!("umask 077; rm -f /tree{path}; printf '{text}' >/tree{path}"))
+            .map(drop)
+    }
+
+    /// Runs a program of the tree.
+    fn run(&mut self, line: &str) -> Result<String> {
+        self.machine.run(&format!("{CHROOT} {line}"))
+    }
+
+    /// Gives the machine its addresses.
+    fn configure(&mut self, link: &Link, nat: Option<Side>) -> Result<()> {
+        let [_, outer] = link.outer;
+        let [remote, inner] = link.inner;
+        let router =
+            if nat == Some(Side::Theirs) { GATEWAY.to_owned() } else { link.seen[0].to_string() };
+        self.machine.run(&format!(
+            "/ip addr flush dev eth0; /ip addr flush dev lo; /ip neigh flush dev eth0; /ip addr add 127.0.0.1/8 dev lo; \
+             /ip addr add {inner}/32 dev lo; /ip addr add {outer}/24 dev eth0 && \
+             /ip route replace default via {router} && /ip route replace {remote}/32 via {router} src {inner}"
+        ))?;
+        Ok(())
+    }
+
+    fn transfer(&mut self, link: &Link) -> Result<()> {
+        self.port += 1;
+        let moved = self.machine.transfer(&link.ours, link.inner, self.port, OCTETS);
+        moved.with_context(|| {
+            let state =
+                "/ip -s xfrm state | head -40; grep -v '[[:space:]]0$' /proc/net/xfrm_stat; true";
+            self.machine.run(state).unwrap_or_default()
+        })
+    }
+}
+
+impl Peer for Libreswan {
+    fn title(&self) -> String {
+        format!("libreswan {}", self.version)
+    }
+
+    fn lacks(&self, trial: Trial) -> Option<&'static str> {
+        libreswan::lacks(trial)
+    }
+
+    fn is_post_quantum(&self) -> bool {
+        false
+    }
+
+    fn link(&mut self, nat: Option<Side>) -> Result<Link> {
+        let link = Link::to_bridge(&self.peers, nat, &self.switch, BRIDGE)?;
+        self.configure(&link, nat)?;
+        Ok(link)
+    }
+
+    fn start<'a>(
+        &'a mut self,
+        _: &'a Path,
+        link: &'a Link,
+        trial: Trial,
+    ) -> Result<Box<dyn Daemon + 'a>> {
+        Ok(Box::new(libreswan::Pluto::start(self, link, trial)?))
+    }
+}
