@@ -8,34 +8,11 @@ use headroom_lab_host::role::Role;
 use serde::Deserialize;
 
 use super::gateway;
-use super::options::{Mode, Parameters};
+use super::options::{Ike, Mode, Parameters};
 use crate::layer::Place;
-
-/// What is negotiated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ike {
-    /// Whether ML-KEM-768 stands beside X25519 (RFC 9370).
-    pub(super) post_quantum: bool,
-}
 
 /// The age at which nothing is rekeyed in a run, nor a silent peer asked whether it lives.
 const NEVER: Duration = Duration::from_secs(9_000_000);
-
-impl Ike {
-    pub(super) const DEFAULT: Self = Self { post_quantum: true };
-
-    /// Lists options that are not default, in the order of results.
-    pub(super) fn written(self) -> impl Iterator<Item = String> {
-        let post_quantum = (!self.post_quantum).then(|| "pq=off".to_owned());
-        ["ike".to_owned()].into_iter().chain(post_quantum)
-    }
-
-    /// Describes the exchange for the record.
-    pub(super) fn exchange(self) -> String {
-        let groups = if self.post_quantum { "X25519 and ML-KEM-768" } else { "X25519" };
-        format!("IKEv2, {groups}, pre-shared key")
-    }
-}
 
 /// Returns a host's configuration. The client begins; `secret` is the same at both ends.
 pub(super) fn configuration(

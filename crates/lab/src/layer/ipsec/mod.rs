@@ -18,9 +18,8 @@ use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::{NFT, Program};
 use headroom_lab_host::testbed::Family;
-use ike::Ike;
 use keys::Keys;
-use options::{Backend, Instructions, Mode, Parameters};
+use options::{Backend, Ike, Instructions, Mode, Parameters};
 use suite::Cipher;
 
 /// One of the protocols, as options make it.

@@ -1,6 +1,5 @@
 //! The options of an IPsec layer: read in any order, checked, and written in one.
 
-use super::ike::Ike;
 use super::suite::{CIPHER, CIPHERS, Cipher, IKE_CIPHER, MAC, MACS, Mac};
 use super::{Protocol, WINDOW};
 use crate::catalogue::Options;
@@ -63,6 +62,29 @@ impl Mode {
             Self::Tunnel => "tunnel",
             Self::Transport => "transport",
         }
+    }
+}
+
+/// The negotiation of keys by IKEv2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ike {
+    /// Whether ML-KEM-768 stands beside X25519 (RFC 9370).
+    pub(super) post_quantum: bool,
+}
+
+impl Ike {
+    pub(super) const DEFAULT: Self = Self { post_quantum: true };
+
+    /// Lists options that are not default, in the order of results.
+    pub(super) fn written(self) -> impl Iterator<Item = String> {
+        let post_quantum = (!self.post_quantum).then(|| "pq=off".to_owned());
+        ["ike".to_owned()].into_iter().chain(post_quantum)
+    }
+
+    /// Describes the exchange for the record.
+    pub(super) fn exchange(self) -> String {
+        let groups = if self.post_quantum { "X25519 and ML-KEM-768" } else { "X25519" };
+        format!("IKEv2, {groups}, pre-shared key")
     }
 }
 
