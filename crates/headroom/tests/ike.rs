@@ -267,6 +267,170 @@ fn with_another_key_nothing_passes() {
     gateway.wait().expect("its end");
 }
 
+#[test]
+fn a_reload_keeps_what_stays_the_same() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-reload");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    let sockets = sockets(&hosts);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    until("packets pass", || echo(&sockets, SECRET));
+    for socket in &sockets {
+        // lost is what does not come at all, however busy the machine
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    let spis = |host: &Site, child: &str| -> Vec<Value> {
+        let status = host.status();
+        let all = status["associations"].as_array().expect("associations");
+        let name = |one: &Value| one["name"].as_str().expect("a name").to_owned();
+        let of = all.iter().filter(|one| name(one).starts_with(&format!("{child}/")));
+        of.map(|one| one["spi"].clone()).collect()
+    };
+    let append = |end: usize, more: &str| {
+        let text = std::fs::read_to_string(&files[end]).expect("a configuration");
+        std::fs::write(&files[end], text + more).expect("written");
+    };
+    let before = spis(&hosts[0], "hr0");
+    assert_eq!(before.len(), 2);
+
+    // another child, and what a static policy says beside it
+    for (end, other) in [(0, 1), (1, 0)] {
+        append(
+            end,
+            &format!(
+                "[[child]]\nname = \"more\"\nlocal = \"10.{}.9.0/24\"\nremote = \"10.{}.9.0/24\"\n\
+                 [[policy]]\nname = \"no\"\naction = \"discard\"\nremote = \"10.99.0.0/16\"\n",
+                end + 5,
+                other + 5
+            ),
+        );
+        hosts[end].must(&["reload"]);
+        assert!(echo(&sockets, SECRET), "{}", dropped(&hosts));
+    }
+    until("the other child stands", || {
+        assert!(echo(&sockets, SECRET), "{}", dropped(&hosts));
+        hosts.iter().all(|host| spis(host, "more").len() == 2)
+    });
+    assert_eq!(spis(&hosts[0], "hr0"), before, "the first child has the same associations");
+    assert_eq!(session(&hosts[0])["children"], 2);
+
+    // it is removed on one side, which tells the other
+    let text = std::fs::read_to_string(&files[0]).expect("a configuration");
+    let (first, _) = text.split_once("[[child]]\nname").expect("two children");
+    std::fs::write(&files[0], first).expect("written");
+    hosts[0].must(&["reload"]);
+    until("the other child is gone", || {
+        assert!(echo(&sockets, SECRET), "{}", dropped(&hosts));
+        session(&hosts[0])["children"] == 1 && spis(&hosts[0], "more").is_empty()
+    });
+    assert_eq!(spis(&hosts[0], "hr0"), before);
+
+    // what is changed of the peer closes it, and it is set up again
+    for end in [0, 1] {
+        let text = std::fs::read_to_string(&files[end]).expect("a configuration");
+        let (first, _) = text.split_once("[[child]]\nname").unwrap_or((&text, ""));
+        let text = first.replace("[ike]\n", "[ike]\nrekey_seconds = 7777\n");
+        std::fs::write(&files[end], text).expect("written");
+        hosts[end].must(&["reload"]);
+    }
+    for socket in &sockets {
+        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+    }
+    until("packets pass again", || echo(&sockets, SECRET));
+    assert!(spis(&hosts[0], "hr0").iter().all(|spi| !before.contains(spi)));
+
+    let text = std::fs::read_to_string(&files[0]).expect("a configuration");
+    std::fs::write(&files[0], text.replace("192.0.2.2", "2001:db8::2")).expect("written");
+    assert!(!hosts[0].tunnel(&["reload"]).status.success());
+    assert!(echo(&sockets, SECRET), "the former configuration stays in force");
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+/// A request is answered or it is not: nothing here depends on how fast.
+#[test]
+fn bytes_that_were_carried_change_keys() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-bytes");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", "rekey_bytes = \"200KB\""]);
+    let sockets = sockets(&hosts);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    until("packets pass", || echo(&sockets, SECRET));
+    for socket in &sockets {
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    let spis = |host: &Site| -> Vec<Value> {
+        let status = host.status();
+        let all = status["associations"].as_array().expect("associations");
+        all.iter().map(|one| one["spi"].clone()).collect()
+    };
+    let (mut seen, mut changes) = (spis(&hosts[0]), 0);
+    let end = Instant::now() + 3 * PATIENCE;
+    while changes < 3 {
+        assert!(Instant::now() < end, "{changes} changes: {}", hosts[0].status());
+        for _ in 0..100 {
+            assert!(echo(&sockets, &[7; 1000]), "a packet was lost: {}", dropped(&hosts));
+        }
+        let now = spis(&hosts[0]);
+        if now.iter().all(|spi| !seen.contains(spi)) {
+            (seen, changes) = (now, changes + 1);
+        }
+    }
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
+fn the_first_packet_brings_a_trapped_child_up_and_is_not_lost() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-trap");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    for (file, action) in files.iter().zip(["trap", "none"]) {
+        let text = std::fs::read_to_string(file).expect("a configuration");
+        let text = text.replace("[[child]]", &format!("[[child]]\nstart_action = \"{action}\""));
+        std::fs::write(file, text).expect("written");
+    }
+    let sockets = sockets(&hosts);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    assert_eq!(hosts[0].status()["ike"].as_array().map(Vec::len), Some(0), "nothing is set up");
+    for socket in &sockets {
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    for packet in 0..5_u8 {
+        sockets[0].send_to(&[packet], PORTS[1]).expect("sent");
+    }
+    let mut room = [0; 100];
+    for packet in 0..5 {
+        let len = retried(|| sockets[1].recv(&mut room)).expect("the packet that waited");
+        assert_eq!(room[..len], [packet]);
+    }
+    assert!(echo(&sockets, SECRET));
+    assert_eq!(hosts[0].status()["drops"]["no-association"], Value::Null);
+
+    // the peer closes it: the next packet brings it up again
+    hosts[1].must(&["down"]);
+    until("it is closed", || hosts[0].status()["ike"].as_array().is_some_and(Vec::is_empty));
+    hosts[1].up(&files[1]);
+    assert!(echo(&sockets, SECRET), "{}", dropped(&hosts));
+}
+
 /// The address and the network of one of many peers.
 fn one_of_many(peer: u16) -> (String, String) {
     let (high, low) = (peer / 250, peer % 250 + 1);

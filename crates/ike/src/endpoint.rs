@@ -81,15 +81,50 @@ impl Endpoint {
         remote: SocketAddr,
         now: Instant,
     ) -> Result<SessionId, NoSuch> {
+        self.connect_for(connection, None, (local, remote), now)
+    }
+
+    /// As [`Self::connect`], but with the CHILD SA of this name as the first.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_for(
+        &mut self,
+        connection: &str,
+        child: Option<&str>,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> Result<SessionId, NoSuch> {
         let found = self.config.connections.iter().find(|one| one.name == connection);
         let connection = found.cloned().ok_or(NoSuch("connection"))?;
+        let first = |child: &str| connection.children.iter().find(|one| one.name == child).cloned();
+        let first = child.map(|child| first(child).ok_or(NoSuch("CHILD configuration")));
+        let first = first.transpose()?.or_else(|| connection.children.first().cloned());
         let alone = !self.sessions.values().any(|one| one.is_with(&connection));
         let path = Path { local, remote };
         let session = self.with(path, now, |ctx| Session::initiate(connection, path, alone, ctx));
-        let session = session.ok_or(NoSuch("proposal"))?;
+        let mut session = session.ok_or(NoSuch("proposal"))?;
+        session.first_child = first;
         let id = session.id;
         self.put_back(session);
         Ok(id)
+    }
+
+    /// Replaces the connections, and the time after which silent peers are asked for a sign of life.
+    /// A session goes on with the new connection of its name, if there is one; the caller closes
+    /// sessions and CHILD SAs for which that is wrong.
+    pub fn reconfigure(&mut self, connections: Vec<Arc<Connection>>, liveness: Option<Duration>) {
+        self.config.connections = connections;
+        self.config.timing.liveness = liveness;
+        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+            let Some(mut session) = self.sessions.remove(&id) else { continue };
+            if let Some(former) = &session.connection {
+                let same = |one: &&Arc<Connection>| one.name == former.name;
+                let new = self.config.connections.iter().find(same).cloned();
+                session.connection = new.or(session.connection);
+            }
+            self.put_back(session);
+        }
     }
 
     /// Takes a datagram from a peer, or from anybody. Of a datagram to the NAT port the caller has

@@ -88,7 +88,7 @@ impl Engine {
         previous: Option<&Self>,
         now: Duration,
     ) -> Result<Self, SpecError> {
-        let engine = Self::with_associations(Vec::new(), associations, previous, now)?;
+        let engine = Self::with_associations(Vec::new(), associations, previous.as_slice(), now)?;
         let (engine, covered) = engine.with_policies(policies, previous)?;
         covered.into_iter().next().map_or(Ok(engine), Err)
     }
@@ -109,7 +109,27 @@ impl Engine {
         now: Duration,
     ) -> Result<(Self, Vec<SpecError>), SpecError> {
         let kept = self.associations().filter(|sa| keep(&sa.spec)).cloned().collect();
-        Self::with_associations(kept, added, Some(self), now)?.with_policies(policies, Some(self))
+        Self::with_associations(kept, added, &[self], now)?.with_policies(policies, Some(self))
+    }
+
+    /// Makes an engine with all associations of this one, those of `former` that `keep` selects, and
+    /// `added` ones. `former` is in force, and this one was made with it as its predecessor, from a
+    /// file that knows nothing of what was negotiated. Otherwise as [`Self::update`].
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub fn join(
+        &self,
+        former: &Self,
+        keep: impl Fn(&SaSpec) -> bool,
+        added: Vec<SaSpec>,
+        policies: Vec<PolicySpec>,
+        now: Duration,
+    ) -> Result<(Self, Vec<SpecError>), SpecError> {
+        let negotiated = former.associations().filter(|sa| keep(&sa.spec));
+        let kept = self.associations().chain(negotiated).cloned().collect();
+        Self::with_associations(kept, added, &[self, former], now)?
+            .with_policies(policies, Some(former))
     }
 
     fn with_policies(
@@ -167,7 +187,7 @@ impl Engine {
     fn with_associations(
         unchanged: Vec<Arc<Sa>>,
         associations: Vec<SaSpec>,
-        previous: Option<&Self>,
+        previous: &[&Self],
         now: Duration,
     ) -> Result<Self, SpecError> {
         let mut kept: HashMap<_, _> = previous
@@ -178,7 +198,7 @@ impl Engine {
         let specs = unchanged.iter().map(|sa| &sa.spec).chain(&associations);
         let followed = specs.filter(|spec| spec.follow_peer).filter_map(Path::of);
         let peers = followed.map(|path| {
-            let known = previous.and_then(|engine| engine.peers.get(&path));
+            let known = previous.iter().find_map(|engine| engine.peers.get(&path));
             (path, known.map_or_else(|| Arc::new(Peer::new(path)), Arc::clone))
         });
         let peers = peers.collect();
@@ -190,7 +210,7 @@ impl Engine {
             inbound: InboundSad::default(),
             qesp: HashSet::new(),
             peers,
-            counters: previous.map_or_else(Arc::default, |engine| Arc::clone(&engine.counters)),
+            counters: previous.first().map_or_else(Arc::default, |one| Arc::clone(&one.counters)),
         };
         for sa in unchanged {
             engine.add(sa)?;

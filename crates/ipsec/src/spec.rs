@@ -287,7 +287,7 @@ pub struct Lifetime {
 }
 
 /// Limits; none: unlimited.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of packets, without the overhead of protection.
     pub bytes: Option<u64>,

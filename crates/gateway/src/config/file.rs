@@ -192,4 +192,31 @@ pub(super) struct ChildFile {
     pub(super) local: Option<Spanned<String>>,
     pub(super) remote: Spanned<String>,
     pub(super) rekey_seconds: Option<Spanned<u64>>,
+    pub(super) rekey_bytes: Option<Spanned<Scalar>>,
+    pub(super) rekey_packets: Option<Spanned<Scalar>>,
+    pub(super) start_action: Option<Spanned<ActionWhenFile>>,
+    pub(super) close_action: Option<Spanned<ActionWhenFile>>,
+    pub(super) dpd_action: Option<Spanned<ActionWhenFile>>,
+    #[serde(default)]
+    pub(super) qesp: QEspFile,
+}
+
+/// What is done about a child, in the words of swanctl.conf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ActionWhenFile {
+    #[serde(alias = "restart")]
+    Start,
+    Trap,
+    #[serde(alias = "clear")]
+    None,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum QEspFile {
+    #[default]
+    Off,
+    Prefer,
+    Require,
 }

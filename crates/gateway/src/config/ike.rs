@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use headroom_ike::{Identity, PostQuantum};
+use headroom_ike::{Identity, PostQuantum, QEsp};
 use headroom_ipsec::SaSpec;
 use headroom_ipsec::spec::{
     Action, Addresses, Direction, Mode, PolicySpec, Ports, Protection, Secrets, Selector, UdpPorts,
@@ -14,8 +14,11 @@ use headroom_suite::{Aead, Key, Suite};
 use toml::Spanned;
 
 use super::associations::{address, parse_name};
-use super::file::{ChildFile, ConfigFile, IkeFile, ModeFile, PostQuantumFile};
-use super::model::{Association, IkeChild, IkePeer, Purpose};
+use super::file::{
+    ActionWhenFile, ChildFile, ConfigFile, IkeFile, ModeFile, PostQuantumFile, QEspFile,
+};
+use super::model::{Association, ChildAction, ChildActions, IkeChild, IkePeer, Purpose};
+use super::options::rekey_limits;
 use super::problem::{Problem, in_range, problem};
 use super::reader::Reader;
 use super::selectors::{addresses, covers};
@@ -23,6 +26,8 @@ use crate::datapath::{IKE_PORT, NAT_PORT};
 
 /// The most peers of a configuration.
 const MAX_PEERS: usize = 10_000;
+/// The IP protocol number of Q-ESP (docs/qesp.md).
+const QESP_NUMBER: u8 = 253;
 /// The fewest bytes of a pre-shared key. An observer of one exchange with an active attacker can try
 /// keys at leisure (RFC 7296, section 2.15), so a password is too short.
 const MIN_SECRET: usize = 20;
@@ -215,10 +220,17 @@ impl Reader<'_> {
             Some(ModeFile::Transport) => Mode::Transport,
             Some(ModeFile::Tunnel) | None => Mode::Tunnel,
         };
+        if let (QEspFile::Prefer | QEspFile::Require, Mode::Transport) = (file.qesp, mode) {
+            let message = "`qesp` is for tunnel mode: remove it, or `mode`";
+            return Err(problem(&file.remote, message));
+        }
         let child = IkeChild {
             name: name.clone(),
             selector: selector.clone(),
             mode,
+            qesp: qesp(file.qesp),
+            rekey_limits: rekey_limits(file)?,
+            actions: actions(file, peer.initiate),
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 3600)?,
         };
         let line = self.line(&file.remote);
@@ -252,6 +264,30 @@ fn owner<'p>(
             found.ok_or_else(|| problem(name, "there is no [[ike]] of this name"))
         }
     }
+}
+
+fn qesp(file: QEspFile) -> Option<QEsp> {
+    let with = |is_required| Some(QEsp { protocol: QESP_NUMBER, is_required });
+    match file {
+        QEspFile::Off => None,
+        QEspFile::Prefer => with(false),
+        QEspFile::Require => with(true),
+    }
+}
+
+/// Reads what this host does about a child: what is not written is as at the start.
+fn actions(file: &ChildFile, initiate: bool) -> ChildActions {
+    let of = |written: &Option<Spanned<ActionWhenFile>>, usual| match written {
+        Some(one) => match one.get_ref() {
+            ActionWhenFile::Start => ChildAction::Start,
+            ActionWhenFile::Trap => ChildAction::Trap,
+            ActionWhenFile::None => ChildAction::None,
+        },
+        None => usual,
+    };
+    let usual = if initiate { ChildAction::Start } else { ChildAction::None };
+    let start = of(&file.start_action, usual);
+    ChildActions { start, close: of(&file.close_action, start), dpd: of(&file.dpd_action, start) }
 }
 
 fn stand_in_name(child: &str, direction: Direction) -> String {

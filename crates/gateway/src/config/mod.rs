@@ -18,6 +18,6 @@ mod source;
 mod tests;
 mod toml_message;
 
-pub use model::{Association, Config, IkeChild, IkePeer, Purpose};
+pub use model::{Association, ChildAction, ChildActions, Config, IkeChild, IkePeer, Purpose};
 pub use problem::Error;
 pub use source::{MAX_ASSOCIATIONS, MAX_POLICIES, Source};

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headroom_ike::{Identity, PostQuantum};
-use headroom_ipsec::spec::{SaSpec, Selector};
+use headroom_ike::{Identity, PostQuantum, QEsp};
+use headroom_ipsec::spec::{Limits, SaSpec, Selector};
 use headroom_ipsec::{Mode, PolicySpec, Protocol};
 use headroom_suite::Key;
 
@@ -87,7 +87,7 @@ pub struct IkePeer {
 }
 
 /// Traffic to protect with a peer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IkeChild {
     /// A unique name, also of its policy.
     pub name: String,
@@ -95,8 +95,36 @@ pub struct IkeChild {
     pub selector: Selector,
     /// Transport or tunnel.
     pub mode: Mode,
+    /// Whether packets may have Q-ESP's header.
+    pub qesp: Option<QEsp>,
     /// The age at which its SAs are rekeyed.
     pub rekey: Duration,
+    /// What one SA carries until it is rekeyed.
+    pub rekey_limits: Limits,
+    /// What this host does about it.
+    pub actions: ChildActions,
+}
+
+/// What this host does about a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChildActions {
+    /// When the tunnel comes up.
+    pub start: ChildAction,
+    /// When the peer closes it.
+    pub close: ChildAction,
+    /// When the peer does not answer any more.
+    pub dpd: ChildAction,
+}
+
+/// How a child comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChildAction {
+    /// This host sets it up, and tries until it stands.
+    Start,
+    /// The first packet makes this host set it up, and waits for it.
+    Trap,
+    /// The peer sets it up.
+    None,
 }
 
 /// The purpose of reading a configuration.

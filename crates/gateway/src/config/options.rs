@@ -7,7 +7,7 @@ use headroom_ipsec::{Protocol, SaSpec};
 use headroom_units as units;
 use toml::Spanned;
 
-use super::file::{DirectionFile, LifetimeFile, ModeFile, ProtocolFile, SaFile};
+use super::file::{ChildFile, DirectionFile, LifetimeFile, ModeFile, ProtocolFile, SaFile};
 use super::model::Purpose;
 use super::problem::{Problem, excerpt, in_range, problem};
 use super::scalar::{DscpFile, Scalar};
@@ -17,6 +17,10 @@ pub(super) struct TunnelOptions {
     pub(super) path_mtu: Option<u64>,
     pub(super) insecure: bool,
 }
+
+/// The least that an SA carries until it is rekeyed.
+const MIN_REKEY_BYTES: u64 = 100_000;
+const MIN_REKEY_PACKETS: u64 = 100;
 
 /// The length of padded outer packets if no path MTU is configured.
 const USUAL_MTU: u16 = 1500;
@@ -91,6 +95,28 @@ pub(super) fn follow_peer(file: &SaFile) -> Result<bool, Problem> {
         _ => return Ok(true),
     };
     Err(problem(follow, message))
+}
+
+/// Reads what an SA carries until it is rekeyed.
+pub(super) fn rekey_limits(file: &ChildFile) -> Result<Limits, Problem> {
+    let bytes = amount(file.rekey_bytes.as_ref(), units::parse_size)?;
+    let packets = amount(file.rekey_packets.as_ref(), |word| {
+        word.parse().map_err(|_| format!("`{word}` is not a whole number"))
+    })?;
+    for (amount, least, place, what) in [
+        (bytes, MIN_REKEY_BYTES, &file.rekey_bytes, "bytes"),
+        (packets, MIN_REKEY_PACKETS, &file.rekey_packets, "packets"),
+    ] {
+        if let (Some(amount), Some(place)) = (amount, place)
+            && amount < least
+        {
+            let message = format!(
+                "`rekey_{what}` is {amount} and must be {least} at least: a rekey needs a round trip"
+            );
+            return Err(problem(place, message));
+        }
+    }
+    Ok(Limits { bytes, packets, seconds: None })
 }
 
 pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, Problem> {

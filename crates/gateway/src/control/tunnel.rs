@@ -201,20 +201,18 @@ impl Tunnel {
     pub(super) fn reload(&mut self, new_keys: bool) -> Result<Vec<String>, Error> {
         let present = self.datapath.engine();
         let previous = Some((present.as_ref(), self.datapath.now()));
-        let Planned { config, engine, setup, .. } = Planned::read(&self.options, previous)?;
-        if self.ike.is_some() || !config.ike.is_empty() {
-            return Err(Error::Refused(format!(
-                "a configuration with [ike] is not reloaded: run `headroom tunnel down {0}`, then `headroom tunnel up`",
-                self.name
-            )));
-        }
+        let Planned { config, peers, engine, setup } = Planned::read(&self.options, previous)?;
         self.require_same(&config)?;
         self.adopt(&engine, new_keys)?;
         let state = state_of(&self.options, &[&setup, &self.setup]);
         let made = self.options.run.write_state(&self.name, &state);
         let made = made.and_then(|()| Ok(setup.replace(&self.setup)?));
         let reloaded = made.and_then(|()| {
-            self.datapath.reload(engine).doing(|| "open the sockets of the new associations".into())
+            let reloaded = match &self.ike {
+                Some(ike) => ike.reload(peers, fixed_policies(&config), &engine),
+                None => self.datapath.reload(engine),
+            };
+            reloaded.doing(|| "open the sockets of the new associations".into())
         });
         if let Err(error) = reloaded {
             // the present engine continues: the ledger must track it again
@@ -229,7 +227,7 @@ impl Tunnel {
         let mut said = config.warnings.clone();
         let specs = config.associations.iter().map(|association| &association.spec);
         said.extend(host::missing_addresses(specs));
-        let settings = settings_of(&config);
+        let settings = Settings { ike: self.settings.ike.clone(), ..settings_of(&config) };
         if format!("{settings:?}") != format!("{:?}", self.settings) {
             said.push(
                 "`keepalive`, `path_mtu`, `clamp_mss` (with the `mtu` it uses) and `dummy` take effect only after `down` \
@@ -252,11 +250,20 @@ impl Tunnel {
             ("queues", config.queues != self.queues),
             ("address", config.addresses != self.addresses),
             ("ledger or ledger_copy", config.ledger != self.ledger),
+            ("the first or the last [ike]", config.ike.is_empty() == self.ike.is_some()),
+            ("the first peer of an IP version", self.lacks_family(config)),
+            ("the first [[sa]]", self.ledger_writer.is_none() && !config.key_ids().is_empty()),
         ];
         match changed.iter().find(|(_, changed)| *changed) {
             Some((what, _)) => Err(Error::Fixed(what)),
             None => Ok(()),
         }
+    }
+
+    /// Tells whether the ports of IKE are not open for a peer's IP version.
+    fn lacks_family(&self, config: &Config) -> bool {
+        let open = self.settings.ike.as_ref().map_or([false; 2], |ike| ike.families);
+        config.ike.iter().any(|peer| !open[usize::from(peer.remote.is_ipv6())])
     }
 
     pub(super) fn status(&mut self) -> Status {

@@ -7,6 +7,7 @@
 //! through one atomic pointer, which a reload swaps.
 
 pub mod device;
+mod held;
 pub mod housekeeping;
 mod icmp_rate_limit;
 pub mod inbound;
@@ -26,6 +27,7 @@ mod testing;
 mod tests;
 pub mod tracer;
 
+use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,10 +35,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use headroom_ipsec::{Engine, Event};
+use headroom_ipsec::{Engine, Event, Reason};
 use headroom_netio::udp::Train;
 use headroom_netio::{Stop, Tun};
 
+use self::held::{Held, Waited};
 use self::inbound::Inbound;
 use self::outbound::Outbound;
 use self::paths::Paths;
@@ -75,6 +78,7 @@ impl Datapath {
             sockets: ArcSwap::from_pointee(opened),
             paths: Paths::new(settings.mark, settings.path_mtu),
             tracer: Tracer::default(),
+            held: Held::default(),
             settings,
             started: Instant::now(),
         });
@@ -142,6 +146,44 @@ impl Datapath {
     /// The kernel's error: `ENETUNREACH` if there is no route.
     pub fn source_towards(&self, peer: IpAddr) -> io::Result<IpAddr> {
         headroom_netio::route::source_towards(peer, Some(self.shared.settings.mark))
+    }
+
+    /// Keeps packets of these policies that find no association, until it is negotiated; the inbox of
+    /// IKE gets an empty datagram for each.
+    pub fn set_traps(&self, policies: HashSet<String>) {
+        self.shared.held.set_traps(policies);
+    }
+
+    /// Returns the policies for which packets wait.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<String> {
+        self.shared.held.policies()
+    }
+
+    /// Protects and sends the packets that wait for a policy, but for those that are too old.
+    ///
+    /// # Errors
+    /// The kernel's error; then the packets are lost.
+    pub fn send_waiting(&self, policy: &str) -> io::Result<()> {
+        let (packets, old) = self.shared.held.take(policy);
+        self.count_unprotected(old);
+        let Some(tun) = self.tuns.first().filter(|_| !packets.is_empty()) else { return Ok(()) };
+        let waited = Waited { packets: Mutex::new(packets), tun: Arc::clone(tun) };
+        let mut outbound = Outbound::new(Arc::clone(&self.shared), waited, 0)?;
+        while outbound.turn()? > 0 {}
+        Ok(())
+    }
+
+    /// Drops the packets that wait for a policy.
+    pub fn drop_waiting(&self, policy: &str) {
+        let (packets, old) = self.shared.held.take(policy);
+        self.count_unprotected(packets.len() + old);
+    }
+
+    fn count_unprotected(&self, packets: usize) {
+        if packets > 0 {
+            self.engine().counters().add(Reason::NoAssociation, packets as u64);
+        }
     }
 
     /// Returns the records of packets from now on, until the result is dropped.

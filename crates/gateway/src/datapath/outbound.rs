@@ -129,6 +129,8 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
                 self.protect(engine, &headers, &segmenter, policy, bundle);
             }
             Verdict::Bypass(policy) => self.bypass(engine, &headers, &segmenter, policy),
+            Verdict::Discard(Some(policy), Reason::NoAssociation)
+                if self.shared.keep(&policy.name, read) => {}
             Verdict::Discard(policy, reason) => {
                 self.drop_read(engine, &headers, &segmenter, policy, reason);
             }

@@ -44,6 +44,15 @@ pub struct IkeDatagram {
     pub bytes: Vec<u8>,
 }
 
+impl IkeDatagram {
+    /// Makes one of nobody, which wakes the reader.
+    #[must_use]
+    pub fn wake() -> Self {
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        Self { from: nowhere, to: (nowhere.ip(), 0), bytes: Vec::new() }
+    }
+}
+
 /// The ports of IKE (RFC 7296, section 2).
 pub const IKE_PORT: u16 = 500;
 /// The port of IKE and ESP in UDP (RFC 3948).

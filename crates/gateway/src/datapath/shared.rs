@@ -6,8 +6,9 @@ use arc_swap::ArcSwap;
 use headroom_ipsec::{Bundle, Engine, Mode};
 use headroom_packet::{Ip, Version, mss, protocol};
 
+use super::held::Held;
 use super::paths::{IPV6_MIN_MTU, Paths};
-use super::settings::Settings;
+use super::settings::{IkeDatagram, Settings};
 use super::sockets::Sockets;
 use super::tracer::Tracer;
 
@@ -18,6 +19,7 @@ pub(crate) struct Shared {
     pub(crate) sockets: ArcSwap<Sockets>,
     pub(crate) paths: Paths,
     pub(crate) tracer: Tracer,
+    pub(crate) held: Held,
     pub(crate) settings: Settings,
     pub(crate) started: Instant,
 }
@@ -26,6 +28,17 @@ impl Shared {
     /// Returns the time of the engine's clock.
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// Keeps a packet whose association is not there yet, if IKE brings it for the first packet.
+    pub(crate) fn keep(&self, policy: &str, read: &[u8]) -> bool {
+        let Some(ike) = &self.settings.ike else { return false };
+        let is_kept = self.held.keep(policy, read);
+        if is_kept {
+            // a full inbox wakes its reader as well
+            let _ = ike.inbox.try_send(IkeDatagram::wake());
+        }
+        is_kept
     }
 
     /// Returns the largest TCP segment that fits `bundle`, if `ip` is a SYN.

@@ -231,6 +231,7 @@ pub(super) fn joined(
             sockets: ArcSwap::default(),
             paths: Paths::new(0, Some(path_mtu)),
             tracer: Tracer::default(),
+            held: Default::default(),
             settings: Settings { clamp_mss: clamp_mss[me], ..Settings::default() },
             started: Instant::now(),
         });

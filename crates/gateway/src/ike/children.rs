@@ -5,13 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use headroom_ike::crypto::{Random, SystemRandom};
 use headroom_ike::wire::{AddressRange, TrafficSelector};
 use headroom_ike::{ChildId, ChildSa, PacketFormat, SessionId};
 use headroom_ipsec::spec::{
-    Action, Addresses, Direction, Lifetime, Limits, Mode, Ports, Protection, Secrets, Selector,
-    UdpPorts,
+    Action, Addresses, Direction, Limits, Mode, Ports, Protection, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{PolicySpec, SaSpec, SpecError, Stage};
+use headroom_ipsec::{Engine, PolicySpec, SaSpec, SpecError};
 
 use crate::config::{IkeChild, IkePeer};
 use crate::datapath::Datapath;
@@ -33,6 +33,8 @@ pub(super) struct Children {
     installed: HashMap<ChildId, Installed>,
     /// Those of a configuration, the oldest first.
     by_name: HashMap<String, BTreeSet<ChildId>>,
+    /// Those that are rekeyed after so many packets or bytes.
+    limited: HashMap<ChildId, Limits>,
     /// Those that wait for their first packet.
     waiting: BTreeSet<ChildId>,
     /// Those that are removed, and until when their packets are accepted.
@@ -61,6 +63,22 @@ struct Installed {
     selectors: Vec<Selector>,
 }
 
+/// Where a CHILD SA comes from.
+pub(super) struct Origin {
+    /// The name of its configuration.
+    pub(super) child: String,
+    pub(super) session: SessionId,
+    /// Whether it was not given up before.
+    pub(super) was_in_force: bool,
+}
+
+/// What [`Children::restore`] needs.
+pub(super) struct Former {
+    configured: Vec<IkeChild>,
+    fixed: Vec<PolicySpec>,
+    refused: Vec<ChildId>,
+}
+
 impl Children {
     pub(super) fn new(peers: &[IkePeer], fixed: Vec<PolicySpec>) -> Self {
         Self {
@@ -68,6 +86,7 @@ impl Children {
             fixed,
             installed: HashMap::new(),
             by_name: HashMap::new(),
+            limited: HashMap::new(),
             waiting: BTreeSet::new(),
             ending: BTreeSet::new(),
             added: Vec::new(),
@@ -109,18 +128,20 @@ impl Children {
             };
             let spec = SaSpec::new(name.clone(), direction, mode, half.spi, addresses, protection);
             let ports = UdpPorts { source: source.port(), destination: destination.port() };
-            let soft = Limits {
-                packets: (!sa.extended_sequence).then_some(SOFT_PACKETS),
-                ..Limits::default()
-            };
             let in_udp = sa.format == PacketFormat::EspInUdp;
             self.added.push(SaSpec {
                 extended_sequence: sa.extended_sequence,
                 udp: in_udp.then_some(ports),
                 follow_peer: in_udp && mode == Mode::Tunnel && direction == Direction::In,
-                lifetime: Lifetime { soft, hard: Limits::default() },
                 ..spec
             });
+        }
+        let mut limits = self.limits_of(&sa.config.name);
+        if !sa.extended_sequence {
+            limits.packets = Some(limits.packets.unwrap_or(u64::MAX).min(SOFT_PACKETS));
+        }
+        if limits != Limits::default() {
+            self.limited.insert(sa.child, limits);
         }
         let installed = Installed {
             session: sa.session,
@@ -198,14 +219,11 @@ impl Children {
         self.is_changed = true;
     }
 
-    pub(super) fn session_of(&self, id: ChildId) -> Option<SessionId> {
-        self.installed.get(&id).map(|child| child.session)
-    }
-
     /// Forgets the removed CHILD SAs of which no packet can be under way any more.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some((_, id)) = self.ending.first().copied().filter(|(at, _)| *at <= now) {
             self.ending.pop_first();
+            self.limited.remove(&id);
             let Some(child) = self.installed.remove(&id) else { continue };
             if let Some(others) = self.by_name.get_mut(&child.child) {
                 others.remove(&id);
@@ -223,9 +241,16 @@ impl Children {
         self.ending.first().map(|(at, _)| *at)
     }
 
+    /// Returns where a CHILD SA comes from.
+    pub(super) fn origin(&self, id: ChildId) -> Option<Origin> {
+        let child = self.installed.get(&id)?;
+        let (name, session) = (child.child.clone(), child.session);
+        Some(Origin { child: name, session, was_in_force: !child.is_refused })
+    }
+
     /// Tells whether a configuration has a CHILD SA.
     pub(super) fn exists(&self, name: &str) -> bool {
-        self.of(name).any(|(_, child)| !child.is_ending)
+        self.of(name).any(|(_, child)| !child.is_ending && !child.is_refused)
     }
 
     /// Returns the number of CHILD SAs of each session.
@@ -253,16 +278,26 @@ impl Children {
         self.waiting.iter().filter(heard).copied().collect()
     }
 
-    /// Returns the CHILD SAs in use whose numbers come to an end. Each is returned again after a while,
-    /// should it not be replaced by then.
+    /// Returns whether a CHILD SA is rekeyed after so many packets or bytes.
+    pub(super) fn any_is_limited(&self) -> bool {
+        !self.limited.is_empty()
+    }
+
+    /// Returns the CHILD SAs in use that have carried what they may, in either direction. Each is
+    /// returned again after a while, should it not be replaced by then.
     pub(super) fn worn(&mut self, datapath: &Datapath, now: Instant) -> Vec<ChildId> {
         let engine = datapath.engine();
-        let is_soft =
-            |name: &str| engine.association(name).is_some_and(|sa| sa.stage() >= Stage::Soft);
         let mut worn = Vec::new();
-        for (id, child) in self.installed.iter_mut().filter(|(_, child)| child.sends) {
-            let is_asked = child.asked_until.is_some_and(|until| until > now);
-            if !is_asked && (is_soft(&child.inbound) || is_soft(&child.outbound)) {
+        for (id, limits) in &self.limited {
+            let Some(child) = self.installed.get_mut(id).filter(|child| child.sends) else {
+                continue;
+            };
+            let halves = [&child.inbound, &child.outbound];
+            let is_worn = halves.iter().filter_map(|name| engine.association(name)).any(|sa| {
+                limits.packets.is_some_and(|most| sa.packets() >= most)
+                    || limits.bytes.is_some_and(|most| sa.bytes() >= most)
+            });
+            if is_worn && child.asked_until.is_none_or(|until| until <= now) {
                 child.asked_until = Some(now + AGAIN);
                 worn.push(*id);
             }
@@ -270,27 +305,89 @@ impl Children {
         worn
     }
 
+    /// Returns what an SA of a configuration carries: less by up to a tenth at random, so that both
+    /// ends do not rekey at once.
+    fn limits_of(&self, name: &str) -> Limits {
+        let child = self.configured.iter().find(|child| child.name == name);
+        let limits = child.map_or_else(Limits::default, |child| child.rekey_limits);
+        let less = |most: u64| {
+            let mut part = [0];
+            SystemRandom.fill(&mut part);
+            most - (u128::from(most) * u128::from(part[0]) / 2560) as u64
+        };
+        Limits { bytes: limits.bytes.map(less), packets: limits.packets.map(less), seconds: None }
+    }
+
     /// Tells whether something has changed since the last call.
     pub(super) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Puts what has changed into the engine. No packet is lost. Returns the CHILD SAs that cannot
+    /// Returns the CHILD SAs that are not removed, and that `is_kept` keeps.
+    pub(super) fn kept(&self, is_kept: impl Fn(SessionId, &str) -> bool) -> Vec<ChildId> {
+        let kept = |child: &Installed| !child.is_ending && is_kept(child.session, &child.child);
+        self.installed.iter().filter(|(_, child)| kept(child)).map(|(id, _)| *id).collect()
+    }
+
+    /// Takes another configuration. CHILD SAs that `is_kept` does not keep protect nothing any more.
+    /// Returns what undoes it.
+    pub(super) fn reconfigure(
+        &mut self,
+        configured: Vec<IkeChild>,
+        fixed: Vec<PolicySpec>,
+        is_kept: impl Fn(SessionId, &str) -> bool,
+    ) -> Former {
+        let mut refused = Vec::new();
+        for (id, child) in &mut self.installed {
+            if !child.is_refused && !is_kept(child.session, &child.child) {
+                child.is_refused = true;
+                refused.push(*id);
+            }
+        }
+        self.is_changed = true;
+        let configured = std::mem::replace(&mut self.configured, configured);
+        let fixed = std::mem::replace(&mut self.fixed, fixed);
+        Former { configured, fixed, refused }
+    }
+
+    /// Undoes [`Self::reconfigure`].
+    pub(super) fn restore(&mut self, former: Former) {
+        (self.configured, self.fixed) = (former.configured, former.fixed);
+        for id in former.refused {
+            if let Some(child) = self.installed.get_mut(&id) {
+                child.is_refused = false;
+            }
+        }
+    }
+
+    /// Puts what has changed into the engine, onto `base` if that is another one that was made from
+    /// the file. No packet is lost. Returns the CHILD SAs that cannot
     /// be used, because what they protect belongs to an earlier policy, and why.
     ///
     /// # Errors
     /// The kernel's error, or a sentence if the engine refuses; then nothing has changed there.
-    pub(super) fn apply(&mut self, datapath: &Datapath) -> io::Result<Vec<(ChildId, String)>> {
+    pub(super) fn apply(
+        &mut self,
+        datapath: &Datapath,
+        base: Option<&Engine>,
+    ) -> io::Result<Vec<(ChildId, String)>> {
         let removed = std::mem::take(&mut self.removed);
         let mut added = std::mem::take(&mut self.added);
         added.retain(|spec| !removed.contains(&spec.name));
         let new: HashSet<String> = added.iter().map(|spec| spec.name.clone()).collect();
         let present = datapath.engine();
+        let (policies, now) = (self.policies(), datapath.now());
         // one that is between other addresses replaces itself
-        let is_kept = |spec: &SaSpec| !removed.contains(&spec.name) && !new.contains(&spec.name);
-        let (engine, covered) = present
-            .update(is_kept, added, self.policies(), datapath.now())
-            .map_err(|error| io::Error::other(error.to_string()))?;
+        let stays = |spec: &SaSpec| !removed.contains(&spec.name) && !new.contains(&spec.name);
+        let made = match base {
+            // no name in a file has a slash
+            Some(base) => {
+                let is_kept = |spec: &SaSpec| spec.name.contains('/') && stays(spec);
+                base.join(&present, is_kept, added, policies, now)
+            }
+            None => present.update(stays, added, policies, now),
+        };
+        let (engine, covered) = made.map_err(|error| io::Error::other(error.to_string()))?;
         for sa in new.iter().filter_map(|name| engine.association(name)) {
             // The key was negotiated for this association and is nowhere else, so no earlier run
             // can have used its numbers, and the ledger has nothing to reserve.

@@ -1,22 +1,22 @@
 //! Follows the events of the [`Endpoint`], and begins what should exist and does not.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
     Auth, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
-    IkeProposal, Reason, SessionId, Timing, VirtualAddresses,
+    IkeProposal, LocalAuth, Reason, RemoteAuth, SessionId, Timing, VirtualAddresses,
 };
-use headroom_ipsec::PolicySpec;
+use headroom_ipsec::{Engine, PolicySpec};
 
 use super::children::{Children, traffic_selector};
-use super::peers::{Peer, Peers, Retry, Wanted};
+use super::peers::{Peer, Peers, Wanted};
 use super::sessions::{Session, SessionStatus, Sessions};
-use crate::config::{IkeChild, IkePeer};
+use crate::config::{ChildAction, IkeChild, IkePeer};
 use crate::datapath::{Datapath, IkeDatagram};
 
 /// The interval of looks at CHILD SAs that wait for their first packet.
@@ -35,6 +35,8 @@ const LATER: Duration = Duration::from_millis(20);
 /// The state of the thread of IKE.
 pub(super) struct Negotiator {
     endpoint: Endpoint,
+    /// As in the endpoint, by name.
+    connections: HashMap<String, Arc<Connection>>,
     peers: Peers,
     children: Children,
     sessions: Sessions,
@@ -42,6 +44,8 @@ pub(super) struct Negotiator {
     connecting: BTreeSet<(Instant, SessionId)>,
     /// When it is looked at what CHILD SAs have carried.
     next_wear: Instant,
+    /// When it is looked at the ways to peers.
+    next_roam: Instant,
     /// The session at which the last look at routes ended.
     roamed: Option<SessionId>,
     datapath: Arc<Datapath>,
@@ -70,19 +74,95 @@ impl Negotiator {
             peers.add(&peer.name, watched(peer));
             peers.look(&peer.name, now);
         }
-        let connections = configured.into_iter().map(connection).collect();
-        let config = Config { force_encapsulation: true, timing, ..Config::new(connections) };
+        let connections: Vec<_> =
+            configured.into_iter().map(|peer| Arc::new(connection(peer, None))).collect();
+        let named = connections.iter().map(|one| (one.name.clone(), Arc::clone(one))).collect();
+        let mut config = Config { force_encapsulation: true, timing, ..Config::new(Vec::new()) };
+        config.connections = connections;
+        datapath.set_traps(peers.trapped());
         Self {
             endpoint: Endpoint::new(config, Box::new(SystemRandom), now),
+            connections: named,
             peers,
             children,
             sessions: Sessions::default(),
             connecting: BTreeSet::new(),
             next_wear: now,
+            next_roam: now,
             roamed: None,
             datapath,
             log,
         }
+    }
+
+    /// Takes another configuration, and puts `engine` in force with what was negotiated.
+    pub(super) fn reload(
+        &mut self,
+        configured: Vec<IkePeer>,
+        fixed: Vec<PolicySpec>,
+        engine: &Engine,
+        now: Instant,
+    ) -> io::Result<()> {
+        self.settle();
+        let liveness = configured.iter().map(|peer| peer.liveness).min();
+        let mut peers = Peers::default();
+        let mut children = Vec::new();
+        let (mut connections, mut changed) = (HashMap::new(), HashSet::new());
+        for peer in configured {
+            let mut watched = watched(&peer);
+            let former = self.connections.get(&peer.name);
+            if let Some(before) = self.peers.get(&peer.name) {
+                watched.take_over(before);
+            }
+            children.extend(peer.children.iter().cloned());
+            let moved = self.peers.get(&peer.name).is_some_and(|one| {
+                let is_elsewhere = watched.local_is_fixed && one.local != watched.local;
+                is_elsewhere || one.remote != watched.remote
+            });
+            let new = Arc::new(connection(peer, former.map(Arc::as_ref)));
+            if moved || former.is_some_and(|former| !is_same(former, &new)) {
+                changed.insert(new.name.clone());
+            }
+            peers.add(&new.name, watched);
+            connections.insert(new.name.clone(), new);
+        }
+        let (sessions, before) = (&self.sessions, &self.connections);
+        let is_kept = |session: SessionId, child: &str| {
+            let peer = sessions.get(session).map_or("", |one| &one.peer);
+            let of = |all: &HashMap<String, Arc<Connection>>| {
+                let children = &all.get(peer)?.children;
+                children.iter().find(|one| one.name == child).cloned()
+            };
+            let same = of(before).zip(of(&connections)).is_some_and(|(a, b)| Arc::ptr_eq(&a, &b));
+            same && !changed.contains(peer)
+        };
+        let closed: Vec<ChildId> = self.children.kept(|session, name| !is_kept(session, name));
+        let former = self.children.reconfigure(children, fixed, is_kept);
+        self.children.take_change();
+        match self.children.apply(&self.datapath, Some(engine)) {
+            Ok(refused) => self.refuse(refused),
+            Err(error) => {
+                self.children.restore(former);
+                return Err(error);
+            }
+        }
+        let is_closed = |peer: &str| !connections.contains_key(peer) || changed.contains(peer);
+        let sessions = self.sessions.iter().filter(|(_, one)| is_closed(&one.peer));
+        let sessions: Vec<SessionId> = sessions.map(|(id, _)| id).collect();
+        for child in closed {
+            let _ = self.endpoint.command(&Command::CloseChild(child), now);
+        }
+        for session in sessions {
+            let _ = self.endpoint.command(&Command::Close(session), now);
+        }
+        self.endpoint.reconfigure(connections.values().cloned().collect(), liveness);
+        (self.connections, self.peers) = (connections, peers);
+        for name in self.peers.names() {
+            self.peers.look(&name, now);
+        }
+        self.datapath.set_traps(self.peers.trapped());
+        self.settle();
+        Ok(())
     }
 
     /// Takes a datagram of a peer.
@@ -101,7 +181,8 @@ impl Negotiator {
         let now = Instant::now();
         let next =
             deadlines.into_iter().flatten().map(|at| at.saturating_duration_since(now)).min();
-        let longest = if self.children.any_waits() { LISTEN } else { LOOK };
+        let listens = self.children.any_waits() || self.children.any_is_limited();
+        let longest = if listens { LISTEN } else { LOOK };
         next.unwrap_or(longest).clamp(Duration::from_millis(1), longest)
     }
 
@@ -151,7 +232,7 @@ impl Negotiator {
             self.happened(event, Instant::now());
         }
         if self.children.take_change() {
-            match self.children.apply(&self.datapath) {
+            match self.children.apply(&self.datapath, None) {
                 Ok(refused) => self.refuse(refused),
                 Err(error) => (self.log)(format!("what was negotiated cannot be used: {error}")),
             }
@@ -177,11 +258,17 @@ impl Negotiator {
             let _ = self.endpoint.command(&Command::Heard(id), now);
         }
         if self.next_wear <= now {
-            self.next_wear = now + LOOK;
+            self.next_wear = now + LISTEN;
             for id in self.children.worn(&self.datapath, now) {
                 let _ = self.endpoint.command(&Command::RekeyChild(id), now);
             }
+        }
+        if self.next_roam <= now {
+            self.next_roam = now + LOOK;
             self.roam(now);
+        }
+        for child in self.datapath.waiting() {
+            self.asked(&child, now);
         }
         while let Some(name) = self.peers.due(now) {
             if let Some(at) = self.look_after(&name, now) {
@@ -212,11 +299,56 @@ impl Negotiator {
         }
     }
 
+    /// Sets up what packets wait for, and sends them when it stands.
+    fn asked(&mut self, child: &str, now: Instant) {
+        if self.children.exists(child) {
+            if let Err(error) = self.datapath.send_waiting(child) {
+                (self.log)(format!("packets that waited for `{child}` are lost: {error}"));
+            }
+            return;
+        }
+        let Some(peer) = self.peers.owner(child) else {
+            return self.datapath.drop_waiting(child);
+        };
+        let wanted = self.peers.get(&peer).and_then(|peer| peer.child(child));
+        match wanted {
+            Some(wanted) if wanted.is_wanted() => {}
+            Some(wanted) => {
+                wanted.is_asked = true;
+                self.peers.look(&peer, now);
+            }
+            None => self.datapath.drop_waiting(child),
+        }
+    }
+
+    /// The children of a peer could not be set up: those that packets asked for are given up until
+    /// the next packet.
+    fn give_up(&mut self, peer: &str) {
+        let Some(peer) = self.peers.get(peer) else { return };
+        for child in peer.children.iter_mut().filter(|child| child.is_asked) {
+            child.is_asked = false;
+            self.datapath.drop_waiting(&child.name);
+        }
+    }
+
+    /// A CHILD SA is gone: does what is configured for that, if there is no other.
+    fn lost(&mut self, child: &str, session: SessionId, action: impl Fn(&Wanted) -> ChildAction) {
+        if self.children.exists(child) {
+            return;
+        }
+        let owner = self.sessions.get(session).map(|one| one.peer.clone());
+        if let Some(wanted) = owner.and_then(|peer| self.peers.get(&peer)?.child(child)) {
+            wanted.is_asked = false;
+            wanted.action = action(wanted);
+            self.datapath.set_traps(self.peers.trapped());
+        }
+    }
+
     /// Begins what a peer lacks. Returns when to look after it again, should nothing happen.
     fn look_after(&mut self, name: &str, now: Instant) -> Option<Instant> {
         let peer = self.peers.get(name)?;
         let is_missing =
-            |child: &&mut Wanted| child.is_wanted && !self.children.exists(&child.name);
+            |child: &&mut Wanted| child.is_wanted() && !self.children.exists(&child.name);
         let missing = peer.children.iter_mut().filter(is_missing);
         let missing: Vec<&mut Wanted> = missing.collect();
         if missing.is_empty() {
@@ -226,7 +358,8 @@ impl Negotiator {
         let of_peer = || self.sessions.of(name);
         let session = of_peer().find(|(_, one)| one.established.is_some()).or(of_peer().next());
         let Some((id, session)) = session else {
-            return self.connect(name, now);
+            let first = missing.first().map(|child| child.name.clone());
+            return self.connect(name, first.as_deref(), now);
         };
         // the IKE SA itself brings the first
         let ready = session.established? + LOOK;
@@ -244,8 +377,8 @@ impl Negotiator {
         Some(next)
     }
 
-    /// Begins to set up an IKE SA. Returns when to look after the peer again.
-    fn connect(&mut self, name: &str, now: Instant) -> Option<Instant> {
+    /// Begins to set up an IKE SA with this CHILD SA. Returns when to look after the peer again.
+    fn connect(&mut self, name: &str, child: Option<&str>, now: Instant) -> Option<Instant> {
         while self.connecting.first().is_some_and(|(at, _)| now.duration_since(*at) >= LOOK) {
             self.connecting.pop_first();
         }
@@ -257,7 +390,7 @@ impl Negotiator {
             return peer.retry.at();
         }
         let (local, remote) = (peer.local, peer.remote);
-        let id = self.endpoint.connect(name, local, remote, now).ok()?;
+        let id = self.endpoint.connect_for(name, child, (local, remote), now).ok()?;
         let session = Session {
             peer: name.to_owned(),
             initiated: true,
@@ -296,15 +429,21 @@ impl Negotiator {
                 let made = self.peers.get(&session.peer);
                 if let Some(child) = made.and_then(|peer| peer.child(&sa.config.name)) {
                     child.retry.succeeded();
+                    child.is_asked = false;
                 }
                 self.children.install(*sa, (session.local, session.remote));
             }
             Event::Switch(child) => self.children.switch(child),
             Event::StopSending(child) => self.children.stop_sending(child),
             Event::Remove(child) => {
-                let session = self.children.session_of(child);
+                let origin = self.children.origin(child);
                 self.children.remove(child, now);
-                if let Some(session) = session.and_then(|id| self.sessions.get(id)) {
+                let Some(origin) = origin else { return };
+                let session = origin.session;
+                if origin.was_in_force {
+                    self.lost(&origin.child, session, |child| child.actions.close);
+                }
+                if let Some(session) = self.sessions.get(session) {
                     self.peers.look(&session.peer, now);
                 }
             }
@@ -313,7 +452,9 @@ impl Negotiator {
                 let peer = session.map_or("a peer", |one| &one.peer);
                 let name = name.as_deref().unwrap_or("a CHILD SA");
                 (self.log)(format!("IKE with `{peer}`: `{name}` was not made: {reason}"));
-                self.peers.look(peer, now);
+                let peer = peer.to_owned();
+                self.give_up(&peer);
+                self.peers.look(&peer, now);
             }
             Event::Moved { session, local_address, remote_address, .. } => {
                 let addresses = (local_address, remote_address);
@@ -341,6 +482,16 @@ impl Negotiator {
         }
         if let Some(session) = closed {
             self.connecting.remove(&(session.began, id));
+            if session.established.is_none() {
+                self.give_up(&session.peer);
+            }
+            if matches!(reason, Reason::Timeout(_))
+                && let Some(peer) = self.peers.get(&session.peer)
+            {
+                let lost = peer.children.iter_mut().filter(|one| !self.children.exists(&one.name));
+                lost.for_each(|child| child.action = child.actions.dpd);
+                self.datapath.set_traps(self.peers.trapped());
+            }
             self.peers.look(&session.peer, now);
         }
     }
@@ -392,39 +543,62 @@ impl Negotiator {
 
 /// Returns what is watched of a peer.
 fn watched(peer: &IkePeer) -> Peer {
-    let wanted = |child: &IkeChild| Wanted {
-        name: child.name.clone(),
-        is_wanted: peer.initiate,
-        retry: Retry::default(),
-    };
-    let children = peer.children.iter().map(wanted).collect();
+    let children = peer.children.iter().map(Wanted::new).collect();
     Peer::new((peer.local, peer.remote), peer.local_is_fixed, children)
 }
 
-fn connection(peer: IkePeer) -> Connection {
-    let child = |child: &IkeChild| ChildConfig {
-        name: child.name.clone(),
-        local: traffic_selector(&child.selector.local).into_iter().collect(),
-        remote: traffic_selector(&child.selector.remote).into_iter().collect(),
-        mode: match child.mode {
-            headroom_ipsec::Mode::Transport => headroom_ike::Mode::Transport,
-            headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
-        },
-        proposals: ChildProposal::default_offer(peer.post_quantum),
-        qesp: None,
-        rekey: Some(child.rekey),
+/// Makes the connection of a peer, with the children of the former one that stay the same.
+fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
+    let child = |child: &IkeChild| {
+        let new = ChildConfig {
+            name: child.name.clone(),
+            local: traffic_selector(&child.selector.local).into_iter().collect(),
+            remote: traffic_selector(&child.selector.remote).into_iter().collect(),
+            mode: match child.mode {
+                headroom_ipsec::Mode::Transport => headroom_ike::Mode::Transport,
+                headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
+            },
+            proposals: ChildProposal::default_offer(peer.post_quantum),
+            qesp: child.qesp,
+            rekey: Some(child.rekey),
+        };
+        let same = former.and_then(|former| {
+            former.children.iter().find(|one| is_same_child(one, &new)).map(Arc::clone)
+        });
+        same.unwrap_or_else(|| Arc::new(new))
     };
     Connection {
         ppk: None,
         mobike: true,
-        virtual_addresses: VirtualAddresses::None,
-        children: peer.children.iter().map(child).map(Arc::new).collect(),
+        children: peer.children.iter().map(child).collect(),
         name: peer.name,
         local: peer.local_id,
         remote: Some(peer.remote_id),
         remote_address: Some(peer.remote.ip()),
         auth: Auth::shared_key(&peer.secret),
         ike: IkeProposal::default_offer(peer.post_quantum),
+        virtual_addresses: VirtualAddresses::None,
         rekey: Some(peer.rekey),
     }
+}
+
+/// Tells whether an IKE SA may go on with another connection. Children are compared one by one.
+fn is_same(one: &Connection, other: &Connection) -> bool {
+    let secret = |of: &Connection| match (&of.auth.local, &of.auth.remote) {
+        (LocalAuth::SharedKey(local), RemoteAuth::SharedKey(remote)) => {
+            Some([local.as_bytes().to_vec(), remote.as_bytes().to_vec()])
+        }
+        _ => None,
+    };
+    secret(one).is_some_and(|secrets| Some(secrets) == secret(other))
+        && (&one.local, &one.remote, one.remote_address)
+            == (&other.local, &other.remote, other.remote_address)
+        && (&one.ike, &one.virtual_addresses, one.rekey)
+            == (&other.ike, &other.virtual_addresses, other.rekey)
+}
+
+fn is_same_child(one: &ChildConfig, other: &ChildConfig) -> bool {
+    (&one.name, &one.local, &one.remote, one.mode)
+        == (&other.name, &other.local, &other.remote, other.mode)
+        && (&one.proposals, one.qesp, one.rekey) == (&other.proposals, other.qesp, other.rekey)
 }

@@ -1,9 +1,11 @@
 //! The peers of the configuration: which CHILD SAs should exist, and when to look after them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use crate::config::{ChildAction, ChildActions, IkeChild};
 
 /// The pause after the first failure; doubled for each next one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -25,9 +27,29 @@ pub(super) struct Peer {
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) name: String,
-    /// Whether this host makes it.
-    pub(super) is_wanted: bool,
+    pub(super) actions: ChildActions,
+    /// What is done now, while it does not exist.
+    pub(super) action: ChildAction,
+    /// Whether a packet has asked for it.
+    pub(super) is_asked: bool,
     pub(super) retry: Retry,
+}
+
+impl Wanted {
+    pub(super) fn new(child: &IkeChild) -> Self {
+        Self {
+            name: child.name.clone(),
+            actions: child.actions,
+            action: child.actions.start,
+            is_asked: false,
+            retry: Retry::default(),
+        }
+    }
+
+    /// Tells whether this host makes it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.action == ChildAction::Start || self.is_asked
+    }
 }
 
 /// When the next attempt may begin.
@@ -64,16 +86,37 @@ impl Retry {
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     all: BTreeMap<Arc<str>, Peer>,
+    /// The peers of children.
+    owners: HashMap<String, Arc<str>>,
     looks: BTreeSet<(Instant, Arc<str>)>,
 }
 
 impl Peers {
     pub(super) fn add(&mut self, name: &str, peer: Peer) {
-        self.all.insert(name.into(), peer);
+        let name: Arc<str> = name.into();
+        let children = peer.children.iter().map(|child| child.name.clone());
+        self.owners.extend(children.map(|child| (child, Arc::clone(&name))));
+        self.all.insert(name, peer);
+    }
+
+    /// Returns the name of the peer of a child.
+    pub(super) fn owner(&self, child: &str) -> Option<Arc<str>> {
+        self.owners.get(child).cloned()
+    }
+
+    /// Returns the children whose first packet brings them up.
+    pub(super) fn trapped(&self) -> HashSet<String> {
+        let children = self.all.values().flat_map(|peer| &peer.children);
+        let trapped = children.filter(|child| child.action == ChildAction::Trap);
+        trapped.map(|child| child.name.clone()).collect()
     }
 
     pub(super) fn get(&mut self, name: &str) -> Option<&mut Peer> {
         self.all.get_mut(name)
+    }
+
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.all.keys().cloned().collect()
     }
 
     /// Looks after a peer at this time, unless earlier.
@@ -117,6 +160,16 @@ impl Peer {
         children: Vec<Wanted>,
     ) -> Self {
         Self { local, remote, local_is_fixed, children, retry: Retry::default(), look_at: None }
+    }
+
+    /// Takes over what happened to the children that stay the same.
+    pub(super) fn take_over(&mut self, former: &mut Self) {
+        for child in &mut self.children {
+            let same = former.child(&child.name).filter(|one| one.actions == child.actions);
+            if let Some(former) = same {
+                (child.action, child.is_asked) = (former.action, former.is_asked);
+            }
+        }
     }
 
     pub(super) fn child(&mut self, name: &str) -> Option<&mut Wanted> {

@@ -1,14 +1,13 @@
 //! The thread of IKE.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headroom_ipsec::PolicySpec;
+use headroom_ipsec::{Engine, PolicySpec};
 
 use super::negotiator::Negotiator;
 use super::sessions::SessionStatus;
@@ -51,6 +50,24 @@ impl IkeService {
         Ok(Self { inbox, stop, negotiator, thread: Some(thread) })
     }
 
+    /// Negotiates with other peers from now on, and puts `engine` in force, which was made with the
+    /// present one as its predecessor from a file with these `fixed` policies. Peers and children
+    /// that stay the same keep their associations; what has changed or is gone is closed.
+    ///
+    /// # Errors
+    /// As [`Datapath::reload`]; then nothing has changed.
+    pub fn reload(
+        &self,
+        peers: Vec<IkePeer>,
+        fixed: Vec<PolicySpec>,
+        engine: &Engine,
+    ) -> io::Result<()> {
+        lock(&self.negotiator).reload(peers, fixed, engine, Instant::now())?;
+        // its pause may be long
+        let _ = self.inbox.try_send(IkeDatagram::wake());
+        Ok(())
+    }
+
     /// Returns the IKE SAs.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionStatus> {
@@ -75,9 +92,7 @@ impl Drop for IkeService {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // wakes the thread; one that has more datagrams than it can take is awake
-        let nowhere = SocketAddr::from(([0; 4], 0));
-        let wake = IkeDatagram { from: nowhere, to: (nowhere.ip(), 0), bytes: Vec::new() };
-        let _ = self.inbox.try_send(wake);
+        let _ = self.inbox.try_send(IkeDatagram::wake());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -83,8 +83,7 @@ impl LedgerWriter {
     /// As [`Ledger::add_keys`]; nothing has changed then.
     pub fn adopt(&self, engine: &Engine, new_keys: bool) -> Result<(), Error> {
         let mut state = lock(&self.state);
-        let key_ids: Vec<_> =
-            engine.associations().map(|sa| (KeyId::of(sa.spec()), name(sa))).collect();
+        let key_ids: Vec<_> = of_files(engine).map(|sa| (KeyId::of(sa.spec()), name(sa))).collect();
         state.ledger.add_keys(&key_ids, new_keys)?;
         state.adopt(engine, Instant::now())
     }
@@ -114,6 +113,12 @@ impl LedgerWriter {
             let _ = thread.join();
         }
     }
+}
+
+/// Returns the associations with keys from a file. Keys that were negotiated are fresh, and no name in
+/// a file has a slash.
+fn of_files(engine: &Engine) -> impl Iterator<Item = &Arc<Sa>> {
+    engine.associations().filter(|sa| !sa.spec().name.contains('/'))
 }
 
 impl Drop for LedgerWriter {
@@ -247,8 +252,7 @@ impl WriterState {
     fn adopt(&mut self, engine: &Engine, now: Instant) -> Result<(), Error> {
         // The numbers that the previous engine accepted, by key.
         let windows = self.changed_windows();
-        let associations: Vec<TrackedSa> = engine
-            .associations()
+        let associations: Vec<TrackedSa> = of_files(engine)
             .map(|sa| TrackedSa {
                 key_id: KeyId::of(sa.spec()),
                 sa: Arc::clone(sa),

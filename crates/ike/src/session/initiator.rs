@@ -277,11 +277,11 @@ impl Session {
         };
         let ppk_identity = mixed.as_ref().map(|(ppk, _)| ppk.identity());
         let remote = connection.remote.as_ref().map(Identity::body);
-        let offer = connection.children.first().map(|config| ChildOffer {
-            config: config.clone(),
+        let offer = self.first_child.take().map(|config| ChildOffer {
             replaces: None,
             local: config.local.clone(),
             remote: config.remote.clone(),
+            config,
             spi: ctx.child_spi(),
         });
         let spi = offer.as_ref().map_or(0, |offer| offer.spi).to_be_bytes();

@@ -66,6 +66,8 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) phase: Phase,
     pub(crate) connection: Option<Arc<Connection>>,
+    /// The CHILD SA that IKE_AUTH makes.
+    pub(crate) first_child: Option<Arc<ChildConfig>>,
     /// The peer's name, once it is proved.
     pub(crate) remote: Option<Identity>,
     /// The peer said that it has no other IKE SA with us.
@@ -167,6 +169,7 @@ impl Session {
             id,
             phase: Phase::Connecting,
             connection: None,
+            first_child: None,
             remote: None,
             initial_contact: false,
             responds: sa.role == Role::Responder,
