@@ -34,6 +34,8 @@ pub struct Request {
     pub mac: Mac,
     /// The port of ESP in UDP; None: without UDP.
     pub udp: Option<u16>,
+    /// Whether the ends negotiate their keys, and share only a pre-shared key.
+    pub ike: bool,
     /// The folder for the files.
     pub folder: PathBuf,
 }
@@ -120,6 +122,9 @@ impl Request {
     /// # Errors
     /// The settings are invalid, or a file exists or cannot be written.
     pub fn write(&self) -> Result<[PathBuf; 2], Error> {
+        if self.ike {
+            return self.write_ike();
+        }
         let layers = self.layers()?;
         let ends = [End::Left, End::Right].map(|end| (end, self.file(&layers, end)));
         // Parsing the new configurations finds every contradiction.
@@ -146,6 +151,49 @@ impl Request {
             Ledger::create(ledger, &key_ids, ledger::random_id())?;
         }
         let [left, right] = ends.map(|(end, _)| self.folder.join(format!("{}.toml", end.name())));
+        Ok([left, right])
+    }
+
+    /// Writes `left.toml`, `right.toml` and the pre-shared key of both, readable only by their owner.
+    fn write_ike(&self) -> Result<[PathBuf; 2], Error> {
+        let secret = format!("{}.psk", self.name);
+        let mut key = Zeroizing::new(String::with_capacity(80));
+        for byte in Key::generate(32)?.as_bytes() {
+            let _ = write!(key, "{byte:02x}");
+        }
+        key.push('\n');
+        let file = |here: IpAddr, there: IpAddr, networks: Option<(&str, &str)>| {
+            let child = match networks {
+                Some((local, remote)) => format!("local = \"{local}\"\nremote = \"{remote}\"\n"),
+                None => format!("mode = \"transport\"\nremote = \"{there}\"\n"),
+            };
+            format!(
+                "name = \"{}\"\n[ike]\nlocal = \"{here}\"\nremote = \"{there}\"\npsk_file = \"{secret}\"\n\
+                 [[child]]\n{child}",
+                self.name
+            )
+        };
+        let networks = self.networks.as_ref().map(|(left, right)| (&**left, &**right));
+        let ends = [
+            (End::Left, file(self.left, self.right, networks)),
+            (End::Right, file(self.right, self.left, networks.map(|(left, right)| (right, left)))),
+        ];
+        for (end, text) in &ends {
+            // the key is not there yet
+            let text = text.replace("psk_file = ", "psk = \"not the key, which has its file\" # ");
+            let path = self.folder.join(format!("{}.toml", end.name()));
+            Config::parse(&text, &path).map_err(|error| Error::Refused(error.to_string()))?;
+        }
+        let wrong = |path: &Path| {
+            let path = path.to_owned();
+            move |cause| Error::Write { path, cause }
+        };
+        std::fs::create_dir_all(&self.folder).map_err(wrong(&self.folder))?;
+        let paths = ["left.toml", "right.toml", &secret].map(|name| self.folder.join(name));
+        for (path, text) in paths.iter().zip([&ends[0].1, &ends[1].1, &*key]) {
+            write_new(path, text).map_err(wrong(path))?;
+        }
+        let [left, right, _] = paths;
         Ok([left, right])
     }
 
@@ -313,6 +361,7 @@ mod tests {
             suite: "aes-128-gcm".parse().expect("a suite"),
             mac: Mac::HmacSha256,
             udp: None,
+            ike: false,
             folder,
         }
     }

@@ -60,7 +60,7 @@ pub(crate) enum Tunnel {
     },
     /// Write the configurations of both ends, with new keys
     #[command(
-        after_help = "Examples:\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --protocol qesp --out keys\n\nWrites left.toml and right.toml, each with its ledger. Copy right.* to the other host over a\nchannel that you trust, and delete them here: two gateways with one ledger would repeat nonces."
+        after_help = "Examples:\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --protocol qesp --out keys\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16 --ike\n\nWrites left.toml and right.toml, each with its ledger; with --ike without ledgers, and with one\npre-shared key NAME.psk for both. Copy right.* to the other host over a\nchannel that you trust, and delete them here: two gateways with one ledger would repeat nonces."
     )]
     Keygen(Keygen),
     /// Check whether a tunnel can work here: addresses, ports, path, ledger, firewall, peer
@@ -117,6 +117,9 @@ pub(crate) struct Keygen {
     /// Tunnel mode between two networks, or transport mode between the two hosts [default: tunnel with networks, else transport]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
+    /// Negotiate keys by IKEv2: write a pre-shared key and a few lines for each end
+    #[arg(long, conflicts_with_all = ["suite", "mac", "protocol", "udp"])]
+    pub(crate) ike: bool,
     /// Encapsulate ESP in UDP, on this port [default: 4500]
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4500")]
     pub(crate) udp: Option<u16>,

@@ -123,6 +123,7 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         }
         (_, networks) => networks,
     };
+    let ike = arguments.ike.then(|| arguments.out.join(format!("{}.psk", arguments.name)));
     let request = keygen::Request {
         name: arguments.name,
         left: arguments.left,
@@ -137,9 +138,21 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         suite: arguments.suite.parse().map_err(|error| refused(format!("{error}")))?,
         mac: arguments.mac.parse().map_err(|error| refused(format!("{error}")))?,
         udp: arguments.udp,
+        ike: arguments.ike,
         folder: arguments.out,
     };
     let [left, right] = request.write()?;
+    if let Some(key) = ike {
+        print_line(&format!(
+            "Wrote {} for {}, {} for {}, and {} for both.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
+            left.display(),
+            request.left,
+            right.display(),
+            request.right,
+            key.display()
+        ));
+        return Ok(());
+    }
     print_line(&format!(
         "Wrote {} for {} and {} for {}, each with its ledger.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
         left.display(),
