@@ -268,6 +268,30 @@ fn with_another_key_nothing_passes() {
 }
 
 #[test]
+fn keygen_makes_both_ends_of_a_tunnel_with_ike() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-keygen");
+    let hosts = hosts(&ground);
+    let folder = ground.path("keys");
+    let networks = ["--local-net", NETWORKS[0], "--remote-net", NETWORKS[1]];
+    let out = ["--out", text(&folder), "--ike"];
+    hosts[0].must(&[&["keygen"], &ADDRESSES[..], &networks, &out].concat());
+    let again = hosts[0].tunnel(&[&["keygen"], &ADDRESSES[..], &networks, &out].concat());
+    assert!(!again.status.success(), "it overwrites nothing");
+    let file = std::fs::read_to_string(folder.join("left.toml")).expect("a configuration");
+    let expected = "name = \"hr0\"\n[ike]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"\npsk_file = \"hr0.psk\"\n\
+                    [[child]]\nlocal = \"10.1.0.0/16\"\nremote = \"10.2.0.0/16\"\n";
+    assert_eq!(file, expected);
+    for (host, end) in hosts.iter().zip(["left", "right"]) {
+        host.up(&folder.join(format!("{end}.toml")));
+    }
+    let sockets = sockets(&hosts);
+    until("packets pass", || echo(&sockets, SECRET));
+}
+
+#[test]
 fn a_reload_keeps_what_stays_the_same() {
     if !privileged() {
         return;

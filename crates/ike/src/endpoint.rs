@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, Connection};
 use crate::contents::Contents;
 use crate::cookie::Cookies;
+use crate::counters::{Counters, Failures};
 use crate::crypto::Random;
 use crate::event::{ChildId, Command, Event, NoSuch, Reason, SessionId, Transmit};
 use crate::ids::Ids;
 use crate::leases::Leases;
 use crate::path::Path;
+use crate::proposal::IkeChoice;
 use crate::session::{Context, FoundBy, Phase, Refusal, Session, Task};
 use crate::wire::{
     Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
@@ -35,12 +37,23 @@ pub struct Endpoint {
     /// Half-open sessions by what their first message had, for its retransmissions.
     half_open: HashMap<(u64, SocketAddr), SessionId>,
     cookies: Cookies,
+    counters: Counters,
+    failures: Failures,
     ids: Ids,
     leases: Leases,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     /// The time of day since 1970.
     time: Option<Duration>,
+}
+
+/// What is known of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionInfo<'a> {
+    /// The algorithms of the IKE SA in use, once they are chosen.
+    pub algorithms: Option<&'a IkeChoice>,
+    /// The requests that were sent again.
+    pub retransmits: u64,
 }
 
 impl Endpoint {
@@ -56,6 +69,8 @@ impl Endpoint {
             by_child: HashMap::new(),
             deadlines: BTreeSet::new(),
             half_open: HashMap::new(),
+            counters: Counters::default(),
+            failures: Failures::default(),
             ids: Ids::default(),
             leases: Leases::default(),
             transmits: VecDeque::new(),
@@ -135,7 +150,10 @@ impl Endpoint {
         let (Some(raw), path) = (raw, Path { local: to, remote: from }) else { return };
         match Message::parse(raw) {
             Ok(message) => self.dispatch(raw, &message, path, now),
-            Err(error) => self.reject(raw, &error, path, now),
+            Err(error) => {
+                self.counters.malformed += 1;
+                self.reject(raw, &error, path, now);
+            }
         }
     }
 
@@ -189,6 +207,19 @@ impl Endpoint {
         self.events.pop_front()
     }
 
+    /// Returns what was counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns what is known of a session.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> Option<SessionInfo<'_>> {
+        let session = self.sessions.get(&id)?;
+        Some(SessionInfo { algorithms: session.algorithms(), retransmits: session.retransmits })
+    }
+
     /// Returns the number of IKE SAs whose initiator is not authenticated yet.
     #[must_use]
     pub fn half_open(&self) -> usize {
@@ -240,18 +271,24 @@ impl Endpoint {
             self.put_back(session);
             return;
         }
+        if self.failures.refuses(path.remote.ip(), now) {
+            self.counters.refused_after_failures += 1;
+            return;
+        }
         if self.half_open.len() >= self.config.limits.cookie_threshold {
             let spi = header.spi_initiator;
             let cookie = contents.notify(NotifyType::Cookie).map_or(&[][..], |one| one.data);
             if !self.cookies.check(cookie, nonce, path.remote, spi) {
                 let how = (now, &mut *self.random as &mut dyn Random);
                 let data = self.cookies.make(nonce, path.remote, spi, how);
+                self.counters.cookies_sent += 1;
                 let refusal = Refusal { notify_type: NotifyType::Cookie, data };
                 return self.refuse(header, &refusal, path, now);
             }
         }
         let limits = &self.config.limits;
         if self.half_open.len() >= limits.half_open || self.sessions.len() >= limits.sessions {
+            self.counters.refused_by_limit += 1;
             return;
         }
         match self.with(path, now, |ctx| Session::respond_init(raw, message, &contents, ctx)) {
@@ -368,6 +405,8 @@ impl Endpoint {
             random: &mut *self.random,
             ids: &mut self.ids,
             leases: &mut self.leases,
+            counters: &mut self.counters,
+            failures: &mut self.failures,
             transmits: &mut self.transmits,
             events: &mut self.events,
             path,

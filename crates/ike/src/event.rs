@@ -130,6 +130,8 @@ pub enum Event {
     Closed {
         /// Which.
         session: SessionId,
+        /// The peer's address.
+        remote_address: SocketAddr,
         /// Why.
         reason: Reason,
     },
@@ -182,6 +184,14 @@ pub struct HalfSa {
     pub spi: u32,
     /// Its keys. They were never used: sequence numbers start at 1.
     pub secrets: ChildSecrets,
+}
+
+impl Reason {
+    /// Tells whether the peer did not prove who it is.
+    #[must_use]
+    pub fn is_failed_authentication(&self) -> bool {
+        matches!(self, Self::Identity(_) | Self::Authentication(_) | Self::Certificate { .. })
+    }
 }
 
 /// Why something failed or ended, for a log. What a peer is told says less.

@@ -8,6 +8,7 @@ pub mod certificate;
 mod config;
 mod contents;
 mod cookie;
+mod counters;
 pub mod crypto;
 pub mod eap;
 mod endpoint;
@@ -29,7 +30,8 @@ pub use certificate::{Authorities, CertificateError, Credential};
 pub use config::{
     Auth, ChildConfig, Config, Connection, Limits, LocalAuth, Mode, Ppk, QEsp, RemoteAuth, Timing,
 };
-pub use endpoint::Endpoint;
+pub use counters::Counters;
+pub use endpoint::{Endpoint, SessionInfo};
 pub use event::{
     ChildId, ChildSa, Command, Event, HalfSa, NoSuch, PacketFormat, Reason, SessionId, Transmit,
 };

@@ -491,6 +491,25 @@ fn reads_the_peers_of_ike_and_what_is_protected_with_them() {
 }
 
 #[test]
+fn what_is_done_about_a_child_is_as_at_its_start() {
+    let actions = |lines: &str| {
+        let text = IKE.replace("[[child]]\n", &format!("[[child]]\n{lines}"));
+        let config = parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        let ChildActions { start, close, dpd } = config.ike[0].children[0].actions;
+        [start, close, dpd]
+    };
+    let [start, trap, none] = [ChildAction::Start, ChildAction::Trap, ChildAction::None];
+    assert_eq!(actions(""), [start; 3]);
+    assert_eq!(actions("start_action = \"trap\"\n"), [trap; 3]);
+    assert_eq!(actions("close_action = \"clear\"\n"), [start, none, start]);
+    let three = "start_action = \"none\"\nclose_action = \"trap\"\ndpd_action = \"restart\"\n";
+    assert_eq!(actions(three), [none, trap, start]);
+    let waits = IKE.replace("[ike]\n", "[ike]\ninitiate = false\n");
+    let config = parse(&waits).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.ike[0].children[0].actions.start, none);
+}
+
+#[test]
 fn refuses_peers_of_ike_with_their_line() {
     for (from, to, line, words) in [
         ("psk = \"twenty bytes and some more\"\n", "", 4, "pre-shared key"),
@@ -504,6 +523,17 @@ fn refuses_peers_of_ike_with_their_line() {
         ("remote = \"10.2.0.0/16\"", "remote = \"any\"", 8, "0.0.0.0/0"),
         ("remote = \"10.2.0.0/16\"", "remote = \"fd00::/64\"", 8, "different IP versions"),
         ("[[child]]\n", "[[child]]\nike = \"b\"\n", 7, "no [[ike]] of this name"),
+        ("[[child]]\n", "[[child]]\nrekey_bytes = \"99KB\"\n", 7, "100000 at least"),
+        ("[[child]]\n", "[[child]]\nrekey_bytes = \"many\"\n", 7, "many"),
+        ("[[child]]\n", "[[child]]\nrekey_packets = 99\n", 7, "100 at least"),
+        ("[[child]]\n", "[[child]]\nstart_action = \"now\"\n", 7, "unknown variant `now`"),
+        ("[[child]]\n", "[[child]]\nqesp = \"maybe\"\n", 7, "unknown variant `maybe`"),
+        (
+            "[[child]]\n",
+            "[[child]]\nmode = \"transport\"\nqesp = \"require\"\n",
+            10,
+            "for tunnel mode",
+        ),
     ] {
         refused(&IKE.replacen(from, to, 1), line, words);
     }

@@ -12,6 +12,20 @@ pub fn prometheus(status: &Status) -> String {
     text.metric("warnings", "gauge", "Warnings in force.");
     text.sample("warnings", &[], status.warnings.len());
 
+    if let Some(counters) = &status.ike_counters {
+        let values = counters.named().map(|(name, value)| (name.replace('-', "_"), value));
+        for (name, value) in values {
+            let (kind, name) = match name.as_str() {
+                "half_open" => ("gauge", "ike_half_open".to_owned()),
+                _ => ("counter", format!("ike_{name}_total")),
+            };
+            text.metric(&name, kind, "Counter of IKE, explained in docs/tunnel.md.");
+            text.sample(&name, &[], value);
+        }
+        text.metric("ike_sessions", "gauge", "IKE SAs that stand.");
+        let standing = status.ike.iter().filter(|one| one.established).count();
+        text.sample("ike_sessions", &[], standing);
+    }
     let all = &status.associations;
     let values: [(&str, &str, &str, Value); 4] = [
         ("sa_packets_total", "counter", "Packets protected or authenticated.", |sa| sa.packets),

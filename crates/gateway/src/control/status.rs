@@ -11,7 +11,7 @@ use headroom_ipsec::{Counters, Engine, Reason, Sa, Stage};
 use headroom_units as units;
 use serde::{Deserialize, Serialize};
 
-use crate::ike::SessionStatus;
+use crate::ike::{IkeCounters, SessionStatus};
 
 /// The status of a tunnel at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Status {
     /// IKE SAs.
     #[serde(default)]
     pub ike: Vec<SessionStatus>,
+    /// What IKE has counted.
+    #[serde(default)]
+    pub ike_counters: Option<IkeCounters>,
     /// Security associations, by name.
     pub associations: Vec<Association>,
     /// Policies, in order.
@@ -253,9 +256,26 @@ impl fmt::Display for Status {
             let rows = self.ike.iter().map(session_row);
             table(
                 f,
-                &["peer", "local → remote", "state", "key exchange", "rekeys", "child SAs"],
+                &[
+                    "peer",
+                    "local → remote",
+                    "state",
+                    "key exchange",
+                    "algorithms",
+                    "rekeys",
+                    "retransmits",
+                    "child SAs",
+                ],
                 rows,
             )?;
+        }
+        let counted = self.ike_counters.iter().flat_map(IkeCounters::named);
+        let counted: Vec<String> = counted
+            .filter(|(_, times)| *times > 0)
+            .map(|(name, times)| format!("{times} {name}"))
+            .collect();
+        if !counted.is_empty() {
+            writeln!(f, "\nIKE has counted: {}", counted.join(", "))?;
         }
         writeln!(f, "\nSecurity associations")?;
         let rows = self.associations.iter().map(Association::row);
@@ -313,7 +333,9 @@ fn session_row(session: &SessionStatus) -> Vec<String> {
         format!("{} → {}", session.local, session.remote),
         state,
         key_exchange.to_owned(),
+        session.algorithms.clone().unwrap_or_default(),
         session.rekeys.to_string(),
+        session.retransmits.to_string(),
         session.children.to_string(),
     ]
 }
@@ -439,7 +461,8 @@ pub(super) mod tests {
                 {
                     "peer": "office", "established": true, "initiated": true,
                     "local": "192.0.2.1:4500", "remote": "192.0.2.2:4500", "post_quantum": true,
-                    "age_seconds": 4000, "rekeys": 2, "children": 1
+                    "age_seconds": 4000, "rekeys": 2, "children": 1, "retransmits": 3,
+                    "algorithms": "aes-256-gcm hmac-sha512 x25519+ml-kem-768"
                 },
                 {
                     "peer": "branch", "established": false, "initiated": false,
@@ -447,6 +470,11 @@ pub(super) mod tests {
                     "age_seconds": 0, "rekeys": 0, "children": 0
                 }
             ],
+            "ike_counters": {
+                "half_open": 1, "cookies_sent": 2, "refused_by_limit": 0,
+                "refused_after_failures": 4, "authentication_failures": 5, "retransmits": 6,
+                "malformed": 7
+            },
             "associations": [association, out],
             "policies": [
                 { "name": "p", "action": "protect", "hits": 5, "out": ["out-esp"], "in": ["in"] },

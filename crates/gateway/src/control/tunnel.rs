@@ -280,6 +280,7 @@ impl Tunnel {
             uptime_seconds: self.started.elapsed().as_secs(),
             queues: self.queues,
             ike: self.ike.as_ref().map(IkeService::sessions).unwrap_or_default(),
+            ike_counters: self.ike.as_ref().map(IkeService::counters),
             associations: status::associations(&engine, &self.rates, now),
             policies: match &self.ike {
                 Some(ike) => status::policies(&engine, &ike.policies()),

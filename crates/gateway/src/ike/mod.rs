@@ -6,10 +6,11 @@
 //! leave. Nothing in a step looks at all peers but the engine's update.
 
 mod children;
+mod failures;
 mod negotiator;
 mod peers;
 mod service;
 mod sessions;
 
 pub use service::IkeService;
-pub use sessions::SessionStatus;
+pub use sessions::{IkeCounters, SessionStatus};

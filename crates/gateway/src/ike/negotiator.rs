@@ -9,13 +9,14 @@ use std::{fmt, io};
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
     Auth, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
-    IkeProposal, LocalAuth, Reason, RemoteAuth, SessionId, Timing, VirtualAddresses,
+    IkeChoice, IkeProposal, LocalAuth, Reason, RemoteAuth, SessionId, Timing, VirtualAddresses,
 };
 use headroom_ipsec::{Engine, PolicySpec};
 
 use super::children::{Children, traffic_selector};
+use super::failures::FailureLog;
 use super::peers::{Peer, Peers, Wanted};
-use super::sessions::{Session, SessionStatus, Sessions};
+use super::sessions::{IkeCounters, Session, SessionStatus, Sessions};
 use crate::config::{ChildAction, IkeChild, IkePeer};
 use crate::datapath::{Datapath, IkeDatagram};
 
@@ -42,6 +43,7 @@ pub(super) struct Negotiator {
     sessions: Sessions,
     /// The attempts to connect of the last second.
     connecting: BTreeSet<(Instant, SessionId)>,
+    failures: FailureLog,
     /// When it is looked at what CHILD SAs have carried.
     next_wear: Instant,
     /// When it is looked at the ways to peers.
@@ -87,6 +89,7 @@ impl Negotiator {
             children,
             sessions: Sessions::default(),
             connecting: BTreeSet::new(),
+            failures: FailureLog::default(),
             next_wear: now,
             next_roam: now,
             roamed: None,
@@ -222,8 +225,23 @@ impl Negotiator {
             age_seconds: one.established.map_or(0, |at| (now - at).as_secs()),
             rekeys: one.rekeys,
             children: children.get(&id).copied().unwrap_or(0),
+            algorithms: self.endpoint.session(id).and_then(|one| one.algorithms).map(described),
+            retransmits: self.endpoint.session(id).map_or(0, |one| one.retransmits),
         };
         self.sessions.iter().map(status).collect()
+    }
+
+    pub(super) fn counters(&self) -> IkeCounters {
+        let counters = self.endpoint.counters();
+        IkeCounters {
+            half_open: self.endpoint.half_open() as u64,
+            cookies_sent: counters.cookies_sent,
+            refused_by_limit: counters.refused_by_limit,
+            refused_after_failures: counters.refused_after_failures,
+            authentication_failures: counters.authentication_failures,
+            retransmits: counters.retransmits,
+            malformed: counters.malformed,
+        }
     }
 
     /// Does what the endpoint wants: first the engine, then the messages that tell of it.
@@ -266,6 +284,9 @@ impl Negotiator {
         if self.next_roam <= now {
             self.next_roam = now + LOOK;
             self.roam(now);
+        }
+        if let Some(line) = self.failures.line(now) {
+            (self.log)(line);
         }
         for child in self.datapath.waiting() {
             self.asked(&child, now);
@@ -470,24 +491,28 @@ impl Negotiator {
             }
             // not asked for
             Event::Keys { .. } => {}
-            Event::Closed { session, reason } => self.closed(session, &reason, now),
+            Event::Closed { session, remote_address, reason } => {
+                self.closed(session, remote_address, reason, now);
+            }
         }
     }
 
-    fn closed(&mut self, id: SessionId, reason: &Reason, now: Instant) {
+    fn closed(&mut self, id: SessionId, from: SocketAddr, reason: Reason, now: Instant) {
         let closed = self.sessions.remove(id);
-        let peer = closed.as_ref().map_or("a stranger", |one| one.peer.as_str());
-        if closed.is_some() || matches!(reason, Reason::Authentication(_) | Reason::Identity(_)) {
-            (self.log)(format!("IKE with `{peer}` is closed: {reason}"));
+        let is_timeout = matches!(reason, Reason::Timeout(_));
+        if let Some(session) = &closed {
+            (self.log)(format!("IKE with `{}` is closed: {reason}", session.peer));
+        } else if reason.is_failed_authentication()
+            && let Some(line) = self.failures.note(from, reason, now)
+        {
+            (self.log)(line);
         }
         if let Some(session) = closed {
             self.connecting.remove(&(session.began, id));
             if session.established.is_none() {
                 self.give_up(&session.peer);
             }
-            if matches!(reason, Reason::Timeout(_))
-                && let Some(peer) = self.peers.get(&session.peer)
-            {
+            if is_timeout && let Some(peer) = self.peers.get(&session.peer) {
                 let lost = peer.children.iter_mut().filter(|one| !self.children.exists(&one.name));
                 lost.for_each(|child| child.action = child.actions.dpd);
                 self.datapath.set_traps(self.peers.trapped());
@@ -539,6 +564,15 @@ impl Negotiator {
             }
         }
     }
+}
+
+/// Returns algorithms as the status shows them.
+fn described(choice: &IkeChoice) -> String {
+    let mut text = format!("{} {} {}", choice.suite, choice.prf, choice.key_exchange);
+    for additional in &choice.additional {
+        text += &format!("+{additional}");
+    }
+    text
 }
 
 /// Returns what is watched of a peer.

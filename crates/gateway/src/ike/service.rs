@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use headroom_ipsec::{Engine, PolicySpec};
 
 use super::negotiator::Negotiator;
-use super::sessions::SessionStatus;
+use super::sessions::{IkeCounters, SessionStatus};
 use crate::config::IkePeer;
 use crate::datapath::{Datapath, IkeDatagram};
 
@@ -72,6 +72,12 @@ impl IkeService {
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionStatus> {
         lock(&self.negotiator).statuses(Instant::now())
+    }
+
+    /// Returns what IKE has counted.
+    #[must_use]
+    pub fn counters(&self) -> IkeCounters {
+        lock(&self.negotiator).counters()
     }
 
     /// Returns the policies in force.

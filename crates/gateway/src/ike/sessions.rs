@@ -28,6 +28,46 @@ pub struct SessionStatus {
     pub rekeys: u64,
     /// The number of its CHILD SAs.
     pub children: usize,
+    /// Its cipher, pseudorandom function and key exchanges, once they are chosen.
+    #[serde(default)]
+    pub algorithms: Option<String>,
+    /// The requests that were sent again.
+    #[serde(default)]
+    pub retransmits: u64,
+}
+
+/// What IKE counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IkeCounters {
+    /// IKE SAs whose initiator is not authenticated yet.
+    pub half_open: u64,
+    /// Cookies that initiators were asked for.
+    pub cookies_sent: u64,
+    /// First messages that were ignored because of the limits of IKE SAs.
+    pub refused_by_limit: u64,
+    /// First messages that were ignored because their source had failed too often.
+    pub refused_after_failures: u64,
+    /// Peers that did not prove who they are.
+    pub authentication_failures: u64,
+    /// Requests that were sent again.
+    pub retransmits: u64,
+    /// Datagrams that are no message of IKE.
+    pub malformed: u64,
+}
+
+impl IkeCounters {
+    /// Returns the counters with their names.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 7] {
+        [
+            ("half-open", self.half_open),
+            ("cookies-sent", self.cookies_sent),
+            ("refused-by-limit", self.refused_by_limit),
+            ("refused-after-failures", self.refused_after_failures),
+            ("authentication-failures", self.authentication_failures),
+            ("retransmits", self.retransmits),
+            ("malformed", self.malformed),
+        ]
+    }
 }
 
 /// An IKE SA.

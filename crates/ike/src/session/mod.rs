@@ -37,6 +37,7 @@ use crate::wire::{
 };
 
 use crate::contents::Contents;
+use crate::counters::{Counters, Failures};
 use crate::ids::Ids;
 use crate::leases::Leases;
 use mobility::Mobility;
@@ -54,6 +55,8 @@ pub(crate) struct Context<'a> {
     pub(crate) random: &'a mut dyn Random,
     pub(crate) ids: &'a mut Ids,
     pub(crate) leases: &'a mut Leases,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) failures: &'a mut Failures,
     pub(crate) transmits: &'a mut VecDeque<Transmit>,
     pub(crate) events: &'a mut VecDeque<Event>,
     /// Where the message came from and to: there its response goes.
@@ -96,6 +99,8 @@ pub(crate) struct Session {
     delayed: Vec<(Instant, Task)>,
     heard_at: Instant,
     rekey_at: Option<Instant>,
+    /// The requests that were sent again.
+    pub(crate) retransmits: u64,
     /// When the first message was sent or came.
     pub(crate) created_at: Instant,
     pub(crate) established_at: Option<Instant>,
@@ -189,6 +194,7 @@ impl Session {
             delayed: Vec::new(),
             heard_at: now,
             rekey_at: None,
+            retransmits: 0,
             created_at: now,
             established_at: None,
         }
@@ -213,6 +219,11 @@ impl Session {
 
     fn sa(&mut self, spi: u64) -> Option<&mut IkeSa> {
         self.sas.iter_mut().find(|sa| sa.local_spi() == spi)
+    }
+
+    /// Returns the algorithms of the IKE SA in use.
+    pub(crate) fn algorithms(&self) -> Option<&IkeChoice> {
+        self.sas.iter().find(|sa| sa.local_spi() == self.current)?.choice.as_ref()
     }
 
     /// Returns the addresses of both ends.
@@ -451,6 +462,10 @@ impl Session {
             return;
         }
         let connecting = self.phase == Phase::Connecting;
+        if reason.is_failed_authentication() {
+            ctx.counters.authentication_failures += 1;
+            ctx.failures.note(self.path.remote.ip(), ctx.now);
+        }
         self.phase = Phase::Closed;
         self.setup = None;
         self.tasks.clear();
@@ -470,7 +485,8 @@ impl Session {
         if connecting && !self.responds {
             self.sas.clear();
         }
-        ctx.events.push_back(Event::Closed { session: self.id, reason });
+        let remote_address = self.path.remote;
+        ctx.events.push_back(Event::Closed { session: self.id, remote_address, reason });
     }
 
     fn retransmit(&mut self, ctx: &mut Context<'_>) {
@@ -485,7 +501,12 @@ impl Session {
                 continue;
             }
             match pending.retransmit(&ctx.config.timing, ctx.now) {
-                Ok(datagrams) => ctx.transmit(self.path, datagrams.unwrap_or_default()),
+                Ok(datagrams) => {
+                    let again = u64::from(datagrams.is_some());
+                    self.retransmits += again;
+                    ctx.counters.retransmits += again;
+                    ctx.transmit(self.path, datagrams.unwrap_or_default());
+                }
                 Err(transmissions) => dead.push((spi, Reason::Timeout(transmissions))),
             }
         }

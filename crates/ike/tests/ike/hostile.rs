@@ -454,3 +454,27 @@ fn a_first_message_without_what_it_needs_keeps_nothing() {
 fn connection(config: &mut Config) -> &mut headroom_ike::Connection {
     std::sync::Arc::get_mut(&mut config.connections[0]).expect("not shared yet")
 }
+
+#[test]
+fn a_source_that_fails_to_authenticate_is_ignored_for_a_while() {
+    let [mut config_a, config_b] = configs(PostQuantum::Off);
+    connection(&mut config_a).local = headroom_ike::Identity::from_text("stranger.example");
+    let mut world = World::new([config_a, config_b], 16);
+    for _ in 0..10 {
+        world.connect(A);
+        world.settle();
+    }
+    let counters = |world: &World| world.hosts[B].endpoint.counters();
+    assert_eq!(counters(&world).authentication_failures, 10);
+    world.connect(A);
+    let first = world.in_flight.remove(0);
+    world.hand_over(&first);
+    assert!(world.in_flight.is_empty(), "it is ignored");
+    assert_eq!(counters(&world).refused_after_failures, 1);
+    let host = &mut world.hosts[B];
+    host.endpoint.handle(&first.datagram, from(5), first.to, world.now);
+    assert!(host.endpoint.transmit().is_some(), "others are not");
+    let later = world.now + Duration::from_secs(60);
+    host.endpoint.handle(&first.datagram, first.from, first.to, later);
+    assert!(host.endpoint.transmit().is_some(), "it may try again");
+}

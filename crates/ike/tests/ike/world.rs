@@ -508,7 +508,7 @@ impl Host {
                 self.moved += 1;
             }
             Event::Keys { spis, keys, .. } => self.keys.push((spis, keys)),
-            Event::Closed { session, reason } => {
+            Event::Closed { session, reason, .. } => {
                 let mut left = self.children.values();
                 assert!(left.all(|one| one.session != session), "CHILD SAs go first");
                 self.closed.push(reason);
