@@ -248,6 +248,12 @@ impl Children {
         Some(Origin { child: name, session, was_in_force: !child.is_refused })
     }
 
+    /// Returns the oldest CHILD SA in force of a configuration and a session.
+    pub(super) fn in_force(&self, name: &str, session: SessionId) -> Option<ChildId> {
+        let is_one = |one: &Installed| one.session == session && !one.is_ending && !one.is_refused;
+        self.of(name).find(|(_, one)| is_one(one)).map(|(id, _)| id)
+    }
+
     /// Tells whether a configuration has a CHILD SA.
     pub(super) fn exists(&self, name: &str) -> bool {
         self.of(name).any(|(_, child)| !child.is_ending && !child.is_refused)

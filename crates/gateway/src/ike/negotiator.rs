@@ -452,7 +452,13 @@ impl Negotiator {
                     child.retry.succeeded();
                     child.is_asked = false;
                 }
+                // both ends made one at the same time: the end that began gives up the older one
+                let twin = self.children.in_force(&sa.config.name, sa.session);
+                let twin = twin.filter(|_| sa.replaces.is_none() && session.initiated);
                 self.children.install(*sa, (session.local, session.remote));
+                if let Some(older) = twin {
+                    let _ = self.endpoint.command(&Command::CloseChild(older), now);
+                }
             }
             Event::Switch(child) => self.children.switch(child),
             Event::StopSending(child) => self.children.stop_sending(child),
