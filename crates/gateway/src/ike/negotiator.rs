@@ -224,6 +224,7 @@ impl Negotiator {
             post_quantum: one.post_quantum,
             age_seconds: one.established.map_or(0, |at| (now - at).as_secs()),
             rekeys: one.rekeys,
+            child_rekeys: one.child_rekeys,
             children: children.get(&id).copied().unwrap_or(0),
             algorithms: self.endpoint.session(id).and_then(|one| one.algorithms).map(described),
             retransmits: self.endpoint.session(id).map_or(0, |one| one.retransmits),
@@ -421,6 +422,7 @@ impl Negotiator {
             remote,
             post_quantum: false,
             rekeys: 0,
+            child_rekeys: 0,
         };
         self.connecting.insert((now, id));
         self.sessions.insert(id, session);
@@ -446,7 +448,9 @@ impl Negotiator {
                 }
             }
             Event::Install(sa) => {
-                let Some(session) = self.sessions.get(sa.session) else { return };
+                let Some(session) = self.sessions.get_mut(sa.session) else { return };
+                session.child_rekeys += u64::from(sa.replaces.is_some());
+                let session = &*session;
                 let made = self.peers.get(&session.peer);
                 if let Some(child) = made.and_then(|peer| peer.child(&sa.config.name)) {
                     child.retry.succeeded();
@@ -549,6 +553,7 @@ impl Negotiator {
             remote,
             post_quantum,
             rekeys: 0,
+            child_rekeys: 0,
         };
         self.sessions.insert(id, session);
         if let Some(peer) = self.peers.get(peer) {

@@ -26,6 +26,9 @@ pub struct SessionStatus {
     pub age_seconds: u64,
     /// How often it was rekeyed.
     pub rekeys: u64,
+    /// How often a CHILD SA of it was rekeyed.
+    #[serde(default)]
+    pub child_rekeys: u64,
     /// The number of its CHILD SAs.
     pub children: usize,
     /// Its cipher, pseudorandom function and key exchanges, once they are chosen.
@@ -82,6 +85,7 @@ pub(super) struct Session {
     pub(super) remote: SocketAddr,
     pub(super) post_quantum: bool,
     pub(super) rekeys: u64,
+    pub(super) child_rekeys: u64,
 }
 
 /// All IKE SAs.
