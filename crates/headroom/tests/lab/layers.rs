@@ -445,6 +445,27 @@ fn setting_a_layer_up_is_a_workload() {
 }
 
 #[test]
+fn keys_are_updated_after_as_many_bytes_as_asked_for() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("rekey");
+    let results = measure_plan(
+        &ground,
+        "stacks = [\"http/esp(ike,rekey=1MB)\", \"http/esp(ike)\"]\nrepetitions = 2\n\
+         link = \"100mbit\"\n\
+         [[workload]]\nkind = \"download\"\nsizes = [\"8MB\"]\n",
+    );
+    for sample in array(&results, "samples") {
+        match text(sample, "stack") {
+            // data passes while keys are agreed on, more of it on a busy machine
+            "http/esp(ike,rekey=1MB)" => assert!(number(sample, "key_updates") >= 2.0, "{sample}"),
+            _ => assert!(sample["key_updates"].is_null(), "{sample}"),
+        }
+    }
+}
+
+#[test]
 fn streams_and_datagrams_are_measured_with_and_without_a_tunnel() {
     if !privileged() {
         return;

@@ -170,6 +170,7 @@ pub(crate) mod tests {
             phases: None,
             first_handshake_seconds: None,
             data_handshake_seconds: None,
+            key_updates: None,
             set_up_server_cpu_seconds: None,
             cpu_seconds: None,
             cpu_idle_pct: None,

@@ -81,6 +81,7 @@ fn columns(sample: &Sample) -> Row {
         ("idle_s", number(phases.map(|p| p.idle))),
         ("first_handshake_s", number(sample.first_handshake_seconds)),
         ("data_handshake_s", number(sample.data_handshake_seconds)),
+        ("key_updates", number(sample.key_updates)),
         ("set_up_server_cpu_s", number(sample.set_up_server_cpu_seconds)),
         ("cpu_client_s", number(cpu.map(|c| c.client))),
         ("cpu_server_s", number(cpu.map(|c| c.server))),

@@ -43,6 +43,9 @@ pub struct Sample {
     /// and on the first data connection (FTPS).
     #[serde(default)]
     pub data_handshake_seconds: Option<f64>,
+    /// Updates of a layer's keys during a transfer; none where none were asked for.
+    #[serde(default)]
+    pub key_updates: Option<f64>,
     /// CPU time of the server's processes while a layer was set up (the workload `setup`). The
     /// client's is that of programs that start, more than all else.
     #[serde(default)]

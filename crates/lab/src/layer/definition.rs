@@ -33,6 +33,28 @@ impl LayerKind {
 /// Packets that were not passed on, by the name of the reason.
 pub type Drops = BTreeMap<String, u64>;
 
+/// Updates of a layer's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyUpdates {
+    /// How many there were.
+    pub(crate) count: u64,
+    /// The bytes after which each is due.
+    pub(crate) interval: u64,
+}
+
+impl KeyUpdates {
+    /// Says that keys were updated less often than every fourth time that they should have
+    /// been while so many bytes passed. Updates are due a little earlier or later: an
+    /// interval is shortened at random, and data passes while new keys are agreed on.
+    pub(crate) fn objection(self, bytes: u64) -> Option<String> {
+        let Self { count, interval } = self;
+        let asked = bytes / interval;
+        (count < asked.div_ceil(4)).then(|| {
+            format!("keys were updated {count} times, and {asked} times were asked for (`rekey`)")
+        })
+    }
+}
+
 /// Something that is wrapped around an application: its two ends, and how they
 /// find each other.
 pub trait Layer: Send + Sync {
@@ -138,6 +160,14 @@ pub trait Layer: Send + Sync {
         Ok(None)
     }
 
+    /// Updates of keys since [`Layer::resume`]; none where the layer is not asked for any.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn key_updates(&self, _place: &Place<'_>) -> Result<Option<KeyUpdates>> {
+        Ok(None)
+    }
+
     /// Lists pinned settings for the record.
     fn facts(&self) -> Vec<Fact>;
 }
@@ -170,4 +200,22 @@ pub struct Place<'a> {
     pub(crate) client: &'a Host,
     pub(crate) server: &'a Host,
     pub(crate) at: &'a Instance,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_updates_of_keys_are_an_error_of_the_sample() {
+        let objection = |count, bytes| KeyUpdates { count, interval: 50_000_000 }.objection(bytes);
+        for (count, megabytes) in [(8, 400), (9, 400), (2, 400), (1, 50), (0, 49)] {
+            assert_eq!(objection(count, megabytes * 1_000_000), None, "{count}");
+        }
+        assert_eq!(
+            objection(1, 400_000_000).as_deref(),
+            Some("keys were updated 1 times, and 8 times were asked for (`rekey`)")
+        );
+        assert!(objection(0, 50_000_000).is_some());
+    }
 }

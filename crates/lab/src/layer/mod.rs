@@ -14,7 +14,7 @@ mod wireguard;
 use crate::catalogue::Catalogue;
 
 pub(crate) use definition::Instance;
-pub use definition::{Drops, Layer, LayerKind, Place};
+pub use definition::{Drops, KeyUpdates, Layer, LayerKind, Place};
 pub(crate) use place::{inner_mtu, loopback};
 
 /// All layers.

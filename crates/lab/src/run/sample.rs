@@ -10,7 +10,7 @@ use headroom_lab_trace::{Record, SetUp};
 use super::bench::Bench;
 use super::cell::Cell;
 use super::transfer::Seen;
-use crate::layer::Drops;
+use crate::layer::{Drops, KeyUpdates};
 use crate::workload::{STREAM_UNIT, TimeOf};
 
 /// A sample, and what of it the results do not keep.
@@ -82,6 +82,7 @@ impl Bench<'_> {
         let usage = watch.map(|watch| watch.usage(seen.len(), way.rate_bps, up)).transpose()?;
         let after = self.testbed.read_cpu()?;
         let drops = self.instance(&cell.stack)?.drops(&self.testbed)?;
+        let key_updates = self.instance(&cell.stack)?.key_updates(&self.testbed)?;
         self.quiesce(cell)?;
         let spent = after.zip(before).and_then(|(after, before)| after.since(&before));
 
@@ -90,6 +91,10 @@ impl Bench<'_> {
             errors.extend(self.verify(one)?);
             self.remove(one)?;
         }
+        if cell.workload.kind.moves_files() && errors.is_empty() {
+            let bytes = cell.bytes() * seen.len() as u64;
+            errors.extend(key_updates.iter().filter_map(|updates| updates.objection(bytes)));
+        }
         if !errors.is_empty() {
             self.require_servers()?;
         }
@@ -97,6 +102,7 @@ impl Bench<'_> {
             spent,
             usage,
             drops,
+            key_updates,
             errors,
             over_datagrams: self.application(&cell.stack)?.over_datagrams(),
             token_bucket: way.rate_bps.is_some() && !self.testbed.serialises(),
@@ -110,6 +116,7 @@ struct Took {
     spent: Option<Spent>,
     usage: Option<Usage>,
     drops: Option<Drops>,
+    key_updates: Vec<KeyUpdates>,
     errors: Vec<String>,
     /// Whether TCP says nothing of the transfers.
     over_datagrams: bool,
@@ -181,6 +188,9 @@ impl Measured {
             usage: took.usage,
             realtime: seen.first().and_then(|one| one.realtime.clone()),
             drops: took.drops,
+            key_updates: (!took.key_updates.is_empty()).then(|| {
+                took.key_updates.iter().map(|updates| updates.count as f64).sum::<f64>() / n
+            }),
             outlier: false,
             peak_memory_bytes: seen
                 .iter()

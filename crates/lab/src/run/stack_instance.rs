@@ -11,7 +11,7 @@ use headroom_lab_host::testbed::{Clock, Ends, Testbed};
 use headroom_lab_results::schema::LayerSetup;
 use headroom_lab_trace::SetUp;
 
-use crate::layer::{Drops, Instance, LayerKind, Place};
+use crate::layer::{Drops, Instance, KeyUpdates, LayerKind, Place};
 use crate::stack::Stack;
 
 /// Times that each layer is set up for the record.
@@ -189,6 +189,12 @@ impl StackInstance {
             }
         }
         Ok(all)
+    }
+
+    /// Updates of its layers' keys since they were resumed.
+    pub(super) fn key_updates(&self, testbed: &Testbed) -> Result<Vec<KeyUpdates>> {
+        let of = |instance: &Instance| instance.layer.key_updates(&place(testbed, instance));
+        self.instances.iter().filter_map(|instance| of(instance).transpose()).collect()
     }
 
     /// The instances whose daemons should be there.

@@ -126,6 +126,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "stale", unit: "", source: Each(|s| dropped(s, "stale")) },
     Measure { name: "replayed", unit: "", source: Each(|s| dropped(s, "replay")) },
     Measure { name: "forged", unit: "", source: Each(|s| dropped(s, "forged")) },
+    Measure { name: "key-updates", unit: "", source: Each(|s| s.key_updates) },
     Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
     Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
     Measure { name: "setup-bytes", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },

@@ -340,7 +340,9 @@ mod tests {
     fn the_gateway_takes_what_ike_is_configured_as() {
         use crate::layer::ipsec::ike;
         for ends in [["10.77.1.4", "10.77.2.4"], ["fd77:1::1:3", "fd77:2::1:3"]] {
-            for options in [&["ike"][..], &["ike", "pq=off"], &["ike", "transport", "queues=2"]] {
+            for options in
+                [&["ike"][..], &["ike", "pq=off", "rekey=50MB"], &["ike", "transport", "queues=2"]]
+            {
                 let layer = with(Protocol::Esp, options);
                 let ike = layer.parameters.ike.expect("keys that are negotiated");
                 let configured = configured_as(layer, ends, |place, host| {

@@ -55,6 +55,10 @@ rekey_seconds = {never}
         parameters.mode.name(),
         never = NEVER.as_secs(),
     );
+    // one end alone, so that each update is one
+    if let Some(bytes) = ike.rekey.filter(|_| host.role == Role::Client) {
+        text += &format!("rekey_bytes = {bytes}\n");
+    }
     text
 }
 
@@ -63,18 +67,30 @@ pub(super) fn until_established(place: &Place<'_>) -> Result<()> {
     place.until(place.client, "a negotiation of keys", || is_established(place))
 }
 
+/// Returns how often the client's gateway has updated its keys since it came up.
+pub(super) fn key_updates(place: &Place<'_>) -> Result<u64> {
+    Ok(sessions(place)?.iter().map(|session| session.child_rekeys).sum())
+}
+
 fn is_established(place: &Place<'_>) -> Result<bool> {
+    Ok(sessions(place)?.iter().any(|session| session.established && session.children > 0))
+}
+
+/// An IKE SA, as the gateway's status has it.
+#[derive(Deserialize)]
+struct Session {
+    established: bool,
+    children: usize,
+    child_rekeys: u64,
+}
+
+fn sessions(place: &Place<'_>) -> Result<Vec<Session>> {
     #[derive(Deserialize)]
     struct Status {
         ike: Vec<Session>,
     }
-    #[derive(Deserialize)]
-    struct Session {
-        established: bool,
-        children: usize,
-    }
     let text = gateway::say(place, place.client, &["status", &place.at.interface, "--json"])?;
     let status: Status = serde_json::from_str(&text)
         .doing(|| format!("read the status of {}", place.at.daemon()))?;
-    Ok(status.ike.iter().any(|session| session.established && session.children > 0))
+    Ok(status.ike)
 }

@@ -11,7 +11,7 @@ mod xfrm;
 
 use std::sync::Arc;
 
-use super::{Drops, Layer, LayerKind, Place};
+use super::{Drops, KeyUpdates, Layer, LayerKind, Place};
 use crate::catalogue::{Configured, Entry, Fact, Make, Options, titled};
 
 use headroom_lab_host::error::{Error, Result};
@@ -279,6 +279,13 @@ impl Layer for Ipsec {
         ike::until_established(place)
     }
 
+    fn key_updates(&self, place: &Place<'_>) -> Result<Option<KeyUpdates>> {
+        let Some(interval) = self.parameters.ike.and_then(|ike| ike.rekey) else {
+            return Ok(None);
+        };
+        Ok(Some(KeyUpdates { count: ike::key_updates(place)?, interval }))
+    }
+
     fn facts(&self) -> Vec<Fact> {
         let Parameters { mode, udp, queues, instructions, window, class, ike, .. } =
             self.parameters;
@@ -304,6 +311,7 @@ impl Layer for Ipsec {
                     Ike::exchange,
                 ),
             ),
+            fact("key updates", &ike.map_or_else(|| "never".into(), Ike::updates)),
             fact("sequence numbers", &format!("64 bits, anti-replay window {window}")),
             fact("associations", &associations),
             fact("queues", &queues.to_string()),

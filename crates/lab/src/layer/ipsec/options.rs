@@ -4,6 +4,7 @@ use super::suite::{CIPHER, CIPHERS, Cipher, IKE_CIPHER, MAC, MACS, Mac};
 use super::{Protocol, WINDOW};
 use crate::catalogue::Options;
 use crate::link::Flow;
+use crate::units;
 
 /// Parsed options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub(super) enum Backend {
 
 /// Anti-replay windows that `headroom tunnel` takes.
 const WINDOWS: std::ops::RangeInclusive<u32> = 64..=8192;
+/// The fewest bytes between two updates of keys.
+const LEAST_REKEY: u64 = 1_000_000;
 /// The most threads that one gateway may be given.
 const MOST_QUEUES: u16 = 64;
 
@@ -70,15 +73,18 @@ impl Mode {
 pub(super) struct Ike {
     /// Whether ML-KEM-768 stands beside X25519 (RFC 9370).
     pub(super) post_quantum: bool,
+    /// Bytes after which the keys are updated; none: never in a run.
+    pub(super) rekey: Option<u64>,
 }
 
 impl Ike {
-    pub(super) const DEFAULT: Self = Self { post_quantum: true };
+    pub(super) const DEFAULT: Self = Self { post_quantum: true, rekey: None };
 
     /// Lists options that are not default, in the order of results.
     pub(super) fn written(self) -> impl Iterator<Item = String> {
+        let rekey = self.rekey.map(|bytes| format!("rekey={}", exact_size(bytes)));
         let post_quantum = (!self.post_quantum).then(|| "pq=off".to_owned());
-        ["ike".to_owned()].into_iter().chain(post_quantum)
+        ["ike".to_owned()].into_iter().chain(post_quantum).chain(rekey)
     }
 
     /// Describes the exchange for the record.
@@ -86,6 +92,31 @@ impl Ike {
         let groups = if self.post_quantum { "X25519 and ML-KEM-768" } else { "X25519" };
         format!("IKEv2, {groups}, pre-shared key")
     }
+
+    /// Describes when keys are updated, for the record.
+    pub(super) fn updates(self) -> String {
+        self.rekey.map_or_else(
+            || "never in a run".to_owned(),
+            |bytes| {
+                let size = exact_size(bytes);
+                format!("after {size} less up to a tenth, by the client, with a key exchange of their own")
+            },
+        )
+    }
+}
+
+/// Writes a size with the largest unit of which it is a whole number.
+fn exact_size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 6] = [
+        ("GiB", 1 << 30),
+        ("GB", 1_000_000_000),
+        ("MiB", 1 << 20),
+        ("MB", 1_000_000),
+        ("KiB", 1 << 10),
+        ("kB", 1_000),
+    ];
+    let whole = UNITS.into_iter().find(|(_, scale)| bytes.is_multiple_of(*scale));
+    whole.map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }
 
 impl Parameters {
@@ -127,6 +158,7 @@ impl Parameters {
             queues: None,
             negotiates: false,
             post_quantum: None,
+            rekey: None,
             others,
         };
         for option in options.iter() {
@@ -165,7 +197,7 @@ pub(super) fn known(protocol: Protocol) -> String {
     words.extend(CIPHERS.iter().filter(|cipher| protocol.takes(cipher)).map(|c| c.name));
     words.extend(MACS.iter().map(|mac| mac.name));
     if protocol == Protocol::Esp {
-        words.extend(["udp", "ike", "pq=off"]);
+        words.extend(["udp", "ike", "pq=off", "rekey=SIZE"]);
     }
     words.push("backend=headroom");
     if protocol != Protocol::QEsp {
@@ -183,6 +215,7 @@ struct Said {
     queues: Option<u16>,
     negotiates: bool,
     post_quantum: Option<bool>,
+    rekey: Option<u64>,
     /// The rest, which have defaults whatever is said beside them.
     others: Parameters,
 }
@@ -232,6 +265,15 @@ impl Said {
             }
             (Some(("pq", "on")), ..) => self.post_quantum = Some(true),
             (Some(("pq", "off")), ..) => self.post_quantum = Some(false),
+            (Some(("rekey", size)), ..) => {
+                let bytes = units::parse_size(size).map_err(|why| format!("`{option}`: {why}"))?;
+                if bytes < LEAST_REKEY {
+                    return Err(format!(
+                        "`{option}`: keys are updated after 1 MB at least; less carries no transfer"
+                    ));
+                }
+                self.rekey = Some(bytes);
+            }
             (Some(("instructions", "native")), ..) => {
                 self.others.instructions = Instructions::Native;
             }
@@ -269,9 +311,10 @@ impl Said {
         if self.negotiates {
             return self.negotiated(protocol);
         }
-        if self.post_quantum.is_some() {
+        let about_ike = [("pq", self.post_quantum.is_some()), ("rekey", self.rekey.is_some())];
+        if let Some((option, _)) = about_ike.into_iter().find(|(_, written)| *written) {
             return Err(format!(
-                "`pq` is about keys that are negotiated: write `{name}(ike,pq=…)`"
+                "`{option}` is about keys that are negotiated: write `{name}(ike,{option}=…)`"
             ));
         }
         let cipher = self.cipher.or(default.cipher);
@@ -333,7 +376,10 @@ impl Said {
         } else if others.class.is_some() {
             "`sa-per-class`: a negotiated association carries all classes"
         } else {
-            let ike = Ike { post_quantum: self.post_quantum.unwrap_or(Ike::DEFAULT.post_quantum) };
+            let ike = Ike {
+                post_quantum: self.post_quantum.unwrap_or(Ike::DEFAULT.post_quantum),
+                rekey: self.rekey,
+            };
             return Ok(Parameters {
                 mode: self.mode.unwrap_or(others.mode),
                 queues: self.queues.unwrap_or(others.queues),
@@ -379,7 +425,9 @@ mod tests {
             (Esp, "backend=kernel,window=128", "backend=kernel,window=128"),
             (Esp, "ike", "ike"),
             (Esp, "pq=on,ike,transport", "ike,transport"),
-            (Esp, "pq=off,ike,queues=2", "ike,pq=off,queues=2"),
+            (Esp, "rekey=50MB,pq=off,ike,queues=2", "ike,pq=off,rekey=50MB,queues=2"),
+            (Esp, "ike,rekey=50000kB", "ike,rekey=50MB"),
+            (Esp, "ike,rekey=1MiB", "ike,rekey=1MiB"),
             (AhEsp, "hmac-sha1", "hmac-sha1"),
             (AhEsp, "aes-128-gcm,hmac-sha256", ""),
             (AhEsp, "aes-128-cbc,hmac-sha256", "aes-128-cbc,hmac-sha256"),
@@ -423,6 +471,9 @@ mod tests {
             (Esp, "backend=kernel,instructions=portable", "those that it likes"),
             (Esp, "instructions=portable,instructions=native", "given `instructions` twice"),
             (Esp, "pq=off", "write `esp(ike,pq=…)`"),
+            (Esp, "rekey=50MB", "write `esp(ike,rekey=…)`"),
+            (Esp, "ike,rekey=1kB", "after 1 MB at least"),
+            (Esp, "ike,rekey=often", "`rekey=often`"),
             (Esp, "ike,aes-128-gcm", "agree on AES-256-GCM"),
             (Esp, "ike,udp", "always in UDP"),
             (Esp, "ike,backend=kernel", "to no kernel"),
@@ -432,6 +483,20 @@ mod tests {
         ] {
             let error = title(protocol, written).expect_err(written);
             assert!(error.contains(why), "{written}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_without_rounding() {
+        for (bytes, written) in [
+            (50_000_000, "50MB"),
+            (1 << 20, "1MiB"),
+            (1_500_000, "1500kB"),
+            (1_000_001, "1000001B"),
+            (2_000_000_000, "2GB"),
+        ] {
+            assert_eq!(exact_size(bytes), written);
+            assert_eq!(crate::units::parse_size(written), Ok(bytes));
         }
     }
 }
