@@ -57,6 +57,14 @@ impl Link {
         Ok(link)
     }
 
+    /// Gives our host another address instead of its own, and returns it.
+    pub(super) fn move_ours(&self) -> Result<IpAddr> {
+        let address = IpAddr::from([192, 0, 2, 9]);
+        self.ours.run(&["ip", "addr", "del", &format!("{}/24", self.outer[0]), "dev", "wire"])?;
+        add(&self.ours, "wire", &format!("{address}/24"))?;
+        Ok(address)
+    }
+
     /// Connects two hosts, and gives ours its addresses.
     fn connect(peers: &Peers, nat: Option<Side>, hosts: [Arc<Namespace>; 2]) -> Result<Self> {
         let router = nat.map(|_| Namespace::new()).transpose()?;

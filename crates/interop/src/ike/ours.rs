@@ -84,11 +84,15 @@ fn configuration(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
     let policy = if is_post_quantum && trial.wants_post_quantum() { "required" } else { "off" };
     let rekey = |wanted: bool| if wanted { "rekey_seconds = 3\n" } else { "" };
     let liveness = if trial == Trial::LivenessByUs { "liveness_seconds = 1\n" } else { "" };
+    let local = match trial {
+        // it follows the route
+        Trial::WeMove => String::new(),
+        _ => format!("local = \"{}\"\n", link.outer[0]),
+    };
     format!(
         "name = \"hr0\"\n\
          [ike]\n\
-         local = \"{}\"\n\
-         remote = \"{}\"\n\
+         {local}remote = \"{}\"\n\
          local_id = \"{}\"\n\
          remote_id = \"{}\"\n\
          psk = \"{SECRET}\"\n\
@@ -99,7 +103,6 @@ fn configuration(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
          local = \"{}\"\n\
          remote = \"{}\"\n\
          {}",
-        link.outer[0],
         link.seen[1],
         NAMES[0],
         NAMES[1],

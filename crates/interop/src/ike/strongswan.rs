@@ -149,6 +149,7 @@ impl Daemon for Running<'_> {
 
 fn swanctl_conf(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
     let hybrid = if is_post_quantum { "-ke1_mlkem768" } else { "" };
+    let mobike = if trial == Trial::WeMove { "yes" } else { "no" };
     let delay = if trial == Trial::LivenessByThem { 1 } else { 0 };
     format!(
         "connections {{
@@ -157,7 +158,7 @@ fn swanctl_conf(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
     local_addrs = {}
     remote_addrs = {}
     encap = yes
-    mobike = no
+    mobike = {mobike}
     dpd_delay = {delay}
     rekey_time = 0
     reauth_time = 0

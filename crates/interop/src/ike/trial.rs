@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::ours::{Ours, is_up, spis};
-use super::{Daemon, Peer, Side};
+use super::{Daemon, Link, Peer, Side};
 use crate::folder::Folder;
 use crate::trial::Outcome;
 
@@ -44,11 +44,13 @@ pub enum Trial {
     WeAreBehindNat,
     /// The peer initiates through a NAT.
     TheyAreBehindNat,
+    /// We get another address (MOBIKE, RFC 4555).
+    WeMove,
 }
 
 impl Trial {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::WeInitiate,
         Self::TheyInitiate,
         Self::PostQuantumByUs,
@@ -64,6 +66,7 @@ impl Trial {
         Self::LivenessByThem,
         Self::WeAreBehindNat,
         Self::TheyAreBehindNat,
+        Self::WeMove,
     ];
 
     pub(super) fn they_initiate(self) -> bool {
@@ -112,6 +115,7 @@ impl fmt::Display for Trial {
             Self::LivenessByThem => "liveness asked by the peer",
             Self::WeAreBehindNat => "we are behind a NAT",
             Self::TheyAreBehindNat => "the peer is behind a NAT",
+            Self::WeMove => "we move to another address (MOBIKE)",
         })
     }
 }
@@ -130,14 +134,20 @@ fn run(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Result<()> {
     let link = peer.link(trial.nat())?;
     let mut daemon = peer.start(&folder.0, &link, trial)?;
     let ours = Ours::start(headroom, &folder, &link, trial, is_post_quantum)?;
-    let done = steps(&ours, &mut *daemon, trial, is_post_quantum);
+    let done = steps(&ours, &link, &mut *daemon, trial, is_post_quantum);
     done.with_context(|| {
         let log = daemon.log().unwrap_or_else(|why| format!("{why:#}"));
         format!("our gateway said: {}\nthe peer's log: {log}", ours.said())
     })
 }
 
-fn steps(ours: &Ours, daemon: &mut dyn Daemon, trial: Trial, is_post_quantum: bool) -> Result<()> {
+fn steps(
+    ours: &Ours,
+    link: &Link,
+    daemon: &mut dyn Daemon,
+    trial: Trial,
+    is_post_quantum: bool,
+) -> Result<()> {
     if trial.they_initiate() {
         daemon.initiate().context("initiating")?;
     }
@@ -190,6 +200,18 @@ fn steps(ours: &Ours, daemon: &mut dyn Daemon, trial: Trial, is_post_quantum: bo
         Trial::DeleteByThem => {
             daemon.terminate()?;
             ours.wait("no IKE SA", |status| status["ike"].as_array().is_some_and(Vec::is_empty))?;
+        }
+        Trial::WeMove => {
+            let address = link.move_ours()?.to_string();
+            let status = ours.wait("the new address", |status| {
+                let local = status["ike"][0]["local"].as_str();
+                local.is_some_and(|local| local.starts_with(&address))
+            })?;
+            daemon.transfer().context("after the move")?;
+            // a peer whose kernel cannot change a CHILD SA's addresses replaces it
+            let is_same = status["ike"][0]["rekeys"] == 0
+                && ours.said().matches("is established").count() == 1;
+            ensure!(is_same, "not the same IKE SA: {status}");
         }
         Trial::LivenessByUs => {
             let [answered, _] = daemon.liveness();

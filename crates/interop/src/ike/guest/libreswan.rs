@@ -14,6 +14,10 @@ pub(super) fn lacks(trial: Trial) -> Option<&'static str> {
         Trial::Fragments => {
             Some("it fragments above 1280 bytes only, and without ML-KEM no message is as long")
         }
+        Trial::WeMove => Some(
+            "it ignores UPDATE_SA_ADDRESSES where it finds itself behind a NAT, which our gateway \
+             makes it find so that ESP is in UDP",
+        ),
         _ => None,
     }
 }
