@@ -28,6 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
         remote_address: None,
         auth: Auth::shared_key(&Key::from_bytes(b"secret")),
         ike: IkeProposal::default_offer(PostQuantum::Preferred),
+        ppk: None,
         mobike: true,
         virtual_addresses: VirtualAddresses::None,
         children: Vec::new(),

@@ -56,6 +56,7 @@ impl Host {
             remote_address: None,
             auth: Auth::shared_key(&Key::from_bytes(b"secret")),
             ike: IkeProposal::default_offer(PostQuantum::Off),
+            ppk: None,
             mobike: true,
             virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],
