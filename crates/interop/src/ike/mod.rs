@@ -1,6 +1,7 @@
 //! `headroom tunnel` with `[ike]` against other IKE daemons: negotiation, rekeying and deletion
 //! by either side, with packets through the tunnel each time.
 
+mod attempt;
 mod example;
 mod guest;
 mod link;
@@ -13,11 +14,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use attempt::attempt;
 pub use example::try_examples;
 pub use guest::Libreswan;
 pub use strongswan::StrongSwan;
 pub use table::{Column, document};
-pub use trial::{Trial, attempt};
+pub use trial::Trial;
 
 use link::Link;
 
