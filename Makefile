@@ -7,9 +7,11 @@ CARGO_FLAGS = --release --locked --workspace
 # Examples are programs for measuring, which no test runs; the lint checks that they compile.
 TESTS = --lib --bins --tests
 RUN_TESTS = HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(CARGO_FLAGS)
+# The IKE daemons of another Debian release are of locked versions, which the archive drops one day:
+# then their tests are skipped, and `make interop` fails.
 PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fetch-parts --with-layers && \
 	scripts/fetch-parts --with-media && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
-	scripts/fetch-parts --with-ike-peers
+	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
 .PHONY: demo test test-lab test-others interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
