@@ -106,7 +106,8 @@ mod tests {
             sa("d", "esp", 0x4000, &followed.replace("01", "05")),
         ]
         .concat();
-        let config = Config::parse_with(&text, Path::new("f"), Purpose::Decode, |_| Err("".into()));
+        let config =
+            Config::parse_with(&text, Path::new("f"), Purpose::Decode, |_, _| Err("".into()));
         let (lines, notes) = esp_keys(&config.expect("a configuration"));
         let expected = [
             format!(

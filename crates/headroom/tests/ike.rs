@@ -292,6 +292,38 @@ fn keygen_makes_both_ends_of_a_tunnel_with_ike() {
 }
 
 #[test]
+fn certificates_of_keygen_make_a_tunnel_and_those_of_another_authority_none() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-certificates");
+    let hosts = hosts(&ground);
+    let networks = ["--local-net", NETWORKS[0], "--remote-net", NETWORKS[1]];
+    let make = |folder: &str| {
+        let folder = ground.path(folder);
+        let out = ["--out", text(&folder), "--ike=certificates"];
+        hosts[0].must(&[&["keygen"], &ADDRESSES[..], &networks, &out].concat());
+        folder
+    };
+    let (folder, other) = (make("keys"), make("other"));
+    let sockets = sockets(&hosts);
+    hosts[0].up(&folder.join("left.toml"));
+    hosts[1].up(&other.join("right.toml"));
+    let refused = |host: &Site| {
+        let failures = &host.status()["ike_counters"]["authentication_failures"];
+        failures.as_u64() > Some(0)
+    };
+    until("one refuses the other", || hosts.iter().any(refused));
+    assert!(!echo(&sockets, SECRET));
+    hosts[1].must(&["down"]);
+    hosts[1].up(&folder.join("right.toml"));
+    until("packets pass", || echo(&sockets, SECRET));
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn a_reload_keeps_what_stays_the_same() {
     if !privileged() {
         return;

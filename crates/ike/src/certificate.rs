@@ -159,6 +159,11 @@ impl Credential {
         self.chain.first().map_or_else(Vec::new, |first| names_of(first))
     }
 
+    /// Tells whether it is of the same certificates; then the keys are the same.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.chain == other.chain
+    }
+
     /// Returns the CERT payloads.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = Certificate<'_>> {
         let encoding = CertificateEncoding::X509Signature;
@@ -199,6 +204,11 @@ impl Authorities {
         });
         let lists = lists.collect::<Result<_, _>>()?;
         Ok(Self { anchors, hashes, revoked: lists, lists: revoked.to_vec() })
+    }
+
+    /// Tells whether the same certificates are accepted.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.anchors == other.anchors && self.lists == other.lists
     }
 
     /// Returns the hashes of a CERTREQ that asks for certificates of any of them.

@@ -203,6 +203,26 @@ impl Auth {
         let copy = || Key::from_bytes(key.as_bytes());
         Self { local: LocalAuth::SharedKey(copy()), remote: RemoteAuth::SharedKey(copy()) }
     }
+
+    /// Tells whether two prove the same in the same way. Two of EAP are never the same.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let local = match (&self.local, &other.local) {
+            (LocalAuth::SharedKey(one), LocalAuth::SharedKey(other)) => {
+                one.fingerprint() == other.fingerprint()
+            }
+            (LocalAuth::Certificate(one), LocalAuth::Certificate(other)) => one.is_same(other),
+            _ => false,
+        };
+        let remote = match (&self.remote, &other.remote) {
+            (RemoteAuth::SharedKey(one), RemoteAuth::SharedKey(other)) => {
+                one.fingerprint() == other.fingerprint()
+            }
+            (RemoteAuth::Certificate(one), RemoteAuth::Certificate(other)) => one.is_same(other),
+            _ => false,
+        };
+        local && remote
+    }
 }
 
 impl RemoteAuth {

@@ -12,7 +12,7 @@ use super::file::{DirectionFile, ModeFile, ProtocolFile, SaFile};
 use super::model::{Association, Purpose};
 use super::options::{self, TunnelOptions};
 use super::problem::{Problem, excerpt, problem};
-use super::reader::Reader;
+use super::reader::{Content, Reader};
 use super::scalar::SecretText;
 
 impl Reader<'_> {
@@ -168,7 +168,8 @@ impl Reader<'_> {
             }
             (Some(key), None) => (key.get_ref().0.clone(), key.span().start),
             (None, Some(file)) => {
-                let text = (self.read_key)(file.get_ref()).map_err(|error| problem(file, error))?;
+                let text = (self.read_file)(file.get_ref(), Content::Secret)
+                    .map_err(|error| problem(file, error))?;
                 (Zeroizing::new(text.trim().to_owned()), file.span().start)
             }
         };

@@ -166,6 +166,10 @@ pub(super) struct IkeFile {
     pub(super) remote_id: Option<String>,
     pub(super) psk: Option<Spanned<SecretText>>,
     pub(super) psk_file: Option<Spanned<PathBuf>>,
+    pub(super) cert_file: Option<Spanned<PathBuf>>,
+    pub(super) key_file: Option<Spanned<PathBuf>>,
+    pub(super) ca_file: Option<Spanned<PathBuf>>,
+    pub(super) crl_file: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) post_quantum: PostQuantumFile,
     pub(super) initiate: Option<bool>,

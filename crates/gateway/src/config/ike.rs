@@ -28,9 +28,6 @@ use crate::datapath::{IKE_PORT, NAT_PORT};
 const MAX_PEERS: usize = 10_000;
 /// The IP protocol number of Q-ESP (docs/qesp.md).
 const QESP_NUMBER: u8 = 253;
-/// The fewest bytes of a pre-shared key. An observer of one exchange with an active attacker can try
-/// keys at leisure (RFC 7296, section 2.15), so a password is too short.
-const MIN_SECRET: usize = 20;
 
 impl Reader<'_> {
     /// Reads the peers. Their children become policies, with associations that stand for those that
@@ -96,17 +93,18 @@ impl Reader<'_> {
                 format!("`local` is {local} and `remote` {remote}: both must be IPv4 or both IPv6");
             return Err(problem(&file.remote, message));
         }
-        let id = |text: &Option<String>, address: IpAddr| match text {
+        let id = |text: &Option<String>, usual: Identity| match text {
             Some(text) => Identity::from_text(text),
-            None => Identity::Address(address),
+            None => usual,
         };
+        let (auth, certified) = self.auth(file)?;
         Ok(IkePeer {
             name,
             local: SocketAddr::new(local, IKE_PORT),
             remote: SocketAddr::new(remote, IKE_PORT),
-            local_id: id(&file.local_id, local),
-            remote_id: id(&file.remote_id, remote),
-            secret: self.secret(file)?,
+            local_id: id(&file.local_id, certified.unwrap_or(Identity::Address(local))),
+            remote_id: id(&file.remote_id, Identity::Address(remote)),
+            auth,
             post_quantum: match file.post_quantum {
                 PostQuantumFile::Required => PostQuantum::Required,
                 PostQuantumFile::Preferred => PostQuantum::Preferred,
@@ -135,34 +133,6 @@ impl Reader<'_> {
                 format!("no route to the peer {remote} ({error}): write `local`, or add a route"),
             )
         })
-    }
-
-    fn secret(&self, file: &IkeFile) -> Result<Key, Problem> {
-        let (text, place) = match (&file.psk, &file.psk_file) {
-            (Some(psk), None) => (psk.get_ref().0.clone(), psk.span().start),
-            (None, Some(path)) => {
-                let text = (self.read_key)(path.get_ref()).map_err(|error| problem(path, error))?;
-                (text, path.span().start)
-            }
-            (None, None) => {
-                return Err(problem(
-                    &file.remote,
-                    "the peer needs a pre-shared key: write `psk_file` or `psk`",
-                ));
-            }
-            (Some(_), Some(path)) => {
-                return Err(problem(path, "`psk` and `psk_file` are both present: remove one"));
-            }
-        };
-        let bytes = text.trim().as_bytes();
-        if bytes.len() < MIN_SECRET {
-            let message = format!(
-                "the pre-shared key has {} bytes and needs {MIN_SECRET} at least: draw one with `openssl rand -base64 32`",
-                bytes.len()
-            );
-            return Err(Problem { offset: place, message });
-        }
-        Ok(Key::from_bytes(bytes))
     }
 
     /// Reads what is protected with a peer. Returns its policy, and associations that stand for those

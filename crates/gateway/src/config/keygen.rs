@@ -34,8 +34,8 @@ pub struct Request {
     pub mac: Mac,
     /// The port of ESP in UDP; None: without UDP.
     pub udp: Option<u16>,
-    /// Whether the ends negotiate their keys, and share only a pre-shared key.
-    pub ike: bool,
+    /// How the ends prove who they are when they negotiate their keys; none: keys from the files.
+    pub ike: Option<Proof>,
     /// The folder for the files.
     pub folder: PathBuf,
 }
@@ -53,6 +53,15 @@ pub enum Protocol {
     QEsp,
 }
 
+/// How the ends of a new pair prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// By a pre-shared key.
+    SharedKey,
+    /// By certificates of an authority of their own.
+    Certificates,
+}
+
 /// Why no pair was made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -62,6 +71,9 @@ pub enum Error {
     /// The system returned no random bytes.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A certificate cannot be made.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
     /// A file cannot be written.
     #[error("cannot write {}: {cause}{}", path.display(), remedy(cause))]
     Write {
@@ -84,13 +96,13 @@ impl Error {
 
 /// The end of the tunnel that a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Left,
     Right,
 }
 
 impl End {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Left => "left",
             Self::Right => "right",
@@ -122,8 +134,8 @@ impl Request {
     /// # Errors
     /// The settings are invalid, or a file exists or cannot be written.
     pub fn write(&self) -> Result<[PathBuf; 2], Error> {
-        if self.ike {
-            return self.write_ike();
+        if let Some(proof) = self.ike {
+            return self.write_ike(proof);
         }
         let layers = self.layers()?;
         let ends = [End::Left, End::Right].map(|end| (end, self.file(&layers, end)));
@@ -151,49 +163,6 @@ impl Request {
             Ledger::create(ledger, &key_ids, ledger::random_id())?;
         }
         let [left, right] = ends.map(|(end, _)| self.folder.join(format!("{}.toml", end.name())));
-        Ok([left, right])
-    }
-
-    /// Writes `left.toml`, `right.toml` and the pre-shared key of both, readable only by their owner.
-    fn write_ike(&self) -> Result<[PathBuf; 2], Error> {
-        let secret = format!("{}.psk", self.name);
-        let mut key = Zeroizing::new(String::with_capacity(80));
-        for byte in Key::generate(32)?.as_bytes() {
-            let _ = write!(key, "{byte:02x}");
-        }
-        key.push('\n');
-        let file = |here: IpAddr, there: IpAddr, networks: Option<(&str, &str)>| {
-            let child = match networks {
-                Some((local, remote)) => format!("local = \"{local}\"\nremote = \"{remote}\"\n"),
-                None => format!("mode = \"transport\"\nremote = \"{there}\"\n"),
-            };
-            format!(
-                "name = \"{}\"\n[ike]\nlocal = \"{here}\"\nremote = \"{there}\"\npsk_file = \"{secret}\"\n\
-                 [[child]]\n{child}",
-                self.name
-            )
-        };
-        let networks = self.networks.as_ref().map(|(left, right)| (&**left, &**right));
-        let ends = [
-            (End::Left, file(self.left, self.right, networks)),
-            (End::Right, file(self.right, self.left, networks.map(|(left, right)| (right, left)))),
-        ];
-        for (end, text) in &ends {
-            // the key is not there yet
-            let text = text.replace("psk_file = ", "psk = \"not the key, which has its file\" # ");
-            let path = self.folder.join(format!("{}.toml", end.name()));
-            Config::parse(&text, &path).map_err(|error| Error::Refused(error.to_string()))?;
-        }
-        let wrong = |path: &Path| {
-            let path = path.to_owned();
-            move |cause| Error::Write { path, cause }
-        };
-        std::fs::create_dir_all(&self.folder).map_err(wrong(&self.folder))?;
-        let paths = ["left.toml", "right.toml", &secret].map(|name| self.folder.join(name));
-        for (path, text) in paths.iter().zip([&ends[0].1, &ends[1].1, &*key]) {
-            write_new(path, text).map_err(wrong(path))?;
-        }
-        let [left, right, _] = paths;
         Ok([left, right])
     }
 
@@ -334,7 +303,7 @@ fn remedy(cause: &io::Error) -> &'static str {
     }
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
@@ -361,7 +330,7 @@ mod tests {
             suite: "aes-128-gcm".parse().expect("a suite"),
             mac: Mac::HmacSha256,
             udp: None,
-            ike: false,
+            ike: None,
             folder,
         }
     }
@@ -467,5 +436,29 @@ mod tests {
             assert!(error.starts_with("these options are invalid"), "{error}");
             assert!(!request.folder.exists());
         }
+    }
+
+    #[test]
+    fn certificates_are_read_and_what_is_wrong_with_them_is_said() {
+        let request = Request { ike: Some(Proof::Certificates), ..request("certificates") };
+        let paths = request.write().expect("files");
+        let [config, _] = read(&paths);
+        assert_eq!(config.ike[0].local_id.to_string(), "left.hr0", "the name in the certificate");
+        assert_eq!(config.ike[0].remote_id.to_string(), "right.hr0");
+        assert_eq!(config.key_files.len(), 3);
+        let text = std::fs::read_to_string(&paths[0]).expect("a configuration");
+        for (from, to, words) in [
+            ("\"left.key\"", "\"right.key\"", "does not belong to the certificate"),
+            ("\"left.key\"", "\"left.pem\"", "no private key in PEM"),
+            ("\"left.pem\"", "\"left.key\"", "no certificate in PEM"),
+            ("\"hr0-ca.pem\"", "\"none.pem\"", "No such file"),
+            ("ca_file", "crl_file = \"left.pem\"\nca_file", "no revocation list in PEM"),
+        ] {
+            std::fs::write(&paths[0], text.replacen(from, to, 1)).expect("written");
+            let error = Config::read(&paths[0], Purpose::Tunnel).map(|_| ());
+            let error = error.expect_err("a refusal").to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        std::fs::remove_dir_all(&request.folder).expect("clean");
     }
 }

@@ -5,7 +5,9 @@ mod associations;
 mod checks;
 mod file;
 mod ike;
+mod ike_auth;
 pub mod keygen;
+mod keygen_ike;
 mod model;
 mod options;
 mod policies;
@@ -20,4 +22,5 @@ mod toml_message;
 
 pub use model::{Association, ChildAction, ChildActions, Config, IkeChild, IkePeer, Purpose};
 pub use problem::Error;
+pub use reader::Content;
 pub use source::{MAX_ASSOCIATIONS, MAX_POLICIES, Source};

@@ -4,10 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headroom_ike::{Identity, PostQuantum, QEsp};
+use headroom_ike::{Auth, Identity, PostQuantum, QEsp};
 use headroom_ipsec::spec::{Limits, SaSpec, Selector};
 use headroom_ipsec::{Mode, PolicySpec, Protocol};
-use headroom_suite::Key;
 
 use crate::ledger::{self, KeyId};
 
@@ -72,8 +71,8 @@ pub struct IkePeer {
     pub local_id: Identity,
     /// The peer's name.
     pub remote_id: Identity,
-    /// The pre-shared key.
-    pub secret: Key,
+    /// How both prove who they are.
+    pub auth: Auth,
     /// Whether key exchanges must resist quantum computers.
     pub post_quantum: PostQuantum,
     /// Whether this host begins.

@@ -12,7 +12,19 @@ use super::problem::line_of;
 pub(super) struct Reader<'a> {
     pub(super) text: &'a str,
     pub(super) purpose: Purpose,
-    pub(super) read_key: &'a dyn Fn(&Path) -> Result<Zeroizing<String>, String>,
+    pub(super) read_file: &'a ReadFile<'a>,
+}
+
+/// Returns the text of a file that a configuration names.
+type ReadFile<'a> = dyn Fn(&Path, Content) -> Result<Zeroizing<String>, String> + 'a;
+
+/// What a file contains that a configuration names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// A key: only its owner may read it.
+    Secret,
+    /// Certificates.
+    Public,
 }
 
 impl Reader<'_> {

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::file::ConfigFile;
 use super::model::{Config, Purpose};
 use super::problem::{Error, Problem, excerpt, in_range, line_of, problem};
-use super::reader::Reader;
+use super::reader::{Content, Reader};
 use super::{checks, options, policies, toml_message};
 use crate::ledger;
 
@@ -25,6 +25,8 @@ pub const MAX_ASSOCIATIONS: usize = 100_000;
 pub const MAX_POLICIES: usize = 10_000;
 /// The longest key file in bytes.
 const MAX_KEY_FILE_LEN: u64 = 4096;
+/// The longest file of certificates in bytes.
+const MAX_CERTIFICATE_FILE_LEN: u64 = 1 << 20;
 
 /// The text of a configuration. It can be parsed again: an engine takes the keys out of a
 /// [`Config`], and keys are not copied.
@@ -49,11 +51,15 @@ impl Source {
     pub fn parse(&self, purpose: Purpose) -> Result<Config, Error> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let key_files = RefCell::new(Vec::new());
-        let config = Config::parse_with(&self.text, &self.path, purpose, |file| {
+        let config = Config::parse_with(&self.text, &self.path, purpose, |file, content| {
             let path = folder.join(file);
-            let key = read_secret(&path, MAX_KEY_FILE_LEN).map_err(|error| error.to_string())?;
+            let text = match content {
+                Content::Secret => read_secret(&path, MAX_KEY_FILE_LEN),
+                Content::Public => read_file(&path, MAX_CERTIFICATE_FILE_LEN, |_| Ok(())),
+            };
+            let text = text.map_err(|error| error.to_string())?;
             key_files.borrow_mut().push(path);
-            Ok(key)
+            Ok(text)
         })?;
         Ok(Config { key_files: key_files.into_inner(), ..config })
     }
@@ -74,20 +80,20 @@ impl Config {
     /// # Errors
     /// A setting is invalid.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, Error> {
-        Self::parse_with(text, origin, Purpose::Tunnel, |_| {
+        Self::parse_with(text, origin, Purpose::Tunnel, |_, _| {
             Err("key files are not supported here: use `key`".into())
         })
     }
 
-    /// Parses a configuration; `read_key` returns the content of a key file.
+    /// Parses a configuration; `read` returns the content of a file that it names.
     ///
     /// # Errors
-    /// A setting is invalid, or `read_key` fails.
+    /// A setting is invalid, or `read` fails.
     pub fn parse_with(
         text: &str,
         origin: &Path,
         purpose: Purpose,
-        read_key: impl Fn(&Path) -> Result<Zeroizing<String>, String>,
+        read: impl Fn(&Path, Content) -> Result<Zeroizing<String>, String>,
     ) -> Result<Self, Error> {
         let refused = |at: usize, message: String| Error::Invalid {
             origin: origin.to_owned(),
@@ -99,13 +105,28 @@ impl Config {
             let at = error.span().map_or(0, |span| span.start);
             refused(at, toml_message::message(text, at, error.message()))
         })?;
-        let reader = Reader { text, purpose, read_key: &read_key };
+        let reader = Reader { text, purpose, read_file: &read };
         reader.config(file, origin).map_err(|Problem { offset, message }| refused(offset, message))
     }
 }
 
 /// Reads a file that only its owner may read.
 fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
+    read_file(path, most, |mode| match mode & 0o077 {
+        0 => Ok(()),
+        _ => Err(format!(
+            "{0} contains keys, but other users can access it (mode {mode:04o}): run `chmod 600 {0}`",
+            path.display()
+        )),
+    })
+}
+
+/// Reads a file whose permissions `check` accepts.
+fn read_file(
+    path: &Path,
+    most: u64,
+    check: impl Fn(u32) -> Result<(), String>,
+) -> Result<Zeroizing<String>, Error> {
     let shown = path.display();
     let cannot = |why: String| Error::Unreadable(format!("cannot read {shown}: {why}"));
     let file = File::open(path).map_err(|error| match error.kind() {
@@ -118,12 +139,7 @@ fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
     if !about.is_file() {
         return Err(cannot("it is not a file".into()));
     }
-    let mode = about.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(Error::Unreadable(format!(
-            "{shown} contains keys, but other users can access it (mode {mode:04o}): run `chmod 600 {shown}`"
-        )));
-    }
+    check(about.permissions().mode() & 0o7777).map_err(Error::Unreadable)?;
     if about.len() > most {
         return Err(cannot(format!("it has {} bytes, more than {most}", about.len())));
     }

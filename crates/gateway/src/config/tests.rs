@@ -327,7 +327,8 @@ fn insecure_suites_need_allow_insecure() {
         "does not encrypt: write `null+hmac-sha256`",
     );
     refused(&pair("ah", "aes-128-gcm", ""), 10, "AH needs an integrity algorithm without a cipher");
-    let decode = Config::parse_with(&text, Path::new("x"), Purpose::Decode, |_| Err(String::new()));
+    let decode =
+        Config::parse_with(&text, Path::new("x"), Purpose::Decode, |_, _| Err(String::new()));
     assert_eq!(decode.expect("loaded to look at packets").warnings.len(), 1);
 }
 
@@ -515,6 +516,13 @@ fn refuses_peers_of_ike_with_their_line() {
         ("psk = \"twenty bytes and some more\"\n", "", 4, "pre-shared key"),
         ("twenty bytes and some more", "short", 5, "20 at least"),
         ("psk = ", "psk_file = \"x\"\npsk = ", 5, "both present"),
+        ("psk = ", "ca_file = \"x\"\npsk = ", 6, "certificates are both present"),
+        (
+            "psk = \"twenty bytes and some more\"",
+            "cert_file = \"a\"\nca_file = \"x\"",
+            4,
+            "write `key_file`",
+        ),
         ("192.0.2.2", "fd00::2", 4, "both must be IPv4 or both IPv6"),
         ("192.0.2.2", "gateway", 4, "not an IPv4 or IPv6 address"),
         ("[ike]\n", "[ike]\ninitate = true\n", 3, "unknown field `initate`"),
@@ -551,7 +559,8 @@ fn refuses_peers_of_ike_with_their_line() {
 fn decoding_accepts_unsafe_settings() {
     let same = pair("esp", "aes-128-gcm", "").replace("22222222", "11111111");
     refused(&same, 21, "a key must have one use only");
-    let decode = Config::parse_with(&same, Path::new("x"), Purpose::Decode, |_| Err(String::new()));
+    let decode =
+        Config::parse_with(&same, Path::new("x"), Purpose::Decode, |_, _| Err(String::new()));
     assert_eq!(decode.expect("loaded to look at packets").warnings.len(), 1);
 }
 

@@ -40,7 +40,7 @@ fn sa(name: &str, protocol: &str, mode: &str, suite: &str, more: &str) -> String
 
 fn config(sas: &str) -> Config {
     let text = format!("name = \"hr0\"\n{sas}");
-    Config::parse_with(&text, Path::new("hr0.toml"), Purpose::Decode, |_| Err(String::new()))
+    Config::parse_with(&text, Path::new("hr0.toml"), Purpose::Decode, |_, _| Err(String::new()))
         .expect("a configuration")
 }
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
-    Auth, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
-    IkeChoice, IkeProposal, LocalAuth, Reason, RemoteAuth, SessionId, Timing, VirtualAddresses,
+    ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeChoice,
+    IkeProposal, Reason, SessionId, Timing, VirtualAddresses,
 };
 use headroom_ipsec::{Engine, PolicySpec};
 
@@ -176,6 +176,10 @@ impl Negotiator {
 
     /// Does what is due. Returns the time until something else is.
     pub(super) fn work(&mut self, now: Instant) -> Duration {
+        // for certificates, again and again: a clock may be set late
+        if let Ok(since_epoch) = SystemTime::now().duration_since(UNIX_EPOCH) {
+            self.endpoint.set_time(since_epoch);
+        }
         self.endpoint.poll(now);
         self.maintain(now);
         self.settle();
@@ -620,7 +624,7 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
         local: peer.local_id,
         remote: Some(peer.remote_id),
         remote_address: Some(peer.remote.ip()),
-        auth: Auth::shared_key(&peer.secret),
+        auth: peer.auth,
         ike: IkeProposal::default_offer(peer.post_quantum),
         virtual_addresses: VirtualAddresses::None,
         rekey: Some(peer.rekey),
@@ -629,13 +633,7 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
 
 /// Tells whether an IKE SA may go on with another connection. Children are compared one by one.
 fn is_same(one: &Connection, other: &Connection) -> bool {
-    let secret = |of: &Connection| match (&of.auth.local, &of.auth.remote) {
-        (LocalAuth::SharedKey(local), RemoteAuth::SharedKey(remote)) => {
-            Some([local.as_bytes().to_vec(), remote.as_bytes().to_vec()])
-        }
-        _ => None,
-    };
-    secret(one).is_some_and(|secrets| Some(secrets) == secret(other))
+    one.auth.is_same(&other.auth)
         && (&one.local, &one.remote, one.remote_address)
             == (&other.local, &other.remote, other.remote_address)
         && (&one.ike, &one.virtual_addresses, one.rekey)

@@ -60,7 +60,7 @@ pub(crate) enum Tunnel {
     },
     /// Write the configurations of both ends, with new keys
     #[command(
-        after_help = "Examples:\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --protocol qesp --out keys\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16 --ike\n\nWrites left.toml and right.toml, each with its ledger; with --ike without ledgers, and with one\npre-shared key NAME.psk for both. Copy right.* to the other host over a\nchannel that you trust, and delete them here: two gateways with one ledger would repeat nonces."
+        after_help = "Examples:\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --protocol qesp --out keys\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16 --ike\n\nWrites left.toml and right.toml, each with its ledger; with --ike without ledgers, and with one\npre-shared key NAME.psk for both; with --ike=certificates with a certificate and a key for each, and\nan authority NAME-ca, whose key nothing needs any more. Copy right.* and what both need to the other\nhost over a channel that you trust, and delete right.* here: two gateways with one ledger would\nrepeat nonces."
     )]
     Keygen(Keygen),
     /// Check whether a tunnel can work here: addresses, ports, path, ledger, firewall, peer
@@ -117,9 +117,9 @@ pub(crate) struct Keygen {
     /// Tunnel mode between two networks, or transport mode between the two hosts [default: tunnel with networks, else transport]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Negotiate keys by IKEv2: write a pre-shared key and a few lines for each end
-    #[arg(long, conflicts_with_all = ["suite", "mac", "protocol", "udp"])]
-    pub(crate) ike: bool,
+    /// Negotiate keys by IKEv2: write a few lines for each end, and what both prove themselves by
+    #[arg(long, value_enum, value_name = "PROOF", num_args = 0..=1, require_equals = true, default_missing_value = "psk", conflicts_with_all = ["suite", "mac", "protocol", "udp"])]
+    pub(crate) ike: Option<Proof>,
     /// Encapsulate ESP in UDP, on this port [default: 4500]
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4500")]
     pub(crate) udp: Option<u16>,
@@ -135,6 +135,12 @@ pub(crate) struct Keygen {
     /// Folder for the files
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Proof {
+    Psk,
+    Certificates,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

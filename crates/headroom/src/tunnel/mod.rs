@@ -17,7 +17,7 @@ use headroom_gateway::wireshark;
 
 use crate::output::print_line;
 pub(crate) use arguments::Command;
-use arguments::{Keygen, Mode, Protocol, Tunnel, Up};
+use arguments::{Keygen, Mode, Proof, Protocol, Tunnel, Up};
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
@@ -123,7 +123,14 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         }
         (_, networks) => networks,
     };
-    let ike = arguments.ike.then(|| arguments.out.join(format!("{}.psk", arguments.name)));
+    let both = arguments.ike.map(|proof| {
+        let name = &arguments.name;
+        match proof {
+            Proof::Psk => (keygen::Proof::SharedKey, format!("{name}.psk")),
+            Proof::Certificates => (keygen::Proof::Certificates, format!("{name}-ca.pem")),
+        }
+    });
+    let shared = both.as_ref().map(|(_, file)| arguments.out.join(file));
     let request = keygen::Request {
         name: arguments.name,
         left: arguments.left,
@@ -138,18 +145,18 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         suite: arguments.suite.parse().map_err(|error| refused(format!("{error}")))?,
         mac: arguments.mac.parse().map_err(|error| refused(format!("{error}")))?,
         udp: arguments.udp,
-        ike: arguments.ike,
+        ike: both.map(|(proof, _)| proof),
         folder: arguments.out,
     };
     let [left, right] = request.write()?;
-    if let Some(key) = ike {
+    if let Some(shared) = shared {
         print_line(&format!(
             "Wrote {} for {}, {} for {}, and {} for both.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
             left.display(),
             request.left,
             right.display(),
             request.right,
-            key.display()
+            shared.display()
         ));
         return Ok(());
     }
