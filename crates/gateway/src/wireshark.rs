@@ -16,17 +16,23 @@ pub fn esp_keys(config: &Config) -> (Zeroizing<String>, Vec<String>) {
     let mut notes = Vec::new();
     for association in config.associations.iter().filter(|one| !one.negotiated) {
         let spec = &association.spec;
-        match &spec.protection {
-            Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
-                lines.push_str(&line(spec, secrets));
-            }
-            Protection::Ah { .. } => notes.push(format!(
+        match esp_line(spec) {
+            Some(line) => lines.push_str(&line),
+            None => notes.push(format!(
                 "`{}` is AH, which encrypts nothing: Wireshark shows it without a key",
                 spec.name
             )),
         }
     }
     (lines, notes)
+}
+
+/// Returns the line of an SA of ESP or Q-ESP, erased when dropped.
+pub(crate) fn esp_line(spec: &SaSpec) -> Option<Zeroizing<String>> {
+    match &spec.protection {
+        Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => Some(line(spec, secrets)),
+        Protection::Ah { .. } => None,
+    }
 }
 
 fn line(spec: &SaSpec, secrets: &Secrets) -> Zeroizing<String> {

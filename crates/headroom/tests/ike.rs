@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::Ground;
 use common::gateways::{Site, link, listen, text};
+use common::wireshark;
 use headroom_testing::{contains, privileged, retried};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
@@ -139,6 +140,41 @@ fn a_few_lines_on_each_side_bring_up_a_tunnel() {
         host.must(&["down"]);
         assert_eq!(host.ip("rule"), rules, "what the tunnel changed is undone");
     }
+}
+
+#[test]
+fn wireshark_opens_ike_and_esp_with_the_log_of_keys() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-keylog");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    let sockets = sockets(&hosts);
+    let capture = listen(&hosts);
+    let keys = ground.path("keys");
+    hosts[0].up_with(&files[0], &["--keylog", text(&keys)]);
+    hosts[1].up(&files[1]);
+    until("packets pass", || echo(&sockets, SECRET));
+    let file = ground.path("ike.pcap");
+    std::fs::write(&file, wireshark::pcap(wireshark::ETHERNET, &capture.finish())).expect("a file");
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+
+    let mut decrypted = wireshark::tshark(&ground, &file);
+    decrypted.env("WIRESHARK_CONFIG_DIR", &keys);
+    decrypted.args(["-o", "esp.enable_encryption_decode:TRUE", "-T", "fields"]);
+    decrypted.args(["-E", "separator=|", "-e", "isakmp.exchangetype"]);
+    let shown = wireshark::said(decrypted.args(["-e", "isakmp.typepayload", "-e", "data.data"]));
+    // IKE_AUTH with AUTH inside, and what was sent
+    let opened = |line: &str| {
+        let fields: Vec<_> = line.split('|').collect();
+        fields[0] == "35" && fields[1].split(',').any(|payload| payload == "39")
+    };
+    assert!(shown.lines().filter(|line| opened(line)).count() >= 2, "{shown}");
+    let digits: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(shown.replace(':', "").contains(&digits), "{shown}");
 }
 
 /// A request is answered or it is not: nothing here depends on how fast.

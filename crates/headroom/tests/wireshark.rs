@@ -3,12 +3,11 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 
-use common::{Ground, HEADROOM, part, parts};
+use common::wireshark::{RAW_IP, pcap, said, tshark};
+use common::{Ground, HEADROOM};
 
-const DISSECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/qesp.lua");
 /// The packet of docs/qesp.md.
 const PACKET: &str = "450000640002400040fdb597c0000201c0000202138c177011000000000010000000000100000000\
                       00000001697dd469e4f85686271120a11ee390369a7652e94aceeca2a4671a7c164933567f0d5a66\
@@ -38,58 +37,6 @@ fn packet() -> Vec<u8> {
         .collect()
 }
 
-/// Raw IP packets as a pcap file.
-fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
-    let mut file: Vec<u8> = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 262_144, 101]
-        .into_iter()
-        .flat_map(u32::to_le_bytes)
-        .collect();
-    for (at, packet) in packets.iter().enumerate() {
-        let len = packet.len() as u32;
-        file.extend([at as u32, 0, len, len].into_iter().flat_map(u32::to_le_bytes));
-        file.extend(packet);
-    }
-    file
-}
-
-/// tshark with the dissector, reading `capture`.
-fn tshark(ground: &Ground, capture: &Path) -> Command {
-    let located = part("tshark");
-    let root = nix::unistd::geteuid().is_root();
-    // it runs no scripts for root
-    let mut command = if root {
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-user=65534", "--map-group=65534"]);
-        command.arg(located.get_program());
-        command
-    } else {
-        Command::new(located.get_program())
-    };
-    for (name, value) in located.get_envs() {
-        command.env(name, value.expect("set"));
-    }
-    // the cache's copy looks for its scripts where an installation has them
-    let installed = parts().join("root/etc/wireshark/init.lua");
-    if installed.exists() {
-        let data = ground.path("data");
-        std::fs::create_dir_all(&data).expect("a folder");
-        std::fs::copy(&installed, data.join("init.lua")).expect("its first script");
-        let console = parts().join("root/usr/share/wireshark/console.lua");
-        std::fs::copy(console, data.join("console.lua")).expect("its second script");
-        command.env("WIRESHARK_DATA_DIR", &data);
-    }
-    command.env("HOME", ground.scratch()).arg("-r").arg(capture);
-    command.args(["-X", &format!("lua_script:{DISSECTOR}")]);
-    command
-}
-
-fn said(command: &mut Command) -> String {
-    let output = command.output().expect("the program starts");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{error}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
 #[test]
 fn q_esp_is_dissected_and_decrypted_with_exported_keys() {
     let ground = Ground::new("wireshark");
@@ -99,7 +46,7 @@ fn q_esp_is_dissected_and_decrypted_with_exported_keys() {
     let mut short = good[..30].to_vec();
     short[2..4].copy_from_slice(&[0, 30]);
     let capture = ground.path("qesp.pcap");
-    std::fs::write(&capture, pcap(&[good, reserved, short])).expect("a capture");
+    std::fs::write(&capture, pcap(RAW_IP, &[good, reserved, short])).expect("a capture");
 
     let mut fields = tshark(&ground, &capture);
     fields.args(["-T", "fields", "-E", "separator=|"]);

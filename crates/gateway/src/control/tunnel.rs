@@ -17,7 +17,7 @@ use crate::config::{Config, IkePeer, Purpose, Source};
 use crate::datapath::tracer::Trace;
 use crate::datapath::{DEFAULT_MARK, Datapath, Ike, IkeDatagram, Settings};
 use crate::host::{self, Host, Setup};
-use crate::ike::IkeService;
+use crate::ike::{IkeService, KeyLog};
 use crate::ledger::{FileLock, LedgerPaths, LedgerWriter};
 
 /// The options of a tunnel.
@@ -27,6 +27,8 @@ pub struct Options {
     pub file: PathBuf,
     /// Accept keys that are missing from the ledger as new.
     pub new_keys: bool,
+    /// The folder of a log of the keys that IKE negotiates.
+    pub key_log: Option<PathBuf>,
     /// The folder of socket and state file.
     pub run: RunFolder,
 }
@@ -152,10 +154,16 @@ impl Tunnel {
             .transpose()?;
         let inbox = sync_channel(IKE_INBOX);
         let settings = Settings { ike: ike_of(&peers, &inbox.0), ..settings_of(&config) };
+        let key_log = options.key_log.as_deref().map(|folder| {
+            let shown = || format!("open the log of keys in {}", folder.display());
+            KeyLog::open(folder).doing(shown)
+        });
+        let key_log = key_log.transpose()?;
         let negotiation = (!peers.is_empty()).then(|| (peers, fixed_policies(&config), inbox));
         let started = prepare(&options, &config, &setup, left).and_then(|tuns| {
             let datapath = Arc::new(start(&name, tuns, engine, settings.clone(), events.clone())?);
-            let ike = negotiation.map(|found| start_ike(found, Arc::clone(&datapath), events));
+            let ike =
+                negotiation.map(|found| start_ike(found, Arc::clone(&datapath), key_log, events));
             Ok((datapath, ike.transpose()?))
         });
         let (datapath, ike) = match started {
@@ -370,9 +378,10 @@ type Negotiation =
 fn start_ike(
     (peers, fixed, inbox): Negotiation,
     datapath: Arc<Datapath>,
+    key_log: Option<KeyLog>,
     events: Sender<TunnelEvent>,
 ) -> Result<IkeService, Error> {
-    let service = IkeService::start(peers, fixed, datapath, inbox, move |sentence| {
+    let service = IkeService::start(peers, fixed, datapath, inbox, key_log, move |sentence| {
         // fails only while the tunnel goes down
         let _ = events.send(TunnelEvent::Ike(sentence));
     });

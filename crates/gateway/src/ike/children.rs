@@ -190,6 +190,11 @@ impl Children {
         }
     }
 
+    /// Returns both associations of the CHILD SA that was installed last.
+    pub(super) fn newest(&self) -> &[SaSpec] {
+        &self.added[self.added.len().saturating_sub(2)..]
+    }
+
     /// Sends packets on this CHILD SA, no more on the one that it replaces.
     pub(super) fn switch(&mut self, id: ChildId) {
         let Some(child) = self.installed.get_mut(&id) else { return };

@@ -7,10 +7,12 @@
 
 mod children;
 mod failures;
+mod key_log;
 mod negotiator;
 mod peers;
 mod service;
 mod sessions;
 
+pub use key_log::KeyLog;
 pub use service::IkeService;
 pub use sessions::{IkeCounters, SessionStatus};

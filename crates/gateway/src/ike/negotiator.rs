@@ -15,6 +15,7 @@ use headroom_ipsec::{Engine, PolicySpec};
 
 use super::children::{Children, traffic_selector};
 use super::failures::FailureLog;
+use super::key_log::KeyLog;
 use super::peers::{Peer, Peers, Wanted};
 use super::sessions::{IkeCounters, Session, SessionStatus, Sessions};
 use crate::config::{ChildAction, IkeChild, IkePeer};
@@ -51,6 +52,8 @@ pub(super) struct Negotiator {
     /// The session at which the last look at routes ended.
     roamed: Option<SessionId>,
     datapath: Arc<Datapath>,
+    /// Where keys are written to, to decrypt captures.
+    key_log: Option<KeyLog>,
     log: Box<dyn Fn(String) + Send>,
 }
 
@@ -65,6 +68,7 @@ impl Negotiator {
         configured: Vec<IkePeer>,
         fixed: Vec<PolicySpec>,
         datapath: Arc<Datapath>,
+        key_log: Option<KeyLog>,
         log: Box<dyn Fn(String) + Send>,
         now: Instant,
     ) -> Self {
@@ -79,7 +83,9 @@ impl Negotiator {
         let connections: Vec<_> =
             configured.into_iter().map(|peer| Arc::new(connection(peer, None))).collect();
         let named = connections.iter().map(|one| (one.name.clone(), Arc::clone(one))).collect();
-        let mut config = Config { force_encapsulation: true, timing, ..Config::new(Vec::new()) };
+        let export_keys = key_log.is_some();
+        let mut config =
+            Config { force_encapsulation: true, timing, export_keys, ..Config::new(Vec::new()) };
         config.connections = connections;
         datapath.set_traps(peers.trapped());
         Self {
@@ -94,6 +100,7 @@ impl Negotiator {
             next_roam: now,
             roamed: None,
             datapath,
+            key_log,
             log,
         }
     }
@@ -191,6 +198,12 @@ impl Negotiator {
         let listens = self.children.any_waits() || self.children.any_is_limited();
         let longest = if listens { LISTEN } else { LOOK };
         next.unwrap_or(longest).clamp(Duration::from_millis(1), longest)
+    }
+
+    fn report_unwritten(&self, written: Option<io::Result<()>>) {
+        if let Some(Err(error)) = written {
+            (self.log)(format!("cannot write the log of keys: {error}"));
+        }
     }
 
     /// Begins to close all IKE SAs.
@@ -467,6 +480,9 @@ impl Negotiator {
                 if let Some(older) = twin {
                     let _ = self.endpoint.command(&Command::CloseChild(older), now);
                 }
+                let added = self.children.newest();
+                let written = self.key_log.as_mut().map(|log| log.add_children(added));
+                self.report_unwritten(written);
             }
             Event::Switch(child) => self.children.switch(child),
             Event::StopSending(child) => self.children.stop_sending(child),
@@ -503,8 +519,10 @@ impl Negotiator {
                 }
                 self.children.move_to(session, addresses, &self.datapath);
             }
-            // not asked for
-            Event::Keys { .. } => {}
+            Event::Keys { spis, keys, .. } => {
+                let written = self.key_log.as_mut().map(|log| log.add_ike(spis, &keys));
+                self.report_unwritten(written);
+            }
             Event::Closed { session, remote_address, reason } => {
                 self.closed(session, remote_address, reason, now);
             }

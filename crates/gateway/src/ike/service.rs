@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use headroom_ipsec::{Engine, PolicySpec};
 
+use super::key_log::KeyLog;
 use super::negotiator::Negotiator;
 use super::sessions::{IkeCounters, SessionStatus};
 use crate::config::IkePeer;
@@ -29,8 +30,8 @@ pub struct IkeService {
 }
 
 impl IkeService {
-    /// Starts to negotiate with `peers`. `fixed` are the policies that need no IKE; `log` takes
-    /// sentences for the user.
+    /// Starts to negotiate with `peers`. `fixed` are the policies that need no IKE; `key_log` takes
+    /// all keys, `log` sentences for the user.
     ///
     /// # Errors
     /// The thread does not start.
@@ -39,10 +40,12 @@ impl IkeService {
         fixed: Vec<PolicySpec>,
         datapath: Arc<Datapath>,
         (inbox, arrivals): (SyncSender<IkeDatagram>, Receiver<IkeDatagram>),
+        key_log: Option<KeyLog>,
         log: impl Fn(String) + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let negotiator = Negotiator::new(peers, fixed, datapath, Box::new(log), Instant::now());
+        let now = Instant::now();
+        let negotiator = Negotiator::new(peers, fixed, datapath, key_log, Box::new(log), now);
         let negotiator = Arc::new(Mutex::new(negotiator));
         let (stopped, shared) = (Arc::clone(&stop), Arc::clone(&negotiator));
         let builder = std::thread::Builder::new().name("headroom-ike".into());

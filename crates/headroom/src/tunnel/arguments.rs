@@ -91,6 +91,9 @@ pub(crate) struct Up {
     /// Accept keys that are missing from the ledger: they have never been used
     #[arg(long)]
     pub(crate) new_keys: bool,
+    /// Write the keys that IKE negotiates to DIR, as Wireshark's tables ikev2_decryption_table and esp_sa
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    pub(crate) keylog: Option<PathBuf>,
     /// Return when packets pass, and leave the gateway running
     #[arg(long)]
     pub(crate) background: bool,

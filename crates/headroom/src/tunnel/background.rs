@@ -27,6 +27,9 @@ pub(crate) fn start(options: &Options) -> anyhow::Result<ExitCode> {
     if options.new_keys {
         gateway.arg("--new-keys");
     }
+    if let Some(folder) = &options.key_log {
+        gateway.arg("--keylog").arg(folder);
+    }
     gateway.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
     let mut gateway = gateway.spawn().context("cannot start the gateway")?;
     let mut line = String::new();

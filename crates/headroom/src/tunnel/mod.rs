@@ -72,7 +72,11 @@ fn tunnel(command: Tunnel) -> anyhow::Result<ExitCode> {
 
 fn up(arguments: &Up) -> anyhow::Result<ExitCode> {
     let file = std::path::absolute(&arguments.file).context("cannot find the current folder")?;
-    let options = Options { file, new_keys: arguments.new_keys, run: RunFolder::default() };
+    // the gateway in the background has another working folder
+    let key_log = arguments.keylog.as_deref().map(std::path::absolute).transpose();
+    let key_log = key_log.context("cannot find the folder of the log of keys")?;
+    let (new_keys, run) = (arguments.new_keys, RunFolder::default());
+    let options = Options { file, new_keys, key_log, run };
     if arguments.dry_run {
         let (commands, warnings) = control::dry_run(&options)?;
         print_warnings(&warnings);

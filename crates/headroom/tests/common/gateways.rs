@@ -68,7 +68,11 @@ impl Site {
     /// Brings a tunnel up and gives the gateway's process.
     #[track_caller]
     pub(crate) fn up(&self, file: &Path) -> Pid {
-        self.must(&["up", text(file), "--background"]);
+        self.up_with(file, &[])
+    }
+
+    pub(crate) fn up_with(&self, file: &Path, more: &[&str]) -> Pid {
+        self.must(&[&["up", text(file), "--background"], more].concat());
         let pid = self.status()["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let pid = Pid::from_raw(pid.expect("a process"));
         self.gateways.borrow_mut().push(pid);

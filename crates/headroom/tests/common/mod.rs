@@ -9,6 +9,7 @@ pub(crate) mod gateways;
 pub(crate) mod layout;
 pub(crate) mod made_up;
 pub(crate) mod sshd;
+pub(crate) mod wireshark;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
