@@ -360,6 +360,46 @@ fn certificates_of_keygen_make_a_tunnel_and_those_of_another_authority_none() {
 }
 
 #[test]
+fn a_post_quantum_pre_shared_key_must_be_the_same_at_both_ends() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-ppk");
+    let hosts = hosts(&ground);
+    let ppk = |name: &str, key: &str| {
+        let file = ground.write(name, key);
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&file, mode).expect("chmod");
+        format!("ppk_id = \"us\"\nppk_file = {file:?}")
+    };
+    let (same, other) = (ppk("ppk", KEY), ppk("ppk-other", &KEY.replace("horse", "zebra")));
+    let sockets = sockets(&hosts);
+    let here = configure(&ground, [KEY, KEY], [&same, ""]);
+    let left = ground.write("left.toml", &std::fs::read_to_string(&here[0]).expect("a file"));
+    let right = std::fs::read_to_string(&here[1]).expect("a file");
+    let wrong = ground.write("wrong.toml", &right.replace(&same, &other));
+    let right = ground.write("right.toml", &right);
+    for file in [&left, &wrong, &right] {
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(file, mode).expect("chmod");
+    }
+    hosts[0].up(&left);
+    hosts[1].up(&wrong);
+    let refused = |host: &Site| {
+        let failures = &host.status()["ike_counters"]["authentication_failures"];
+        failures.as_u64() > Some(0)
+    };
+    until("one refuses the other", || hosts.iter().any(refused));
+    assert!(!echo(&sockets, SECRET));
+    hosts[1].must(&["down"]);
+    hosts[1].up(&right);
+    until("packets pass", || echo(&sockets, SECRET));
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn a_reload_keeps_what_stays_the_same() {
     if !privileged() {
         return;

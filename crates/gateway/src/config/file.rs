@@ -170,6 +170,8 @@ pub(super) struct IkeFile {
     pub(super) key_file: Option<Spanned<PathBuf>>,
     pub(super) ca_file: Option<Spanned<PathBuf>>,
     pub(super) crl_file: Option<Spanned<PathBuf>>,
+    pub(super) ppk_file: Option<Spanned<PathBuf>>,
+    pub(super) ppk_id: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) post_quantum: PostQuantumFile,
     pub(super) initiate: Option<bool>,

@@ -105,6 +105,7 @@ impl Reader<'_> {
             local_id: id(&file.local_id, certified.unwrap_or(Identity::Address(local))),
             remote_id: id(&file.remote_id, Identity::Address(remote)),
             auth,
+            ppk: self.ppk(file)?,
             post_quantum: match file.post_quantum {
                 PostQuantumFile::Required => PostQuantum::Required,
                 PostQuantumFile::Preferred => PostQuantum::Preferred,

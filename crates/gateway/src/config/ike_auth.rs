@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headroom_ike::{
-    Auth, Authorities, CertificateError, Credential, Identity, LocalAuth, RemoteAuth,
+    Auth, Authorities, CertificateError, Credential, Identity, LocalAuth, Ppk, RemoteAuth,
 };
 use headroom_suite::Key;
 use rustls_pki_types::pem::PemObject;
@@ -18,6 +18,9 @@ use super::reader::{Content, Reader};
 /// The fewest bytes of a pre-shared key. An observer of one exchange with an active attacker can try
 /// keys at leisure (RFC 7296, section 2.15), so a password is too short.
 const MIN_SECRET: usize = 20;
+
+/// The fewest bytes of a post-quantum pre-shared key (RFC 8784 §6: 256 bits).
+const MIN_PPK: usize = 32;
 
 impl Reader<'_> {
     /// Reads how both sides prove who they are, and the name in this host's certificate.
@@ -118,5 +121,32 @@ impl Reader<'_> {
             return Err(Problem { offset: place, message });
         }
         Ok(Key::from_bytes(bytes))
+    }
+
+    /// Reads a key that the key exchange is mixed with (RFC 8784). It is required: a peer without it
+    /// would make it useless.
+    pub(super) fn ppk(&self, file: &IkeFile) -> Result<Option<Ppk>, Problem> {
+        let (path, id) = match (&file.ppk_file, &file.ppk_id) {
+            (None, None) => return Ok(None),
+            (Some(path), Some(id)) => (path, id),
+            (Some(path), None) => {
+                let message = "`ppk_file` needs `ppk_id`, the name that both ends give to this key";
+                return Err(problem(path, message));
+            }
+            (None, Some(id)) => {
+                return Err(problem(id, "`ppk_id` needs `ppk_file`, which has the key"));
+            }
+        };
+        let text = self.text_of(path, Content::Secret)?;
+        let bytes = text.trim().as_bytes();
+        if bytes.len() < MIN_PPK {
+            let message = format!(
+                "the key has {} bytes and needs {MIN_PPK} at least: draw one with `openssl rand -base64 32`",
+                bytes.len()
+            );
+            return Err(problem(path, message));
+        }
+        let (id, key) = (id.get_ref().clone().into_bytes(), Key::from_bytes(bytes));
+        Ok(Some(Ppk { id, key, is_required: true }))
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headroom_ike::{Auth, Identity, PostQuantum, QEsp};
+use headroom_ike::{Auth, Identity, PostQuantum, Ppk, QEsp};
 use headroom_ipsec::spec::{Limits, SaSpec, Selector};
 use headroom_ipsec::{Mode, PolicySpec, Protocol};
 
@@ -73,6 +73,8 @@ pub struct IkePeer {
     pub remote_id: Identity,
     /// How both prove who they are.
     pub auth: Auth,
+    /// A key beside the key exchange, against quantum computers.
+    pub ppk: Option<Ppk>,
     /// Whether key exchanges must resist quantum computers.
     pub post_quantum: PostQuantum,
     /// Whether this host begins.

@@ -635,7 +635,7 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
         same.unwrap_or_else(|| Arc::new(new))
     };
     Connection {
-        ppk: None,
+        ppk: peer.ppk,
         mobike: true,
         children: peer.children.iter().map(child).collect(),
         name: peer.name,
@@ -651,7 +651,11 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
 
 /// Tells whether an IKE SA may go on with another connection. Children are compared one by one.
 fn is_same(one: &Connection, other: &Connection) -> bool {
+    let ppk = |of: &Connection| {
+        of.ppk.as_ref().map(|ppk| (ppk.id.clone(), ppk.key.fingerprint(), ppk.is_required))
+    };
     one.auth.is_same(&other.auth)
+        && ppk(one) == ppk(other)
         && (&one.local, &one.remote, one.remote_address)
             == (&other.local, &other.remote, other.remote_address)
         && (&one.ike, &one.virtual_addresses, one.rekey)
