@@ -13,7 +13,7 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fet
 	scripts/fetch-parts --with-media && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
-.PHONY: demo test test-lab test-others interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
+.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone.
 demo:
@@ -23,20 +23,12 @@ demo:
 # Format, lint, licences, unit tests, integration tests with real servers. Nothing is built
 # before the tests but what they need: with development dependencies, which give some
 # crates more features, much of it would be built twice. Most tests wait most of the time
-# (links, logins, timers): those of the lab, which take as long as all others together, run
-# beside them, twice as many at once as there are cores.
+# (links, logins, timers), so twice as many run at once as there are cores. Those of the lab
+# beside all others would save two minutes, and some fail on a machine that is so busy.
 test: lint browser deny
 	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(CARGO_FLAGS) $(TESTS) --no-run && wait $$parts
-	@echo 'Two groups of tests run side by side; each prints its output when it ends.'
-	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target test-lab test-others
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(RUN_TESTS) $(TESTS)
 	cargo test $(CARGO_FLAGS) --doc
-
-# Names of test programs as patterns, because cargo cannot leave one out.
-test-lab:
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(RUN_TESTS) --test 'l*'
-
-test-others:
-	$(RUN_TESTS) --lib --bins --test '[!l]*'
 
 # Our IPsec against other people's, in every combination; docs/interop.md says what passed.
 interop: build

@@ -355,7 +355,8 @@ fn a_peer_behind_a_nat_is_followed_if_that_is_configured() {
             assert_eq!(out().to_string(), "192.0.2.1:4500");
             continue;
         }
-        assert_eq!(exchange(3, LONG), (3, 3));
+        let (there, back) = exchange(3, LONG);
+        assert!(there >= 3 && back >= 3, "{there} there, {back} back");
         let before = out();
         assert!(before.ip().to_string() == "192.0.2.1" && before.port() >= 40_000, "{before}");
         transfer(&hosts, to, 300_000);

@@ -359,6 +359,9 @@ fn a_client_sets_no_more_than_the_server_allows() {
     });
 }
 
+/// The bytes of a log that grows.
+const LOG_LEN: usize = 48 << 20;
+
 /// A file that grows as long as it is told to.
 fn growing(path: &Path, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     use std::io::Write;
@@ -375,7 +378,8 @@ fn growing(path: &Path, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
 fn files_that_change_are_sent_as_read_if_allowed() {
     let ground = Ground::new();
     for folder in [ground.here("d"), ground.served("d")] {
-        write(&folder.join("log"), &content(8 << 20));
+        // long enough to be read for longer than a busy machine keeps a writer waiting
+        write(&folder.join("log"), &content(LOG_LEN));
         write(&folder.join("other"), b"content");
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -419,7 +423,7 @@ fn files_that_change_are_sent_as_read_if_allowed() {
                 if changing {
                     assert!(notes.has(&["warning", "log", "as it was read"]), "{name}: {told:?}");
                     let log = std::fs::read(folder.join("log")).expect("a file");
-                    assert!(log.starts_with(&content(8 << 20)), "{name}");
+                    assert!(log.starts_with(&content(LOG_LEN)), "{name}");
                 } else {
                     assert!(notes.has(&["failed", "log", "--allow-changing"]), "{name}: {told:?}");
                 }
