@@ -205,13 +205,13 @@ fn serve(host: &Namespace) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// What a gateway dropped, but for packets that it could not protect before it was up.
+/// What a gateway dropped, but for keepalives of the NAT, which nobody waits for.
 fn drops(headroom: &Path, gateway: &Gateway) -> Result<Vec<(String, u64)>> {
     let status = status(headroom, gateway)?;
     let drops = status["drops"].as_object().into_iter().flatten();
     Ok(drops
         .filter_map(|(reason, count)| Some((reason.clone(), count.as_u64()?)))
-        .filter(|(_, count)| *count > 0)
+        .filter(|(reason, count)| *count > 0 && reason != "keepalive")
         .collect())
 }
 
