@@ -52,8 +52,8 @@ impl Session {
             if local.is_empty() || remote.is_empty() {
                 continue;
             }
-            let theirs = qesp_of(contents);
-            let qesp = self.qesp(config).filter(|protocol| theirs == Some(*protocol));
+            let offered = qesp_of(contents);
+            let qesp = self.qesp(config).filter(|protocol| offered == Some(*protocol));
             if qesp.is_none() && config.qesp.is_some_and(|qesp| qesp.is_required) {
                 refused = (Refusal::new(NotifyType::NoProposalChosen), Reason::NoQEsp);
                 continue;
