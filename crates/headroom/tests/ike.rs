@@ -278,6 +278,41 @@ fn a_host_that_gets_another_address_goes_on() {
 }
 
 #[test]
+fn a_host_begins_from_the_address_that_it_has_then() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-begins");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    let replace = |end: usize, more: &str| {
+        let text = std::fs::read_to_string(&files[end]).expect("a configuration");
+        let text = text.replacen("[ike]", &format!("[ike]\n{more}"), 1);
+        std::fs::write(&files[end], text).expect("written");
+    };
+    replace(0, "initiate = false");
+    replace(1, &format!("local_id = \"{}\"", ADDRESSES[1]));
+    let sockets = sockets(&hosts);
+    let link = hosts[1].ip("-o -4 route get 192.0.2.1");
+    let device = link.split_whitespace().skip_while(|word| *word != "dev").nth(1).expect("a link");
+    let change = |from: &str, to: &str| {
+        hosts[1].ip(&format!("addr del {from}/24 dev {device}"));
+        hosts[1].ip(&format!("addr replace {to}/24 dev {device}"));
+    };
+    change(ADDRESSES[1], "192.0.2.77");
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    // nobody expects it there
+    assert!(!echo(&sockets, SECRET));
+    change("192.0.2.77", ADDRESSES[1]);
+    until("packets pass", || echo(&sockets, SECRET));
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn with_another_key_nothing_passes() {
     if !privileged() {
         return;

@@ -428,7 +428,12 @@ impl Negotiator {
         if !peer.retry.may_try(now) {
             return peer.retry.at();
         }
-        let (local, remote) = (peer.local, peer.remote);
+        let (mut local, remote) = (peer.local, peer.remote);
+        if !peer.local_is_fixed {
+            // the address of when the configuration was read may be gone
+            let source = self.datapath.source_towards(remote.ip());
+            local.set_ip(source.unwrap_or(local.ip()));
+        }
         let id = self.endpoint.connect_for(name, child, (local, remote), now).ok()?;
         let session = Session {
             peer: name.to_owned(),
