@@ -17,6 +17,7 @@ pub mod namespace;
 pub mod ours;
 pub mod peer;
 pub mod ping;
+pub mod pki;
 pub mod rekey_loss;
 pub mod scapy;
 pub mod strongswan;

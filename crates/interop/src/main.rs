@@ -275,8 +275,9 @@ fn against_ike_daemons(run: &Run, only: &str, daemon: &str) -> Result<(Vec<Colum
 
 fn about_ike() -> Vec<String> {
     vec![
-        "`headroom tunnel up` with `[ike]` and `[[child]]` against other daemons, with a pre-shared key. A trial starts both anew, negotiates, and moves 1 MiB by TCP in each direction at the same time through the tunnel, hashed at both ends, after the set-up and after each rekey. The other daemons are fetched by `scripts/fetch-parts --with-peers` and `--with-ike-peers`.".to_owned(),
+        "`headroom tunnel up` with `[ike]` and `[[child]]` against other daemons, with a pre-shared key where a row has nothing else. A trial starts both anew, negotiates, and moves 1 MiB by TCP in each direction at the same time through the tunnel, hashed at both ends, after the set-up and after each rekey. The other daemons are fetched by `scripts/fetch-parts --with-peers` and `--with-ike-peers`.".to_owned(),
         "Where the peer has ML-KEM, the IKE SA and its rekeys have X25519 and ML-KEM-768 (RFC 9370), except in the first two rows; our policy is then `post_quantum = \"required\"`.".to_owned(),
+        "In rows with certificates each side has a certificate of the kind, from an authority of the trial, and strongSwan's log must name the algorithm of both signatures. The gateway has no EAP: in those rows the responder is `crates/ike` alone, which proves by a certificate; no packets cross, but the keys of the CHILD SA must be those of strongSwan. A client of EAP-MSCHAPv2 is asked for EAP-TLS first, and refuses.".to_owned(),
         "strongSwan has kernel-libipsec, in a namespace. libreswan runs in a guest with Linux 6.12, whose kernel does ESP in UDP; there 256 KiB go each way, one after the other.".to_owned(),
         "OpenIKED 7.4 does not take part: on Linux 6.12 it answered NO_PROPOSAL_CHOSEN to ESP with an AEAD, with three forms of `childsa`; why was not found out. Our gateway offers nothing else.".to_owned(),
     ]

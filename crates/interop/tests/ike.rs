@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use headroom_interop::ike::{Peer, StrongSwan, Trial, attempt, try_examples};
+use headroom_interop::ike::{Peer, Side, StrongSwan, Trial, attempt, try_examples};
 use headroom_interop::peer::{Peers, required};
+use headroom_interop::pki::KeyKind;
+use headroom_interop::strongswan::eap::Method;
 use headroom_interop::strongswan::ike::{ESP_PROPOSALS, Starter, negotiate};
 use headroom_interop::trial::Outcome;
 
@@ -65,6 +67,25 @@ fn packets_cross_strongswan_6_with_post_quantum_keys() {
     };
     for trial in QUICK {
         passes(&mut peer, &headroom, trial);
+    }
+}
+
+/// Each kind of key in one role, and both methods of EAP; `make interop` tries the other role.
+#[test]
+fn strongswan_5_and_we_prove_who_we_are() {
+    let Some(headroom) = headroom() else { return };
+    let mut peer = StrongSwan::of_programs(&Peers::from_environment()).expect("strongSwan");
+    for trial in [
+        Trial::Certificates(KeyKind::EcdsaP256, Side::Ours),
+        Trial::Certificates(KeyKind::EcdsaP384, Side::Theirs),
+        Trial::Certificates(KeyKind::Ed25519, Side::Ours),
+        Trial::Certificates(KeyKind::Rsa, Side::Theirs),
+        Trial::Eap(Method::Tls),
+        Trial::Eap(Method::MsChapV2),
+    ] {
+        let outcome = attempt(&mut peer, &headroom, trial);
+        let is_skipped = matches!(outcome, Outcome::Lacks(_)) && !required();
+        assert!(is_skipped || outcome == Outcome::Passed, "{trial}: {outcome:?}: make parts");
     }
 }
 

@@ -5,16 +5,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::ours::{Ours, is_up, spis};
+use super::ours::{NAMES, OURS, Ours, THEIRS, is_up, spis};
 use super::{Daemon, Link, Peer, Trial};
 use crate::folder::Folder;
+use crate::pki::Authority;
 use crate::trial::Outcome;
 
 /// Tries one thing against a peer.
 pub fn attempt(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Outcome {
-    match peer.lacks(trial) {
-        Some(why) => Outcome::Lacks(why),
-        None => Outcome::of(run(peer, headroom, trial)),
+    if let Some(why) = peer.lacks(trial) {
+        return Outcome::Lacks(why);
+    }
+    match trial {
+        Trial::Eap(method) => match peer.prove_by_eap(method) {
+            Ok(Some(why)) => Outcome::Lacks(why),
+            proved => Outcome::of(proved.map(drop)),
+        },
+        _ => Outcome::of(run(peer, headroom, trial)),
     }
 }
 
@@ -22,6 +29,12 @@ fn run(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Result<()> {
     let is_post_quantum = peer.is_post_quantum() && trial.wants_post_quantum();
     let folder = Folder::new()?;
     let link = peer.link(trial.nat())?;
+    if let Some(kind) = trial.certificates() {
+        let authority = Authority::new()?;
+        let [ours, theirs] = NAMES;
+        authority.issue(ours, kind)?.save(&folder.0, OURS, &authority)?;
+        authority.issue(theirs, kind)?.save(&folder.0, THEIRS, &authority)?;
+    }
     let mut daemon = peer.start(&folder.0, &link, trial)?;
     let ours = Ours::start(headroom, &folder, &link, trial, is_post_quantum)?;
     let done = steps(&ours, &link, &mut *daemon, trial, is_post_quantum);
@@ -38,6 +51,11 @@ fn steps(
     trial: Trial,
     is_post_quantum: bool,
 ) -> Result<()> {
+    if trial == Trial::Childless {
+        daemon.initiate_without_child()?;
+        let status = ours.wait("an IKE SA", |status| status["ike"][0]["established"] == true)?;
+        ensure!(spis(&status).is_empty(), "it has a CHILD SA: {status}");
+    }
     if trial.they_initiate() {
         daemon.initiate().context("initiating")?;
     }
@@ -51,7 +69,14 @@ fn steps(
         | Trial::PostQuantumByUs
         | Trial::PostQuantumByThem
         | Trial::WeAreBehindNat
-        | Trial::TheyAreBehindNat => {}
+        | Trial::TheyAreBehindNat
+        | Trial::Childless
+        | Trial::Eap(_) => {}
+        Trial::Certificates(kind, _) => {
+            for proof in daemon.proofs(kind) {
+                said(daemon, &proof)?;
+            }
+        }
         Trial::Fragments => {
             let [sent, received] = daemon.fragments();
             said(daemon, sent)?;

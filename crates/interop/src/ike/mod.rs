@@ -12,7 +12,7 @@ mod trial;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 pub use attempt::attempt;
 pub use example::try_examples;
@@ -21,6 +21,8 @@ pub use strongswan::StrongSwan;
 pub use table::{Column, document};
 pub use trial::Trial;
 
+use crate::pki::KeyKind;
+use crate::strongswan::eap::Method;
 use link::Link;
 
 /// An implementation of IKEv2.
@@ -50,6 +52,14 @@ pub trait Peer {
         link: &'a Link,
         trial: Trial,
     ) -> Result<Box<dyn Daemon + 'a>>;
+
+    /// Has it prove who it is by EAP, to `crates/ike` without a gateway. Returns what it lacks.
+    ///
+    /// # Errors
+    /// It does not succeed.
+    fn prove_by_eap(&self, _: Method) -> Result<Option<&'static str>> {
+        bail!("EAP is not tried with it")
+    }
 }
 
 /// A running daemon. Dropping it ends it.
@@ -59,6 +69,14 @@ pub trait Daemon {
     /// # Errors
     /// It refuses.
     fn initiate(&mut self) -> Result<()>;
+
+    /// Begins the IKE SA alone.
+    ///
+    /// # Errors
+    /// It refuses.
+    fn initiate_without_child(&mut self) -> Result<()> {
+        bail!("it has no command for an IKE SA alone")
+    }
 
     /// Rekeys the CHILD SA.
     ///
@@ -99,6 +117,11 @@ pub trait Daemon {
     /// Returns what its log says when it has answered a liveness check, and when its own has been
     /// answered.
     fn liveness(&self) -> [&'static str; 2];
+
+    /// Returns what its log says when our signature, and its own, is of a key of this kind.
+    fn proofs(&self, _: KeyKind) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Returns what its log says when it has sent fragments, and when it has received one.
     fn fragments(&self) -> [&'static str; 2];

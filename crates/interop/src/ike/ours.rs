@@ -14,6 +14,9 @@ use crate::gateway::Gateway;
 pub(super) const SECRET: &str = "known to two namespaces only";
 /// Our name and the peer's.
 pub(super) const NAMES: [&str; 2] = ["ours.test", "theirs.test"];
+/// The names of both sides' files.
+pub(super) const OURS: &str = "ours";
+pub(super) const THEIRS: &str = "theirs";
 /// Longer than any step takes, even on a busy machine.
 const STEP: Duration = Duration::from_secs(40);
 
@@ -31,7 +34,7 @@ impl Ours {
         trial: Trial,
         is_post_quantum: bool,
     ) -> Result<Self> {
-        let configuration = configuration(link, trial, is_post_quantum);
+        let configuration = configuration(&folder.0, link, trial, is_post_quantum);
         let gateway = Gateway::start(headroom, &configuration, &folder.0, &link.ours)?;
         Ok(Self::of(gateway, headroom))
     }
@@ -80,10 +83,19 @@ pub(super) fn is_up(status: &Value) -> bool {
     status["ike"][0]["established"] == true && !spis(status).is_empty()
 }
 
-fn configuration(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
+fn configuration(folder: &Path, link: &Link, trial: Trial, is_post_quantum: bool) -> String {
     let policy = if is_post_quantum && trial.wants_post_quantum() { "required" } else { "off" };
     let rekey = |wanted: bool| if wanted { "rekey_seconds = 3\n" } else { "" };
     let liveness = if trial == Trial::LivenessByUs { "liveness_seconds = 1\n" } else { "" };
+    let proof = match trial.certificates() {
+        Some(_) => format!(
+            "cert_file = {:?}\nkey_file = {:?}\nca_file = {:?}\n",
+            folder.join(format!("{OURS}.pem")),
+            folder.join(format!("{OURS}.key")),
+            folder.join("authority.pem")
+        ),
+        None => format!("psk = \"{SECRET}\"\n"),
+    };
     let local = match trial {
         // it follows the route
         Trial::WeMove => String::new(),
@@ -95,7 +107,7 @@ fn configuration(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
          {local}remote = \"{}\"\n\
          local_id = \"{}\"\n\
          remote_id = \"{}\"\n\
-         psk = \"{SECRET}\"\n\
+         {proof}\
          post_quantum = \"{policy}\"\n\
          initiate = {}\n\
          {liveness}{}\

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::ours::{NAMES, SECRET};
+use super::ours::{NAMES, SECRET, THEIRS};
 use super::{Daemon, Link, Peer, Side, Trial};
 use crate::namespace::Namespace;
 use crate::peer::Peers;
+use crate::pki::KeyKind;
 use crate::strongswan::SWANCTL;
-use crate::strongswan::charon::{Charon, FRAGMENT_SIZE, Installation, Settings};
+use crate::strongswan::charon::{self, Charon, FRAGMENT_SIZE, Installation, Settings};
+use crate::strongswan::eap::{self, Method};
 use crate::transfer::{self, End};
 use crate::tree::Tree;
 use std::path::Path;
@@ -86,12 +88,19 @@ impl Peer for StrongSwan {
         trial: Trial,
     ) -> Result<Box<dyn Daemon + 'a>> {
         let theirs = link.theirs.clone().context("a namespace for the peer")?;
+        if trial.certificates().is_some() {
+            charon::arrange(folder, THEIRS)?;
+        }
         let is_post_quantum = self.is_post_quantum && trial.wants_post_quantum();
         let conf = swanctl_conf(link, trial, is_post_quantum);
         let fragment_size = if trial == Trial::Fragments { 200 } else { FRAGMENT_SIZE };
         let settings = Settings { swanctl_conf: &conf, fragment_size };
         let charon = Charon::start(&self.installation, folder, "theirs", &theirs, settings)?;
         Ok(Box::new(Running { charon, theirs, link }))
+    }
+
+    fn prove_by_eap(&self, method: Method) -> Result<Option<&'static str>> {
+        eap::authenticate(&self.installation, method)
     }
 }
 
@@ -104,6 +113,10 @@ struct Running<'a> {
 impl Daemon for Running<'_> {
     fn initiate(&mut self) -> Result<()> {
         self.charon.initiate()
+    }
+
+    fn initiate_without_child(&mut self) -> Result<()> {
+        self.charon.swanctl(&["--initiate", "--ike", "join", "--timeout", "15"]).map(drop)
     }
 
     fn rekey_child(&mut self) -> Result<()> {
@@ -142,6 +155,20 @@ impl Daemon for Running<'_> {
         ["generating INFORMATIONAL response", "parsed INFORMATIONAL response"]
     }
 
+    fn proofs(&self, kind: KeyKind) -> Vec<String> {
+        let scheme = match kind {
+            KeyKind::EcdsaP256 => "ECDSA_WITH_SHA256_DER",
+            KeyKind::EcdsaP384 => "ECDSA_WITH_SHA384_DER",
+            KeyKind::Rsa => "RSA_EMSA_PSS_SHA2_256_SALT_32",
+            KeyKind::Ed25519 => "ED25519",
+        };
+        let [ours, theirs] = NAMES;
+        vec![
+            format!("'{ours}' with {scheme} successful"),
+            format!("'{theirs}' (myself) with {scheme} successful"),
+        ]
+    }
+
     fn fragments(&self) -> [&'static str; 2] {
         ["splitting IKE message", "received fragment #"]
     }
@@ -150,6 +177,21 @@ impl Daemon for Running<'_> {
 fn swanctl_conf(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
     let hybrid = if is_post_quantum { "-ke1_mlkem768" } else { "" };
     let mobike = if trial == Trial::WeMove { "yes" } else { "no" };
+    let childless = if trial == Trial::Childless { "force" } else { "allow" };
+    let (proof, other_proof, secret) = match trial.certificates() {
+        // PKCS #1 is strongSwan's first choice
+        Some(KeyKind::Rsa) => {
+            let proof = format!("auth = ike:rsa/pss-sha256\n      certs = {THEIRS}.pem");
+            (proof, "auth = pubkey", String::new())
+        }
+        Some(_) => {
+            (format!("auth = pubkey\n      certs = {THEIRS}.pem"), "auth = pubkey", String::new())
+        }
+        None => {
+            let secret = format!("  ike-join {{\n    secret = \"{SECRET}\"\n  }}\n");
+            ("auth = psk".to_owned(), "auth = psk", secret)
+        }
+    };
     let delay = if trial == Trial::LivenessByThem { 1 } else { 0 };
     format!(
         "connections {{
@@ -159,16 +201,17 @@ fn swanctl_conf(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
     remote_addrs = {}
     encap = yes
     mobike = {mobike}
+    childless = {childless}
     dpd_delay = {delay}
     rekey_time = 0
     reauth_time = 0
     proposals = aes256gcm16-prfsha384-x25519{hybrid}
     local {{
-      auth = psk
+      {proof}
       id = {}
     }}
     remote {{
-      auth = psk
+      {other_proof}
       id = {}
     }}
     children {{
@@ -183,10 +226,7 @@ fn swanctl_conf(link: &Link, trial: Trial, is_post_quantum: bool) -> String {
   }}
 }}
 secrets {{
-  ike-join {{
-    secret = \"{SECRET}\"
-  }}
-}}
+{secret}}}
 ",
         link.outer[1], link.seen[0], NAMES[1], NAMES[0], link.inner[1], link.inner[0]
     )

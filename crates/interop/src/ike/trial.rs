@@ -3,6 +3,8 @@
 use std::fmt;
 
 use super::Side;
+use crate::pki::KeyKind;
+use crate::strongswan::eap::Method;
 
 /// What is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +41,17 @@ pub enum Trial {
     TheyAreBehindNat,
     /// We get another address (MOBIKE, RFC 4555).
     WeMove,
+    /// Both prove by signatures of certificates' keys (RFC 7427); this side initiates.
+    Certificates(KeyKind, Side),
+    /// The peer proves by EAP and initiates; our side is `crates/ike`, without a gateway.
+    Eap(Method),
+    /// The peer sets up an IKE SA without a CHILD SA (RFC 6023), and adds one.
+    Childless,
 }
 
 impl Trial {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 27] = [
         Self::WeInitiate,
         Self::TheyInitiate,
         Self::PostQuantumByUs,
@@ -60,6 +68,17 @@ impl Trial {
         Self::WeAreBehindNat,
         Self::TheyAreBehindNat,
         Self::WeMove,
+        Self::Certificates(KeyKind::EcdsaP256, Side::Ours),
+        Self::Certificates(KeyKind::EcdsaP256, Side::Theirs),
+        Self::Certificates(KeyKind::EcdsaP384, Side::Ours),
+        Self::Certificates(KeyKind::EcdsaP384, Side::Theirs),
+        Self::Certificates(KeyKind::Ed25519, Side::Ours),
+        Self::Certificates(KeyKind::Ed25519, Side::Theirs),
+        Self::Certificates(KeyKind::Rsa, Side::Ours),
+        Self::Certificates(KeyKind::Rsa, Side::Theirs),
+        Self::Eap(Method::MsChapV2),
+        Self::Eap(Method::Tls),
+        Self::Childless,
     ];
 
     pub(super) fn they_initiate(self) -> bool {
@@ -72,7 +91,18 @@ impl Trial {
                 | Self::DeleteByThem
                 | Self::LivenessByThem
                 | Self::TheyAreBehindNat
+                | Self::Certificates(_, Side::Theirs)
+                | Self::Eap(_)
+                | Self::Childless
         )
+    }
+
+    /// Returns the kind of both certificates' keys; none: there is a pre-shared key.
+    pub(super) fn certificates(self) -> Option<KeyKind> {
+        match self {
+            Self::Certificates(kind, _) => Some(kind),
+            _ => None,
+        }
     }
 
     /// Returns whether the exchange is post-quantum where the peer can.
@@ -109,6 +139,15 @@ impl fmt::Display for Trial {
             Self::WeAreBehindNat => "we are behind a NAT",
             Self::TheyAreBehindNat => "the peer is behind a NAT",
             Self::WeMove => "we move to another address (MOBIKE)",
+            Self::Certificates(kind, Side::Ours) => {
+                return write!(f, "certificates, {kind}, we initiate");
+            }
+            Self::Certificates(kind, Side::Theirs) => {
+                return write!(f, "certificates, {kind}, the peer initiates");
+            }
+            Self::Eap(Method::MsChapV2) => "EAP-MSCHAPv2, the peer initiates",
+            Self::Eap(Method::Tls) => "EAP-TLS, the peer initiates",
+            Self::Childless => "IKE SA without a CHILD SA (RFC 6023), the peer initiates",
         })
     }
 }

@@ -214,6 +214,20 @@ impl Drop for Charon {
     }
 }
 
+/// Copies `NAME.pem`, `NAME.key` and `authority.pem` to where strongSwan looks: in folders beside its
+/// configuration.
+pub(crate) fn arrange(folder: &Path, name: &str) -> Result<()> {
+    for (file, kind) in [
+        (format!("{name}.pem"), "x509"),
+        (format!("{name}.key"), "private"),
+        ("authority.pem".to_owned(), "x509ca"),
+    ] {
+        std::fs::create_dir_all(folder.join(kind))?;
+        std::fs::copy(folder.join(&file), folder.join(kind).join(&file))?;
+    }
+    Ok(())
+}
+
 /// Its own `/run`; and from the cache its libraries where it looks for them, as
 /// the lab does it (`lab/src/layer/strongswan.rs`).
 fn script(daemon: &Located) -> String {

@@ -5,7 +5,7 @@
 //! the same addresses, ports, SPIs and keys. Files go in both directions at once.
 
 pub(crate) mod charon;
-pub mod identity;
+pub mod eap;
 pub mod ike;
 
 use std::net::IpAddr;

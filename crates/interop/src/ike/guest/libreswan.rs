@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use super::{CHROOT, Libreswan};
 use crate::ike::ours::{NAMES, SECRET};
 use crate::ike::{Daemon, Link, Trial};
+use crate::strongswan::eap::Method;
 
 const LOG: &str = "/run/pluto.log";
 
@@ -18,6 +19,10 @@ pub(super) fn lacks(trial: Trial) -> Option<&'static str> {
             "it ignores UPDATE_SA_ADDRESSES where it finds itself behind a NAT, which our gateway \
              makes it find so that ESP is in UDP",
         ),
+        Trial::Certificates(..) => Some("its NSS database was not filled for a trial"),
+        Trial::Eap(Method::MsChapV2) => Some("it has no EAP-MSCHAPv2"),
+        Trial::Eap(Method::Tls) => Some("EAP is tried with strongSwan alone"),
+        Trial::Childless => Some("it begins no IKE SA without a CHILD SA but for labeled IPsec"),
         _ => None,
     }
 }
