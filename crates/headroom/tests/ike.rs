@@ -245,6 +245,25 @@ fn a_peer_that_was_killed_is_reached_again() {
 }
 
 #[test]
+fn a_gateway_that_goes_down_leaves_its_peer_no_association() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-down");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    let sockets = sockets(&hosts);
+    hosts[0].up(&files[0]);
+    hosts[1].up(&files[1]);
+    until("packets pass", || echo(&sockets, SECRET));
+    assert!(hosts[0].tunnel(&["down"]).status.success());
+    // it has answered, and begins again at once
+    assert!(!is_established(&hosts[1]), "{}", session(&hosts[1]));
+    let associations = || hosts[1].status()["associations"].as_array().map(Vec::len);
+    until("its associations are gone", || associations() == Some(0));
+}
+
+#[test]
 fn a_host_that_gets_another_address_goes_on() {
     if !privileged() {
         return;

@@ -45,6 +45,8 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     /// The time of day since 1970.
     time: Option<Duration>,
+    /// Whether first messages are ignored.
+    is_closing: bool,
 }
 
 /// What is known of a session.
@@ -76,6 +78,7 @@ impl Endpoint {
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             time: None,
+            is_closing: false,
         }
     }
 
@@ -191,6 +194,16 @@ impl Endpoint {
         }
     }
 
+    /// Closes all sessions, and begins none with a peer from now on: one that hears the end of its
+    /// IKE SA may ask for the next at once, and would keep it when this endpoint is gone.
+    pub fn close_all(&mut self, now: Instant) {
+        self.is_closing = true;
+        let all: Vec<_> = self.sessions.keys().copied().collect();
+        for session in all {
+            let _ = self.command(&Command::Close(session), now);
+        }
+    }
+
     /// Returns when [`Self::poll`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -263,6 +276,9 @@ impl Endpoint {
             && header.message_id == 0;
         let Ok(contents) = Contents::gather(message.payloads.clone()) else { return };
         let (true, Some(nonce)) = (is_first, contents.nonce) else { return };
+        if self.is_closing {
+            return;
+        }
         let key = (header.spi_initiator, path.remote);
         if let Some(id) = self.half_open.get(&key) {
             let id = *id;

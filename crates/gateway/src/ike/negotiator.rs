@@ -208,10 +208,7 @@ impl Negotiator {
 
     /// Begins to close all IKE SAs.
     pub(super) fn close_all(&mut self, now: Instant) {
-        let sessions: Vec<_> = self.sessions.iter().map(|(id, _)| id).collect();
-        for session in sessions {
-            let _ = self.endpoint.command(&Command::Close(session), now);
-        }
+        self.endpoint.close_all(now);
         self.settle();
     }
 

@@ -163,3 +163,23 @@ fn a_thousand_peers_connect_rekey_and_leave() {
         assert_eq!((side.endpoint.sessions(), side.endpoint.next_deadline()), (0, None));
     }
 }
+
+#[test]
+fn an_endpoint_that_ends_begins_nothing_with_a_peer_that_asks_again() {
+    let mut now = Instant::now();
+    let mut sides = [true, false].map(|is_hub| Side::new(is_hub, now));
+    let hub = SocketAddr::from((Ipv4Addr::from(HUB), 500));
+    let connect = |side: &mut Side, now| {
+        side.endpoint.connect("peer-0", address(0), hub, now).expect("a connection");
+    };
+    connect(&mut sides[1], now);
+    settle(&mut sides, &mut now, Duration::from_secs(1));
+    assert_eq!(sides[1].children.len(), 1);
+
+    sides[0].endpoint.close_all(now);
+    connect(&mut sides[1], now);
+    settle(&mut sides, &mut now, Duration::from_secs(600));
+    for side in &sides {
+        assert_eq!((side.endpoint.sessions(), side.children.len()), (0, 0));
+    }
+}
