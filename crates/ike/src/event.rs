@@ -227,9 +227,15 @@ pub enum Reason {
     /// A post-quantum pre-shared key is required, and the peer does not use it.
     #[error("the peer does not use the post-quantum pre-shared key")]
     NoPpk,
-    /// The responder assigned no address, and we asked for one; or the initiator asked for none.
+    /// The responder assigned no address, and we asked for one.
     #[error("no virtual address was assigned")]
     NoAddress,
+    /// The initiator needs an address of ours, and asked for none.
+    #[error("the peer asked for no virtual address")]
+    AddressNotRequested,
+    /// All addresses that an initiator may have are in use.
+    #[error("the pool has no free address of an IP version that the peer asked for")]
+    PoolExhausted,
     /// The peer has a name that no connection expects.
     #[error("the peer calls itself {0}, which no connection expects")]
     Identity(String),

@@ -32,16 +32,19 @@ pub(crate) struct Tenant<'a> {
 }
 
 impl Leases {
-    /// Assigns what is asked for; none if the pool has no address of one IP version left.
+    /// Assigns what is asked for, of the IP versions of which the pool has an address left; none if it
+    /// has none at all. Built-in clients ask for both, whatever they are offered.
     pub(crate) fn assign(
         &mut self,
         pool: &Pool,
         wanted: &[Wanted],
         tenant: Tenant<'_>,
     ) -> Option<Assigned> {
-        let found: Option<Vec<_>> =
-            wanted.iter().map(|wanted| self.find(pool, *wanted, tenant)).collect();
-        let addresses = found.filter(|found| !found.is_empty())?;
+        let addresses: Vec<_> =
+            wanted.iter().filter_map(|wanted| self.find(pool, *wanted, tenant)).collect();
+        if addresses.is_empty() {
+            return None;
+        }
         for address in &addresses {
             let holder = Holder { session: tenant.session, name: tenant.name.clone() };
             if let Some(former) = self.holders.insert(*address, holder)
@@ -188,6 +191,17 @@ mod tests {
         assert_eq!(ask(0, [10, 9, 0, 3]), Some(taken));
         assert_ne!(ask(1, [10, 9, 0, 3]), Some(taken));
         assert_ne!(ask(2, [192, 0, 2, 1]), Some([192, 0, 2, 1].into()));
+    }
+
+    #[test]
+    fn who_asks_for_both_ip_versions_gets_the_one_that_there_is() {
+        let (mut leases, pool) = (Leases::default(), pool([10, 9, 0, 1], [10, 9, 0, 1]));
+        let wanted = [true, false].map(|is_ipv6| Wanted { is_ipv6, address: None });
+        let name = name(1);
+        let tenant = |number| Tenant { session: SessionId(number), name: &name, is_alone: false };
+        let assigned = leases.assign(&pool, &wanted, tenant(1)).expect("an IPv4 address");
+        assert_eq!(assigned.addresses, [IpAddr::from([10, 9, 0, 1])]);
+        assert_eq!(leases.assign(&pool, &wanted, tenant(2)), None);
     }
 
     #[test]

@@ -296,7 +296,13 @@ impl Session {
             return self.respond(spi, request, &payloads, ctx);
         }
         let draft = assigned
-            .map_err(|refused| (Refusal::new(refused), Reason::NoAddress))
+            .map_err(|refused| {
+                let reason = match refused {
+                    NotifyType::FailedCpRequired => Reason::AddressNotRequested,
+                    _ => Reason::PoolExhausted,
+                };
+                (Refusal::new(refused), reason)
+            })
             .and_then(|_| self.draft_child(&connection.children, None, true, contents, ctx));
         match draft {
             Ok(draft) => {
