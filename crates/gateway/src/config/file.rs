@@ -31,7 +31,7 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) ike: IkeFiles,
     #[serde(default)]
-    pub(super) child: Vec<ChildFile>,
+    pub(super) child: Vec<Spanned<ChildFile>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -164,6 +164,9 @@ pub(super) struct IkeFile {
     pub(super) remote: Spanned<String>,
     pub(super) local_id: Option<String>,
     pub(super) remote_id: Option<String>,
+    pub(super) address: Option<Spanned<AddressFile>>,
+    pub(super) pool: Option<Spanned<OneOrMany>>,
+    pub(super) dns: Option<Spanned<OneOrMany>>,
     pub(super) psk: Option<Spanned<SecretText>>,
     pub(super) psk_file: Option<Spanned<PathBuf>>,
     pub(super) cert_file: Option<Spanned<PathBuf>>,
@@ -174,9 +177,42 @@ pub(super) struct IkeFile {
     pub(super) ppk_id: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) post_quantum: PostQuantumFile,
-    pub(super) initiate: Option<bool>,
+    pub(super) initiate: Option<Spanned<bool>>,
     pub(super) rekey_seconds: Option<Spanned<u64>>,
     pub(super) liveness_seconds: Option<Spanned<u64>>,
+}
+
+/// Where this host's inner address comes from.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AddressFile {
+    Request,
+}
+
+/// A text, or a list of texts.
+#[derive(Debug, Clone)]
+pub(super) struct OneOrMany(pub(super) Vec<String>);
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+        impl<'de> Visitor<'de> for Texts {
+            type Value = OneOrMany;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a text in quotes, or a list of them")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, one: &str) -> Result<OneOrMany, E> {
+                Ok(OneOrMany(vec![one.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, many: A) -> Result<OneOrMany, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(many)).map(OneOrMany)
+            }
+        }
+        deserializer.deserialize_any(Texts)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -195,8 +231,8 @@ pub(super) struct ChildFile {
     /// The name of an `[[ike]]`.
     pub(super) ike: Option<Spanned<String>>,
     pub(super) mode: Option<ModeFile>,
-    pub(super) local: Option<Spanned<String>>,
-    pub(super) remote: Spanned<String>,
+    pub(super) local: Option<Spanned<OneOrMany>>,
+    pub(super) remote: Option<Spanned<OneOrMany>>,
     pub(super) rekey_seconds: Option<Spanned<u64>>,
     pub(super) rekey_bytes: Option<Spanned<Scalar>>,
     pub(super) rekey_packets: Option<Spanned<Scalar>>,

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use headroom_ike::{Identity, PostQuantum, QEsp};
+use headroom_ike::{Identity, PostQuantum, QEsp, VirtualAddresses};
 use headroom_ipsec::SaSpec;
 use headroom_ipsec::spec::{
-    Action, Addresses, Direction, Mode, PolicySpec, Ports, Protection, Secrets, Selector, UdpPorts,
+    Action, Addresses, Direction, Mode, PolicySpec, Protection, Secrets, Selector, UdpPorts,
 };
 use headroom_netio::route::source_towards;
 use headroom_suite::{Aead, Key, Suite};
@@ -15,17 +15,19 @@ use toml::Spanned;
 
 use super::associations::{address, parse_name};
 use super::file::{
-    ActionWhenFile, ChildFile, ConfigFile, IkeFile, ModeFile, PostQuantumFile, QEspFile,
+    ActionWhenFile, ChildFile, ConfigFile, IkeFile, ModeFile, OneOrMany, PostQuantumFile, QEspFile,
 };
 use super::model::{Association, ChildAction, ChildActions, IkeChild, IkePeer, Purpose};
 use super::options::rekey_limits;
 use super::problem::{Problem, in_range, problem};
 use super::reader::Reader;
-use super::selectors::{addresses, covers};
+use super::selectors::{covers, parse_addresses};
 use crate::datapath::{IKE_PORT, NAT_PORT};
 
 /// The most peers of a configuration.
 const MAX_PEERS: usize = 10_000;
+/// The most addresses, prefixes or ranges at one end of a child.
+const MAX_LISTED: usize = 16;
 /// The IP protocol number of Q-ESP (docs/qesp.md).
 const QESP_NUMBER: u8 = 253;
 
@@ -35,7 +37,7 @@ impl Reader<'_> {
     pub(super) fn ike(
         &self,
         file: &ConfigFile,
-        tunnel: &str,
+        (tunnel, own): (&str, &[(IpAddr, u8)]),
         associations: &mut Vec<Association>,
         policies: &mut Vec<PolicySpec>,
     ) -> Result<Vec<IkePeer>, Problem> {
@@ -49,7 +51,7 @@ impl Reader<'_> {
         let mut peers: Vec<IkePeer> = Vec::with_capacity(files.len());
         let mut by_name = HashMap::with_capacity(files.len());
         for one in files {
-            let peer = self.peer(one, tunnel)?;
+            let peer = self.peer(one, tunnel, own)?;
             if by_name.insert(peer.name.clone(), peers.len()).is_some() {
                 let message =
                     format!("another [[ike]] above is named `{}`: give each a `name`", peer.name);
@@ -60,16 +62,29 @@ impl Reader<'_> {
         let mut names: HashSet<String> = policies.iter().map(|one| one.name.clone()).collect();
         for one in &file.child {
             let peer = owner(one, &mut peers, &by_name)?;
-            let (policy, halves) = self.child(one, peer, policies, associations.len())?;
-            if !names.insert(policy.name.clone()) {
+            let (made, halves) = self.child(one, peer, policies, associations.len())?;
+            if let Some(policy) = made.iter().find(|policy| !names.insert(policy.name.clone())) {
                 let message = format!(
                     "a policy or [[child]] above is named `{}`: choose another `name`",
                     policy.name
                 );
-                return Err(problem(one.name.as_ref().unwrap_or(&one.remote), message));
+                return Err(match &one.get_ref().name {
+                    Some(name) => problem(name, message),
+                    None => problem(one, message),
+                });
             }
-            policies.push(policy);
+            policies.extend(made);
             associations.extend(halves);
+        }
+        for peer in &mut peers {
+            let asks = |of_v6| {
+                let mut selectors = peer.children.iter().flat_map(|child| &child.selectors);
+                selectors.any(|one| is_v6(&one.remote) == Some(of_v6))
+            };
+            let (asks_v4, asks_v6) = (asks(false), asks(true));
+            if let VirtualAddresses::Request { ipv4, ipv6 } = &mut peer.virtual_addresses {
+                (*ipv4, *ipv6) = (asks_v4, asks_v6);
+            }
         }
         let idle = peers.iter().zip(files).find(|(peer, _)| peer.children.is_empty());
         match idle {
@@ -81,29 +96,54 @@ impl Reader<'_> {
         }
     }
 
-    fn peer(&self, file: &IkeFile, tunnel: &str) -> Result<IkePeer, Problem> {
+    fn peer(&self, file: &IkeFile, tunnel: &str, own: &[(IpAddr, u8)]) -> Result<IkePeer, Problem> {
         let name = file.name.as_ref().map_or(Ok(tunnel.to_owned()), parse_name)?;
-        let remote = address(&file.remote)?;
-        let local = match &file.local {
-            Some(local) => address(local)?,
-            None => self.route_source(remote, &file.remote)?,
+        let remote = match file.remote.get_ref().as_str() {
+            "any" => None,
+            _ => Some(address(&file.remote)?),
         };
-        if local.is_ipv4() != remote.is_ipv4() {
+        let local = match (&file.local, remote) {
+            (Some(local), _) => address(local)?,
+            (None, Some(remote)) => self.route_source(remote, &file.remote)?,
+            (None, None) => {
+                let message = "`remote = \"any\"` needs `local`, the address where peers arrive";
+                return Err(problem(&file.remote, message));
+            }
+        };
+        if let Some(remote) = remote.filter(|remote| remote.is_ipv4() != local.is_ipv4()) {
             let message =
                 format!("`local` is {local} and `remote` {remote}: both must be IPv4 or both IPv6");
             return Err(problem(&file.remote, message));
+        }
+        let (virtual_addresses, pool) = self.virtual_addresses(file, own)?;
+        let waits = remote.is_none();
+        if let Some(initiate) = file.initiate.as_ref().filter(|one| waits && *one.get_ref()) {
+            let message = "this host cannot begin with `remote = \"any\"`: remove `initiate`";
+            return Err(problem(initiate, message));
         }
         let id = |text: &Option<String>, usual: Identity| match text {
             Some(text) => Identity::from_text(text),
             None => usual,
         };
         let (auth, certified) = self.auth(file)?;
+        let remote_id = match (&file.remote_id, remote) {
+            (None, None) => None,
+            (None, Some(remote)) => Some(Identity::Address(remote)),
+            (Some(written), _) => Some(Identity::from_text(written)),
+        };
+        if waits && remote_id.is_none() && virtual_addresses == VirtualAddresses::None {
+            let message =
+                "`remote = \"any\"` needs `pool`, for many peers, or `remote_id`, for one";
+            return Err(problem(&file.remote, message));
+        }
         Ok(IkePeer {
             name,
             local: SocketAddr::new(local, IKE_PORT),
-            remote: SocketAddr::new(remote, IKE_PORT),
+            remote: remote.map(|remote| SocketAddr::new(remote, IKE_PORT)),
             local_id: id(&file.local_id, certified.unwrap_or(Identity::Address(local))),
-            remote_id: id(&file.remote_id, Identity::Address(remote)),
+            remote_id,
+            virtual_addresses,
+            pool,
             auth,
             ppk: self.ppk(file)?,
             post_quantum: match file.post_quantum {
@@ -112,7 +152,7 @@ impl Reader<'_> {
                 PostQuantumFile::Off => PostQuantum::Off,
             },
             local_is_fixed: file.local.is_some(),
-            initiate: file.initiate.unwrap_or(true),
+            initiate: file.initiate.as_ref().map_or(!waits, |one| *one.get_ref()),
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 4 * 3600)?,
             liveness: seconds(file.liveness_seconds.as_ref(), "liveness_seconds", 30)?,
             children: Vec::new(),
@@ -136,15 +176,16 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads what is protected with a peer. Returns its policy, and associations that stand for those
+    /// Reads what is protected with a peer. Returns its policies, and associations that stand for those
     /// of both directions.
     fn child(
         &self,
-        file: &ChildFile,
+        file: &Spanned<ChildFile>,
         peer: &mut IkePeer,
         policies: &[PolicySpec],
         index: usize,
-    ) -> Result<(PolicySpec, [Association; 2]), Problem> {
+    ) -> Result<(Vec<PolicySpec>, [Association; 2]), Problem> {
+        let (whole, file) = (file, file.get_ref());
         let name = match &file.name {
             Some(name) => parse_name(name)?,
             None => match peer.children.len() {
@@ -152,83 +193,148 @@ impl Reader<'_> {
                 count => format!("{}-{}", peer.name, count + 1),
             },
         };
-        let one = |address: IpAddr| Addresses::Range(address, address);
-        let selector = Selector {
-            local: match &file.local {
-                Some(_) => addresses(file.local.as_ref())?,
-                None => one(peer.local.ip()),
-            },
-            remote: addresses(Some(&file.remote))?,
-            protocol: None,
-            local_port: Ports::Any,
-            remote_port: Ports::Any,
-            icmp: None,
+        let selectors = selectors(whole, peer)?;
+        let refused = |message: String| match &file.remote {
+            Some(remote) => problem(remote, message),
+            None => problem(whole, message),
         };
-        for (side, place) in
-            [(&selector.local, &file.local), (&selector.remote, &Some(file.remote.clone()))]
-        {
-            if let (Addresses::Any, Some(place)) = (side, place) {
-                return Err(problem(
-                    place,
-                    "write \"0.0.0.0/0\" or \"::/0\": traffic selectors are of one IP version",
-                ));
-            }
-        }
-        if let (Addresses::Range(a, _), Addresses::Range(b, _)) =
-            (&selector.local, &selector.remote)
-            && a.is_ipv4() != b.is_ipv4()
-        {
-            let message = "`local` and `remote` have different IP versions: no packet matches both";
-            return Err(problem(&file.remote, message));
-        }
-        if let Some(earlier) = policies.iter().find(|earlier| covers(&earlier.selector, &selector))
-        {
+        let covering = |selector: &Selector| {
+            policies.iter().find(|earlier| covers(&earlier.selector, selector))
+        };
+        if let Some(earlier) = selectors.iter().find_map(covering) {
             let message =
                 format!("`{}` above already decides about all these packets", earlier.name);
-            return Err(problem(&file.remote, message));
+            return Err(refused(message));
         }
         let mode = match file.mode {
             Some(ModeFile::Transport) => Mode::Transport,
             Some(ModeFile::Tunnel) | None => Mode::Tunnel,
         };
         if let (QEspFile::Prefer | QEspFile::Require, Mode::Transport) = (file.qesp, mode) {
-            let message = "`qesp` is for tunnel mode: remove it, or `mode`";
-            return Err(problem(&file.remote, message));
+            return Err(refused("`qesp` is for tunnel mode: remove it, or `mode`".to_owned()));
+        }
+        if mode == Mode::Transport && peer.virtual_addresses != VirtualAddresses::None {
+            let message = "assigned addresses are for tunnel mode: remove `mode`";
+            return Err(refused(message.to_owned()));
         }
         let child = IkeChild {
             name: name.clone(),
-            selector: selector.clone(),
+            selectors: selectors.clone(),
+            is_shared: matches!(peer.virtual_addresses, VirtualAddresses::Assign(_)),
             mode,
             qesp: qesp(file.qesp),
             rekey_limits: rekey_limits(file)?,
-            actions: actions(file, peer.initiate),
+            actions: actions(file, peer)?,
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 3600)?,
         };
-        let line = self.line(&file.remote);
+        let line = file.remote.as_ref().map_or_else(|| self.line(whole), |one| self.line(one));
         let half = |direction, index| {
             let spec = stand_in(peer, &child, direction, index)
-                .map_err(|error| problem(&file.remote, error.to_string()))?;
+                .map_err(|error| refused(error.to_string()))?;
             let (dummies_per_second, pad_to_path_mtu, negotiated) = (0, false, true);
             Ok(Association { spec, dummies_per_second, pad_to_path_mtu, line, negotiated })
         };
         let halves = [half(Direction::Out, index)?, half(Direction::In, index + 1)?];
         let named = |direction| vec![stand_in_name(&name, direction)];
         let action = Action::Protect { out: named(Direction::Out), inbound: named(Direction::In) };
+        let policies = selectors.into_iter().enumerate().map(|(number, selector)| PolicySpec {
+            name: child.policy_name(number),
+            selector,
+            action: action.clone(),
+        });
+        let policies = policies.collect();
         peer.children.push(child);
-        Ok((PolicySpec { name, selector, action }, halves))
+        Ok((policies, halves))
+    }
+}
+
+/// Returns which packets are protected: of each pair of `local` and `remote` of one IP version.
+fn selectors(file: &Spanned<ChildFile>, peer: &IkePeer) -> Result<Vec<Selector>, Problem> {
+    let (whole, file) = (file, file.get_ref());
+    let one = |address: IpAddr| vec![Addresses::Range(address, address)];
+    let remote = match (&file.remote, &peer.virtual_addresses) {
+        (Some(remote), VirtualAddresses::Assign(_)) => {
+            let message = "`remote` of a child is what the peer has of the `pool`: remove it";
+            return Err(problem(remote, message));
+        }
+        (Some(remote), _) => listed(remote)?,
+        (None, VirtualAddresses::Assign(_)) => peer.pool.clone(),
+        (None, _) => {
+            return Err(problem(whole, "a [[child]] needs `remote`, what is behind the peer"));
+        }
+    };
+    let local = match (&file.local, &peer.virtual_addresses) {
+        (Some(local), VirtualAddresses::Request { .. }) => {
+            let message = "`local` of this child is the address that the peer assigns: remove it";
+            return Err(problem(local, message));
+        }
+        (None, VirtualAddresses::Request { .. }) => {
+            let all = |of_v6| if of_v6 { EVERY_IPV6 } else { EVERY_IPV4 };
+            let wanted = |of_v6: &bool| remote.iter().any(|one| is_v6(one) == Some(*of_v6));
+            [false, true].into_iter().filter(wanted).map(all).collect()
+        }
+        (Some(local), _) => listed(local)?,
+        (None, _) => one(peer.local.ip()),
+    };
+    let pairs = local.iter().flat_map(|local| remote.iter().map(move |remote| (local, remote)));
+    let pairs = pairs.filter(|(local, remote)| is_v6(local) == is_v6(remote));
+    let mut selectors: Vec<Selector> = Vec::new();
+    for (local, remote) in pairs {
+        let (local, remote) = (local.clone(), remote.clone());
+        let selector = Selector { local, remote, ..Selector::ANY };
+        match selectors.iter().any(|earlier| covers(earlier, &selector)) {
+            true => {}
+            false => selectors.push(selector),
+        }
+    }
+    let message = "`local` and `remote` have different IP versions: no packet matches both";
+    match (selectors.is_empty(), &file.remote) {
+        (false, _) => Ok(selectors),
+        (true, Some(remote)) => Err(problem(remote, message)),
+        (true, None) => Err(problem(whole, message)),
+    }
+}
+
+const EVERY_IPV4: Addresses =
+    Addresses::Range(IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::BROADCAST));
+const EVERY_IPV6: Addresses =
+    Addresses::Range(IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+
+/// Reads the addresses of one end.
+fn listed(written: &Spanned<OneOrMany>) -> Result<Vec<Addresses>, Problem> {
+    let texts = &written.get_ref().0;
+    if texts.is_empty() || texts.len() > MAX_LISTED {
+        let message = format!("write 1 to {MAX_LISTED} addresses, prefixes or ranges");
+        return Err(problem(written, message));
+    }
+    let one = |text: &String| match parse_addresses(text) {
+        Ok(Addresses::Any) => Err(problem(
+            written,
+            "write \"0.0.0.0/0\" or \"::/0\": traffic selectors are of one IP version",
+        )),
+        other => other.map_err(|message| problem(written, message)),
+    };
+    texts.iter().map(one).collect()
+}
+
+/// Tells the IP version; none of [`Addresses::Any`].
+fn is_v6(addresses: &Addresses) -> Option<bool> {
+    match addresses {
+        Addresses::Range(first, _) => Some(first.is_ipv6()),
+        Addresses::Any => None,
     }
 }
 
 /// Returns the peer of a child.
 fn owner<'p>(
-    file: &ChildFile,
+    file: &Spanned<ChildFile>,
     peers: &'p mut [IkePeer],
     by_name: &HashMap<String, usize>,
 ) -> Result<&'p mut IkePeer, Problem> {
-    match (&file.ike, peers) {
+    match (&file.get_ref().ike, peers) {
         (None, [only]) => Ok(only),
-        (None, []) => Err(problem(&file.remote, "a [[child]] needs an [ike]")),
-        (None, _) => Err(problem(&file.remote, "there are several [[ike]]: say which with `ike`")),
+        (None, []) => Err(problem(file, "a [[child]] needs an [ike]")),
+        (None, _) => Err(problem(file, "there are several [[ike]]: say which with `ike`")),
         (Some(name), peers) => {
             let index = by_name.get(name.get_ref()).copied();
             let found = index.and_then(|index| peers.get_mut(index));
@@ -247,18 +353,24 @@ fn qesp(file: QEspFile) -> Option<QEsp> {
 }
 
 /// Reads what this host does about a child: what is not written is as at the start.
-fn actions(file: &ChildFile, initiate: bool) -> ChildActions {
-    let of = |written: &Option<Spanned<ActionWhenFile>>, usual| match written {
-        Some(one) => match one.get_ref() {
+fn actions(file: &ChildFile, peer: &IkePeer) -> Result<ChildActions, Problem> {
+    let of = |written: &Option<Spanned<ActionWhenFile>>, usual| {
+        let Some(place) = written else { return Ok(usual) };
+        let action = match place.get_ref() {
             ActionWhenFile::Start => ChildAction::Start,
             ActionWhenFile::Trap => ChildAction::Trap,
             ActionWhenFile::None => ChildAction::None,
-        },
-        None => usual,
+        };
+        if peer.remote.is_none() && action != ChildAction::None {
+            let message = "this host cannot begin with `remote = \"any\"`: the peer does";
+            return Err(problem(place, message));
+        }
+        Ok(action)
     };
-    let usual = if initiate { ChildAction::Start } else { ChildAction::None };
-    let start = of(&file.start_action, usual);
-    ChildActions { start, close: of(&file.close_action, start), dpd: of(&file.dpd_action, start) }
+    let usual = if peer.initiate { ChildAction::Start } else { ChildAction::None };
+    let start = of(&file.start_action, usual)?;
+    let (close, dpd) = (of(&file.close_action, start)?, of(&file.dpd_action, start)?);
+    Ok(ChildActions { start, close, dpd })
 }
 
 fn stand_in_name(child: &str, direction: Direction) -> String {
@@ -276,9 +388,15 @@ fn stand_in(
     let suite = Suite::Aead(Aead::Aes256Gcm);
     let key = Key::generate(suite.key_len())?;
     let protection = Protection::Esp(Secrets { suite, key, mac_key: None });
+    let local = peer.local.ip();
+    let unknown: IpAddr = match local {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let remote = peer.remote.map_or(unknown, |remote| remote.ip());
     let addresses = match direction {
-        Direction::Out => (peer.local.ip(), peer.remote.ip()),
-        Direction::In => (peer.remote.ip(), peer.local.ip()),
+        Direction::Out => (local, remote),
+        Direction::In => (remote, local),
     };
     let name = stand_in_name(&child.name, direction);
     let spi = 256 + index as u32;

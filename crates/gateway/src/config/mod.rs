@@ -11,6 +11,7 @@ mod keygen_ike;
 mod model;
 mod options;
 mod policies;
+mod pool;
 mod problem;
 mod reader;
 mod scalar;

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headroom_ike::{Auth, Identity, PostQuantum, Ppk, QEsp};
-use headroom_ipsec::spec::{Limits, SaSpec, Selector};
+use headroom_ike::{Auth, Identity, PostQuantum, Ppk, QEsp, VirtualAddresses};
+use headroom_ipsec::spec::{Addresses, Limits, SaSpec, Selector};
 use headroom_ipsec::{Mode, PolicySpec, Protocol};
 
 use crate::ledger::{self, KeyId};
@@ -65,12 +65,16 @@ pub struct IkePeer {
     pub local: SocketAddr,
     /// Whether this host keeps this address, also when another leads to the peer.
     pub local_is_fixed: bool,
-    /// The peer's.
-    pub remote: SocketAddr,
+    /// The peer's; none for any, and then the peer begins.
+    pub remote: Option<SocketAddr>,
     /// This host's name.
     pub local_id: Identity,
-    /// The peer's name.
-    pub remote_id: Identity,
+    /// The peer's name; none for any that proves who it is.
+    pub remote_id: Option<Identity>,
+    /// Whether one end assigns addresses to the other. Many peers share an end that assigns.
+    pub virtual_addresses: VirtualAddresses,
+    /// The networks of the addresses that this host assigns.
+    pub pool: Vec<Addresses>,
     /// How both prove who they are.
     pub auth: Auth,
     /// A key beside the key exchange, against quantum computers.
@@ -92,8 +96,10 @@ pub struct IkePeer {
 pub struct IkeChild {
     /// A unique name, also of its policy.
     pub name: String,
-    /// The packets.
-    pub selector: Selector,
+    /// The packets, those of any of the selectors.
+    pub selectors: Vec<Selector>,
+    /// Whether many peers have it at once, each with addresses from the pool.
+    pub is_shared: bool,
     /// Transport or tunnel.
     pub mode: Mode,
     /// Whether packets may have Q-ESP's header.
@@ -104,6 +110,16 @@ pub struct IkeChild {
     pub rekey_limits: Limits,
     /// What this host does about it.
     pub actions: ChildActions,
+}
+
+impl IkeChild {
+    /// Returns the name of one of its policies. No name in a file has a slash.
+    pub(crate) fn policy_name(&self, number: usize) -> String {
+        match number {
+            0 => self.name.clone(),
+            _ => format!("{}/{}", self.name, number + 1),
+        }
+    }
 }
 
 /// What this host does about a child.

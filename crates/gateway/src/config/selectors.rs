@@ -48,8 +48,14 @@ pub(super) fn selector(file: &PolicyFile) -> Result<Selector, Problem> {
 
 /// Parses `any`, an address, a prefix, or a range `a-b`.
 pub(super) fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Problem> {
-    let Some(text) = text else { return Ok(Addresses::Any) };
-    let written = text.get_ref().trim();
+    text.map_or(Ok(Addresses::Any), |text| {
+        parse_addresses(text.get_ref()).map_err(|message| problem(text, message))
+    })
+}
+
+/// As [`addresses`], of a text alone.
+pub(super) fn parse_addresses(text: &str) -> Result<Addresses, String> {
+    let written = text.trim();
     if written == "any" {
         return Ok(Addresses::Any);
     }
@@ -62,12 +68,11 @@ pub(super) fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Pro
         one(written).map(|address| (address, address))
     };
     range.map(|(first, last)| Addresses::Range(first, last)).ok_or_else(|| {
-        let message = format!(
+        format!(
             "`{}` is not \"any\", an address, a prefix such as \"10.1.0.0/16\" (with zero bits after the prefix) or a range \
              such as \"10.0.0.5-10.0.0.9\"",
             excerpt(written)
-        );
-        problem(text, message)
+        )
     })
 }
 

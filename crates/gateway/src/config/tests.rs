@@ -1,7 +1,10 @@
 //! What can be loaded, and each refusal with its line.
 
+use std::net::Ipv6Addr;
 use std::path::Path;
 
+use headroom_ike::VirtualAddresses;
+use headroom_ike::wire::AddressRange;
 use headroom_ipsec::spec::{Action, Addresses, Direction, Dscp, Padding, Ports};
 
 use super::problem::line_of;
@@ -476,8 +479,8 @@ fn reads_the_peers_of_ike_and_what_is_protected_with_them() {
     let config = parse(IKE).unwrap_or_else(|error| panic!("{error}"));
     let peer = &config.ike[0];
     assert_eq!((peer.name.as_str(), peer.initiate), ("hr0", true));
-    assert_eq!(peer.remote, "192.0.2.2:500".parse().expect("an address"));
-    assert_eq!(peer.remote_id.to_string(), "192.0.2.2");
+    assert_eq!(peer.remote, Some("192.0.2.2:500".parse().expect("an address")));
+    assert_eq!(peer.remote_id.as_ref().map(ToString::to_string).as_deref(), Some("192.0.2.2"));
     assert_eq!(peer.children[0].rekey.as_secs(), 3600);
     // the host is set up for what will be negotiated, and the ledger tracks none of it
     assert_eq!(config.policies[0].name, "hr0");
@@ -487,8 +490,81 @@ fn reads_the_peers_of_ike_and_what_is_protected_with_them() {
         + "ike = \"hr0\"\n[[ike]]\nname = \"b\"\nremote = \"192.0.2.3\"\nlocal = \"192.0.2.1\"\npsk = \"another key of twenty bytes\"\ninitiate = false\n[[child]]\nike = \"b\"\nremote = \"10.3.0.0/16\"\nrekey_seconds = 60\n";
     let config = parse(&two).unwrap_or_else(|error| panic!("{error}"));
     let local = "192.0.2.1".parse().expect("an address");
-    assert_eq!(config.ike[1].children[0].selector.local, Addresses::Range(local, local));
+    assert_eq!(config.ike[1].children[0].selectors[0].local, Addresses::Range(local, local));
     assert_eq!(config.policies.len(), 2);
+}
+
+const POOL: &str = "name = \"hr0\"\naddress = [\"10.9.0.1/24\"]\n[ike]\nlocal = \"192.0.2.1\"\nremote = \"any\"\n\
+                    psk = \"twenty bytes and some more\"\npool = [\"10.9.0.0/24\", \"fd09::/64\"]\n\
+                    dns = [\"10.9.0.3\", \"fd01::53\"]\n[[child]]\nlocal = [\"10.1.0.0/16\", \"fd01::/64\"]\n";
+
+#[test]
+fn reads_a_pool_of_addresses_for_many_peers() {
+    let config = parse(POOL).unwrap_or_else(|error| panic!("{error}"));
+    let peer = &config.ike[0];
+    assert_eq!((peer.remote, &peer.remote_id, peer.initiate), (None, &None, false));
+    let VirtualAddresses::Assign(pool) = &peer.virtual_addresses else { panic!("{peer:?}") };
+    let v4 = |first: [u8; 4], last: [u8; 4]| AddressRange::V4(first.into()..=last.into());
+    let v6 = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+    let expected = [
+        // not the network's, this host's, a DNS server's and the broadcast address
+        v4([10, 9, 0, 2], [10, 9, 0, 2]),
+        v4([10, 9, 0, 4], [10, 9, 0, 254]),
+        AddressRange::V6(v6("fd09::1")..=v6("fd09::ffff:ffff:ffff:ffff")),
+    ];
+    assert_eq!(pool.ranges, expected);
+    let child = &peer.children[0];
+    assert!(child.is_shared && child.selectors.len() == 2, "{child:?}");
+    assert_eq!(config.policies.len(), 2, "one of each IP version");
+}
+
+#[test]
+fn reads_a_request_for_an_address() {
+    let asks = "name = \"hr0\"\n[ike]\nlocal = \"192.0.2.2\"\nremote = \"192.0.2.1\"\naddress = \"request\"\n\
+                psk = \"twenty bytes and some more\"\n[[child]]\nremote = \"10.1.0.0/16\"\n";
+    let config = parse(asks).unwrap_or_else(|error| panic!("{error}"));
+    let peer = &config.ike[0];
+    let expected = VirtualAddresses::Request { ipv4: true, ipv6: false };
+    assert_eq!(peer.virtual_addresses, expected, "what is behind the peer has IPv4");
+    let every = Addresses::Range([0, 0, 0, 0].into(), [255, 255, 255, 255].into());
+    assert_eq!(peer.children[0].selectors[0].local, every);
+    for (from, to, line, words) in [
+        ("[[child]]\n", "[[child]]\nlocal = \"10.9.0.0/16\"\n", 8, "that the peer assigns"),
+        ("[[child]]\n", "[[child]]\nmode = \"transport\"\n", 9, "tunnel mode"),
+        ("\"request\"", "\"10.9.0.7\"", 5, "unknown variant"),
+        ("[ike]", "address = [\"10.9.0.7/24\"]\n[ike]", 6, "remove one"),
+        ("[[child]]\n", "pool = \"10.9.0.0/24\"\n[[child]]\n", 5, "both present"),
+    ] {
+        refused(&asks.replacen(from, to, 1), line, words);
+    }
+}
+
+#[test]
+fn refuses_pools_with_their_line() {
+    for (from, to, line, words) in [
+        ("local = \"192.0.2.1\"\n", "", 4, "needs `local`"),
+        ("\"any\"", "\"192.0.2.2\"", 7, "write `remote = \"any\"`"),
+        ("pool = [\"10.9.0.0/24\", \"fd09::/64\"]\n", "", 7, "`dns` needs `pool`"),
+        (
+            "pool = [\"10.9.0.0/24\", \"fd09::/64\"]\ndns = [\"10.9.0.3\", \"fd01::53\"]\n",
+            "",
+            5,
+            "or `remote_id`, for one",
+        ),
+        ("\"10.9.0.0/24\", ", "\"10.9.0.0/24\", \"10.9.0.7\", ", 7, "overlaps"),
+        ("\"10.9.0.0/24\", ", "\"any\", ", 7, "no prefix or range"),
+        ("\"10.9.0.0/24\", ", "\"10.9.0.1\", ", 7, "no address left"),
+        ("\"10.9.0.0/24\", ", "\"10.9.0.1/24\", ", 7, "zero bits"),
+        ("[\"10.9.0.0/24\", \"fd09::/64\"]", "[]", 7, "1 to 16"),
+        ("\"fd01::53\"", "\"here\"", 8, "not the address of a DNS server"),
+        ("[[child]]\n", "initiate = true\n[[child]]\n", 9, "cannot begin"),
+        ("[[child]]\n", "[[child]]\nstart_action = \"trap\"\n", 10, "cannot begin"),
+        ("[[child]]\n", "[[child]]\nremote = \"10.9.0.0/24\"\n", 10, "remove it"),
+        ("[\"10.1.0.0/16\", \"fd01::/64\"]", "[]", 10, "1 to 16"),
+        ("[\"10.1.0.0/16\", \"fd01::/64\"]", "[7]", 10, "write it in quotes"),
+    ] {
+        refused(&POOL.replacen(from, to, 1), line, words);
+    }
 }
 
 #[test]
@@ -548,7 +624,7 @@ fn refuses_peers_of_ike_with_their_line() {
         refused(&IKE.replacen(from, to, 1), line, words);
     }
     let child = "[[child]]\nremote = \"10.2.0.0/16\"\n";
-    refused(&format!("name = \"a\"\n{child}"), 3, "needs an [ike]");
+    refused(&format!("name = \"a\"\n{child}"), 2, "needs an [ike]");
     refused(IKE.split("[[child]]").next().unwrap_or_default(), 4, "no [[child]]");
     let again = "[[child]]\nname = \"c\"\nlocal = \"10.1.2.0/24\"\nremote = \"10.2.0.0/16\"\n";
     refused(&format!("{IKE}{again}"), 12, "already decides");

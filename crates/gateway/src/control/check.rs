@@ -258,6 +258,7 @@ impl Findings {
     fn paths(&mut self, config: &Config, engine: &Engine) {
         let path_mtu = |peer: IpAddr| match config.path_mtu {
             Some(mtu) => Ok(mtu as usize),
+            None if peer.is_unspecified() => Ok(host::USUAL_PATH_MTU),
             None => route::path_mtu(peer, Some(DEFAULT_MARK)),
         };
         let bundles = || engine.policies().iter().flat_map(Policy::bundles);
@@ -279,6 +280,9 @@ impl Findings {
             };
             let known = match config.path_mtu {
                 Some(_) => "by `path_mtu`",
+                None if peer.is_unspecified() => {
+                    "assumed for peers with any address; senders are told where it is less"
+                }
                 None => {
                     "as far as this host knows; a narrower link further on shows only when packets pass"
                 }
@@ -499,10 +503,12 @@ fn own_addresses(config: &Config) -> BTreeSet<IpAddr> {
 /// Returns own address, and address and port of the peer, of each ESP in UDP.
 fn udp_peers(config: &Config) -> BTreeSet<(IpAddr, SocketAddr)> {
     let out = specs(config).filter(|spec| spec.direction == Direction::Out);
-    out.filter_map(|spec| {
-        Some((spec.source, SocketAddr::new(spec.destination, spec.udp?.destination)))
-    })
-    .collect()
+    let known = out.filter(|spec| !spec.destination.is_unspecified());
+    known
+        .filter_map(|spec| {
+            Some((spec.source, SocketAddr::new(spec.destination, spec.udp?.destination)))
+        })
+        .collect()
 }
 
 impl fmt::Display for Finding {

@@ -1,5 +1,6 @@
 //! The counters of a tunnel in Prometheus' text format (exposition format 0.0.4).
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use super::status::{Association, Status};
@@ -25,6 +26,15 @@ pub fn prometheus(status: &Status) -> String {
         text.metric("ike_sessions", "gauge", "IKE SAs that stand.");
         let standing = status.ike.iter().filter(|one| one.established).count();
         text.sample("ike_sessions", &[], standing);
+        text.metric("ike_assigned_addresses", "gauge", "Addresses that peers have from a pool.");
+        let mut assigned: BTreeMap<&String, usize> = BTreeMap::new();
+        let holders = status.ike.iter().filter(|one| !one.initiated && !one.assigned.is_empty());
+        for session in holders {
+            *assigned.entry(&session.peer).or_default() += session.assigned.len();
+        }
+        for (peer, addresses) in assigned {
+            text.sample("ike_assigned_addresses", &[("peer", peer)], addresses);
+        }
     }
     let all = &status.associations;
     let values: [(&str, &str, &str, Value); 4] = [

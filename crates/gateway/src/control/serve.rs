@@ -11,6 +11,7 @@ use super::notify::{ServiceState, notify};
 use super::protocol::{Request, Response};
 use super::server::{PendingRequest, Reply, Server};
 use super::tunnel::{Options, Tunnel, TunnelEvent};
+use crate::ike::Report;
 
 /// The interval of checks.
 const TICK: Duration = Duration::from_secs(1);
@@ -73,7 +74,15 @@ pub fn run(
                 continue;
             }
             Ok(GatewayEvent::Signal(_)) => None,
-            Ok(GatewayEvent::Event(event)) => {
+            Ok(GatewayEvent::Event(TunnelEvent::Ike(Report::Message(sentence)))) => {
+                log(&sentence);
+                continue;
+            }
+            Ok(GatewayEvent::Event(TunnelEvent::Ike(Report::Assigned(addresses)))) => {
+                tunnel.assign(addresses).iter().for_each(|error| log(&error.to_string()));
+                continue;
+            }
+            Ok(GatewayEvent::Event(TunnelEvent::Datapath(event))) => {
                 log(&describe(&event));
                 continue;
             }
@@ -175,11 +184,7 @@ fn forward(
     Ok(())
 }
 
-fn describe(event: &TunnelEvent) -> String {
-    let event = match event {
-        TunnelEvent::Ike(sentence) => return sentence.clone(),
-        TunnelEvent::Datapath(event) => event,
-    };
+fn describe(event: &Event) -> String {
     match event {
         Event::PeerMoved(PeerMoved { configured, now, changes: 1 }) => {
             format!("the peer {configured} is now at {now}")

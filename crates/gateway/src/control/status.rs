@@ -269,6 +269,9 @@ impl fmt::Display for Status {
                 rows,
             )?;
         }
+        for session in self.ike.iter().filter(|one| !one.assigned.is_empty()) {
+            writeln!(f, "  {}", assignment(session))?;
+        }
         let counted = self.ike_counters.iter().flat_map(IkeCounters::named);
         let counted: Vec<String> = counted
             .filter(|(_, times)| *times > 0)
@@ -328,8 +331,14 @@ fn session_row(session: &SessionStatus) -> Vec<String> {
         (true, true) => "post-quantum",
         (true, false) => "not post-quantum",
     };
+    let identity = session.identity.as_ref().filter(|_| !session.initiated);
     vec![
-        session.peer.clone(),
+        match identity {
+            Some(identity) if !session.assigned.is_empty() => {
+                format!("{} ({identity})", session.peer)
+            }
+            _ => session.peer.clone(),
+        },
         format!("{} → {}", session.local, session.remote),
         state,
         key_exchange.to_owned(),
@@ -338,6 +347,22 @@ fn session_row(session: &SessionStatus) -> Vec<String> {
         session.retransmits.to_string(),
         session.children.to_string(),
     ]
+}
+
+/// Returns who has which addresses, and the DNS servers that were named with them.
+fn assignment(session: &SessionStatus) -> String {
+    let listed = |all: &[IpAddr]| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+    let (peer, addresses) = (&session.peer, listed(&session.assigned));
+    let dns = listed(&session.dns);
+    match (session.initiated, &session.identity) {
+        (true, _) if dns.is_empty() => format!("{peer} gives this host {addresses}"),
+        (true, _) => format!(
+            "{peer} gives this host {addresses}, and DNS servers, which are not configured here: {dns}"
+        ),
+        (false, identity) => {
+            format!("{peer}: {} has {addresses}", identity.as_deref().unwrap_or("a peer"))
+        }
+    }
 }
 
 impl Association {

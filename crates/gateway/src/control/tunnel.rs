@@ -1,6 +1,7 @@
 //! A tunnel from up to down: starts and stops ledger, host setup and datapath in a safe order.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -17,7 +18,7 @@ use crate::config::{Config, IkePeer, Purpose, Source};
 use crate::datapath::tracer::Trace;
 use crate::datapath::{DEFAULT_MARK, Datapath, Ike, IkeDatagram, Settings};
 use crate::host::{self, Host, Setup};
-use crate::ike::{IkeService, KeyLog};
+use crate::ike::{IkeService, KeyLog, Report};
 use crate::ledger::{FileLock, LedgerPaths, LedgerWriter};
 
 /// The options of a tunnel.
@@ -40,8 +41,7 @@ const IKE_INBOX: usize = 1024;
 #[derive(Debug)]
 pub(super) enum TunnelEvent {
     Datapath(Event),
-    /// A sentence.
-    Ike(String),
+    Ike(Report),
 }
 
 /// A configuration with its engine and its host setup.
@@ -119,7 +119,7 @@ pub(super) struct Tunnel {
     options: Options,
     name: String,
     queues: usize,
-    addresses: Vec<(std::net::IpAddr, u8)>,
+    addresses: Vec<(IpAddr, u8)>,
     ledger: LedgerPaths,
     policies: Vec<PolicySpec>,
     warnings: Vec<String>,
@@ -132,6 +132,8 @@ pub(super) struct Tunnel {
     ledger_writer: Option<LedgerWriter>,
     rates: Rates,
     started: Instant,
+    /// The addresses of the interface that peers have assigned.
+    assigned: BTreeSet<IpAddr>,
     /// Released last, so that no other gateway starts before.
     _lock: FileLock,
 }
@@ -189,6 +191,7 @@ impl Tunnel {
             ledger_writer,
             rates: Rates::default(),
             started: Instant::now(),
+            assigned: BTreeSet::new(),
             _lock: lock,
         })
     }
@@ -271,7 +274,7 @@ impl Tunnel {
     /// Tells whether the ports of IKE are not open for a peer's IP version.
     fn lacks_family(&self, config: &Config) -> bool {
         let open = self.settings.ike.as_ref().map_or([false; 2], |ike| ike.families);
-        config.ike.iter().any(|peer| !open[usize::from(peer.remote.is_ipv6())])
+        config.ike.iter().any(|peer| !open[usize::from(peer.local.is_ipv6())])
     }
 
     pub(super) fn status(&mut self) -> Status {
@@ -297,6 +300,16 @@ impl Tunnel {
             drops: status::counted(engine.counters()),
             warnings,
         }
+    }
+
+    /// Gives the interface the addresses that peers have assigned, all of them, and takes those away
+    /// that they have assigned no more. Returns what failed.
+    pub(super) fn assign(&mut self, assigned: BTreeSet<IpAddr>) -> Vec<Error> {
+        let gone = self.assigned.difference(&assigned).map(|one| host::remove(&self.name, *one));
+        let new = assigned.difference(&self.assigned).map(|one| host::assign(&self.name, *one));
+        let failures = gone.chain(new).filter_map(Result::err).map(Error::from).collect();
+        self.assigned = assigned;
+        failures
     }
 
     /// To be called about once per second. Fails if a thread of the datapath has ended.
@@ -381,15 +394,15 @@ fn start_ike(
     key_log: Option<KeyLog>,
     events: Sender<TunnelEvent>,
 ) -> Result<IkeService, Error> {
-    let service = IkeService::start(peers, fixed, datapath, inbox, key_log, move |sentence| {
+    let service = IkeService::start(peers, fixed, datapath, inbox, key_log, move |report| {
         // fails only while the tunnel goes down
-        let _ = events.send(TunnelEvent::Ike(sentence));
+        let _ = events.send(TunnelEvent::Ike(report));
     });
     service.doing(|| "start the thread of IKE".into())
 }
 
 fn ike_of(peers: &[IkePeer], inbox: &SyncSender<IkeDatagram>) -> Option<Ike> {
-    let family = |v6: bool| peers.iter().any(|peer| peer.remote.is_ipv6() == v6);
+    let family = |v6: bool| peers.iter().any(|peer| peer.local.is_ipv6() == v6);
     let families = [family(false), family(true)];
     (!peers.is_empty()).then(|| Ike { inbox: inbox.clone(), families })
 }
@@ -402,8 +415,11 @@ fn fixed_policies(config: &Config) -> Vec<PolicySpec> {
         .flat_map(|peer| &peer.children)
         .map(|child| child.name.as_str())
         .collect();
-    let fixed = config.policies.iter().filter(|policy| !children.contains(policy.name.as_str()));
-    fixed.cloned().collect()
+    // no name in a file has a slash
+    let child = |policy: &PolicySpec| {
+        policy.name.split('/').next().is_some_and(|name| children.contains(name))
+    };
+    config.policies.iter().filter(|policy| !child(policy)).cloned().collect()
 }
 
 /// How long a killed process may take to end.

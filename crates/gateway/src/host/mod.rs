@@ -245,6 +245,24 @@ pub fn apply(steps: &[Step]) -> Result<(), Error> {
     steps.iter().try_for_each(Step::apply)
 }
 
+/// Gives the interface of a tunnel an address that a peer has assigned.
+///
+/// # Errors
+/// The command failed.
+pub fn assign(tunnel: &str, address: IpAddr) -> Result<(), Error> {
+    let (len, nodad) = if address.is_ipv6() { (128, " nodad") } else { (32, "") };
+    Command::words(&format!("ip addr replace {address}/{len} dev {tunnel}{nodad}")).run()
+}
+
+/// Takes such an address away.
+///
+/// # Errors
+/// The command failed.
+pub fn remove(tunnel: &str, address: IpAddr) -> Result<(), Error> {
+    let len = if address.is_ipv6() { 128 } else { 32 };
+    Command::words(&format!("ip addr del {address}/{len} dev {tunnel}")).run()
+}
+
 /// Addresses whose packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Capture {
@@ -399,9 +417,17 @@ pub fn is_local(address: IpAddr) -> bool {
     !matches!(UdpSocket::bind((address, 0)), Err(error) if error.kind() == ErrorKind::AddrNotAvailable)
 }
 
-/// Returns the kernel's MTU of the path to `destination`, or IPv6's minimum if there is no route.
+/// The bytes of a packet for peers with any address: Ethernet's. Where a path is narrower, senders are
+/// told so.
+pub const USUAL_PATH_MTU: usize = 1500;
+
+/// Returns the kernel's MTU of the path to `destination`, or IPv6's minimum if there is no route. The
+/// unspecified address stands for that of any peer.
 #[must_use]
 pub fn path_mtu(destination: IpAddr, mark: u32) -> usize {
+    if destination.is_unspecified() {
+        return USUAL_PATH_MTU;
+    }
     let asked = route::path_mtu(destination, Some(mark));
     asked.map_or(IPV6_MIN_MTU, |mtu| mtu.min(usize::from(u16::MAX)))
 }

@@ -1,8 +1,8 @@
 //! The CHILD SAs in force, as associations and policies of an engine.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use headroom_ike::crypto::{Random, SystemRandom};
@@ -61,6 +61,8 @@ struct Installed {
     /// Whether its policies cannot be used.
     is_refused: bool,
     selectors: Vec<Selector>,
+    /// The peer's address, where many peers have one configuration at once.
+    tenant: Option<IpAddr>,
 }
 
 /// Where a CHILD SA comes from.
@@ -110,7 +112,7 @@ impl Children {
         let mut selectors = Vec::new();
         for (local, remote) in pairs {
             let selector = selector(local, remote);
-            if !selectors.contains(&selector) {
+            if is_of_one_version(&selector) && !selectors.contains(&selector) {
                 selectors.push(selector);
             }
         }
@@ -143,7 +145,11 @@ impl Children {
         if limits != Limits::default() {
             self.limited.insert(sa.child, limits);
         }
+        let is_shared =
+            self.configured.iter().any(|one| one.name == sa.config.name && one.is_shared);
+        let tenant = selectors.first().filter(|_| is_shared).and_then(|one| first(&one.remote));
         let installed = Installed {
+            tenant,
             session: sa.session,
             child: sa.config.name.clone(),
             inbound,
@@ -410,11 +416,13 @@ impl Children {
 
     /// Stops using the CHILD SAs from which a policy was made that never decides.
     fn refuse(&mut self, error: &SpecError) -> Vec<(ChildId, String)> {
-        let name = error.name.split('/').next().unwrap_or_default();
+        let mut parts = error.name.split('/');
+        let name = parts.next().unwrap_or_default();
+        let tenant = parts.next().and_then(|part| part.parse::<IpAddr>().ok());
         let mut refused = Vec::new();
         for id in self.by_name.get(name).into_iter().flatten() {
-            let child = self.installed.get_mut(id).filter(|child| !child.is_refused);
-            if let Some(child) = child {
+            let is_meant = |child: &&mut Installed| !child.is_refused && child.tenant == tenant;
+            if let Some(child) = self.installed.get_mut(id).filter(is_meant) {
                 child.is_refused = true;
                 refused.push((*id, error.to_string()));
             }
@@ -436,38 +444,81 @@ impl Children {
 
     fn policies_of(&self, child: &IkeChild) -> Vec<PolicySpec> {
         // the newest first
-        let installed: Vec<&Installed> =
-            self.of(&child.name).rev().map(|(_, one)| one).filter(|one| !one.is_refused).collect();
-        // The oldest first: of a new one the peer may not know yet.
-        let mut senders: Vec<_> = installed.iter().rev().filter(|one| one.sends).collect();
-        if senders.is_empty() {
-            // The peer has deleted what was in use, so it has the one that replaces it.
-            senders.extend(installed.iter().find(|one| !one.is_ending));
+        let all = self.of(&child.name).rev().map(|(_, one)| one).filter(|one| !one.is_refused);
+        let (mut policies, mut protected): (_, Vec<&Selector>) = (Vec::new(), Vec::new());
+        if child.is_shared {
+            let mut tenants: BTreeMap<IpAddr, Vec<Vec<&Installed>>> = BTreeMap::new();
+            for one in all {
+                let Some(tenant) = one.tenant else { continue };
+                let groups = tenants.entry(tenant).or_default();
+                match groups.iter_mut().find(|group| group[0].selectors == one.selectors) {
+                    Some(group) => group.push(one),
+                    None => groups.push(vec![one]),
+                }
+            }
+            for (tenant, groups) in &tenants {
+                let mut number = 0;
+                for group in groups.iter().rev() {
+                    let action = protect(group);
+                    for selector in &group[0].selectors {
+                        number += 1;
+                        let name = match number {
+                            1 => format!("{}/{tenant}", child.name),
+                            _ => format!("{}/{tenant}/{number}", child.name),
+                        };
+                        let (selector, action) = (selector.clone(), action.clone());
+                        policies.push(PolicySpec { name, selector, action });
+                    }
+                    protected.extend(&group[0].selectors);
+                }
+            }
+        } else {
+            let installed: Vec<&Installed> = all.collect();
+            let action = protect(&installed);
+            let narrowed = installed.first().map_or(&[][..], |one| &one.selectors);
+            policies.extend(narrowed.iter().enumerate().map(|(number, selector)| PolicySpec {
+                name: child.policy_name(number),
+                selector: selector.clone(),
+                action: action.clone(),
+            }));
+            protected.extend(narrowed);
         }
-        let protect = Action::Protect {
-            out: senders.iter().map(|one| one.outbound.clone()).collect(),
-            inbound: installed.iter().map(|one| one.inbound.clone()).collect(),
-        };
-        let narrowed = installed.first().map_or(&[][..], |one| &one.selectors);
-        let policy = |number: usize, selector: &Selector, action: &Action| PolicySpec {
-            name: match number {
-                0 => child.name.clone(),
-                _ => format!("{}/{}", child.name, number + 1),
-            },
+        let first = if child.is_shared { 0 } else { policies.len() };
+        let rest = child.selectors.iter().filter(|selector| !protected.contains(selector));
+        let nothing = Action::Protect { out: Vec::new(), inbound: Vec::new() };
+        policies.extend(rest.enumerate().map(|(number, selector)| PolicySpec {
+            name: child.policy_name(first + number),
             selector: selector.clone(),
-            action: action.clone(),
-        };
-        let mut policies: Vec<PolicySpec> = narrowed
-            .iter()
-            .enumerate()
-            .map(|(number, selector)| policy(number, selector, &protect))
-            .collect();
-        if narrowed != [child.selector.clone()] {
-            let nothing = Action::Protect { out: Vec::new(), inbound: Vec::new() };
-            policies.push(policy(policies.len(), &child.selector, &nothing));
-        }
+            action: nothing.clone(),
+        }));
         policies
     }
+}
+
+/// Returns how packets are protected by CHILD SAs that may replace each other, the newest first.
+fn protect(installed: &[&Installed]) -> Action {
+    // The oldest first: of a new one the peer may not know yet.
+    let mut senders: Vec<_> = installed.iter().rev().filter(|one| one.sends).collect();
+    if senders.is_empty() {
+        // The peer has deleted what was in use, so it has the one that replaces it.
+        senders.extend(installed.iter().find(|one| !one.is_ending));
+    }
+    Action::Protect {
+        out: senders.iter().map(|one| one.outbound.clone()).collect(),
+        inbound: installed.iter().map(|one| one.inbound.clone()).collect(),
+    }
+}
+
+fn first(addresses: &Addresses) -> Option<IpAddr> {
+    match addresses {
+        Addresses::Range(first, _) => Some(*first),
+        Addresses::Any => None,
+    }
+}
+
+fn is_of_one_version(selector: &Selector) -> bool {
+    let version = |addresses| first(addresses).map(|one| one.is_ipv6());
+    version(&selector.local) == version(&selector.remote)
 }
 
 fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Selector {
@@ -490,8 +541,20 @@ fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Selector {
     }
 }
 
-/// Returns a configured selector as IKE writes it.
-pub(super) fn traffic_selector(addresses: &Addresses) -> Option<TrafficSelector> {
+/// Returns one end of configured selectors as IKE writes it.
+pub(super) fn traffic_selectors<'a>(
+    ends: impl Iterator<Item = &'a Addresses>,
+) -> Vec<TrafficSelector> {
+    let mut all: Vec<TrafficSelector> = Vec::new();
+    for selector in ends.filter_map(traffic_selector) {
+        if !all.contains(&selector) {
+            all.push(selector);
+        }
+    }
+    all
+}
+
+fn traffic_selector(addresses: &Addresses) -> Option<TrafficSelector> {
     use std::net::IpAddr::{V4, V6};
     let range = match addresses {
         Addresses::Range(V4(first), V4(last)) => AddressRange::V4(*first..=*last),

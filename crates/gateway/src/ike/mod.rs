@@ -14,5 +14,5 @@ mod service;
 mod sessions;
 
 pub use key_log::KeyLog;
-pub use service::IkeService;
+pub use service::{IkeService, Report};
 pub use sessions::{IkeCounters, SessionStatus};

@@ -1,22 +1,23 @@
 //! Follows the events of the [`Endpoint`], and begins what should exist and does not.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
-    ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeChoice,
-    IkeProposal, Reason, SessionId, Timing, VirtualAddresses,
+    Assigned, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
+    IkeChoice, IkeProposal, Reason, SessionId, Timing, VirtualAddresses,
 };
 use headroom_ipsec::{Engine, PolicySpec};
 
-use super::children::{Children, traffic_selector};
+use super::children::{Children, traffic_selectors};
 use super::failures::FailureLog;
 use super::key_log::KeyLog;
 use super::peers::{Peer, Peers, Wanted};
+use super::service::Report;
 use super::sessions::{IkeCounters, Session, SessionStatus, Sessions};
 use crate::config::{ChildAction, IkeChild, IkePeer};
 use crate::datapath::{Datapath, IkeDatagram};
@@ -54,7 +55,11 @@ pub(super) struct Negotiator {
     datapath: Arc<Datapath>,
     /// Where keys are written to, to decrypt captures.
     key_log: Option<KeyLog>,
-    log: Box<dyn Fn(String) + Send>,
+    report: Box<dyn Fn(Report) + Send>,
+    /// The addresses that peers have assigned to this host, as they were reported.
+    assigned: BTreeSet<IpAddr>,
+    /// The peers for which the pool had no address.
+    pool_exhausted: u64,
 }
 
 impl fmt::Debug for Negotiator {
@@ -69,7 +74,7 @@ impl Negotiator {
         fixed: Vec<PolicySpec>,
         datapath: Arc<Datapath>,
         key_log: Option<KeyLog>,
-        log: Box<dyn Fn(String) + Send>,
+        report: Box<dyn Fn(Report) + Send>,
         now: Instant,
     ) -> Self {
         let children = Children::new(&configured, fixed);
@@ -86,7 +91,7 @@ impl Negotiator {
         let export_keys = key_log.is_some();
         let mut config =
             Config { force_encapsulation: true, timing, export_keys, ..Config::new(Vec::new()) };
-        config.connections = connections;
+        config.connections = most_specific_first(connections);
         datapath.set_traps(peers.trapped());
         Self {
             endpoint: Endpoint::new(config, Box::new(SystemRandom), now),
@@ -101,7 +106,9 @@ impl Negotiator {
             roamed: None,
             datapath,
             key_log,
-            log,
+            report,
+            assigned: BTreeSet::new(),
+            pool_exhausted: 0,
         }
     }
 
@@ -118,6 +125,7 @@ impl Negotiator {
         let mut peers = Peers::default();
         let mut children = Vec::new();
         let (mut connections, mut changed) = (HashMap::new(), HashSet::new());
+        let mut in_order = Vec::with_capacity(configured.len());
         for peer in configured {
             let mut watched = watched(&peer);
             let former = self.connections.get(&peer.name);
@@ -134,6 +142,7 @@ impl Negotiator {
                 changed.insert(new.name.clone());
             }
             peers.add(&new.name, watched);
+            in_order.push(Arc::clone(&new));
             connections.insert(new.name.clone(), new);
         }
         let (sessions, before) = (&self.sessions, &self.connections);
@@ -165,7 +174,7 @@ impl Negotiator {
         for session in sessions {
             let _ = self.endpoint.command(&Command::Close(session), now);
         }
-        self.endpoint.reconfigure(connections.values().cloned().collect(), liveness);
+        self.endpoint.reconfigure(most_specific_first(in_order), liveness);
         (self.connections, self.peers) = (connections, peers);
         for name in self.peers.names() {
             self.peers.look(&name, now);
@@ -200,9 +209,13 @@ impl Negotiator {
         next.unwrap_or(longest).clamp(Duration::from_millis(1), longest)
     }
 
+    fn say(&self, sentence: String) {
+        (self.report)(Report::Message(sentence));
+    }
+
     fn report_unwritten(&self, written: Option<io::Result<()>>) {
         if let Some(Err(error)) = written {
-            (self.log)(format!("cannot write the log of keys: {error}"));
+            self.say(format!("cannot write the log of keys: {error}"));
         }
     }
 
@@ -242,6 +255,9 @@ impl Negotiator {
             children: children.get(&id).copied().unwrap_or(0),
             algorithms: self.endpoint.session(id).and_then(|one| one.algorithms).map(described),
             retransmits: self.endpoint.session(id).map_or(0, |one| one.retransmits),
+            identity: one.identity.clone(),
+            assigned: one.assigned.addresses.clone(),
+            dns: one.assigned.dns.clone(),
         };
         self.sessions.iter().map(status).collect()
     }
@@ -256,6 +272,7 @@ impl Negotiator {
             authentication_failures: counters.authentication_failures,
             retransmits: counters.retransmits,
             malformed: counters.malformed,
+            pool_exhausted: self.pool_exhausted,
         }
     }
 
@@ -267,7 +284,7 @@ impl Negotiator {
         if self.children.take_change() {
             match self.children.apply(&self.datapath, None) {
                 Ok(refused) => self.refuse(refused),
-                Err(error) => (self.log)(format!("what was negotiated cannot be used: {error}")),
+                Err(error) => self.say(format!("what was negotiated cannot be used: {error}")),
             }
         }
         while let Some(transmit) = self.endpoint.transmit() {
@@ -279,7 +296,7 @@ impl Negotiator {
     /// Closes CHILD SAs that the engine did not take.
     fn refuse(&mut self, refused: Vec<(ChildId, String)>) {
         for (child, why) in refused {
-            (self.log)(format!("a CHILD SA is closed, for its {why}"));
+            self.say(format!("a CHILD SA is closed, for its {why}"));
             let _ = self.endpoint.command(&Command::CloseChild(child), Instant::now());
         }
     }
@@ -301,7 +318,7 @@ impl Negotiator {
             self.roam(now);
         }
         if let Some(line) = self.failures.line(now) {
-            (self.log)(line);
+            self.say(line);
         }
         for child in self.datapath.waiting() {
             self.asked(&child, now);
@@ -339,7 +356,7 @@ impl Negotiator {
     fn asked(&mut self, child: &str, now: Instant) {
         if self.children.exists(child) {
             if let Err(error) = self.datapath.send_waiting(child) {
-                (self.log)(format!("packets that waited for `{child}` are lost: {error}"));
+                self.say(format!("packets that waited for `{child}` are lost: {error}"));
             }
             return;
         }
@@ -425,7 +442,7 @@ impl Negotiator {
         if !peer.retry.may_try(now) {
             return peer.retry.at();
         }
-        let (mut local, remote) = (peer.local, peer.remote);
+        let (mut local, remote) = (peer.local, peer.remote?);
         if !peer.local_is_fixed {
             // the address of when the configuration was read may be gone
             let source = self.datapath.source_towards(remote.ip());
@@ -442,6 +459,8 @@ impl Negotiator {
             post_quantum: false,
             rekeys: 0,
             child_rekeys: 0,
+            identity: None,
+            assigned: Assigned::default(),
         };
         self.connecting.insert((now, id));
         self.sessions.insert(id, session);
@@ -451,15 +470,29 @@ impl Negotiator {
     fn happened(&mut self, event: Event, now: Instant) {
         match event {
             Event::Established {
-                session,
+                session: id,
                 connection,
+                remote,
                 local_address,
                 remote_address,
                 post_quantum,
+                assigned,
                 ..
             } => {
-                let addresses = (local_address, remote_address);
-                self.established(session, &connection, addresses, post_quantum, now);
+                let session = Session {
+                    peer: connection,
+                    initiated: self.sessions.get(id).is_some_and(|one| one.initiated),
+                    began: now,
+                    established: Some(now),
+                    local: local_address,
+                    remote: remote_address,
+                    post_quantum,
+                    rekeys: 0,
+                    child_rekeys: 0,
+                    identity: Some(remote.to_string()),
+                    assigned,
+                };
+                self.established(id, session, now);
             }
             Event::Rekeyed { session, post_quantum } => {
                 if let Some(one) = self.sessions.get_mut(session) {
@@ -501,23 +534,18 @@ impl Negotiator {
                 }
             }
             Event::ChildFailed { session, name, reason } => {
-                let session = self.sessions.get(session);
-                let peer = session.map_or("a peer", |one| &one.peer);
-                let name = name.as_deref().unwrap_or("a CHILD SA");
-                (self.log)(format!("IKE with `{peer}`: `{name}` was not made: {reason}"));
-                let peer = peer.to_owned();
-                self.give_up(&peer);
-                self.peers.look(&peer, now);
+                self.child_failed(session, name.as_deref(), &reason, now);
             }
             Event::Moved { session, local_address, remote_address, .. } => {
                 let addresses = (local_address, remote_address);
                 if let Some(one) = self.sessions.get_mut(session) {
                     let peer = &one.peer;
-                    (self.log)(match one.local == local_address {
+                    let moved = match one.local == local_address {
                         true => format!("`{peer}` is now at {remote_address}"),
                         false => format!("`{peer}` is now reached from {local_address}"),
-                    });
+                    };
                     (one.local, one.remote) = addresses;
+                    self.say(moved);
                 }
                 self.children.move_to(session, addresses, &self.datapath);
             }
@@ -533,13 +561,14 @@ impl Negotiator {
 
     fn closed(&mut self, id: SessionId, from: SocketAddr, reason: Reason, now: Instant) {
         let closed = self.sessions.remove(id);
+        self.report_assigned();
         let is_timeout = matches!(reason, Reason::Timeout(_));
         if let Some(session) = &closed {
-            (self.log)(format!("IKE with `{}` is closed: {reason}", session.peer));
+            self.say(format!("IKE with `{}` is closed: {reason}", session.peer));
         } else if reason.is_failed_authentication()
             && let Some(line) = self.failures.note(from, reason, now)
         {
-            (self.log)(line);
+            self.say(line);
         }
         if let Some(session) = closed {
             self.connecting.remove(&(session.began, id));
@@ -555,37 +584,30 @@ impl Negotiator {
         }
     }
 
-    fn established(
-        &mut self,
-        id: SessionId,
-        peer: &str,
-        (local, remote): (SocketAddr, SocketAddr),
-        post_quantum: bool,
-        now: Instant,
-    ) {
-        let begun = self.sessions.remove(id);
-        let initiated = begun.as_ref().is_some_and(|one| one.initiated);
-        if let Some(begun) = begun {
+    fn established(&mut self, id: SessionId, session: Session, now: Instant) {
+        if let Some(begun) = self.sessions.remove(id) {
             self.connecting.remove(&(begun.began, id));
         }
-        let session = Session {
-            peer: peer.to_owned(),
-            initiated,
-            began: now,
-            established: Some(now),
-            local,
-            remote,
-            post_quantum,
-            rekeys: 0,
-            child_rekeys: 0,
+        let (name, local, remote) = (session.peer.clone(), session.local, session.remote);
+        let (initiated, peer) = (session.initiated, name.as_str());
+        let quantum = if session.post_quantum { "post-quantum" } else { "NOT post-quantum" };
+        let assigned: Vec<String> =
+            session.assigned.addresses.iter().map(IpAddr::to_string).collect();
+        let assigned = match (assigned.is_empty(), initiated, &session.identity) {
+            (true, ..) | (_, false, None) => String::new(),
+            (false, true, _) => format!("; this host has {}", assigned.join(" and ")),
+            (false, false, Some(name)) => format!("; {name} has {}", assigned.join(" and ")),
         };
+        let has_address = !session.assigned.addresses.is_empty();
+        self.say(format!("IKE with `{peer}` at {remote} is established ({quantum}){assigned}"));
         self.sessions.insert(id, session);
-        if let Some(peer) = self.peers.get(peer) {
+        self.report_assigned();
+        if let Some(peer) = self.peers.get(peer)
+            && (has_address || !peer.assigns)
+        {
             peer.retry.succeeded();
         }
         self.peers.look(peer, now + LOOK);
-        let quantum = if post_quantum { "post-quantum" } else { "NOT post-quantum" };
-        (self.log)(format!("IKE with `{peer}` at {remote} is established ({quantum})"));
         // both hosts began: the one with the lower address gives up what it began
         let stands = |one: &Session| one.established.is_some();
         let has_other =
@@ -599,6 +621,40 @@ impl Negotiator {
             }
         }
     }
+
+    /// Reports the addresses that peers have assigned to this host, if they are others.
+    fn report_assigned(&mut self) {
+        let mine = self.sessions.iter().filter(|(_, one)| one.initiated);
+        let assigned = mine.flat_map(|(_, one)| one.assigned.addresses.iter().copied()).collect();
+        if assigned != self.assigned {
+            self.assigned = assigned;
+            (self.report)(Report::Assigned(self.assigned.clone()));
+        }
+    }
+
+    /// A CHILD SA was not made.
+    fn child_failed(&mut self, id: SessionId, child: Option<&str>, reason: &Reason, now: Instant) {
+        let session = self.sessions.get(id);
+        let peer = session.map_or_else(|| "a peer".to_owned(), |one| one.peer.clone());
+        let who = session.and_then(|one| one.identity.as_ref().map(|name| (name, one.remote)));
+        match (reason, who) {
+            (Reason::PoolExhausted | Reason::AddressNotRequested, Some((name, remote))) => {
+                self.say(format!("`{peer}`: {name} at {remote} gets no address: {reason}"));
+            }
+            _ => {
+                let child = child.unwrap_or("a CHILD SA");
+                self.say(format!("IKE with `{peer}`: `{child}` was not made: {reason}"));
+            }
+        }
+        self.pool_exhausted += u64::from(*reason == Reason::PoolExhausted);
+        // an address comes with an IKE SA only
+        let has_address = session.is_some_and(|one| !one.assigned.addresses.is_empty());
+        if self.peers.get(&peer).is_some_and(|peer| peer.assigns) && !has_address {
+            let _ = self.endpoint.command(&Command::Close(id), now);
+        }
+        self.give_up(&peer);
+        self.peers.look(&peer, now);
+    }
 }
 
 /// Returns algorithms as the status shows them.
@@ -610,10 +666,17 @@ fn described(choice: &IkeChoice) -> String {
     text
 }
 
+/// A responder takes the first connection that fits: one that any peer fits is the last.
+fn most_specific_first(mut connections: Vec<Arc<Connection>>) -> Vec<Arc<Connection>> {
+    connections.sort_by_key(|one| (one.remote.is_none(), one.remote_address.is_none()));
+    connections
+}
+
 /// Returns what is watched of a peer.
 fn watched(peer: &IkePeer) -> Peer {
     let children = peer.children.iter().map(Wanted::new).collect();
-    Peer::new((peer.local, peer.remote), peer.local_is_fixed, children)
+    let assigns = matches!(peer.virtual_addresses, VirtualAddresses::Request { .. });
+    Peer::new((peer.local, peer.remote), peer.local_is_fixed, assigns, children)
 }
 
 /// Makes the connection of a peer, with the children of the former one that stay the same.
@@ -621,8 +684,8 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
     let child = |child: &IkeChild| {
         let new = ChildConfig {
             name: child.name.clone(),
-            local: traffic_selector(&child.selector.local).into_iter().collect(),
-            remote: traffic_selector(&child.selector.remote).into_iter().collect(),
+            local: traffic_selectors(child.selectors.iter().map(|one| &one.local)),
+            remote: traffic_selectors(child.selectors.iter().map(|one| &one.remote)),
             mode: match child.mode {
                 headroom_ipsec::Mode::Transport => headroom_ike::Mode::Transport,
                 headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
@@ -642,11 +705,11 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
         children: peer.children.iter().map(child).collect(),
         name: peer.name,
         local: peer.local_id,
-        remote: Some(peer.remote_id),
-        remote_address: Some(peer.remote.ip()),
+        remote: peer.remote_id,
+        remote_address: peer.remote.map(|remote| remote.ip()),
         auth: peer.auth,
         ike: IkeProposal::default_offer(peer.post_quantum),
-        virtual_addresses: VirtualAddresses::None,
+        virtual_addresses: peer.virtual_addresses,
         rekey: Some(peer.rekey),
     }
 }

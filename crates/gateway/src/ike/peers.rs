@@ -16,7 +16,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Peer {
     pub(super) local: SocketAddr,
     pub(super) local_is_fixed: bool,
-    pub(super) remote: SocketAddr,
+    /// None: it begins, from any address.
+    pub(super) remote: Option<SocketAddr>,
+    /// Whether it assigns an address to this host, without which there is no child.
+    pub(super) assigns: bool,
     pub(super) children: Vec<Wanted>,
     pub(super) retry: Retry,
     /// When it is looked after.
@@ -155,11 +158,13 @@ impl Peers {
 
 impl Peer {
     pub(super) fn new(
-        (local, remote): (SocketAddr, SocketAddr),
+        (local, remote): (SocketAddr, Option<SocketAddr>),
         local_is_fixed: bool,
+        assigns: bool,
         children: Vec<Wanted>,
     ) -> Self {
-        Self { local, remote, local_is_fixed, children, retry: Retry::default(), look_at: None }
+        let retry = Retry::default();
+        Self { local, remote, local_is_fixed, assigns, children, retry, look_at: None }
     }
 
     /// Takes over what happened to the children that stay the same.

@@ -1,6 +1,8 @@
 //! The thread of IKE.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +22,15 @@ const BATCH: usize = 64;
 /// How long peers may take to confirm that everything is closed.
 const CLOSING: Duration = Duration::from_millis(500);
 
+/// What the thread of IKE reports.
+#[derive(Debug)]
+pub enum Report {
+    /// A sentence for the user.
+    Message(String),
+    /// The addresses that peers have assigned to this host, all of them.
+    Assigned(BTreeSet<IpAddr>),
+}
+
 /// IKE, while it runs.
 #[derive(Debug)]
 pub struct IkeService {
@@ -31,7 +42,7 @@ pub struct IkeService {
 
 impl IkeService {
     /// Starts to negotiate with `peers`. `fixed` are the policies that need no IKE; `key_log` takes
-    /// all keys, `log` sentences for the user.
+    /// all keys, `report` what others should know.
     ///
     /// # Errors
     /// The thread does not start.
@@ -41,11 +52,11 @@ impl IkeService {
         datapath: Arc<Datapath>,
         (inbox, arrivals): (SyncSender<IkeDatagram>, Receiver<IkeDatagram>),
         key_log: Option<KeyLog>,
-        log: impl Fn(String) + Send + 'static,
+        report: impl Fn(Report) + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let now = Instant::now();
-        let negotiator = Negotiator::new(peers, fixed, datapath, key_log, Box::new(log), now);
+        let negotiator = Negotiator::new(peers, fixed, datapath, key_log, Box::new(report), now);
         let negotiator = Arc::new(Mutex::new(negotiator));
         let (stopped, shared) = (Arc::clone(&stop), Arc::clone(&negotiator));
         let builder = std::thread::Builder::new().name("headroom-ike".into());

@@ -1,10 +1,10 @@
 //! The IKE SAs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use headroom_ike::SessionId;
+use headroom_ike::{Assigned, SessionId};
 use serde::{Deserialize, Serialize};
 
 /// An IKE SA, for a reader.
@@ -37,6 +37,15 @@ pub struct SessionStatus {
     /// The requests that were sent again.
     #[serde(default)]
     pub retransmits: u64,
+    /// The peer's name, once it has proved it.
+    #[serde(default)]
+    pub identity: Option<String>,
+    /// The addresses that the end that was asked assigned to the end that began.
+    #[serde(default)]
+    pub assigned: Vec<IpAddr>,
+    /// The DNS servers that it named with them. The gateway does not configure them on this host.
+    #[serde(default)]
+    pub dns: Vec<IpAddr>,
 }
 
 /// What IKE counts.
@@ -56,11 +65,14 @@ pub struct IkeCounters {
     pub retransmits: u64,
     /// Datagrams that are no message of IKE.
     pub malformed: u64,
+    /// Peers that proved who they are, and for which the pool had no address.
+    #[serde(default)]
+    pub pool_exhausted: u64,
 }
 
 impl IkeCounters {
     /// Returns the counters with their names.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 7] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 8] {
         [
             ("half-open", self.half_open),
             ("cookies-sent", self.cookies_sent),
@@ -69,6 +81,7 @@ impl IkeCounters {
             ("authentication-failures", self.authentication_failures),
             ("retransmits", self.retransmits),
             ("malformed", self.malformed),
+            ("pool-exhausted", self.pool_exhausted),
         ]
     }
 }
@@ -86,6 +99,9 @@ pub(super) struct Session {
     pub(super) post_quantum: bool,
     pub(super) rekeys: u64,
     pub(super) child_rekeys: u64,
+    /// The peer's name.
+    pub(super) identity: Option<String>,
+    pub(super) assigned: Assigned,
 }
 
 /// All IKE SAs.

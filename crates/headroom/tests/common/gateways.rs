@@ -33,10 +33,12 @@ impl Deref for Site {
 /// Two hosts on one link, `eth0` of each.
 pub(crate) fn link(ground: &Ground) -> [Site; 2] {
     let mut names = ["here", "there"].into_iter();
-    headroom_testing::link().map(|host| {
-        let run = ground.path(names.next().expect("two hosts"));
-        Site { host, run, gateways: RefCell::default() }
-    })
+    headroom_testing::link().map(|host| site(ground, names.next().expect("two hosts"), host))
+}
+
+/// A host of this name.
+pub(crate) fn site(ground: &Ground, name: &str, host: Host) -> Site {
+    Site { host, run: ground.path(name), gateways: RefCell::default() }
 }
 
 /// What passes the link, from now on.
