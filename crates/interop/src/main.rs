@@ -115,6 +115,22 @@ fn main() -> Result<ExitCode> {
         missing |= !untried.is_empty();
         failures.extend(columns.iter().flat_map(Column::failures));
         text += &ike::document(&about_ike(), &columns, &untried);
+        if "scapy".contains(&*arguments.daemon) && arguments.only.is_empty() {
+            match ike::scapy::try_exchanges(&run.peers, &run.headroom()?) {
+                Ok(checks) => {
+                    failures.extend(checks.iter().filter_map(|check| match &check.outcome {
+                        Outcome::Failed(why) => Some(format!("scapy: {}: {why}", check.what)),
+                        _ => None,
+                    }));
+                    text += &ike::document_of_checks(&about_scapy_exchanges(), &checks);
+                }
+                Err(why) => {
+                    eprintln!("IKE with scapy was not tried: {why:#}");
+                    text += &format!("\nNot tried: scapy: {why:#}.\n");
+                    missing = true;
+                }
+            }
+        }
     }
     match &arguments.write {
         Some(path) => {
@@ -280,6 +296,12 @@ fn about_ike() -> Vec<String> {
         "In rows with certificates each side has a certificate of the kind, from an authority of the trial, and strongSwan's log must name the algorithm of both signatures. The gateway has no EAP: in those rows the responder is `crates/ike` alone, which proves by a certificate; no packets cross, but the keys of the CHILD SA must be those of strongSwan. A client of EAP-MSCHAPv2 is asked for EAP-TLS first, and refuses.".to_owned(),
         "strongSwan has kernel-libipsec, in a namespace. libreswan runs in a guest with Linux 6.12, whose kernel does ESP in UDP; there 256 KiB go each way, one after the other.".to_owned(),
         "OpenIKED 7.4 does not take part: on Linux 6.12 it answered NO_PROPOSAL_CHOSEN to ESP with an AEAD, with three forms of `childsa`; why was not found out. Our gateway offers nothing else.".to_owned(),
+    ]
+}
+
+fn about_scapy_exchanges() -> Vec<String> {
+    vec![
+        "A Python program (`crates/interop/src/ike/scapy/`) initiates to `headroom tunnel up`: scapy's layers write and read the messages, the package `cryptography` derives the keys (AES-256-GCM, HMAC-SHA2-384, X25519), and scapy's `SecurityAssociation` is the ESP of echo requests to a host behind the gateway. A message that must not be answered is followed by one that must: the next answer has to be that one's.".to_owned(),
     ]
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use headroom_interop::ike::scapy::try_exchanges;
 use headroom_interop::ike::{Peer, Side, StrongSwan, Trial, attempt, try_examples};
 use headroom_interop::peer::{Peers, required};
 use headroom_interop::pki::KeyKind;
@@ -87,6 +88,21 @@ fn strongswan_5_and_we_prove_who_we_are() {
         let is_skipped = matches!(outcome, Outcome::Lacks(_)) && !required();
         assert!(is_skipped || outcome == Outcome::Passed, "{trial}: {outcome:?}: make parts");
     }
+}
+
+#[test]
+fn scapy_as_an_initiator_finds_what_it_must() {
+    let Some(headroom) = headroom() else { return };
+    let checks = match try_exchanges(&Peers::from_environment(), &headroom) {
+        Ok(checks) => checks,
+        Err(why) => {
+            assert!(!required(), "{why:#}");
+            eprintln!("skipped: {why:#}");
+            return;
+        }
+    };
+    let failed: Vec<_> = checks.iter().filter(|check| check.outcome != Outcome::Passed).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod example;
 mod guest;
 mod link;
 mod ours;
+pub mod scapy;
 mod strongswan;
 mod table;
 mod trial;
@@ -18,11 +19,12 @@ pub use attempt::attempt;
 pub use example::try_examples;
 pub use guest::Libreswan;
 pub use strongswan::StrongSwan;
-pub use table::{Column, document};
+pub use table::{Column, document, document_of_checks};
 pub use trial::Trial;
 
 use crate::pki::KeyKind;
 use crate::strongswan::eap::Method;
+use crate::trial::Outcome;
 use link::Link;
 
 /// An implementation of IKEv2.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Trial;
+use super::scapy::Check;
 use crate::trial::Outcome;
 
 /// What was tried with one peer.
@@ -68,6 +69,29 @@ pub fn document(about: &[String], columns: &[Column], missing: &[String]) -> Str
     }
     for (at, note) in notes.iter().enumerate() {
         let _ = writeln!(text, "[{}] {note}", at + 1);
+    }
+    text
+}
+
+/// Writes the section on exchanges with scapy: rows of sound ones, then of hostile ones.
+pub fn document_of_checks(about: &[String], checks: &[Check]) -> String {
+    let mut text = "\n### scapy as an initiator\n".to_owned();
+    for paragraph in about {
+        let _ = write!(text, "\n{paragraph}\n");
+    }
+    for is_hostile in [false, true] {
+        let title = if is_hostile { "hostile" } else { "exchange" };
+        let _ = write!(text, "\n| {title} | |\n|---|---|\n");
+        for Check { what, outcome, .. } in
+            checks.iter().filter(|check| check.is_hostile == is_hostile)
+        {
+            let said = match outcome {
+                Outcome::Passed => "passed".to_owned(),
+                Outcome::Lacks(why) => (*why).to_owned(),
+                Outcome::Failed(why) => format!("FAILED: {}", why.replace('\n', " ")),
+            };
+            let _ = writeln!(text, "| {what} | {said} |");
+        }
     }
     text
 }

@@ -5,6 +5,7 @@ mod trial;
 pub use trial::try_case;
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -70,10 +71,7 @@ impl Scapy {
     /// # Errors
     /// scapy is missing; the error says how to install it.
     pub fn start(peers: &Peers) -> Result<Self> {
-        let python = peers.cache().join("bin/scapy-python");
-        if !python.is_file() {
-            bail!("there is no scapy: run scripts/fetch-parts --with-peers");
-        }
+        let python = python(peers)?;
         let mut child = Command::new(&python)
             .args(["-c", DRIVER])
             .stdin(Stdio::piped())
@@ -130,6 +128,18 @@ impl Drop for Scapy {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Finds a Python that has scapy.
+///
+/// # Errors
+/// It is missing; the error says how to install it.
+pub(crate) fn python(peers: &Peers) -> Result<PathBuf> {
+    let python = peers.cache().join("bin/scapy-python");
+    if !python.is_file() {
+        bail!("there is no scapy: run scripts/fetch-parts --with-peers");
+    }
+    Ok(python)
 }
 
 fn chain(case: &Case, from: Side) -> Vec<Association> {
