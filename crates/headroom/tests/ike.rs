@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::Ground;
@@ -143,7 +144,7 @@ fn a_few_lines_on_each_side_bring_up_a_tunnel() {
 }
 
 #[test]
-fn wireshark_opens_ike_and_esp_with_the_log_of_keys() {
+fn decode_and_wireshark_open_ike_and_esp_with_the_log_of_keys() {
     if !privileged() {
         return;
     }
@@ -161,6 +162,23 @@ fn wireshark_opens_ike_and_esp_with_the_log_of_keys() {
     for host in &hosts {
         host.must(&["down"]);
     }
+
+    let clear = ground.path("clear.pcap");
+    let words = ["ipsec", "decode", text(&file), "--keylog", text(&keys), "--out", text(&clear)];
+    let shown = wireshark::said(Command::new(common::HEADROOM).args(words));
+    for line in [
+        "IKE_SA_INIT request 0 from the initiator",
+        "ADDKE1=ML-KEM-768",
+        "IKE_INTERMEDIATE response 1 from the responder",
+        "KE      ML-KEM-768, 1088 bytes",
+        "IKE_AUTH request 2 from the initiator",
+        "AUTH    Shared Key Message Integrity Code",
+        "UDP 10.1.0.1",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("FAILED"), "{shown}");
+    assert!(contains(&std::fs::read(&clear).expect("a file"), SECRET), "{shown}");
 
     let mut decrypted = wireshark::tshark(&ground, &file);
     decrypted.env("WIRESHARK_CONFIG_DIR", &keys);

@@ -11,17 +11,21 @@ use headroom_packet::{Ip, protocol, udp};
 
 use super::attempt::{Sealed, rebuild};
 use super::capture::{Capture, Frame};
+use super::ike::IkeDecoder;
 use super::link::{FramePayload, GRE, encapsulated, frame_payload};
 use super::packet_report::{PacketReport, layer};
 use super::report::{Inner, Outcome, Packet, Summary, protocol_name};
 use super::sa_decoder::{SaDecoder, Search};
 use crate::config::Config;
+use crate::wireshark::KeyTables;
 
 /// The most fragments kept until their datagram is complete.
 const FRAGMENTS: Limits = Limits { datagrams: 4096, bytes: 64 << 20 };
 /// The most unencrypted tunnels followed, one inside the other.
 const MAX_ENCAPSULATIONS: u32 = 4;
-/// The port of ESP in UDP (RFC 3948).
+/// The port of IKE (RFC 7296, section 2).
+const IKE: u16 = 500;
+/// The port of ESP in UDP (RFC 3948), and of IKE behind a marker.
 const NAT_TRAVERSAL: u16 = 4500;
 
 /// Receives the decoder's reports.
@@ -36,7 +40,7 @@ impl<F: FnMut(&Packet, Option<&[u8]>)> PacketSink for F {
     }
 }
 
-/// Opens captured packets with the keys of a configuration.
+/// Opens captured packets with the keys of a configuration and of a log.
 #[derive(Debug)]
 pub struct Decoder {
     pub(super) known: Vec<SaDecoder>,
@@ -47,17 +51,19 @@ pub struct Decoder {
     /// UDP ports that carry ESP.
     ports: Vec<u16>,
     fragments: Reassembler,
+    ike: IkeDecoder,
     /// The latest time of a frame; fragments expire by it.
     now: Duration,
     pub(super) summary: Summary,
 }
 
 impl Decoder {
-    /// Prepares the keys of a configuration.
+    /// Prepares the keys of a configuration, those that are not negotiated, and of a log.
     ///
     /// # Errors
     /// A key that its suite refuses; the text begins with the SA's name.
-    pub fn new(config: Config, search: Search) -> Result<Self, String> {
+    pub fn new(config: Option<Config>, tables: KeyTables, search: Search) -> Result<Self, String> {
+        let KeyTables { ike, esp, were_read, .. } = tables;
         let mut decoder = Self {
             known: Vec::new(),
             search,
@@ -65,11 +71,14 @@ impl Decoder {
             qesp: Vec::new(),
             ports: vec![NAT_TRAVERSAL],
             fragments: Reassembler::new(FRAGMENTS),
+            ike: IkeDecoder::new(ike, were_read),
             now: Duration::ZERO,
             summary: Summary::default(),
         };
-        for association in config.associations.into_iter().filter(|one| !one.negotiated) {
-            let spec = association.spec;
+        let configured = config.into_iter().flat_map(|config| config.associations);
+        let configured = configured.filter(|one| !one.negotiated).map(|one| one.spec);
+        let certain = configured.map(|spec| (spec, false));
+        for (spec, is_from_table) in certain.chain(esp.into_iter().map(|spec| (spec, true))) {
             let protocol = spec.protection.protocol();
             if let Protocol::QEsp(number) = protocol
                 && !decoder.qesp.contains(&number)
@@ -82,7 +91,8 @@ impl Decoder {
             let index = decoder.known.len();
             decoder.by_spi.entry((spec.spi, protocol.number())).or_default().push(index);
             let name = spec.name.clone();
-            decoder.known.push(SaDecoder::new(spec).map_err(|error| format!("`{name}`: {error}"))?);
+            let sa = SaDecoder::new(spec, is_from_table);
+            decoder.known.push(sa.map_err(|error| format!("`{name}`: {error}"))?);
         }
         decoder.ports.sort_unstable();
         decoder.ports.dedup();
@@ -133,6 +143,7 @@ impl Decoder {
         let tallies =
             self.known.iter_mut().map(SaDecoder::finish).filter(|tally| tally.packets > 0);
         self.summary.associations = tallies.collect();
+        self.summary.ike = self.ike.finish();
         self.summary
     }
 
@@ -164,7 +175,8 @@ impl Decoder {
             (ip.upper() == protocol::UDP).then(|| udp::Packet::new(ip.payload()).ok()).flatten();
         let ours = datagram.filter(|datagram| {
             let ports = [datagram.source_port(), datagram.destination_port()];
-            ports.iter().any(|port| self.ports.binary_search(port).is_ok())
+            ports.contains(&IKE)
+                || ports.iter().any(|port| self.ports.binary_search(port).is_ok())
                 || self.begins_with_an_spi(datagram.payload(), ip.destination())
         });
         match ours {
@@ -206,7 +218,7 @@ impl Decoder {
         self.emit(context, PacketReport { notes, ..PacketReport::new(Outcome::Fragment) }, sink);
     }
 
-    /// Decodes ESP in UDP (RFC 3948).
+    /// Decodes IKE, or ESP in UDP (RFC 3948).
     fn datagram(
         &mut self,
         ip: &Ip<'_>,
@@ -217,11 +229,15 @@ impl Decoder {
         const NON_ESP_MARKER: [u8; 4] = [0; 4];
         let ports = (datagram.source_port(), datagram.destination_port());
         let body = datagram.payload();
+        let has_marker = |port| self.ports.binary_search(&port).is_ok();
+        if [ports.0, ports.1].contains(&IKE) && !has_marker(ports.0) && !has_marker(ports.1) {
+            return self.message(body, ports, context, sink);
+        }
         if body == [0xff] {
             return self.emit(context, PacketReport::new(Outcome::Keepalive), sink);
         }
-        if body.starts_with(&NON_ESP_MARKER) {
-            return self.emit(context, PacketReport::new(Outcome::Ike), sink);
+        if let Some(message) = body.strip_prefix(&NON_ESP_MARKER) {
+            return self.message(message, ports, context, sink);
         }
         // The packet as it would be without UDP.
         let header = &ip.bytes()[..ip.upper_offset()];
@@ -239,6 +255,23 @@ impl Decoder {
             }
             self.emit(context, report, sink);
         }
+    }
+
+    /// Decodes a message of IKE.
+    fn message(
+        &mut self,
+        message: &[u8],
+        ports: (u16, u16),
+        context: &mut FrameContext,
+        sink: &mut impl PacketSink,
+    ) {
+        let outcome = match self.ike.read(message, ports, context.frame) {
+            Ok(message) => Outcome::Ike(Box::new(message)),
+            Err(error) => {
+                Outcome::NotIpsec { what: format!("a message that is no IKEv2: {error}") }
+            }
+        };
+        self.emit(context, PacketReport::new(outcome), sink);
     }
 
     /// Reports a packet of which the capture has only a part.
@@ -286,7 +319,9 @@ impl Decoder {
             Outcome::Failed { .. } => summary.failed += 1,
             Outcome::Truncated { .. } => summary.truncated += 1,
             Outcome::Fragment => summary.fragments += 1,
-            Outcome::Ike | Outcome::Keepalive | Outcome::NotIpsec { .. } => summary.others += 1,
+            // IKE has counts of its own
+            Outcome::Ike(_) => {}
+            Outcome::Keepalive | Outcome::NotIpsec { .. } => summary.others += 1,
         }
         let (source, destination) = context.ends.unzip();
         let time = context.time.as_secs_f64();

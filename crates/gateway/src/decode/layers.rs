@@ -1,6 +1,6 @@
 //! Opens one security header after the other, from the outside to the packet inside.
 
-use headroom_ipsec::{Headers, Mode, Reason, SaSpec, qesp};
+use headroom_ipsec::{Headers, Mode, Reason, qesp};
 use headroom_packet::{Ip, protocol};
 
 use super::attempt::{Sealed, rebuild};
@@ -8,7 +8,7 @@ use super::decoder::Decoder;
 use super::open::open;
 use super::packet_report::{PacketReport, layer};
 use super::report::{Inner, Layer, Outcome, protocol_name};
-use super::sa_decoder::{Decrypted, Failure};
+use super::sa_decoder::{Decrypted, Failure, SaDecoder};
 
 /// The most unknown SPIs counted one by one.
 const MAX_UNKNOWN: usize = 1000;
@@ -81,7 +81,7 @@ impl Decoder {
             if next_header == protocol::NO_NEXT_HEADER {
                 return Ok(None);
             }
-            let inside = inside(sealed, &known.spec, next_header, payload, notes)?;
+            let inside = inside(sealed, known, next_header, payload, notes)?;
             let ip = Ip::parse(&inside.packet).map_err(|_| (Reason::BadInner, Vec::new()))?;
             require_true_ports(sealed, &ip)?;
             Ok(Some(inside))
@@ -100,7 +100,9 @@ impl Decoder {
             .iter()
             .find(|index| self.known[**index].spec.destination == sealed.destination);
         let index = *exact.or(candidates.first())?;
-        let spec = &self.known[index].spec;
+        let SaDecoder { spec, is_from_table: false, .. } = &self.known[index] else {
+            return Some(index);
+        };
         if exact.is_none() {
             notes.push(format!(
                 "`{}` has this SPI, but its destination is {}: a receiver would not find the SA",
@@ -185,13 +187,14 @@ struct Inside {
 /// Builds the inner IP packet.
 fn inside(
     sealed: &Sealed<'_>,
-    spec: &SaSpec,
+    known: &SaDecoder,
     next_header: u8,
     payload: Vec<u8>,
     notes: &mut Vec<String>,
 ) -> Result<Inside, Failure> {
     let tunnel = matches!(next_header, protocol::IPV4 | protocol::IPV6);
-    let words = match (tunnel, spec.mode) {
+    let words = match (tunnel, known.spec.mode) {
+        _ if known.is_from_table => None,
         (true, Mode::Transport) => {
             Some("the payload is an IP packet, as in tunnel mode, but the SA has transport mode")
         }

@@ -6,6 +6,9 @@ mod attempt;
 pub mod capture;
 mod decoder;
 mod diagnose;
+mod ike;
+#[cfg(test)]
+mod ike_tests;
 mod layers;
 mod link;
 mod open;
@@ -16,5 +19,6 @@ mod sa_decoder;
 mod tests;
 
 pub use decoder::{Decoder, PacketSink};
+pub use ike::{Encryption, IkeMessage, IkeTally, PayloadReport};
 pub use report::{Clear, Inner, Layer, Outcome, Packet, Summary, Tally};
 pub use sa_decoder::Search;

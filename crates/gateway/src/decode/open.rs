@@ -28,6 +28,11 @@ pub(super) fn open(
         sealed.open(&known.transform, configured(&known.spec, number)).map(|text| (number, text))
     };
     let mut opened = candidates.iter().find_map(|number| open(known, *number));
+    if opened.is_none() && known.is_from_table && known.searches() {
+        known.spec.extended_sequence = false;
+        opened = open(known, low.into());
+        known.spec.extended_sequence = opened.is_none();
+    }
     let mut tried = HIGH_HALVES;
     if opened.is_none() && known.searches() && fits.is_ok() {
         let left = known.searches_left.min(search.thorough);

@@ -8,6 +8,8 @@ use headroom_ipsec::{Headers, Reason};
 use headroom_packet::Ip;
 use serde::Serialize;
 
+use super::ike::{IkeMessage, IkeTally};
+
 /// One packet of a capture. A frame with a train of segments has several.
 #[derive(Debug, Clone, Serialize)]
 pub struct Packet {
@@ -92,8 +94,8 @@ pub enum Outcome {
     },
     /// A fragment, kept until its datagram is complete.
     Fragment,
-    /// IKE on the port of ESP in UDP (RFC 3948, section 2.2).
-    Ike,
+    /// A message of IKE, with or without the non-ESP marker (RFC 3948, section 2.2).
+    Ike(Box<IkeMessage>),
     /// A NAT keepalive (RFC 3948, section 2.3).
     Keepalive,
     /// Something else.
@@ -136,6 +138,15 @@ impl Inner {
 }
 
 impl Outcome {
+    /// Checks whether the packet should have been opened, and was not.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Failed { .. } | Self::Truncated { .. } => true,
+            Self::Ike(message) => message.is_failure(),
+            _ => false,
+        }
+    }
+
     pub(super) fn failed(reason: Reason, findings: Vec<String>) -> Self {
         Self::Failed { reason: reason.name(), description: reason.description(), findings }
     }
@@ -158,8 +169,10 @@ pub struct Summary {
     pub fragments: u64,
     /// Datagrams with missing fragments.
     pub fragments_left: u64,
-    /// Packets that are not IPsec, including keepalives and IKE.
+    /// Packets that are not IPsec, including keepalives, without IKE.
     pub others: u64,
+    /// Messages of IKE.
+    pub ike: IkeTally,
     /// Counts by SA, for SAs with packets.
     pub associations: Vec<Tally>,
     /// Packets by SPI, for SPIs that no SA has.
@@ -196,11 +209,11 @@ pub struct Tally {
 }
 
 impl Summary {
-    /// Checks that there were IPsec packets, that all were opened, and that the capture was read to
-    /// its end.
+    /// Checks that packets of IPsec or messages of IKE were opened, that none failed, and that the
+    /// capture was read to its end.
     pub fn all_opened(&self) -> bool {
-        self.opened > 0
-            && self.failed == 0
+        self.opened + self.ike.opened > 0
+            && self.failed + self.ike.failed + self.ike.incomplete == 0
             && self.truncated == 0
             && self.fragments_left == 0
             && self.ended_by.is_none()
@@ -219,6 +232,9 @@ impl fmt::Display for Packet {
         write!(f, "{}", self.outcome)?;
         if let Outcome::Failed { findings, .. } = &self.outcome {
             findings.iter().try_for_each(|finding| write!(f, "\n{:24}  – {finding}", ""))?;
+        }
+        if let Outcome::Ike(message) = &self.outcome {
+            message.payloads.iter().try_for_each(|one| write!(f, "\n{:24}  {one}", ""))?;
         }
         self.notes.iter().try_for_each(|note| write!(f, "\n{:24}  – {note}", ""))
     }
@@ -255,7 +271,7 @@ impl fmt::Display for Outcome {
                 )
             }
             Self::Fragment => write!(f, "fragment"),
-            Self::Ike => write!(f, "IKE (non-ESP marker)"),
+            Self::Ike(message) => write!(f, "{message}"),
             Self::Keepalive => write!(f, "NAT keepalive"),
             Self::NotIpsec { what } => write!(f, "not IPsec: {what}"),
         }
@@ -294,7 +310,10 @@ impl fmt::Display for Summary {
         for (spi, packets) in &self.unknown {
             write!(f, "\n  {spi}: {packets} packets, no such SA")?;
         }
-        if *opened == 0 && *failed == 0 && *truncated == 0 && *fragments_left == 0 {
+        let ike = &self.ike;
+        if ike.messages > 0 {
+            write!(f, "\n  {ike}")?;
+        } else if *opened == 0 && *failed == 0 && *truncated == 0 && *fragments_left == 0 {
             write!(f, "\n  the capture has no IPsec packet")?;
         }
         self.ended_by.as_ref().map_or(Ok(()), |why| write!(f, "\n  {why}"))

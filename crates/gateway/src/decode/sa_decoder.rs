@@ -36,6 +36,9 @@ impl Default for Search {
 /// An SA with its keys ready.
 #[derive(Debug)]
 pub(super) struct SaDecoder {
+    /// Whether it is of Wireshark's table, which does not tell its mode, its encapsulation and the
+    /// length of its sequence numbers.
+    pub(super) is_from_table: bool,
     pub(super) spec: SaSpec,
     pub(super) transform: SaTransform,
     pub(super) tally: Tally,
@@ -55,8 +58,9 @@ pub(super) struct Decrypted {
 }
 
 impl SaDecoder {
-    pub(super) fn new(spec: SaSpec) -> Result<Self, KeyError> {
+    pub(super) fn new(spec: SaSpec, is_from_table: bool) -> Result<Self, KeyError> {
         Ok(Self {
+            is_from_table,
             transform: SaTransform::bind(&spec.protection)?,
             tally: Tally { name: spec.name.clone(), ..Tally::default() },
             window: Window::new(spec.window, 0),

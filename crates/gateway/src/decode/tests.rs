@@ -14,6 +14,7 @@ use super::capture::{Capture, Frame};
 use super::*;
 use crate::config::Config;
 use crate::config::Purpose;
+use crate::wireshark::KeyTables;
 
 /// One `[[sa]]` from the first end to the second.
 fn sa(name: &str, protocol: &str, mode: &str, suite: &str, more: &str) -> String {
@@ -105,7 +106,7 @@ fn decode_with(sas: &str, packets: &[Vec<u8>], search: Search) -> Decoded {
     }
     writer.finish().expect("memory");
     let (mut report, mut inside) = (Vec::new(), Vec::new());
-    let decoder = Decoder::new(config(sas), search).expect("keys");
+    let decoder = Decoder::new(Some(config(sas)), KeyTables::default(), search).expect("keys");
     let summary =
         decoder.capture(Capture::new(&file[..]).expect("a capture"), &mut |packet: &Packet,
                                                                            clear: Option<
@@ -584,7 +585,7 @@ fn rejects_clear_fields_that_differ_from_the_packet() {
 }
 
 #[test]
-fn recognises_trains_fragments_keepalives_and_ike() {
+fn recognises_trains_fragments_and_keepalives() {
     let sas = sa("a", "esp", "tunnel", GCM, "udp = { source = 4500, destination = 4500 }\n");
     let engine = sender(&sas);
     let sealed: Vec<_> = (0..3).map(|_| seal(&engine, &packet(false, 400))).collect();
@@ -598,12 +599,13 @@ fn recognises_trains_fragments_keepalives_and_ike() {
     let packets = [in_udp(&body), in_udp(&[0xff]), in_udp(&[0, 0, 0, 0, 1, 2]), packet(false, 5)];
     let (report, inside, summary) = decode(&sas, &packets);
     assert_eq!((summary.opened, summary.others, summary.frames), (3, 3, 4));
+    assert_eq!(summary.ike.messages, 0, "no header");
     assert!(
         report[2].notes[0].contains("UDP GSO")
             && inside[2].as_deref() == Some(&packet(false, 400)[..])
     );
     assert!(matches!(report[3].outcome, Outcome::Keepalive));
-    assert!(matches!(report[4].outcome, Outcome::Ike));
+    assert!(matches!(report[4].outcome, Outcome::NotIpsec { .. }));
     assert!(matches!(report[5].outcome, Outcome::NotIpsec { .. }));
 
     let sas = sa("a", "esp", "tunnel", GCM, "dont_fragment = \"clear\"\n");
@@ -671,7 +673,8 @@ fn reassembled_datagrams_keep_the_df_bit() {
 fn a_truncated_capture_is_not_reported_as_forged() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let sealed = seal(&sender(&sas), &packet(false, 400));
-    let mut decoder = Decoder::new(config(&sas), Search::default()).expect("keys");
+    let mut decoder =
+        Decoder::new(Some(config(&sas)), KeyTables::default(), Search::default()).expect("keys");
     let frame = Frame {
         number: 1,
         time: Duration::ZERO,

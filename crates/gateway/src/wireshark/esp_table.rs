@@ -1,4 +1,4 @@
-//! Writes keys as lines of Wireshark's table `esp_sa`.
+//! The lines of Wireshark's table `esp_sa`.
 
 use std::net::IpAddr;
 
@@ -8,6 +8,9 @@ use headroom_suite::{Aead, Cipher, Mac, Suite};
 use zeroize::Zeroizing;
 
 use crate::config::Config;
+
+/// The integrity algorithm beside an AEAD.
+const NO_INTEGRITY: &str = "NULL";
 
 /// Returns a line for each SA of ESP and Q-ESP, erased when dropped, and notes about the SAs that
 /// Wireshark cannot open.
@@ -42,8 +45,7 @@ fn line(spec: &SaSpec, secrets: &Secrets) -> Zeroizing<String> {
     let any = spec.follow_peer && spec.direction == Direction::In;
     let address = |address: IpAddr, any: bool| if any { "*".into() } else { address.to_string() };
     let (cipher, mac) = match suite {
-        Suite::Aead(Aead::ChaCha20Poly1305) => ("ChaCha20 with Poly1305 [RFC7634]", "NULL"),
-        Suite::Aead(_) => ("AES-GCM with 16 octet ICV [RFC4106]", "NULL"),
+        Suite::Aead(aead) => (aead_name(*aead), NO_INTEGRITY),
         Suite::Separate(cipher, mac) => (cipher_name(*cipher), mac_name(*mac)),
     };
     let hex = |key: &headroom_suite::Key| {
@@ -59,6 +61,27 @@ fn line(spec: &SaSpec, secrets: &Secrets) -> Zeroizing<String> {
         *hex(key),
         *mac_key
     ))
+}
+
+/// Returns the suite of two names of the table and the length of a key, which tells AES-128 from
+/// AES-256.
+pub(super) fn suite(cipher: &str, key_len: usize, mac: &str) -> Option<Suite> {
+    Suite::ALL.into_iter().find(|suite| {
+        let names = match *suite {
+            Suite::Aead(aead) => (aead_name(aead), NO_INTEGRITY),
+            Suite::Separate(cipher, mac) => (cipher_name(cipher), mac_name(mac)),
+        };
+        names == (cipher, mac) && suite.key_len() == key_len
+    })
+}
+
+fn aead_name(aead: Aead) -> &'static str {
+    match aead {
+        Aead::ChaCha20Poly1305 => "ChaCha20 with Poly1305 [RFC7634]",
+        Aead::Aes128Gcm | Aead::Aes192Gcm | Aead::Aes256Gcm => {
+            "AES-GCM with 16 octet ICV [RFC4106]"
+        }
+    }
 }
 
 fn cipher_name(cipher: Cipher) -> &'static str {

@@ -1,13 +1,16 @@
-//! Writes keys as lines of Wireshark's table `ikev2_decryption_table`.
+//! The lines of Wireshark's table `ikev2_decryption_table`.
 
 use headroom_ike::crypto::{IkeKeys, Spis};
 use headroom_suite::{Aead, Cipher, Key, Mac, Suite};
 use zeroize::Zeroizing;
 
+/// The integrity algorithm beside an AEAD.
+const NO_INTEGRITY: &str = "NONE [RFC4306]";
+
 /// Returns the line of an IKE SA, erased when dropped; none if Wireshark has no name for the suite.
 pub(crate) fn ike_line(spis: Spis, keys: &IkeKeys) -> Option<Zeroizing<String>> {
     let (encryption, integrity) = match keys.suite {
-        Suite::Aead(aead) => (gcm_name(aead)?, "NONE [RFC4306]"),
+        Suite::Aead(aead) => (gcm_name(aead)?, NO_INTEGRITY),
         Suite::Separate(cipher, mac) => (cbc_name(cipher)?, mac_name(mac)?),
     };
     let [ei, er, ai, ar] = [&keys.sk_ei, &keys.sk_er, &keys.sk_ai, &keys.sk_ar].map(Key::to_hex);
@@ -16,6 +19,16 @@ pub(crate) fn ike_line(spis: Spis, keys: &IkeKeys) -> Option<Zeroizing<String>> 
         "{initiator:016x},{responder:016x},{},{},\"{encryption}\",{},{},\"{integrity}\"\n",
         *ei, *er, *ai, *ar
     )))
+}
+
+/// Returns the suite of two names of the table; none if IKE here has no such suite.
+pub(super) fn suite(encryption: &str, integrity: &str) -> Option<Suite> {
+    Suite::ALL.into_iter().find(|suite| match *suite {
+        Suite::Aead(aead) => gcm_name(aead) == Some(encryption) && integrity == NO_INTEGRITY,
+        Suite::Separate(cipher, mac) => {
+            cbc_name(cipher) == Some(encryption) && mac_name(mac) == Some(integrity)
+        }
+    })
 }
 
 fn gcm_name(aead: Aead) -> Option<&'static str> {

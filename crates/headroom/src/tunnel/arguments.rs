@@ -163,9 +163,9 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ipsec {
-    /// Decrypt and verify captured ESP, AH and Q-ESP packets, and explain failures
+    /// Decrypt and verify captured ESP, AH, Q-ESP and IKE, and explain failures
     #[command(
-        after_help = "Takes the configuration of `headroom tunnel up` (docs/tunnel.md). Tries SAs of both directions;\npolicies are not needed.\n\nExit codes: 0 every IPsec packet was opened, 1 some were not or there was none, 2 the arguments, the\nconfiguration or the capture is unusable"
+        after_help = "Takes the configuration of `headroom tunnel up` (docs/tunnel.md), the folder of its --keylog, or\nboth. Tries SAs of both directions; policies are not needed. Of IKE it shows exchanges, payloads and\nproposals, never keys, nonces or proofs; without --keylog, only what is not encrypted.\n\nExit codes: 0 every packet was opened, 1 some were not or there was none, 2 the arguments, the\nconfiguration, the log or the capture is unusable"
     )]
     Decode(Decode),
 }
@@ -175,8 +175,11 @@ pub(crate) struct Decode {
     /// The capture (pcap or pcapng), or - for standard input
     pub(crate) capture: PathBuf,
     /// The configuration with the keys
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "keylog")]
+    pub(crate) config: Option<PathBuf>,
+    /// The folder of `tunnel up --keylog`, with the keys that IKE negotiated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keylog: Option<PathBuf>,
     /// Write the decrypted packets to this pcap file
     #[arg(long, value_name = "CLEAR.pcap")]
     pub(crate) out: Option<PathBuf>,

@@ -4,14 +4,15 @@ use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use headroom_gateway::config::{Config, Purpose};
 use headroom_gateway::control::Error;
 use headroom_gateway::decode::capture::{Capture, Writer};
-use headroom_gateway::decode::{Decoder, Outcome, Packet, Search};
+use headroom_gateway::decode::{Decoder, Packet, Search};
+use headroom_gateway::wireshark::KeyTables;
 use serde_json::json;
 
 use super::arguments::{Decode, Ipsec};
@@ -31,12 +32,16 @@ pub(crate) fn run(command: Ipsec) -> anyhow::Result<ExitCode> {
 }
 
 fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
-    let config = Config::read(&arguments.config, Purpose::Decode).map_err(Error::from)?;
-    print_warnings(&config.warnings);
+    let read = |path| Config::read(path, Purpose::Decode).map_err(Error::from);
+    let config = arguments.config.as_deref().map(read).transpose()?;
+    print_warnings(config.as_ref().map_or(&[], |config| &config.warnings));
+    let tables = arguments.keylog.as_deref().map(KeyTables::read).transpose()?;
+    let tables = tables.unwrap_or_default();
+    print_warnings(&tables.notes);
     let search = Search { likely: arguments.esn_high.clone(), ..Search::default() };
     let input = input(&arguments.capture)?;
-    let protected = protected_files(&input, &arguments.config, &config)?;
-    let decoder = Decoder::new(config, search).map_err(anyhow::Error::msg)?;
+    let protected = protected_files(&input, arguments, config.as_ref())?;
+    let decoder = Decoder::new(config, tables, search).map_err(anyhow::Error::msg)?;
     let shown = arguments.capture.display();
     let out = arguments.out.as_deref().map(|path| output(path, &protected));
     let mut clear = out.transpose()?;
@@ -70,8 +75,7 @@ fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
 }
 
 fn print_packet(arguments: &Decode, packet: &Packet, out: &mut impl Write) -> io::Result<()> {
-    let failed = matches!(packet.outcome, Outcome::Failed { .. } | Outcome::Truncated { .. });
-    match (arguments.failures && !failed, arguments.json) {
+    match (arguments.failures && !packet.outcome.is_failure(), arguments.json) {
         (true, _) => Ok(()),
         (_, true) => writeln!(out, "{}", json!(packet)),
         (_, false) => writeln!(out, "{packet}"),
@@ -93,26 +97,32 @@ type ProtectedFile = (Metadata, String);
 /// configuration's keys could not be used any more.
 fn protected_files(
     capture: &File,
-    file: &Path,
-    config: &Config,
+    arguments: &Decode,
+    config: Option<&Config>,
 ) -> anyhow::Result<Vec<ProtectedFile>> {
     let capture = capture.metadata().context("cannot inspect the capture")?;
-    let configuration = file.metadata().context("cannot inspect the configuration")?;
     let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let stdout =
         stdout.and_then(|file| file.metadata()).context("cannot inspect standard output")?;
     let mut files = vec![
         (stdout, "standard output, which receives the report".to_owned()),
         (capture, "the capture".to_owned()),
-        (configuration, "the configuration with the keys".to_owned()),
     ];
-    let ledgers = config.ledger.files();
-    let keys = config.key_files.iter().map(|path| (path, "a key"));
-    for (path, what) in keys.chain(ledgers.iter().map(|path| (path, "a ledger"))) {
+    if let Some(path) = &arguments.config {
+        let configuration = path.metadata().context("cannot inspect the configuration")?;
+        files.push((configuration, "the configuration with the keys".to_owned()));
+    }
+    let named = |paths: &[PathBuf], what: &str| -> Vec<ProtectedFile> {
         // a missing file cannot be overwritten
-        if let Ok(about) = path.metadata() {
-            files.push((about, format!("{what} of the configuration")));
-        }
+        let there = paths.iter().filter_map(|path| path.metadata().ok());
+        there.map(|about| (about, what.to_owned())).collect()
+    };
+    if let Some(config) = config {
+        files.extend(named(&config.key_files, "a key of the configuration"));
+        files.extend(named(&config.ledger.files(), "a ledger of the configuration"));
+    }
+    if let Some(folder) = &arguments.keylog {
+        files.extend(named(&KeyTables::files(folder), "a table of keys"));
     }
     Ok(files)
 }
