@@ -7,6 +7,7 @@ mod ipsec;
 mod kernel;
 mod openvpn;
 mod place;
+mod rekey;
 mod strongswan;
 mod tls;
 mod wireguard;

@@ -56,8 +56,8 @@ rekey_seconds = {never}
         never = NEVER.as_secs(),
     );
     // one end alone, so that each update is one
-    if let Some(bytes) = ike.rekey.filter(|_| host.role == Role::Client) {
-        text += &format!("rekey_bytes = {bytes}\n");
+    if let Some(interval) = ike.rekey.filter(|_| host.role == Role::Client) {
+        text += &format!("rekey_bytes = {}\n", interval.bytes());
     }
     text
 }

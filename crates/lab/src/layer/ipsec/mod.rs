@@ -283,7 +283,7 @@ impl Layer for Ipsec {
         let Some(interval) = self.parameters.ike.and_then(|ike| ike.rekey) else {
             return Ok(None);
         };
-        Ok(Some(KeyUpdates { count: ike::key_updates(place)?, interval }))
+        Ok(Some(KeyUpdates { count: ike::key_updates(place)?, interval: interval.bytes() }))
     }
 
     fn facts(&self) -> Vec<Fact> {

@@ -3,8 +3,8 @@
 use super::suite::{CIPHER, CIPHERS, Cipher, IKE_CIPHER, MAC, MACS, Mac};
 use super::{Protocol, WINDOW};
 use crate::catalogue::Options;
+use crate::layer::rekey::RekeyInterval;
 use crate::link::Flow;
-use crate::units;
 
 /// Parsed options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +54,6 @@ pub(super) enum Backend {
 
 /// Anti-replay windows that `headroom tunnel` takes.
 const WINDOWS: std::ops::RangeInclusive<u32> = 64..=8192;
-/// The fewest bytes between two updates of keys.
-const LEAST_REKEY: u64 = 1_000_000;
 /// The most threads that one gateway may be given.
 const MOST_QUEUES: u16 = 64;
 
@@ -74,7 +72,7 @@ pub(super) struct Ike {
     /// Whether ML-KEM-768 stands beside X25519 (RFC 9370).
     pub(super) post_quantum: bool,
     /// Bytes after which the keys are updated; none: never in a run.
-    pub(super) rekey: Option<u64>,
+    pub(super) rekey: Option<RekeyInterval>,
 }
 
 impl Ike {
@@ -82,7 +80,7 @@ impl Ike {
 
     /// Lists options that are not default, in the order of results.
     pub(super) fn written(self) -> impl Iterator<Item = String> {
-        let rekey = self.rekey.map(|bytes| format!("rekey={}", exact_size(bytes)));
+        let rekey = self.rekey.map(|interval| format!("rekey={interval}"));
         let post_quantum = (!self.post_quantum).then(|| "pq=off".to_owned());
         ["ike".to_owned()].into_iter().chain(post_quantum).chain(rekey)
     }
@@ -97,26 +95,11 @@ impl Ike {
     pub(super) fn updates(self) -> String {
         self.rekey.map_or_else(
             || "never in a run".to_owned(),
-            |bytes| {
-                let size = exact_size(bytes);
-                format!("after {size} less up to a tenth, by the client, with a key exchange of their own")
+            |interval| {
+                format!("after {interval} less up to a tenth, by the client, with a key exchange of their own")
             },
         )
     }
-}
-
-/// Writes a size with the largest unit of which it is a whole number.
-fn exact_size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 6] = [
-        ("GiB", 1 << 30),
-        ("GB", 1_000_000_000),
-        ("MiB", 1 << 20),
-        ("MB", 1_000_000),
-        ("KiB", 1 << 10),
-        ("kB", 1_000),
-    ];
-    let whole = UNITS.into_iter().find(|(_, scale)| bytes.is_multiple_of(*scale));
-    whole.map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }
 
 impl Parameters {
@@ -215,7 +198,7 @@ struct Said {
     queues: Option<u16>,
     negotiates: bool,
     post_quantum: Option<bool>,
-    rekey: Option<u64>,
+    rekey: Option<RekeyInterval>,
     /// The rest, which have defaults whatever is said beside them.
     others: Parameters,
 }
@@ -266,13 +249,7 @@ impl Said {
             (Some(("pq", "on")), ..) => self.post_quantum = Some(true),
             (Some(("pq", "off")), ..) => self.post_quantum = Some(false),
             (Some(("rekey", size)), ..) => {
-                let bytes = units::parse_size(size).map_err(|why| format!("`{option}`: {why}"))?;
-                if bytes < LEAST_REKEY {
-                    return Err(format!(
-                        "`{option}`: keys are updated after 1 MB at least; less carries no transfer"
-                    ));
-                }
-                self.rekey = Some(bytes);
+                self.rekey = Some(RekeyInterval::parse(option, size)?);
             }
             (Some(("instructions", "native")), ..) => {
                 self.others.instructions = Instructions::Native;
@@ -483,20 +460,6 @@ mod tests {
         ] {
             let error = title(protocol, written).expect_err(written);
             assert!(error.contains(why), "{written}: {error}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_written_without_rounding() {
-        for (bytes, written) in [
-            (50_000_000, "50MB"),
-            (1 << 20, "1MiB"),
-            (1_500_000, "1500kB"),
-            (1_000_001, "1000001B"),
-            (2_000_000_000, "2GB"),
-        ] {
-            assert_eq!(exact_size(bytes), written);
-            assert_eq!(crate::units::parse_size(written), Ok(bytes));
         }
     }
 }
