@@ -340,14 +340,17 @@ mod tests {
     fn the_gateway_takes_what_ike_is_configured_as() {
         use crate::layer::ipsec::ike;
         for ends in [["10.77.1.4", "10.77.2.4"], ["fd77:1::1:3", "fd77:2::1:3"]] {
-            for options in
-                [&["ike"][..], &["ike", "pq=off", "rekey=50MB"], &["ike", "transport", "queues=2"]]
-            {
-                let layer = with(Protocol::Esp, options);
+            for (protocol, options) in [
+                (Protocol::Esp, &["ike"][..]),
+                (Protocol::Esp, &["ike", "pq=off", "rekey=50MB"]),
+                (Protocol::Esp, &["ike", "transport", "queues=2"]),
+                (Protocol::QEsp, &["ike"]),
+            ] {
+                let layer = with(protocol, options);
                 let ike = layer.parameters.ike.expect("keys that are negotiated");
+                let proof = ike::ProofLines::shared_key(&crate::layer::ipsec::keys::hex(32, true));
                 let configured = configured_as(layer, ends, |place, host| {
-                    let secret = crate::layer::ipsec::keys::hex(32, true);
-                    ike::configuration(&layer.parameters, ike, place, host, &secret)
+                    ike::configuration(&layer, ike, place, host, &proof)
                 });
                 let [client, server] = configured.each_ref().map(|config| &config.ike[0]);
                 assert!(client.initiate && !server.initiate, "{options:?}");
@@ -359,6 +362,8 @@ mod tests {
                 let groups = if ike.post_quantum { "Required" } else { "Off" };
                 assert_eq!(format!("{:?}", client.post_quantum), groups);
                 assert_eq!(client.post_quantum, server.post_quantum);
+                let is_qesp = protocol == Protocol::QEsp;
+                assert_eq!(client.children[0].qesp.is_some(), is_qesp, "{options:?}");
                 let [client, _] = configured;
                 assert_eq!(inner_mtu(client), layer.inner_mtu(1500, family_of(ends)), "{layer:?}");
             }

@@ -1,4 +1,4 @@
-//! IPsec with static keys or, for ESP, keys by IKEv2: ESP (RFC 4303), AH (RFC 4302), AH
+//! IPsec with static keys or, for ESP and Q-ESP, keys by IKEv2: ESP (RFC 4303), AH (RFC 4302), AH
 //! over ESP and Q-ESP, in tunnel and transport mode; by `headroom tunnel`, or with static
 //! keys by the kernel's XFRM.
 
@@ -56,6 +56,11 @@ impl Protocol {
         matches!(self, Self::Ah | Self::AhEsp)
     }
 
+    /// Whether its keys can be negotiated.
+    const fn has_ike(self) -> bool {
+        matches!(self, Self::Esp | Self::QEsp)
+    }
+
     /// Whether it may be used with a cipher; Q-ESP must hide what it carries.
     fn takes(self, cipher: &Cipher) -> bool {
         self.encrypts() && (self != Self::QEsp || cipher.encrypts())
@@ -91,7 +96,7 @@ pub(super) const AH_ESP: Entry<dyn Layer> = Entry {
 };
 pub(super) const QESP: Entry<dyn Layer> = Entry {
     name: Protocol::QEsp.name(),
-    about: "Q-ESP, ESP with ports in clear: headroom tunnel both sides",
+    about: "Q-ESP, ESP with ports in clear, static keys or IKEv2: headroom tunnel both sides",
     make: Make::Configured {
         known: || options::known(Protocol::QEsp),
         read: |options| Ipsec::read(Protocol::QEsp, options),
@@ -99,8 +104,6 @@ pub(super) const QESP: Entry<dyn Layer> = Entry {
     ..ESP
 };
 
-/// Bytes of the secret of both ends, from which each run's authentication comes.
-const SECRET: usize = 32;
 /// Every packet has its number in 64 bits (RFC 4303 §2.2.1), and may be this much late.
 const WINDOW: u32 = 4096;
 
@@ -215,9 +218,9 @@ impl Layer for Ipsec {
 
     fn start(&self, place: &Place<'_>) -> Result<()> {
         if let Some(ike) = self.parameters.ike {
-            let secret = keys::hex(SECRET, place.client.is_dry());
+            let proof = ike::make_proof(ike, place)?;
             for host in in_order(place) {
-                let text = ike::configuration(&self.parameters, ike, place, host, &secret);
+                let text = ike::configuration(self, ike, place, host, &proof);
                 gateway::start_with(self, place, host, &text)?;
             }
             return ike::until_established(place);
@@ -354,6 +357,7 @@ mod tests {
             ("esp(ike,transport)", Ipv6, 1458),
             ("qesp", Ipv4, 1438),
             ("qesp", Ipv6, 1418),
+            ("qesp(ike)", Ipv4, 1438),
             // 1500 − 20 − 8 − 16 − 12 = 1444 → 1440
             ("esp(aes-128-cbc,hmac-sha1)", Ipv4, 1438),
             ("esp(3des-cbc,hmac-md5)", Ipv4, 1446),

@@ -66,9 +66,18 @@ impl Mode {
     }
 }
 
+/// How both ends prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    SharedKey,
+    /// Certificates of ECDSA P-256, by an authority of the run.
+    Certificates,
+}
+
 /// The negotiation of keys by IKEv2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ike {
+    pub(super) proof: Proof,
     /// Whether ML-KEM-768 stands beside X25519 (RFC 9370).
     pub(super) post_quantum: bool,
     /// Bytes after which the keys are updated; none: never in a run.
@@ -76,19 +85,25 @@ pub(super) struct Ike {
 }
 
 impl Ike {
-    pub(super) const DEFAULT: Self = Self { post_quantum: true, rekey: None };
+    pub(super) const DEFAULT: Self =
+        Self { proof: Proof::SharedKey, post_quantum: true, rekey: None };
 
     /// Lists options that are not default, in the order of results.
     pub(super) fn written(self) -> impl Iterator<Item = String> {
         let rekey = self.rekey.map(|interval| format!("rekey={interval}"));
         let post_quantum = (!self.post_quantum).then(|| "pq=off".to_owned());
-        ["ike".to_owned()].into_iter().chain(post_quantum).chain(rekey)
+        let proof = (self.proof == Proof::Certificates).then(|| "cert".to_owned());
+        ["ike".to_owned()].into_iter().chain(proof).chain(post_quantum).chain(rekey)
     }
 
     /// Describes the exchange for the record.
     pub(super) fn exchange(self) -> String {
         let groups = if self.post_quantum { "X25519 and ML-KEM-768" } else { "X25519" };
-        format!("IKEv2, {groups}, pre-shared key")
+        let proof = match self.proof {
+            Proof::SharedKey => "pre-shared key",
+            Proof::Certificates => "certificates of ECDSA P-256",
+        };
+        format!("IKEv2, {groups}, {proof}")
     }
 
     /// Describes when keys are updated, for the record.
@@ -123,9 +138,10 @@ impl Parameters {
     }
 
     /// Those of a layer whose keys are negotiated: what `headroom tunnel` agrees on with
-    /// another one, always in UDP.
+    /// another one; ESP is always in UDP then, and Q-ESP never.
     const fn negotiated(protocol: Protocol, ike: Ike) -> Self {
-        Self { cipher: Some(IKE_CIPHER), udp: true, ike: Some(ike), ..Self::of(protocol) }
+        let udp = matches!(protocol, Protocol::Esp);
+        Self { cipher: Some(IKE_CIPHER), udp, ike: Some(ike), ..Self::of(protocol) }
     }
 
     /// Reads options.
@@ -140,6 +156,7 @@ impl Parameters {
             mac: None,
             queues: None,
             negotiates: false,
+            proof: None,
             post_quantum: None,
             rekey: None,
             others,
@@ -180,7 +197,10 @@ pub(super) fn known(protocol: Protocol) -> String {
     words.extend(CIPHERS.iter().filter(|cipher| protocol.takes(cipher)).map(|c| c.name));
     words.extend(MACS.iter().map(|mac| mac.name));
     if protocol == Protocol::Esp {
-        words.extend(["udp", "ike", "pq=off", "rekey=SIZE"]);
+        words.push("udp");
+    }
+    if protocol.has_ike() {
+        words.extend(["ike", "cert", "pq=off", "rekey=SIZE"]);
     }
     words.push("backend=headroom");
     if protocol != Protocol::QEsp {
@@ -197,6 +217,7 @@ struct Said {
     mac: Option<&'static Mac>,
     queues: Option<u16>,
     negotiates: bool,
+    proof: Option<Proof>,
     post_quantum: Option<bool>,
     rekey: Option<RekeyInterval>,
     /// The rest, which have defaults whatever is said beside them.
@@ -242,9 +263,14 @@ impl Said {
             (None, ..) if option == "udp" => {
                 return Err(format!("`{name}` has no form in UDP: RFC 3948 is about ESP alone"));
             }
-            (None, ..) if option == "ike" && protocol == Protocol::Esp => self.negotiates = true,
+            (None, ..) if option == "ike" && protocol.has_ike() => self.negotiates = true,
             (None, ..) if option == "ike" => {
-                return Err(format!("`{name}` has static keys: IKE negotiates those of `esp`"));
+                return Err(format!(
+                    "`{name}` has static keys: IKE negotiates those of `esp` and `qesp`"
+                ));
+            }
+            (None, ..) if option == "cert" && protocol.has_ike() => {
+                self.proof = Some(Proof::Certificates);
             }
             (Some(("pq", "on")), ..) => self.post_quantum = Some(true),
             (Some(("pq", "off")), ..) => self.post_quantum = Some(false),
@@ -288,10 +314,14 @@ impl Said {
         if self.negotiates {
             return self.negotiated(protocol);
         }
-        let about_ike = [("pq", self.post_quantum.is_some()), ("rekey", self.rekey.is_some())];
-        if let Some((option, _)) = about_ike.into_iter().find(|(_, written)| *written) {
+        let about_ike = [
+            ("cert", "cert", self.proof.is_some()),
+            ("pq", "pq=…", self.post_quantum.is_some()),
+            ("rekey", "rekey=…", self.rekey.is_some()),
+        ];
+        if let Some((option, form, _)) = about_ike.into_iter().find(|(.., written)| *written) {
             return Err(format!(
-                "`{option}` is about keys that are negotiated: write `{name}(ike,{option}=…)`"
+                "`{option}` is about keys that are negotiated: write `{name}(ike,{form})`"
             ));
         }
         let cipher = self.cipher.or(default.cipher);
@@ -339,11 +369,13 @@ impl Said {
         Ok(said)
     }
 
-    /// The same where keys are negotiated: the gateways agree on the suite, and on ESP in UDP.
+    /// The same where keys are negotiated: the gateways agree on the suite, and ESP is in UDP.
     fn negotiated(self, protocol: Protocol) -> Result<Parameters, String> {
         let others = self.others;
         let why = if self.cipher.is_some() || self.mac.is_some() {
             "an algorithm: the two gateways agree on AES-256-GCM"
+        } else if protocol == Protocol::QEsp && self.mode == Some(Mode::Transport) {
+            "`transport`: Q-ESP is negotiated in tunnel mode alone"
         } else if others.udp {
             "`udp`: what IKE negotiates is always in UDP"
         } else if others.backend == Backend::Kernel {
@@ -354,6 +386,7 @@ impl Said {
             "`sa-per-class`: a negotiated association carries all classes"
         } else {
             let ike = Ike {
+                proof: self.proof.unwrap_or(Ike::DEFAULT.proof),
                 post_quantum: self.post_quantum.unwrap_or(Ike::DEFAULT.post_quantum),
                 rekey: self.rekey,
             };
@@ -405,6 +438,9 @@ mod tests {
             (Esp, "rekey=50MB,pq=off,ike,queues=2", "ike,pq=off,rekey=50MB,queues=2"),
             (Esp, "ike,rekey=50000kB", "ike,rekey=50MB"),
             (Esp, "ike,rekey=1MiB", "ike,rekey=1MiB"),
+            (Esp, "pq=off,cert,ike", "ike,cert,pq=off"),
+            (QEsp, "tunnel,ike", "ike"),
+            (QEsp, "rekey=1MB,ike,cert", "ike,cert,rekey=1MB"),
             (AhEsp, "hmac-sha1", "hmac-sha1"),
             (AhEsp, "aes-128-gcm,hmac-sha256", ""),
             (AhEsp, "aes-128-cbc,hmac-sha256", "aes-128-cbc,hmac-sha256"),
@@ -449,6 +485,11 @@ mod tests {
             (Esp, "instructions=portable,instructions=native", "given `instructions` twice"),
             (Esp, "pq=off", "write `esp(ike,pq=…)`"),
             (Esp, "rekey=50MB", "write `esp(ike,rekey=…)`"),
+            (Esp, "cert", "write `esp(ike,cert)`"),
+            (QEsp, "pq=off", "write `qesp(ike,pq=…)`"),
+            (QEsp, "ike,transport", "in tunnel mode alone"),
+            (Esp, "ike,cert,cert", "given `cert` twice"),
+            (Ah, "cert", "`ah` has no option `cert`"),
             (Esp, "ike,rekey=1kB", "after 1 MB at least"),
             (Esp, "ike,rekey=often", "`rekey=often`"),
             (Esp, "ike,aes-128-gcm", "agree on AES-256-GCM"),
