@@ -1,10 +1,11 @@
 //! A tree of unpacked packages of another release, with its own libc: programs in it are started
 //! by chroot, in a mount namespace of their own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use headroom_lab_host::package_tree::PackageTree;
 
 use crate::namespace::Namespace;
 use crate::peer::Peers;
@@ -38,7 +39,7 @@ exec chroot . "$@"
 
 /// The tree of `scripts/fetch-parts --with-ike-peers`.
 #[derive(Debug, Clone)]
-pub struct Tree(PathBuf);
+pub struct Tree(PackageTree);
 
 impl Tree {
     /// Finds the tree.
@@ -46,18 +47,14 @@ impl Tree {
     /// # Errors
     /// It is missing; the error says how to fetch it.
     pub fn find(peers: &Peers) -> Result<Self> {
-        let path = peers.cache().join("ike-peers");
-        ensure!(
-            path.join("lock").is_file(),
-            "there is no {}: run scripts/fetch-parts --with-ike-peers",
-            path.display()
-        );
-        Ok(Self(path))
+        let tree = PackageTree::of_ike_peers(&peers.cache());
+        tree.require()?;
+        Ok(Self(tree))
     }
 
     /// Returns its folder.
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Reads the version of one of its packages, without that of the packaging.
@@ -65,13 +62,7 @@ impl Tree {
     /// # Errors
     /// It has no such package.
     pub fn version(&self, package: &str) -> Result<String> {
-        let lock = std::fs::read_to_string(self.0.join("lock")).context("the tree's lock")?;
-        let version = lock.lines().find_map(|line| {
-            let words: Vec<&str> = line.split(' ').collect();
-            (words.len() == 5 && words[0] == "deb" && words[1] == package).then(|| words[2])
-        });
-        let version = version.with_context(|| format!("no package {package} in the lock"))?;
-        Ok(version.split('-').next().unwrap_or_default().to_owned())
+        Ok(self.0.version(package)?)
     }
 
     /// Makes a command that runs a program of the tree in a namespace, with a root of its own
@@ -89,7 +80,7 @@ impl Tree {
         let root = folder.join(format!("{name}.root"));
         std::fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
         let mut command = namespace.command(&["unshare", "--mount", "sh", "-c", SCRIPT, "sh"]);
-        command.arg(&self.0).arg(root).arg(folder).arg(program);
+        command.arg(self.path()).arg(root).arg(folder).arg(program);
         Ok(command)
     }
 }

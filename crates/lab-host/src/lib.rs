@@ -14,6 +14,7 @@ mod lines;
 mod lock;
 pub mod machine;
 mod namespace;
+pub mod package_tree;
 pub mod programs;
 mod reaper;
 pub mod remote_host;
