@@ -57,6 +57,7 @@ bench-transfer: build
 # it was interrupted), or in minutes. Both end with the path of a page over all of them;
 # scripts/publish-studies puts the large ones into docs/studies.
 studies: parts-for-studies build
+	scripts/fetch-parts --with-ike-peers
 	HEADROOM=$(HEADROOM) scripts/studies full
 
 studies-quick: parts-for-studies build

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use headroom_lab_host::error::Result as HostResult;
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
 
@@ -87,6 +88,14 @@ impl Stack {
     pub(crate) fn innermost_mtu(&self, link_mtu: u32, family: Family) -> Result<u32, String> {
         let inner = |mtu, layer: &Chosen<dyn Layer>| inner_mtu(layer, &self.name, mtu, family);
         self.layers.iter().rev().try_fold(link_mtu, inner)
+    }
+
+    /// Refuses what this machine cannot do, whatever programs it has.
+    ///
+    /// # Errors
+    /// [`headroom_lab_host::Error::Missing`]: what its layers lack.
+    pub(crate) fn require(&self) -> HostResult<()> {
+        self.layers.iter().try_for_each(|layer| layer.require())
     }
 
     /// Every program that it needs on this machine.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use crate::common::{Ground, array, number, text};
+use crate::common::{Ground, array, number, parts, text};
 use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use pcap_file::pcap::PcapReader;
@@ -444,24 +444,90 @@ fn setting_a_layer_up_is_a_workload() {
     refused.assert_nothing_started();
 }
 
+/// Packets, bytes and round trips of a layer's set-up, as the run counted them.
+fn negotiation(results: &Value, stack: &str) -> (f64, f64, f64) {
+    let rows = array(results, "layer_setups");
+    let row = rows.iter().find(|row| text(row, "stack") == stack);
+    let row = row.unwrap_or_else(|| panic!("{stack} is not in {rows:?}"));
+    (number(row, "packets"), number(row, "bytes"), number(row, "round_trips"))
+}
+
 #[test]
-fn keys_are_updated_after_as_many_bytes_as_asked_for() {
+fn keys_are_negotiated_in_every_way_and_updated_as_often_as_asked_for() {
     if !privileged() {
         return;
     }
     let ground = Ground::new("rekey");
+    let mut stacks = vec![
+        "http/esp(ike,rekey=1MB)",
+        "http/esp(ike,cert)",
+        "http/qesp(ike)",
+        "http/strongswan(rekey=1MB)",
+    ];
+    if has_strongswan_6() {
+        stacks.push("http/strongswan(pq)");
+    }
     let results = measure_plan(
         &ground,
-        "stacks = [\"http/esp(ike,rekey=1MB)\", \"http/esp(ike)\"]\nrepetitions = 2\n\
-         link = \"100mbit\"\n\
-         [[workload]]\nkind = \"download\"\nsizes = [\"8MB\"]\n",
+        &format!(
+            "stacks = {stacks:?}\nrepetitions = 2\nlink = \"100mbit\"\n\
+             [[workload]]\nkind = \"download\"\nsizes = [\"4MB\"]\n"
+        ),
     );
     for sample in array(&results, "samples") {
-        match text(sample, "stack") {
+        if text(sample, "stack").contains("rekey=1MB") {
             // data passes while keys are agreed on, more of it on a busy machine
-            "http/esp(ike,rekey=1MB)" => assert!(number(sample, "key_updates") >= 2.0, "{sample}"),
-            _ => assert!(sample["key_updates"].is_null(), "{sample}"),
+            assert!(number(sample, "key_updates") >= 1.0, "{sample}");
+        } else {
+            assert!(sample["key_updates"].is_null(), "{sample}");
         }
+    }
+    let of = |stack| negotiation(&results, stack);
+    let ([psk, cert, qesp], classic) =
+        ([stacks[0], stacks[1], stacks[2]].map(of), of("http/strongswan(rekey=1MB)"));
+    // IKE_SA_INIT, an exchange for ML-KEM-768 whose request is two fragments, IKE_AUTH
+    for one in [psk, cert, qesp] {
+        assert_eq!((one.0, one.2), (7.0, 3.0), "{one:?}");
+    }
+    // two certificates with their signatures; the notify and the vendor ID of Q-ESP
+    assert!(cert.1 > psk.1 + 700.0, "{psk:?} {cert:?}");
+    assert!(qesp.1 > psk.1 && qesp.1 < psk.1 + 200.0, "{psk:?} {qesp:?}");
+    assert_eq!((classic.0, classic.2), (4.0, 2.0), "{classic:?}");
+    if has_strongswan_6() {
+        let hybrid = of("http/strongswan(pq)");
+        assert!(hybrid.2 == 3.0 && hybrid.1 > classic.1 + 2272.0, "{hybrid:?} {classic:?}");
+    }
+}
+
+/// Whether `scripts/fetch-parts --with-ike-peers` has fetched strongSwan 6, with ML-KEM.
+fn has_strongswan_6() -> bool {
+    parts().join("ike-peers/usr/lib/ipsec/plugins/libstrongswan-ml.so").is_file()
+}
+
+#[test]
+fn strongswan_without_ml_kem_is_refused_with_the_remedy_or_left_out() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("no-ml-kem");
+    let cache = ground.path("parts");
+    std::fs::create_dir(&cache).expect("a folder");
+    std::os::unix::fs::symlink(parts().join("root"), cache.join("root")).expect("a link");
+    let stacks = ["http", "http/strongswan(pq)"];
+    ground.write("p.toml", &format!("stacks = {stacks:?}\n{DOWNLOAD}"));
+    for (line, code, says) in [
+        ("lab run p.toml", 3, "run scripts/fetch-parts --with-ike-peers"),
+        (
+            "lab run p.toml --skip-missing --dry-run",
+            0,
+            "http/strongswan(pq) is left out: there is no",
+        ),
+    ] {
+        let mut command = ground.headroom(line);
+        command.env("HEADROOM_PARTS", &cache);
+        let ended = ground.end_of(command);
+        ended.assert_says(code, &[says]);
+        ended.assert_nothing_started();
     }
 }
 

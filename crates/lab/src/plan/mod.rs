@@ -167,7 +167,12 @@ impl Plan {
         let (mut kept, mut said) = (Vec::new(), Vec::new());
         for planned in &self.stacks {
             let name = planned.stack.name.clone();
-            match machines.require(&planned.stack.programs().collect::<Vec<_>>()) {
+            let programs = machines.require(&planned.stack.programs().collect::<Vec<_>>());
+            let found = match machines {
+                Machines::Here(_) => programs.and_then(|()| planned.stack.require()),
+                Machines::Real(_) => programs,
+            };
+            match found {
                 Ok(()) => kept.push(name),
                 Err(error) => said.push(format!("{name} is left out: {error}")),
             }

@@ -289,8 +289,7 @@ pub fn require(plan: &Plan) -> Result<()> {
         ));
     }
     SearchPath::from_environment().require(&plan.programs())?;
-    let mut layers = plan.stacks.iter().flat_map(|planned| &planned.stack.layers);
-    layers.try_for_each(|layer| layer.require())
+    plan.stacks.iter().try_for_each(|planned| planned.stack.require())
 }
 
 fn windows<'a>(stacks: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
