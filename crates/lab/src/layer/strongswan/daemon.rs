@@ -114,7 +114,7 @@ fn socket(place: &Place<'_>, host: &Host) -> String {
 /// Returns the daemon's `strongswan.conf`.
 pub(super) fn settings(parameters: &Parameters, place: &Place<'_>, host: &Host) -> String {
     format!(
-        "swanctl {{\n  load =\n}}
+        "swanctl {{\n  load = pem\n}}
 charon-systemd {{
   load = random nonce openssl pem pkcs1 pkcs8 x509 pubkey constraints kdf {ml}{counters}{libipsec}kernel-netlink socket-default vici
   port = 0

@@ -8,7 +8,7 @@ mod options;
 use std::sync::Arc;
 
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_host::host::Host;
+use headroom_lab_host::host::{Host, last_lines};
 use headroom_lab_host::programs::{IP, Program};
 use headroom_lab_host::testbed::Family;
 
@@ -101,8 +101,16 @@ impl Layer for StrongSwan {
     }
 
     fn establish(&self, place: &Place<'_>) -> Result<()> {
-        self.swanctl(place, place.client, &["--initiate", "--child", "lab", "--timeout", "15"])
-            .map(drop)
+        let words = ["--initiate", "--child", "lab", "--timeout", "15"];
+        let tried = self.swanctl(place, place.client, &words);
+        // what `swanctl` prints names no reason
+        tried.map(drop).map_err(|error| {
+            let said = place.hosts().map(|host| {
+                let log = host.server(&place.at.daemon(), 0).map(|state| last_lines(&state.log));
+                format!("the {}'s daemon last said: {}", host.role, log.unwrap_or_default())
+            });
+            Error::Failed(format!("{error}; {}", said.join("; ")))
+        })
     }
 
     fn resume(&self, place: &Place<'_>) -> Result<()> {
