@@ -173,6 +173,9 @@ pub(super) struct IkeFile {
     pub(super) key_file: Option<Spanned<PathBuf>>,
     pub(super) ca_file: Option<Spanned<PathBuf>>,
     pub(super) crl_file: Option<Spanned<PathBuf>>,
+    pub(super) eap: Option<Spanned<OneOrMany>>,
+    #[serde(default)]
+    pub(super) user: Vec<UserFile>,
     pub(super) ppk_file: Option<Spanned<PathBuf>>,
     pub(super) ppk_id: Option<Spanned<String>>,
     #[serde(default)]
@@ -180,6 +183,15 @@ pub(super) struct IkeFile {
     pub(super) initiate: Option<Spanned<bool>>,
     pub(super) rekey_seconds: Option<Spanned<u64>>,
     pub(super) liveness_seconds: Option<Spanned<u64>>,
+}
+
+/// A user of EAP.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UserFile {
+    pub(super) name: Spanned<String>,
+    pub(super) password: Option<Spanned<SecretText>>,
+    pub(super) password_file: Option<Spanned<PathBuf>>,
 }
 
 /// Where this host's inner address comes from.

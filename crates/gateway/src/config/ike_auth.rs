@@ -26,7 +26,10 @@ impl Reader<'_> {
     /// Reads how both sides prove who they are, and the name in this host's certificate.
     pub(super) fn auth(&self, file: &IkeFile) -> Result<(Auth, Option<Identity>), Problem> {
         let files = [&file.cert_file, &file.key_file, &file.ca_file, &file.crl_file];
-        if files.iter().all(|one| one.is_none()) {
+        if let Some(user) = file.user.first().filter(|_| file.eap.is_none()) {
+            return Err(problem(&user.name, "a user needs `eap = \"mschapv2\"` in `[ike]`"));
+        }
+        if files.iter().all(|one| one.is_none()) && file.eap.is_none() {
             return Ok((Auth::shared_key(&self.secret(file)?), None));
         }
         let psk = file.psk_file.as_ref().map(|one| one.span().start);
@@ -35,13 +38,18 @@ impl Reader<'_> {
             return Err(Problem { offset, message });
         }
         let needed = |name: &str, written: &Option<Spanned<PathBuf>>| {
-            let message =
-                format!("certificates need `cert_file`, `key_file` and `ca_file`: write `{name}`");
+            let message = match file.eap {
+                Some(_) => {
+                    format!("with EAP this host proves who it is by a certificate: write `{name}`")
+                }
+                None => format!(
+                    "certificates need `cert_file`, `key_file` and `ca_file`: write `{name}`"
+                ),
+            };
             written.clone().ok_or_else(|| problem(&file.remote, message))
         };
         let certificate = needed("cert_file", &file.cert_file)?;
         let key = needed("key_file", &file.key_file)?;
-        let authority = needed("ca_file", &file.ca_file)?;
         let chain = self.sections::<CertificateDer<'_>>(&certificate, "certificate")?;
         let text = self.text_of(&key, Content::Secret)?;
         let private = PrivateKeyDer::from_pem_slice(text.as_bytes())
@@ -51,22 +59,32 @@ impl Reader<'_> {
             move |error: CertificateError| problem(&place, error.to_string())
         };
         let credential =
-            Credential::new(chain, private.secret_der()).map_err(refused(&certificate))?;
+            Credential::new(chain.clone(), private.secret_der()).map_err(refused(&certificate))?;
         let name = credential.names().into_iter().next();
-        let roots = self.sections::<CertificateDer<'_>>(&authority, "certificate")?;
-        let lists = match &file.crl_file {
-            Some(path) => {
-                self.sections::<CertificateRevocationListDer<'_>>(path, "revocation list")?
+        let authorities = |authority: &Spanned<PathBuf>| {
+            let roots = self.sections::<CertificateDer<'_>>(authority, "certificate")?;
+            let lists = match &file.crl_file {
+                Some(path) => {
+                    self.sections::<CertificateRevocationListDer<'_>>(path, "revocation list")?
+                }
+                None => Vec::new(),
+            };
+            let place = file.crl_file.as_ref().unwrap_or(authority);
+            Authorities::new(&roots, &lists).map_err(refused(place))
+        };
+        let remote = match &file.eap {
+            Some(eap) => {
+                let authorities = file.ca_file.as_ref().map(authorities).transpose()?;
+                let own = (chain, private.secret_der());
+                RemoteAuth::Eap(self.eap(eap, file, own, authorities.as_ref())?)
             }
-            None => Vec::new(),
+            None => {
+                let authority = needed("ca_file", &file.ca_file)?;
+                RemoteAuth::Certificate(Arc::new(authorities(&authority)?))
+            }
         };
-        let place = file.crl_file.as_ref().unwrap_or(&authority);
-        let authorities = Authorities::new(&roots, &lists).map_err(refused(place))?;
-        let auth = Auth {
-            local: LocalAuth::Certificate(Arc::new(credential)),
-            remote: RemoteAuth::Certificate(Arc::new(authorities)),
-        };
-        Ok((auth, name))
+        let local = LocalAuth::Certificate(Arc::new(credential));
+        Ok((Auth { local, remote }, name))
     }
 
     fn sections<T: PemObject + AsRef<[u8]>>(
@@ -128,6 +146,9 @@ impl Reader<'_> {
     pub(super) fn ppk(&self, file: &IkeFile) -> Result<Option<Ppk>, Problem> {
         let (path, id) = match (&file.ppk_file, &file.ppk_id) {
             (None, None) => return Ok(None),
+            (Some(path), _) if file.eap.is_some() => {
+                return Err(problem(path, "a `ppk_file` is not for users of EAP: remove it"));
+            }
             (Some(path), Some(id)) => (path, id),
             (Some(path), None) => {
                 let message = "`ppk_file` needs `ppk_id`, the name that both ends give to this key";

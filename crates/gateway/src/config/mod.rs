@@ -6,6 +6,7 @@ mod checks;
 mod file;
 mod ike;
 mod ike_auth;
+mod ike_eap;
 pub mod keygen;
 mod keygen_ike;
 mod model;

@@ -99,7 +99,7 @@ impl fmt::Debug for SecretText {
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
-        const EXPECTED: &str = "a key is hexadecimal digits in quotes";
+        const EXPECTED: &str = "a key or a password is text in quotes";
         impl Visitor<'_> for Reader {
             type Value = SecretText;
 
