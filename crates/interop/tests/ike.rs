@@ -9,6 +9,7 @@ use headroom_interop::peer::{Peers, required};
 use headroom_interop::pki::KeyKind;
 use headroom_interop::strongswan::eap::Method;
 use headroom_interop::strongswan::ike::{ESP_PROPOSALS, Starter, negotiate};
+use headroom_interop::strongswan::road_warrior;
 use headroom_interop::trial::Outcome;
 
 /// The program `headroom`; where tests are not required, nothing without root.
@@ -33,6 +34,20 @@ fn strongswan_and_we_set_up_rekey_and_delete() {
         for esp_proposals in ESP_PROPOSALS {
             negotiate(&peers, starter, esp_proposals)
                 .unwrap_or_else(|why| panic!("{starter:?}, {esp_proposals}: {why:#}"));
+        }
+    }
+}
+
+#[test]
+fn strongswan_is_a_client_with_eap_and_an_address_of_our_pool() {
+    let Some(headroom) = headroom() else { return };
+    let peers = Peers::from_environment();
+    for method in [Method::MsChapV2, Method::Tls] {
+        let lacks = road_warrior::connect(&peers, &headroom, method)
+            .unwrap_or_else(|why| panic!("{method:?}: {why:#}"));
+        if let Some(lacks) = lacks {
+            assert!(!required(), "{method:?}: strongSwan: {lacks}: make parts");
+            eprintln!("skipped: {method:?}: strongSwan: {lacks}");
         }
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod charon;
 pub mod eap;
 pub mod ike;
+pub mod road_warrior;
 
 use std::net::IpAddr;
 use std::path::Path;
