@@ -15,10 +15,6 @@ pub(super) fn lacks(trial: Trial) -> Option<&'static str> {
         Trial::Fragments => {
             Some("it fragments above 1280 bytes only, and without ML-KEM no message is as long")
         }
-        Trial::WeMove => Some(
-            "it ignores UPDATE_SA_ADDRESSES where it finds itself behind a NAT, which our gateway \
-             makes it find so that ESP is in UDP",
-        ),
         Trial::Certificates(..) => Some("its NSS database was not filled for a trial"),
         Trial::Eap(Method::MsChapV2) => Some("it has no EAP-MSCHAPv2"),
         Trial::Eap(Method::Tls) => Some("EAP is tried with strongSwan alone"),
@@ -114,6 +110,14 @@ impl Drop for Pluto<'_> {
 fn configuration(link: &Link, trial: Trial) -> String {
     let liveness =
         if trial == Trial::LivenessByThem { "\tdpddelay=1\n\tdpdtimeout=30\n" } else { "" };
+    // with `yes` it takes itself for a host behind a NAT, and then ignores UPDATE_SA_ADDRESSES; our
+    // gateway says that it is behind one itself, which is enough for ESP in UDP. It has MOBIKE with
+    // peers of any address alone.
+    let ours = link.seen[0].to_string();
+    let (path, ours) = match trial {
+        Trial::WeMove => ("encapsulation=auto\n\tmobike=yes", "%any"),
+        _ => ("encapsulation=yes", &*ours),
+    };
     format!(
         "config setup\n\
          \tnssdir=/var/lib/ipsec/nss\n\
@@ -129,10 +133,10 @@ fn configuration(link: &Link, trial: Trial) -> String {
          \tauthby=secret\n\
          \tike=aes_gcm256-sha2_384-dh31\n\
          \tesp=aes_gcm256\n\
-         \tencapsulation=yes\n\
+         \t{path}\n\
          \tleftupdown=%disabled\n\
          {liveness}\
          \tauto=add\n",
-        link.outer[1], NAMES[1], link.inner[1], link.seen[0], NAMES[0], link.inner[0]
+        link.outer[1], NAMES[1], link.inner[1], ours, NAMES[0], link.inner[0]
     )
 }
