@@ -62,10 +62,6 @@ impl Authority {
         Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
-    pub(crate) fn der(&self) -> Vec<u8> {
-        self.0.der().to_vec()
-    }
-
     pub(crate) fn issue(&self, name: &str, kind: KeyKind) -> Result<Issued> {
         let key = KeyPair::generate_for(kind.algorithm())?;
         let mut params = params(name);
@@ -75,15 +71,6 @@ impl Authority {
 }
 
 impl Issued {
-    pub(crate) fn der(&self) -> Vec<u8> {
-        self.certificate.der().to_vec()
-    }
-
-    /// Returns the private key in PKCS #8.
-    pub(crate) fn key_der(&self) -> Vec<u8> {
-        self.key.serialize_der()
-    }
-
     /// Writes `NAME.pem`, `NAME.key` and `authority.pem`.
     pub(crate) fn save(&self, folder: &Path, name: &str, authority: &Authority) -> Result<()> {
         std::fs::write(folder.join("authority.pem"), authority.0.pem())?;

@@ -7,9 +7,8 @@ use headroom_interop::ike::scapy::try_exchanges;
 use headroom_interop::ike::{Peer, Side, StrongSwan, Trial, attempt, try_examples};
 use headroom_interop::peer::{Peers, required};
 use headroom_interop::pki::KeyKind;
-use headroom_interop::strongswan::eap::Method;
 use headroom_interop::strongswan::ike::{ESP_PROPOSALS, Starter, negotiate};
-use headroom_interop::strongswan::road_warrior;
+use headroom_interop::strongswan::road_warrior::Method;
 use headroom_interop::trial::Outcome;
 
 /// The program `headroom`; where tests are not required, nothing without root.
@@ -41,14 +40,9 @@ fn strongswan_and_we_set_up_rekey_and_delete() {
 #[test]
 fn strongswan_is_a_client_with_eap_and_an_address_of_our_pool() {
     let Some(headroom) = headroom() else { return };
-    let peers = Peers::from_environment();
+    let mut peer = StrongSwan::of_programs(&Peers::from_environment()).expect("strongSwan");
     for method in [Method::MsChapV2, Method::Tls] {
-        let lacks = road_warrior::connect(&peers, &headroom, method)
-            .unwrap_or_else(|why| panic!("{method:?}: {why:#}"));
-        if let Some(lacks) = lacks {
-            assert!(!required(), "{method:?}: strongSwan: {lacks}: make parts");
-            eprintln!("skipped: {method:?}: strongSwan: {lacks}");
-        }
+        passes(&mut peer, &headroom, Trial::Eap(method));
     }
 }
 
@@ -86,7 +80,7 @@ fn packets_cross_strongswan_6_with_post_quantum_keys() {
     }
 }
 
-/// Each kind of key in one role, and both methods of EAP; `make interop` tries the other role.
+/// Each kind of key in one role; `make interop` tries the other role.
 #[test]
 fn strongswan_5_and_we_prove_who_we_are() {
     let Some(headroom) = headroom() else { return };
@@ -96,12 +90,8 @@ fn strongswan_5_and_we_prove_who_we_are() {
         Trial::Certificates(KeyKind::EcdsaP384, Side::Theirs),
         Trial::Certificates(KeyKind::Ed25519, Side::Ours),
         Trial::Certificates(KeyKind::Rsa, Side::Theirs),
-        Trial::Eap(Method::Tls),
-        Trial::Eap(Method::MsChapV2),
     ] {
-        let outcome = attempt(&mut peer, &headroom, trial);
-        let is_skipped = matches!(outcome, Outcome::Lacks(_)) && !required();
-        assert!(is_skipped || outcome == Outcome::Passed, "{trial}: {outcome:?}: make parts");
+        passes(&mut peer, &headroom, trial);
     }
 }
 
@@ -136,7 +126,11 @@ fn the_examples_of_the_guide_make_a_tunnel_with_strongswan() {
 fn passes(peer: &mut dyn Peer, headroom: &Path, trial: Trial) {
     match attempt(peer, headroom, trial) {
         Outcome::Passed => {}
-        Outcome::Lacks(why) => eprintln!("skipped: {}: {trial}: {why}", peer.title()),
+        // strongSwan 5 has all that it is asked for here, or `make parts` was not run
+        Outcome::Lacks(why) => {
+            assert!(!required() || !peer.title().contains(" 5"), "{trial}: {why}");
+            eprintln!("skipped: {}: {trial}: {why}", peer.title());
+        }
         Outcome::Failed(why) => panic!("{}: {trial}: {why}", peer.title()),
     }
 }

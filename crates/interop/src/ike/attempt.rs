@@ -17,7 +17,7 @@ pub fn attempt(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Outcome {
         return Outcome::Lacks(why);
     }
     match trial {
-        Trial::Eap(method) => match peer.prove_by_eap(method) {
+        Trial::Eap(method) => match peer.be_client(headroom, method) {
             Ok(Some(why)) => Outcome::Lacks(why),
             proved => Outcome::of(proved.map(drop)),
         },

@@ -23,7 +23,7 @@ pub use table::{Column, document, document_of_checks};
 pub use trial::Trial;
 
 use crate::pki::KeyKind;
-use crate::strongswan::eap::Method;
+use crate::strongswan::road_warrior::Method;
 use crate::trial::Outcome;
 use link::Link;
 
@@ -55,11 +55,11 @@ pub trait Peer {
         trial: Trial,
     ) -> Result<Box<dyn Daemon + 'a>>;
 
-    /// Has it prove who it is by EAP, to `crates/ike` without a gateway. Returns what it lacks.
+    /// Has it be a client of our gateway that proves by EAP. Returns what it lacks for it.
     ///
     /// # Errors
-    /// It does not succeed.
-    fn prove_by_eap(&self, _: Method) -> Result<Option<&'static str>> {
+    /// Describes the step that failed.
+    fn be_client(&self, _: &Path, _: Method) -> Result<Option<&'static str>> {
         bail!("EAP is not tried with it")
     }
 }

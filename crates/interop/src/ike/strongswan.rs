@@ -11,7 +11,7 @@ use crate::peer::Peers;
 use crate::pki::KeyKind;
 use crate::strongswan::SWANCTL;
 use crate::strongswan::charon::{self, Charon, FRAGMENT_SIZE, Installation, Settings};
-use crate::strongswan::eap::{self, Method};
+use crate::strongswan::road_warrior::{self, Method};
 use crate::transfer::{self, End};
 use crate::tree::Tree;
 use std::path::Path;
@@ -99,8 +99,8 @@ impl Peer for StrongSwan {
         Ok(Box::new(Running { charon, theirs, link }))
     }
 
-    fn prove_by_eap(&self, method: Method) -> Result<Option<&'static str>> {
-        eap::authenticate(&self.installation, method)
+    fn be_client(&self, headroom: &Path, method: Method) -> Result<Option<&'static str>> {
+        road_warrior::connect(&self.installation, headroom, method)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Side;
 use crate::pki::KeyKind;
-use crate::strongswan::eap::Method;
+use crate::strongswan::road_warrior::Method;
 
 /// What is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Trial {
     WeMove,
     /// Both prove by signatures of certificates' keys (RFC 7427); this side initiates.
     Certificates(KeyKind, Side),
-    /// The peer proves by EAP and initiates; our side is `crates/ike`, without a gateway.
+    /// The peer is a client that proves by EAP and gets an address of our pool.
     Eap(Method),
     /// The peer sets up an IKE SA without a CHILD SA (RFC 6023), and adds one.
     Childless,
@@ -145,8 +145,12 @@ impl fmt::Display for Trial {
             Self::Certificates(kind, Side::Theirs) => {
                 return write!(f, "certificates, {kind}, the peer initiates");
             }
-            Self::Eap(Method::MsChapV2) => "EAP-MSCHAPv2, the peer initiates",
-            Self::Eap(Method::Tls) => "EAP-TLS, the peer initiates",
+            Self::Eap(Method::MsChapV2) => {
+                "EAP-MSCHAPv2 and an address from our pool, the peer is the client"
+            }
+            Self::Eap(Method::Tls) => {
+                "EAP-TLS and an address from our pool, the peer is the client"
+            }
             Self::Childless => "IKE SA without a CHILD SA (RFC 6023), the peer initiates",
         })
     }

@@ -82,7 +82,7 @@ pub fn negotiate(peers: &Peers, starter: Starter, esp_proposals: &str) -> Result
 }
 
 /// What our endpoint is asked to do.
-pub(super) enum Ask {
+enum Ask {
     Connect,
     RekeyChild,
     RekeyIke,
@@ -90,26 +90,26 @@ pub(super) enum Ask {
 }
 
 /// Our endpoint on a thread in its namespace. Dropping it ends the thread.
-pub(super) struct Ours {
+struct Ours {
     asks: Sender<Ask>,
     state: Arc<Mutex<State>>,
 }
 
 /// What became of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+struct State {
     session: Option<SessionId>,
     /// The first bytes of the keys of each CHILD SA, as strongSwan's log shows them.
-    pub(super) installed: Vec<String>,
-    pub(super) sends_on: Option<ChildId>,
+    installed: Vec<String>,
+    sends_on: Option<ChildId>,
     removed: usize,
     rekeyed: usize,
-    pub(super) closed: bool,
-    pub(super) failed: Option<String>,
+    closed: bool,
+    failed: Option<String>,
 }
 
 impl Ours {
-    pub(super) fn start(host: &Host, peer: &Host, config: Config) -> Self {
+    fn start(host: &Host, peer: &Host, config: Config) -> Self {
         let (asks, asked) = mpsc::channel();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = state.clone();
@@ -124,16 +124,16 @@ impl Ours {
         Self { asks, state }
     }
 
-    pub(super) fn send(&self, ask: Ask) {
+    fn send(&self, ask: Ask) {
         // the thread ends only with an error, which `wait` reports
         let _ = self.asks.send(ask);
     }
 
-    pub(super) fn state(&self) -> State {
+    fn state(&self) -> State {
         lock(&self.state).clone()
     }
 
-    pub(super) fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) -> Result<()> {
+    fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) -> Result<()> {
         let deadline = Instant::now() + STEP;
         loop {
             let state = self.state();
@@ -240,7 +240,7 @@ fn dump(key: &Key) -> String {
     bytes.collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn config(host: &Host, peer: &Host) -> Config {
+fn config(host: &Host, peer: &Host) -> Config {
     let key_exchanges = vec![Method::Curve25519];
     let suites = ["aes-128-gcm", "aes-256-gcm", "aes-128-cbc+hmac-sha256"];
     let suites: Vec<_> = suites.iter().filter_map(|name| name.parse().ok()).collect();

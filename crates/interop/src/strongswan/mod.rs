@@ -5,7 +5,6 @@
 //! the same addresses, ports, SPIs and keys. Files go in both directions at once.
 
 pub(crate) mod charon;
-pub mod eap;
 pub mod ike;
 pub mod road_warrior;
 

@@ -8,11 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::charon::{self, Charon, FRAGMENT_SIZE, Installation, Settings};
-use super::eap::Method;
 use super::{Host, hosts};
 use crate::folder::Folder;
 use crate::gateway::Gateway;
-use crate::peer::Peers;
 use crate::pki::{Authority, KeyKind};
 use crate::transfer::{self, End};
 
@@ -24,12 +22,39 @@ const OCTETS: u64 = 1 << 20;
 /// Longer than any step takes, even on a busy machine.
 const STEP: Duration = Duration::from_secs(40);
 
+/// How strongSwan proves a user's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// EAP-TLS.
+    Tls,
+    /// EAP-MSCHAPv2.
+    MsChapV2,
+}
+
+impl Method {
+    /// What strongSwan logs of our proof and of its own.
+    fn logged(self) -> [&'static str; 3] {
+        [
+            "'b.test' with ECDSA_WITH_SHA256_DER successful",
+            match self {
+                Self::Tls => "EAP method EAP_TLS succeeded, MSK established",
+                Self::MsChapV2 => "EAP method EAP_MSCHAPV2 succeeded, MSK established",
+            },
+            "'b.test' with EAP successful",
+        ]
+    }
+}
+
 /// Has strongSwan prove a user's identity by EAP, get an address, pass packets in both directions and
 /// give the address back. Returns what strongSwan lacks for it, if it does.
 ///
 /// # Errors
 /// Describes the step that failed.
-pub fn connect(peers: &Peers, headroom: &Path, method: Method) -> Result<Option<&'static str>> {
+pub(crate) fn connect(
+    installation: &Installation,
+    headroom: &Path,
+    method: Method,
+) -> Result<Option<&'static str>> {
     let folder = Folder::new()?;
     let [client, gateway] = hosts()?;
     let authority = Authority::new()?;
@@ -41,8 +66,7 @@ pub fn connect(peers: &Peers, headroom: &Path, method: Method) -> Result<Option<
     client.namespace.run(&["ip", "addr", "add", &address, "dev", "lo"])?;
     let conf = swanctl_conf(&client, &gateway, method);
     let settings = Settings { swanctl_conf: &conf, fragment_size: FRAGMENT_SIZE };
-    let installation = Installation::programs(peers)?;
-    let charon = Charon::start(&installation, &folder.0, client.name, &client.namespace, settings)?;
+    let charon = Charon::start(installation, &folder.0, client.name, &client.namespace, settings)?;
     if method == Method::MsChapV2 && charon.log()?.contains("plugin 'eap-mschapv2': failed to load")
     {
         return Ok(Some("its plugin for EAP-MSCHAPv2 is not there"));
@@ -52,6 +76,9 @@ pub fn connect(peers: &Peers, headroom: &Path, method: Method) -> Result<Option<
     let done = steps(&charon, &ours, headroom, [&client, &gateway]);
     let log = charon.log()?;
     done.with_context(|| format!("our gateway said: {}\nstrongSwan said: {log}", ours.said()))?;
+    for line in method.logged() {
+        ensure!(log.contains(line), "strongSwan's log has no {line:?}: {log}");
+    }
     Ok(None)
 }
 
@@ -103,11 +130,12 @@ fn wait(
 }
 
 fn configuration(folder: &Path, here: &Host, method: Method) -> String {
-    let (eap, more) = match method {
-        Method::Tls => ("tls", format!("ca_file = {:?}\n", folder.join("authority.pem"))),
+    let (eap, user) = match method {
+        Method::Tls => ("\"tls\"", String::new()),
+        // the client refuses the first one
         Method::MsChapV2 => {
             let user = format!("[[ike.user]]\nname = \"a.test\"\npassword = {PASSWORD:?}\n");
-            ("mschapv2", user)
+            ("[\"tls\", \"mschapv2\"]", user)
         }
     };
     format!(
@@ -120,13 +148,15 @@ fn configuration(folder: &Path, here: &Host, method: Method) -> String {
          key_file = {:?}\n\
          post_quantum = \"off\"\n\
          pool = \"{ADDRESS}\"\n\
-         eap = \"{eap}\"\n\
-         {more}\
+         eap = {eap}\n\
+         ca_file = {:?}\n\
+         {user}\
          [[child]]\n\
          local = \"{}\"\n",
         here.outer,
         folder.join("gateway.pem"),
         folder.join("gateway.key"),
+        folder.join("authority.pem"),
         here.inner
     )
 }

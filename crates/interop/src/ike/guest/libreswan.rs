@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use super::{CHROOT, Libreswan};
 use crate::ike::ours::{NAMES, SECRET};
 use crate::ike::{Daemon, Link, Trial};
-use crate::strongswan::eap::Method;
+use crate::strongswan::road_warrior::Method;
 
 const LOG: &str = "/run/pluto.log";
 
