@@ -58,7 +58,7 @@ pub struct Timing {
     pub half_open: Duration,
 }
 
-/// Bounds on what unauthenticated peers cause.
+/// Bounds on what peers cause.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The number of half-open IKE SAs above which a responder demands cookies (RFC 7296 §2.6).
@@ -69,6 +69,9 @@ pub struct Limits {
     pub sessions: usize,
     /// The most CHILD SAs of an IKE SA.
     pub children: usize,
+    /// The number of requests of either end after which an IKE SA is rekeyed; after twice as many it
+    /// is deleted, for message IDs must not repeat (RFC 7296 §2.2). At most 2³⁰.
+    pub requests: u32,
 }
 
 /// One peer, or several with the same rules.
@@ -265,6 +268,12 @@ impl Default for Timing {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { cookie_threshold: 32, half_open: 1024, sessions: 16 * 1024, children: 32 }
+        Self {
+            cookie_threshold: 32,
+            half_open: 1024,
+            sessions: 16 * 1024,
+            children: 32,
+            requests: 1 << 30,
+        }
     }
 }

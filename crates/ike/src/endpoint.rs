@@ -245,6 +245,12 @@ impl Endpoint {
         self.sessions.len()
     }
 
+    /// Returns the number of SPIs of CHILD SAs, and of those that exchanges are to make.
+    #[must_use]
+    pub fn child_spis(&self) -> usize {
+        self.ids.reserved()
+    }
+
     fn dispatch(&mut self, raw: &[u8], message: &Message<'_>, path: Path, now: Instant) {
         let header = &message.header;
         let local_spi =

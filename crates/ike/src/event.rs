@@ -239,6 +239,15 @@ pub enum Reason {
     /// The peer has a name that no connection expects.
     #[error("the peer calls itself {0}, which no connection expects")]
     Identity(String),
+    /// There is no CHILD SA to set up, and the peer makes no IKE SA without one (RFC 6023).
+    #[error("no child is configured, and the peer makes no IKE SA without one")]
+    NotChildless,
+    /// The peer refuses each key exchange method for another, and has come back to one of them.
+    #[error("the peer refuses one key exchange method for the other and takes none")]
+    KeyExchange,
+    /// The message IDs of the IKE SA are used up, and it could not be rekeyed.
+    #[error("the IKE SA has had too many exchanges and could not be rekeyed")]
+    MessageIds,
     /// The peer's proof is wrong.
     #[error("{0} did not prove its identity: its secret is another")]
     Authentication(String),

@@ -69,6 +69,8 @@ pub(crate) struct Create {
     pub(crate) offer: Offer,
     pub(crate) nonce: Vec<u8>,
     pub(crate) key_exchange: Option<KeyExchange>,
+    /// The methods that were asked with before, and refused for another.
+    pub(crate) refused: Vec<Method>,
     pub(crate) collision: Collision,
 }
 

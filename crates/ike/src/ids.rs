@@ -28,6 +28,11 @@ impl Ids {
         self.spis.insert(spi)
     }
 
+    /// Returns how many SPIs are taken.
+    pub(crate) fn reserved(&self) -> usize {
+        self.spis.len()
+    }
+
     pub(crate) fn release(&mut self, spi: u32) {
         self.spis.remove(&spi);
     }

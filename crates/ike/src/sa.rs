@@ -57,6 +57,8 @@ pub(crate) struct IkeSa {
     /// Whether the peer reads fragments.
     pub(crate) fragmentation: bool,
     session: Option<SessionKeys>,
+    /// Whether it was asked to be rekeyed because of its many requests.
+    pub(crate) is_worn: bool,
     /// Whether the keys were reported.
     exported: bool,
     next_request: u32,
@@ -124,6 +126,7 @@ impl IkeSa {
             expires_at: None,
             fragmentation: false,
             session: None,
+            is_worn: false,
             exported: false,
             next_request: 0,
             next_expected: 0,
@@ -322,6 +325,11 @@ impl IkeSa {
             response,
             message_id,
         }
+    }
+
+    /// Returns how many requests the busier end has sent.
+    pub(crate) fn requests(&self) -> u32 {
+        self.next_request.max(self.next_expected)
     }
 
     /// Returns the ID that the next request will have.

@@ -43,7 +43,7 @@ impl Session {
         let spi = ctx.child_spi();
         let offer = ChildOffer { config: config.clone(), replaces, local, remote, spi };
         let method = first_method(config.proposals.first().map(|one| &one.key_exchanges));
-        self.send_create(Offer::Child(offer), method, ctx);
+        self.send_create(Offer::Child(offer), method, Vec::new(), ctx);
     }
 
     /// Asks to replace the IKE SA.
@@ -51,10 +51,16 @@ impl Session {
         let Some(connection) = &self.connection else { return };
         let method = first_method(connection.ike.first().map(|one| &one.key_exchanges));
         let spi = ctx.ike_spi();
-        self.send_create(Offer::Ike(spi), method, ctx);
+        self.send_create(Offer::Ike(spi), method, Vec::new(), ctx);
     }
 
-    fn send_create(&mut self, offer: Offer, method: Option<Method>, ctx: &mut Context<'_>) {
+    fn send_create(
+        &mut self,
+        offer: Offer,
+        method: Option<Method>,
+        refused: Vec<Method>,
+        ctx: &mut Context<'_>,
+    ) {
         let Some(connection) = self.connection.clone() else { return };
         self.deleted_early.clear();
         let nonce = ctx.nonce();
@@ -90,7 +96,8 @@ impl Session {
                 payloads.extend(key_exchange_payload);
             }
         }
-        let create = Create { offer, nonce: nonce.clone(), key_exchange, collision: None };
+        let nonce = nonce.clone();
+        let create = Create { offer, nonce, key_exchange, refused, collision: None };
         let exchange = Exchange::Create(Box::new(create));
         self.send(self.current, ExchangeType::CreateChildSa, &payloads, exchange, ctx);
     }
@@ -98,7 +105,7 @@ impl Session {
     pub(super) fn create_response(
         &mut self,
         spi: u64,
-        create: Create,
+        mut create: Create,
         contents: &Contents<'_>,
         ctx: &mut Context<'_>,
     ) {
@@ -109,7 +116,11 @@ impl Session {
             let offered = wanted.filter(|method| self.offers(&create.offer, *method));
             return match (error.notify_type, offered) {
                 (NotifyType::InvalidKePayload, Some(method)) if sent != Some(method) => {
-                    self.send_create(create.offer, Some(method), ctx);
+                    create.refused.extend(sent);
+                    if create.refused.contains(&method) {
+                        return self.create_failed(create.offer, Reason::KeyExchange, ctx);
+                    }
+                    self.send_create(create.offer, Some(method), create.refused, ctx);
                     let again = self.sa(spi).and_then(|sa| sa.pending.as_mut());
                     let collision = again.and_then(|one| one.exchange.collision());
                     if let Some(collision) = collision {
@@ -139,7 +150,7 @@ impl Session {
         create: Create,
         contents: &Contents<'_>,
     ) -> Result<(Agreement, Collision), (Offer, Reason)> {
-        let Create { offer, nonce, key_exchange, collision } = create;
+        let Create { offer, nonce, key_exchange, collision, .. } = create;
         let (Some(theirs), Some(nonce_responder)) = (&contents.sa, contents.nonce) else {
             return Err((offer, Reason::Protocol("CREATE_CHILD_SA without SA or nonce")));
         };

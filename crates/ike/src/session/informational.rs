@@ -161,7 +161,7 @@ impl Session {
     pub(super) fn finish_closing(&mut self, ctx: &mut Context<'_>) {
         let open = |status| matches!(status, Status::Active | Status::Deleting);
         if self.phase == Phase::Closing && !self.sas.iter().any(|sa| open(sa.status)) {
-            self.close(Reason::Command, ctx);
+            self.close(self.closes_for.clone(), ctx);
         }
     }
 
@@ -172,10 +172,14 @@ impl Session {
             sa.end(ctx);
             pending
         });
+        let ends = self.phase == Phase::Closing || spi == self.current && !self.adopt_rival(ctx);
+        if let Some(pending) = pending.as_ref().filter(|_| ends) {
+            ctx.forget(&pending.exchange);
+        }
         if self.phase == Phase::Closing {
             return self.finish_closing(ctx);
         }
-        if spi == self.current && !self.adopt_rival(ctx) {
+        if ends {
             return self.close(Reason::Peer, ctx);
         }
         if let Some(pending) = pending {

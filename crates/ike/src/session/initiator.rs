@@ -181,6 +181,10 @@ impl Session {
                 self.path.remote.set_port(4500);
             }
         }
+        // RFC 6023 §3: others take IKE_AUTH without a CHILD SA for malformed
+        if self.first_child.is_none() && !contents.has(NotifyType::ChildlessSupported) {
+            return self.close(Reason::NotChildless, ctx);
+        }
         self.setup = Some(Box::new(Setup {
             choice,
             request,
@@ -325,6 +329,21 @@ impl Session {
     }
 
     pub(super) fn auth_response(
+        &mut self,
+        spi: u64,
+        offer: Option<ChildOffer>,
+        contents: &Contents<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        let reserved = offer.as_ref().map(|offer| offer.spi);
+        self.authenticate(spi, offer, contents, ctx);
+        if let (Phase::Closed, Some(reserved)) = (self.phase, reserved) {
+            ctx.ids.release(reserved);
+        }
+    }
+
+    /// Checks the proof of the responder, and takes the CHILD SA that it made.
+    fn authenticate(
         &mut self,
         spi: u64,
         offer: Option<ChildOffer>,

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use crate::config::{ChildConfig, Config, Connection};
 use crate::crypto::{Random, Spis};
 use crate::event::{ChildId, Event, Reason, SessionId, Transmit};
-use crate::exchange::{Agreement, Draft, Exchange};
+use crate::exchange::{Agreement, Draft, Exchange, Offer};
 use crate::identity::Identity;
 use crate::nat::{self, Hashes, Nat};
 use crate::path::Path;
@@ -99,6 +99,8 @@ pub(crate) struct Session {
     delayed: Vec<(Instant, Task)>,
     heard_at: Instant,
     rekey_at: Option<Instant>,
+    /// Why it is being removed.
+    closes_for: Reason,
     /// The requests that were sent again.
     pub(crate) retransmits: u64,
     /// When the first message was sent or came.
@@ -194,6 +196,7 @@ impl Session {
             delayed: Vec::new(),
             heard_at: now,
             rekey_at: None,
+            closes_for: Reason::Command,
             retransmits: 0,
             created_at: now,
             established_at: None,
@@ -371,6 +374,7 @@ impl Session {
         let Some(pending) = self.sa(spi).and_then(|sa| sa.pending.take()) else { return };
         let payloads = parse_decrypted(opened.first, &opened.inner).ok();
         let Some(contents) = payloads.and_then(|all| Contents::gather(all).ok()) else {
+            ctx.forget(&pending.exchange);
             return self.close(Reason::Protocol("a malformed response"), ctx);
         };
         match pending.exchange {
@@ -515,14 +519,15 @@ impl Session {
             let replaced = spi != self.current && self.phase != Phase::Connecting;
             match self.sa(spi) {
                 Some(sa) if replaced => {
-                    sa.pending = None;
+                    sa.forget_exchanges(ctx);
                     sa.status = Status::Closed;
                     sa.expires_at = Some(ctx.now);
                     self.finish_closing(ctx);
                 }
                 _ => {
                     let closing = self.phase == Phase::Closing;
-                    self.close(if closing { Reason::Command } else { reason }, ctx);
+                    let reason = if closing { self.closes_for.clone() } else { reason };
+                    self.close(reason, ctx);
                 }
             }
         }
@@ -536,9 +541,13 @@ impl Session {
             self.phase = Phase::Closed;
             self.sas.clear();
         }
-        self.sas.retain(|sa| !is_due(sa.expires_at));
+        for mut sa in self.sas.extract_if(.., |sa| is_due(sa.expires_at)) {
+            sa.forget_exchanges(ctx);
+        }
         for sa in &mut self.sas {
-            sa.followup.take_if(|followup| followup.expires_at <= now);
+            if let Some(given_up) = sa.followup.take_if(|followup| followup.expires_at <= now) {
+                ctx.release(&given_up.agreement);
+            }
         }
         let over = |child: &Child| matches!(child.status, ChildStatus::Lingering(at) if at <= now);
         for child in self.children.extract_if(.., |child| over(child)) {
@@ -596,11 +605,20 @@ impl Session {
 
 impl IkeSa {
     /// Ends it: it only answers retransmissions, for a while.
-    fn end(&mut self, ctx: &Context<'_>) {
+    fn end(&mut self, ctx: &mut Context<'_>) {
         self.status = Status::Closed;
-        self.pending = None;
-        self.followup = None;
+        self.forget_exchanges(ctx);
         self.expires_at = Some(ctx.now + ctx.config.timing.exchange());
+    }
+
+    /// Gives up what is under way, of both ends.
+    fn forget_exchanges(&mut self, ctx: &mut Context<'_>) {
+        if let Some(pending) = self.pending.take() {
+            ctx.forget(&pending.exchange);
+        }
+        if let Some(followup) = self.followup.take() {
+            ctx.release(&followup.agreement);
+        }
     }
 }
 
@@ -649,6 +667,20 @@ impl Context<'_> {
             if spi > 255 && !self.config.reserved_spis.contains(&spi) && self.ids.reserve(spi) {
                 return spi;
             }
+        }
+    }
+
+    /// Frees the SPI that a request reserved which is given up.
+    pub(crate) fn forget(&mut self, exchange: &Exchange) {
+        match exchange {
+            Exchange::Create(create) => {
+                if let Offer::Child(offer) = &create.offer {
+                    self.ids.release(offer.spi);
+                }
+            }
+            Exchange::Followup(followup) => self.release(&followup.agreement),
+            Exchange::Auth(Some(offer)) => self.ids.release(offer.spi),
+            _ => {}
         }
     }
 

@@ -46,6 +46,7 @@ impl Session {
 
     /// Starts what can be started.
     pub(crate) fn run_tasks(&mut self, ctx: &mut Context<'_>) {
+        self.limit_requests(ctx.config.limits.requests);
         while let Some(at) = (0..self.tasks.len()).find(|&at| self.can_start(&self.tasks[at])) {
             let Some(task) = self.tasks.remove(at) else { return };
             self.start(task, ctx);
@@ -59,15 +60,35 @@ impl Session {
                 self.close(Reason::Command, ctx);
                 self.sas.clear();
             }
-            Phase::Established => {
-                self.phase = Phase::Closing;
-                self.tasks.clear();
-                self.delayed.clear();
-                self.delete_ike(self.current);
-            }
+            Phase::Established => self.start_closing(Reason::Command),
             Phase::Closing | Phase::Closed => {}
         }
         self.run_tasks(ctx);
+    }
+
+    fn start_closing(&mut self, reason: Reason) {
+        self.phase = Phase::Closing;
+        self.closes_for = reason;
+        self.tasks.clear();
+        self.delayed.clear();
+        self.delete_ike(self.current);
+    }
+
+    /// Replaces the IKE SA in use long before its message IDs are used up, and removes it if that
+    /// does not succeed.
+    fn limit_requests(&mut self, limit: u32) {
+        let current = self.current;
+        let Some(sa) = self.sa(current).filter(|sa| sa.requests() >= limit) else { return };
+        let ends = sa.requests() >= limit.saturating_mul(2);
+        let is_new = !std::mem::replace(&mut sa.is_worn, true);
+        if self.phase != Phase::Established {
+            return;
+        }
+        if ends {
+            self.start_closing(Reason::MessageIds);
+        } else if is_new {
+            self.queue(Task::RekeyIke);
+        }
     }
 
     /// Takes back a request whose IKE SA has gone; the next IKE SA may do it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_ike::crypto::Method;
-use headroom_ike::wire::{Delete, ExchangeType, NotifyType, Payload, ProtocolId};
+use headroom_ike::wire::{Delete, ExchangeType, Notify, NotifyType, Payload, ProtocolId};
 use headroom_ike::{Command, PostQuantum, Reason};
 
 use crate::impostor::Impostor;
@@ -56,6 +56,23 @@ fn one_end_rekeys_with_refused_and_additional_key_exchanges() {
         world.rekey_child(host);
         world.ends_with_rekeyed_child(host);
         assert!(world.hosts.iter().all(|host| host.installed == 2));
+    });
+}
+
+#[test]
+fn one_end_rekeys_and_the_other_asks_for_one_key_exchange_after_the_other() {
+    either(plain, |mut world, host| {
+        let mut impostor = Impostor::of(&world, 1 - host);
+        world.rekey_child(host);
+        for wanted in [20_u16, 19, 31] {
+            let request = world.in_flight.remove(0);
+            let data = wanted.to_be_bytes();
+            let notify = Notify::new(NotifyType::InvalidKePayload, &data);
+            impostor.respond(&mut world, &request, &[Payload::Notify(notify)]);
+        }
+        assert!(world.in_flight.is_empty(), "X25519 was refused before: it is not asked again");
+        assert_eq!(world.hosts[host].failed_children, [Reason::KeyExchange]);
+        assert_eq!(world.hosts[host].endpoint.child_spis(), 1);
     });
 }
 
@@ -329,6 +346,31 @@ fn both_rekey_with_refused_key_exchanges_and_one_asks_again_late() {
         it.world.give(&deletion);
         it.ends_with_child_of(B);
         assert!(it.world.hosts[A].failed_children.is_empty());
+    });
+}
+
+#[test]
+fn both_rekey_and_a_request_is_lost() {
+    crossing(plain, World::rekey_child, |mut it| {
+        it.world.lose(A);
+        let request = it.world.hold(B);
+        it.world.give(&request);
+        // A's request arrives when it is sent again
+        it.world.settle();
+        it.world.check_agreement(1);
+    });
+}
+
+#[test]
+fn both_rekey_and_the_loser_closes_the_old_one_too() {
+    crossing(plain, World::rekey_child, |mut it| {
+        let loser = 1 - it.winner;
+        let old = it.world.oldest(loser);
+        both_requests(&mut it);
+        it.world.delete(loser, old);
+        both_answers(&mut it);
+        // what replaces it is closed with it
+        it.world.ends_without_child();
     });
 }
 

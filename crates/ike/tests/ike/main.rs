@@ -10,6 +10,7 @@ mod ike_rekey;
 mod impostor;
 mod key_derivation;
 mod many;
+mod message_ids;
 mod pki;
 mod schedules;
 mod script;

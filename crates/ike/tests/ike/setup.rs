@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_ike::wire::{AddressRange, NotifyType, TrafficSelector};
+use headroom_ike::wire::{AddressRange, Message, NotifyType, Payload, TrafficSelector};
 use headroom_ike::{
     ChildSa, Command, Config, Endpoint, Mode, PacketFormat, Pool, PostQuantum, Ppk, QEsp, Reason,
     VirtualAddresses,
@@ -138,6 +138,25 @@ fn without_children_the_ike_sa_stands_alone() {
     world.close(A);
     world.settle();
     world.check_closed();
+}
+
+#[test]
+fn without_children_an_initiator_needs_a_responder_that_is_childless() {
+    let [mut config_a, config_b] = configs(PostQuantum::Required);
+    let connection = Arc::get_mut(&mut config_a.connections[0]).expect("not shared yet");
+    connection.children.clear();
+    let mut world = World::new([config_a, config_b], 24);
+    world.connect(A);
+    world.deliver(0, false);
+    let mut response = world.in_flight.remove(0);
+    let mut message = Message::parse(&response.datagram).expect("IKE_SA_INIT");
+    let is_childless = |payload: &Payload<'_>| matches!(payload, Payload::Notify(one) if one.notify_type == NotifyType::ChildlessSupported);
+    message.payloads.retain(|payload| !is_childless(payload));
+    let changed = message.emit();
+    response.datagram = changed;
+    world.hand_over(&response);
+    assert_eq!(world.hosts[A].closed, [Reason::NotChildless]);
+    assert!(world.in_flight.is_empty(), "no IKE_AUTH without a CHILD SA");
 }
 
 #[test]

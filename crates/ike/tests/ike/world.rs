@@ -431,6 +431,7 @@ impl World {
         for host in &self.hosts {
             assert_eq!(host.sends_on.len(), children.min(1), "one is sent on");
             assert!(host.closed.is_empty() && host.endpoint.sessions() == 1, "the IKE SA stands");
+            assert_eq!(host.endpoint.child_spis(), children, "no SPI is kept for nothing");
             assert_eq!(host.endpoint.half_open(), 0);
         }
     }
@@ -455,6 +456,7 @@ impl World {
             assert_eq!(host.closed.len(), 1, "{:?}", host.closed);
             assert!(host.children.is_empty() && host.sends_on.is_empty());
             assert_eq!(host.endpoint.sessions(), 0, "nothing is kept");
+            assert_eq!(host.endpoint.child_spis(), 0, "no SPI is kept");
         }
     }
 }
