@@ -23,6 +23,9 @@ const CHILD_SECONDS: u64 = 1;
 const IKE_SECONDS: u64 = 10;
 /// Bytes of a datagram, which fills a packet of the tunnel.
 const SIZE: usize = 1280;
+/// Senders, and servers, on a link with delay: one waits for reports most of the time, so that it sends some
+/// 10 Mbit/s at a round trip of 100 ms.
+const SENDERS_OVER_DELAY: u16 = 96;
 /// Time of one part of the load, after which the rekeys are counted.
 const PART: Duration = Duration::from_secs(5);
 /// Longer than a negotiation takes.
@@ -43,6 +46,8 @@ pub struct Losses {
     pub lost: u64,
     /// Frames that the link lost in the direction of the load.
     pub lost_by_link: u64,
+    /// Packets that found a queue of a host full: of a socket or of an interface.
+    pub lost_by_queues: u64,
     /// Packets that either gateway dropped, by reason.
     pub dropped: Vec<(String, u64)>,
     /// Bits of datagrams that arrived in a second.
@@ -50,9 +55,9 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Returns whether all that was lost was lost by the link.
+    /// Returns whether all that was lost was lost by the link, or before a full queue.
     pub fn none_by_rekeying(&self) -> bool {
-        self.dropped.is_empty() && self.lost <= self.lost_by_link
+        self.dropped.is_empty() && self.lost <= self.lost_by_link + self.lost_by_queues
     }
 }
 
@@ -62,7 +67,7 @@ impl fmt::Display for Losses {
             self.dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
         write!(
             f,
-            "link {}: {} CHILD and {} IKE rekeys, {:.2} Gbit/s, {} datagrams arrived, {} lost, {} frames lost by the link, dropped by the gateways: {}",
+            "link {}: {} CHILD and {} IKE rekeys, {:.2} Gbit/s, {} datagrams arrived, {} lost, {} frames lost by the link, {} by full queues, dropped by the gateways: {}",
             if self.link.is_empty() { "without delay or loss" } else { &self.link },
             self.child_rekeys,
             self.ike_rekeys,
@@ -70,6 +75,7 @@ impl fmt::Display for Losses {
             self.arrived,
             self.lost,
             self.lost_by_link,
+            self.lost_by_queues,
             if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") },
         )
     }
@@ -90,17 +96,20 @@ pub fn count(headroom: &Path, link: &str, rekeys: u64) -> Result<Losses> {
     let (here, there) = (here?, there?);
     wait_until_up(headroom, &here)?;
     let counter = Counter::start(headroom.to_owned(), here);
-    let to = serve(&hosts[1])?;
     let mut losses = Losses { link: link.to_owned(), ..Losses::default() };
+    let senders = if link.is_empty() { 1 } else { SENDERS_OVER_DELAY };
+    let servers: Vec<_> =
+        (0..senders).map(|sender| serve(&hosts[1], sender)).collect::<Result<_>>()?;
     let (mut seconds, mut last_change) = (0.0, Instant::now());
     while losses.child_rekeys < rekeys || losses.ike_rekeys < rekeys / 10 {
-        let sent = hosts[0]
-            .spawn(move || Ok(packets(to, SIZE, PART, b"rekey")?))
-            .join()
-            .context("the load")?;
-        losses.arrived += sent.packets;
-        losses.lost += sent.lost;
-        seconds += sent.seconds;
+        let load = |to| hosts[0].spawn(move || Ok(packets(to, SIZE, PART, b"rekey")?));
+        let running: Vec<_> = servers.iter().copied().map(load).collect();
+        for sender in running {
+            let sent = sender.join().context("the load")?;
+            losses.arrived += sent.packets;
+            losses.lost += sent.lost;
+            seconds += sent.seconds / f64::from(senders);
+        }
         let before = losses.child_rekeys;
         (losses.child_rekeys, losses.ike_rekeys) = counter.rekeys();
         if losses.child_rekeys > before {
@@ -110,6 +119,9 @@ pub fn count(headroom: &Path, link: &str, rekeys: u64) -> Result<Losses> {
     }
     losses.bits_per_second = losses.arrived as f64 * SIZE as f64 * 8.0 / seconds;
     let here = counter.end()?;
+    for host in &hosts {
+        losses.lost_by_queues += full_queues(host)?;
+    }
     for gateway in [&here, &there] {
         losses.dropped.extend(drops(headroom, gateway)?);
     }
@@ -192,9 +204,9 @@ fn spis(status: &Value) -> Vec<u64> {
     all.filter(|one| one["direction"] == "in").filter_map(|one| one["spi"].as_u64()).collect()
 }
 
-/// Starts the server of the load.
-fn serve(host: &Namespace) -> Result<SocketAddr> {
-    let address: SocketAddr = ([10, 2, 0, 1], 7000).into();
+/// Starts the server of a sender.
+fn serve(host: &Namespace, sender: u16) -> Result<SocketAddr> {
+    let address: SocketAddr = ([10, 2, 0, 1], 7000 + sender).into();
     let server = host.spawn(move || {
         let server = Server::bind(address, None).context("the load's server")?;
         // it runs until this process ends
@@ -203,6 +215,28 @@ fn serve(host: &Namespace) -> Result<SocketAddr> {
     });
     server.join()?;
     Ok(address)
+}
+
+/// Returns how many packets a host's sockets and interfaces have dropped.
+fn full_queues(host: &Namespace) -> Result<u64> {
+    let counters = host.run(&["cat", "/proc/net/snmp", "/proc/net/dev"])?;
+    // two lines: names and numbers
+    let mut udp = counters.lines().filter_map(|line| line.strip_prefix("Udp:"));
+    let (names, numbers) = (udp.next().unwrap_or_default(), udp.next().unwrap_or_default());
+    let by_name = names.split_whitespace().zip(numbers.split_whitespace());
+    let mut by_sockets = by_name.filter(|(name, _)| *name == "RcvbufErrors");
+    let (_, by_sockets) = by_sockets.next().context("/proc/net/snmp has no RcvbufErrors")?;
+    let mut lost: u64 = by_sockets.parse()?;
+    for (_, numbers) in counters
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| matches!(name.trim(), "wire" | "hr0"))
+    {
+        // the fourth of eight numbers in each direction
+        let drops = numbers.split_whitespace().skip(3).step_by(8);
+        lost += drops.map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    }
+    Ok(lost)
 }
 
 /// What a gateway dropped, but for keepalives of the NAT, which nobody waits for.
