@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use common::Ground;
 use common::gateways::{Site, link, listen, text};
 use common::wireshark;
+use headroom_load::{Server, packets};
 use headroom_testing::{contains, privileged, retried};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
@@ -650,16 +651,17 @@ fn one_of_many(peer: u16) -> (String, String) {
 }
 
 /// Two hosts of which the second is many peers of the first, by as many addresses. Returns the
-/// configurations of both, with `more` lines in each `[[child]]`.
+/// configurations of both, with `more` lines in the first `[[child]]`.
 fn many(ground: &Ground, hosts: &[Site; 2], peers: u16, more: &str) -> [PathBuf; 2] {
     let addresses =
-        (0..peers).map(|peer| format!("addr add {}/32 dev eth0\n", one_of_many(peer).0));
+        (0..peers).map(|peer| format!("addr replace {}/32 dev eth0\n", one_of_many(peer).0));
     let batch = ground.write("addresses", &addresses.collect::<String>());
     hosts[1].ip(&format!("-batch {}", text(&batch)));
-    hosts[0].ip("route add 10.200.0.0/16 dev eth0 src 192.0.2.1");
+    hosts[0].ip("route replace 10.200.0.0/16 dev eth0 src 192.0.2.1");
     let configuration = |end: usize| {
         let mut file = "name = \"hr0\"\n".to_owned();
         for peer in 0..peers {
+            let more = if peer == 0 { more } else { "" };
             let (address, network) = one_of_many(peer);
             let (local, remote, begins) = match end {
                 0 => (ADDRESSES[0], &*address, "initiate = false"),
@@ -744,14 +746,36 @@ fn measures_a_thousand_peers() {
     }
     let ground = Ground::new("ike-measured");
     let hosts = hosts(&ground);
-    // a thousand children whose age is a thousand seconds: one of them is rekeyed each second
-    let files = many(&ground, &hosts, 1000, "rekey_seconds = 1000");
-    let gateways = bring_up(&hosts, &files, 1000);
-    for seconds in [10, 10, 10] {
-        let before = gateways.map(cpu_seconds);
-        std::thread::sleep(Duration::from_secs(seconds));
-        let after = gateways.map(cpu_seconds);
-        let used = [0, 1].map(|end| 1000.0 * (after[end] - before[end]) / seconds as f64);
-        println!("idle: {:.1} and {:.1} ms of CPU a second", used[0], used[1]);
+    // the load's source is the first address
+    hosts[1].ip(&format!("addr del {}/32 dev lo", INNER[1]));
+    hosts[1].ip("addr add 10.3.2.7/32 dev lo");
+    let to = SocketAddr::from(([10, 1, 0, 1], 7000));
+    hosts[0].run(move || {
+        let server = Server::bind(to, None).expect("an address");
+        std::thread::spawn(move || server.run());
+    });
+    for round in 0..6 {
+        // in turns, and each of the two first as often
+        for turn in [0, 1] {
+            let more = ["", "rekey_seconds = 1"][(round + turn) % 2];
+            let files = many(&ground, &hosts, 1000, more);
+            let gateways = bring_up(&hosts, &files, 1000);
+            let before = gateways.map(cpu_seconds);
+            std::thread::sleep(Duration::from_secs(5));
+            let idle = [0, 1].map(|end| (cpu_seconds(gateways[end]) - before[end]) / 5.0);
+            let time = Duration::from_secs(10);
+            let load = hosts[1].run(move || packets(to, 1280, time, b"rekey").expect("a load"));
+            let rekeys = hosts[0].status()["ike"].as_array().map_or(0, |sessions| {
+                sessions.iter().filter_map(|one| one["child_rekeys"].as_u64()).sum()
+            });
+            let rate = load.packets as f64 * 1280.0 * 8.0 / load.seconds / 1e9;
+            println!(
+                "{more:?}: {rate:.3} Gbit/s, {} lost, {rekeys} rekeys; idle {:.1} and {:.1} ms of CPU a second",
+                load.lost,
+                1000.0 * idle[0],
+                1000.0 * idle[1]
+            );
+            hosts.iter().for_each(|host| drop(host.must(&["down"])));
+        }
     }
 }
