@@ -114,7 +114,7 @@ fn socket(place: &Place<'_>, host: &Host) -> String {
 /// Returns the daemon's `strongswan.conf`.
 pub(super) fn settings(parameters: &Parameters, place: &Place<'_>, host: &Host) -> String {
     format!(
-        "swanctl {{\n  load = pem\n}}
+        "swanctl {{\n  load = {swanctl}\n}}
 charon-systemd {{
   load = random nonce openssl pem pkcs1 pkcs8 x509 pubkey constraints kdf {ml}{counters}{libipsec}kernel-netlink socket-default vici
   port = 0
@@ -131,6 +131,8 @@ charon-systemd {{
   filelog {{ stderr {{ default = 1 }} }}
 }}
 ",
+        // strongSwan 6 takes no name for all
+        swanctl = if parameters.post_quantum { "pem" } else { "" },
         ml = if parameters.post_quantum { "ml " } else { "" },
         counters = if parameters.rekey.is_some() { "counters " } else { "" },
         libipsec = if kernel::has_esp() { "" } else { "kernel-libipsec " },

@@ -6,6 +6,7 @@ mod daemon;
 mod options;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::{Host, last_lines};
@@ -19,6 +20,10 @@ use daemon::{CHARON, SWANCTL};
 use options::{Parameters, Proof};
 
 struct StrongSwan(Parameters);
+
+/// How often the first set-up is tried before its error counts.
+const TRIES: u32 = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 pub(super) const ENTRY: Entry<dyn Layer> = Entry {
     name: "strongswan",
@@ -89,7 +94,7 @@ impl Layer for StrongSwan {
             let file = place.path(host, "swanctl.conf");
             self.swanctl(place, host, &["--load-all", "--noprompt", "--file", &file])?;
         }
-        self.establish(place)
+        self.establish_first(place)
     }
 
     fn tear_down(&self, place: &Place<'_>) -> Result<()> {
@@ -147,6 +152,20 @@ impl Layer for StrongSwan {
 }
 
 impl StrongSwan {
+    /// Sets the layer up for the first time. A daemon learns of its interface's address from
+    /// the kernel by and by, and until then installs no route.
+    fn establish_first(&self, place: &Place<'_>) -> Result<()> {
+        for _ in 0..TRIES {
+            if self.establish(place).is_ok() {
+                return Ok(());
+            }
+            // an IKE SA without a child stays, or there is none
+            let _ = self.tear_down(place);
+            std::thread::sleep(BETWEEN_TRIES);
+        }
+        self.establish(place)
+    }
+
     fn swanctl(&self, place: &Place<'_>, host: &Host, words: &[&str]) -> Result<String> {
         daemon::swanctl(&self.0, place, host, words)
     }
