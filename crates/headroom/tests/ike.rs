@@ -377,6 +377,40 @@ fn with_another_key_nothing_passes() {
 }
 
 #[test]
+fn ciphers_with_a_separate_integrity_algorithm_are_for_who_asks_for_them() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-suites");
+    let hosts = hosts(&ground);
+    let suites = ["suites = \"aes-256-cbc+hmac-sha384\"", "suites = \"aes-128-cbc+hmac-sha256\""];
+    let files = configure(&ground, [KEY, KEY], suites);
+    let text = std::fs::read_to_string(&files[0]).expect("a configuration");
+    // the first has the usual ones at first
+    let usual = text.lines().filter(|line| !line.starts_with("suites")).collect::<Vec<_>>();
+    std::fs::write(&files[0], usual.join("\n")).expect("written");
+    let sockets = sockets(&hosts);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    let log = || std::fs::read_to_string(hosts[1].run.join("hr0.log")).expect("a log");
+    until("it is refused", || log().contains("NO_PROPOSAL_CHOSEN"));
+    assert!(!is_established(&hosts[0]) && !is_established(&hosts[1]));
+    std::fs::write(&files[0], text).expect("written");
+    hosts[0].must(&["reload"]);
+    until("packets pass", || echo(&sockets, SECRET));
+    let status = hosts[0].status();
+    let algorithms = status["ike"][0]["algorithms"].as_str().expect("algorithms");
+    assert!(algorithms.starts_with("aes-256-cbc+hmac-sha384 "), "{algorithms}");
+    let associations = status["associations"].as_array().expect("associations");
+    let asked = |one: &Value| one["suite"] == "aes-128-cbc+hmac-sha256";
+    assert!(!associations.is_empty() && associations.iter().all(asked), "{status}");
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn keygen_makes_both_ends_of_a_tunnel_with_ike() {
     if !privileged() {
         return;

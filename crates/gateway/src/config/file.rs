@@ -178,6 +178,7 @@ pub(super) struct IkeFile {
     pub(super) user: Vec<UserFile>,
     pub(super) ppk_file: Option<Spanned<PathBuf>>,
     pub(super) ppk_id: Option<Spanned<String>>,
+    pub(super) suites: Option<Spanned<OneOrMany>>,
     #[serde(default)]
     pub(super) post_quantum: PostQuantumFile,
     pub(super) initiate: Option<Spanned<bool>>,
@@ -243,6 +244,7 @@ pub(super) struct ChildFile {
     /// The name of an `[[ike]]`.
     pub(super) ike: Option<Spanned<String>>,
     pub(super) mode: Option<ModeFile>,
+    pub(super) suites: Option<Spanned<OneOrMany>>,
     pub(super) local: Option<Spanned<OneOrMany>>,
     pub(super) remote: Option<Spanned<OneOrMany>>,
     pub(super) rekey_seconds: Option<Spanned<u64>>,

@@ -10,7 +10,7 @@ use headroom_ipsec::spec::{
     Action, Addresses, Direction, Mode, PolicySpec, Protection, Secrets, Selector, UdpPorts,
 };
 use headroom_netio::route::source_towards;
-use headroom_suite::{Aead, Key, Suite};
+use headroom_suite::{Aead, Key, Suite, UnknownSuite};
 use toml::Spanned;
 
 use super::associations::{address, parse_name};
@@ -26,6 +26,8 @@ use crate::datapath::{IKE_PORT, NAT_PORT};
 
 /// The most peers of a configuration.
 const MAX_PEERS: usize = 10_000;
+/// The most suites of a list.
+const MAX_SUITES: usize = 16;
 /// The most addresses, prefixes or ranges at one end of a child.
 const MAX_LISTED: usize = 16;
 /// The IP protocol number of Q-ESP (docs/qesp.md).
@@ -146,6 +148,7 @@ impl Reader<'_> {
             pool,
             auth,
             ppk: self.ppk(file)?,
+            suites: suites(file.suites.as_ref())?,
             post_quantum: match file.post_quantum {
                 PostQuantumFile::Required => PostQuantum::Required,
                 PostQuantumFile::Preferred => PostQuantum::Preferred,
@@ -222,6 +225,7 @@ impl Reader<'_> {
             selectors: selectors.clone(),
             is_shared: matches!(peer.virtual_addresses, VirtualAddresses::Assign(_)),
             mode,
+            suites: suites(file.suites.as_ref())?,
             qesp: qesp(file.qesp),
             rekey_limits: rekey_limits(file)?,
             actions: actions(file, peer)?,
@@ -317,6 +321,31 @@ fn listed(written: &Spanned<OneOrMany>) -> Result<Vec<Addresses>, Problem> {
     texts.iter().map(one).collect()
 }
 
+/// Reads suites, the most wanted first; none if nothing is written.
+fn suites(written: Option<&Spanned<OneOrMany>>) -> Result<Vec<Suite>, Problem> {
+    let Some(written) = written else { return Ok(Vec::new()) };
+    let texts = &written.get_ref().0;
+    if texts.is_empty() || texts.len() > MAX_SUITES {
+        return Err(problem(written, format!("write 1 to {MAX_SUITES} suites")));
+    }
+    let mut suites = Vec::with_capacity(texts.len());
+    for text in texts {
+        let suite: Suite =
+            text.parse().map_err(|error: UnknownSuite| problem(written, error.to_string()))?;
+        if !suite.is_secure() {
+            let message = format!(
+                "the suite `{suite}` is not secure (RFC 8221), and IKE does not negotiate it"
+            );
+            return Err(problem(written, message));
+        }
+        if suites.contains(&suite) {
+            return Err(problem(written, format!("`{suite}` is there twice")));
+        }
+        suites.push(suite);
+    }
+    Ok(suites)
+}
+
 /// Tells the IP version; none of [`Addresses::Any`].
 fn is_v6(addresses: &Addresses) -> Option<bool> {
     match addresses {
@@ -385,9 +414,15 @@ fn stand_in(
     direction: Direction,
     index: usize,
 ) -> Result<SaSpec, headroom_suite::KeyError> {
-    let suite = Suite::Aead(Aead::Aes256Gcm);
+    // sizes are planned for the one with the largest overhead
+    let largest = child.suites.iter().copied().max_by_key(|one| one.overhead() + one.block_len());
+    let suite = largest.unwrap_or(Suite::Aead(Aead::Aes256Gcm));
     let key = Key::generate(suite.key_len())?;
-    let protection = Protection::Esp(Secrets { suite, key, mac_key: None });
+    let mac_key = match suite.mac_key_len() {
+        0 => None,
+        length => Some(Key::generate(length)?),
+    };
+    let protection = Protection::Esp(Secrets { suite, key, mac_key });
     let local = peer.local.ip();
     let unknown: IpAddr = match local {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use headroom_ike::{Auth, Identity, PostQuantum, Ppk, QEsp, VirtualAddresses};
 use headroom_ipsec::spec::{Addresses, Limits, SaSpec, Selector};
 use headroom_ipsec::{Mode, PolicySpec, Protocol};
+use headroom_suite::Suite;
 
 use crate::ledger::{self, KeyId};
 
@@ -79,6 +80,8 @@ pub struct IkePeer {
     pub auth: Auth,
     /// A key beside the key exchange, against quantum computers.
     pub ppk: Option<Ppk>,
+    /// The ciphers of the IKE SA, the most wanted first; empty: the usual ones.
+    pub suites: Vec<Suite>,
     /// Whether key exchanges must resist quantum computers.
     pub post_quantum: PostQuantum,
     /// Whether this host begins.
@@ -102,6 +105,8 @@ pub struct IkeChild {
     pub is_shared: bool,
     /// Transport or tunnel.
     pub mode: Mode,
+    /// The ciphers of its SAs, the most wanted first; empty: the usual ones.
+    pub suites: Vec<Suite>,
     /// Whether packets may have Q-ESP's header.
     pub qesp: Option<QEsp>,
     /// The age at which its SAs are rekeyed.

@@ -9,9 +9,10 @@ use std::{fmt, io};
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
     Assigned, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
-    IkeChoice, IkeProposal, Reason, SessionId, Timing, VirtualAddresses,
+    IkeChoice, IkeProposal, PostQuantum, Reason, SessionId, Timing, VirtualAddresses,
 };
 use headroom_ipsec::{Engine, PolicySpec};
+use headroom_suite::Suite;
 
 use super::children::{Children, traffic_selectors};
 use super::failures::FailureLog;
@@ -690,7 +691,7 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
                 headroom_ipsec::Mode::Transport => headroom_ike::Mode::Transport,
                 headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
             },
-            proposals: ChildProposal::default_offer(peer.post_quantum),
+            proposals: child_proposals(peer.post_quantum, &child.suites),
             qesp: child.qesp,
             rekey: Some(child.rekey),
         };
@@ -708,10 +709,26 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
         remote: peer.remote_id,
         remote_address: peer.remote.map(|remote| remote.ip()),
         auth: peer.auth,
-        ike: IkeProposal::default_offer(peer.post_quantum),
+        ike: ike_proposals(peer.post_quantum, &peer.suites),
         virtual_addresses: peer.virtual_addresses,
         rekey: Some(peer.rekey),
     }
+}
+
+fn ike_proposals(post_quantum: PostQuantum, suites: &[Suite]) -> Vec<IkeProposal> {
+    let mut offers = IkeProposal::default_offer(post_quantum);
+    for offer in offers.iter_mut().filter(|_| !suites.is_empty()) {
+        offer.suites = suites.to_vec();
+    }
+    offers
+}
+
+fn child_proposals(post_quantum: PostQuantum, suites: &[Suite]) -> Vec<ChildProposal> {
+    let mut offers = ChildProposal::default_offer(post_quantum);
+    for offer in offers.iter_mut().filter(|_| !suites.is_empty()) {
+        offer.suites = suites.to_vec();
+    }
+    offers
 }
 
 /// Tells whether an IKE SA may go on with another connection. Children are compared one by one.
