@@ -33,6 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
         virtual_addresses: VirtualAddresses::None,
         children: Vec::new(),
         rekey: None,
+        liveness: None,
     };
     let now = Instant::now();
     let mut endpoint = Endpoint::new(Config::new(vec![connection]), Box::new(Zeros), now);

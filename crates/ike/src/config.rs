@@ -45,7 +45,8 @@ pub struct Timing {
     pub retransmit_max: Duration,
     /// The number of retransmissions after which the peer is taken for dead.
     pub retransmissions: u32,
-    /// The time after which a peer that sent nothing is asked whether it is alive.
+    /// The time after which a peer that sent nothing is asked whether it is alive, where its
+    /// connection does not say another.
     pub liveness: Option<Duration>,
     /// The part of an age by which rekeying is earlier, at most and at random, in percent.
     pub jitter_percent: u32,
@@ -99,6 +100,9 @@ pub struct Connection {
     pub children: Vec<Arc<ChildConfig>>,
     /// The age at which the IKE SA is rekeyed; none: by command alone.
     pub rekey: Option<Duration>,
+    /// The time after which a peer that sent nothing is asked whether it is alive; none: as
+    /// [`Timing::liveness`].
+    pub liveness: Option<Duration>,
 }
 
 /// How both peers prove who they are. Each may do it in its own way (RFC 7296 §2.15).

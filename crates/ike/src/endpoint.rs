@@ -128,12 +128,10 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Replaces the connections, and the time after which silent peers are asked for a sign of life.
-    /// A session goes on with the new connection of its name, if there is one; the caller closes
-    /// sessions and CHILD SAs for which that is wrong.
-    pub fn reconfigure(&mut self, connections: Vec<Arc<Connection>>, liveness: Option<Duration>) {
+    /// Replaces the connections. A session goes on with the new connection of its name, if there is
+    /// one; the caller closes sessions and CHILD SAs for which that is wrong.
+    pub fn reconfigure(&mut self, connections: Vec<Arc<Connection>>) {
         self.config.connections = connections;
-        self.config.timing.liveness = liveness;
         for id in self.sessions.keys().copied().collect::<Vec<_>>() {
             let Some(mut session) = self.sessions.remove(&id) else { continue };
             if let Some(former) = &session.connection {

@@ -9,7 +9,7 @@ use std::{fmt, io};
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
     Assigned, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
-    IkeChoice, IkeProposal, PostQuantum, Reason, SessionId, Timing, VirtualAddresses,
+    IkeChoice, IkeProposal, PostQuantum, Reason, SessionId, VirtualAddresses,
 };
 use headroom_ipsec::{Engine, PolicySpec};
 use headroom_suite::Suite;
@@ -79,8 +79,6 @@ impl Negotiator {
         now: Instant,
     ) -> Self {
         let children = Children::new(&configured, fixed);
-        let liveness = configured.iter().map(|peer| peer.liveness).min();
-        let timing = Timing { liveness, ..Timing::default() };
         let mut peers = Peers::default();
         for peer in &configured {
             peers.add(&peer.name, watched(peer));
@@ -91,7 +89,7 @@ impl Negotiator {
         let named = connections.iter().map(|one| (one.name.clone(), Arc::clone(one))).collect();
         let export_keys = key_log.is_some();
         let mut config =
-            Config { force_encapsulation: true, timing, export_keys, ..Config::new(Vec::new()) };
+            Config { force_encapsulation: true, export_keys, ..Config::new(Vec::new()) };
         config.connections = most_specific_first(connections);
         datapath.set_traps(peers.trapped());
         Self {
@@ -122,7 +120,6 @@ impl Negotiator {
         now: Instant,
     ) -> io::Result<()> {
         self.settle();
-        let liveness = configured.iter().map(|peer| peer.liveness).min();
         let mut peers = Peers::default();
         let mut children = Vec::new();
         let (mut connections, mut changed) = (HashMap::new(), HashSet::new());
@@ -175,7 +172,7 @@ impl Negotiator {
         for session in sessions {
             let _ = self.endpoint.command(&Command::Close(session), now);
         }
-        self.endpoint.reconfigure(most_specific_first(in_order), liveness);
+        self.endpoint.reconfigure(most_specific_first(in_order));
         (self.connections, self.peers) = (connections, peers);
         for name in self.peers.names() {
             self.peers.look(&name, now);
@@ -712,6 +709,7 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
         ike: ike_proposals(peer.post_quantum, &peer.suites),
         virtual_addresses: peer.virtual_addresses,
         rekey: Some(peer.rekey),
+        liveness: Some(peer.liveness),
     }
 }
 

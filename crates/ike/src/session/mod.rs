@@ -322,10 +322,15 @@ impl Session {
             ChildStatus::Installed => child.rekey_at.filter(|_| established),
             _ => None,
         });
-        let liveness = config.timing.liveness.map(|after| self.heard_at + after);
+        let liveness = self.liveness(config).map(|after| self.heard_at + after);
         let delayed = self.delayed.iter().map(|(at, _)| Some(*at));
         let own = [self.rekey_at, liveness].map(|at| at.filter(|_| established));
         sas.chain(children).chain(delayed).chain(own).flatten().min()
+    }
+
+    fn liveness(&self, config: &Config) -> Option<Duration> {
+        let own = self.connection.as_ref().and_then(|one| one.liveness);
+        own.or(config.timing.liveness)
     }
 
     /// Checks whether nothing of it is left.
@@ -584,7 +589,7 @@ impl Session {
         rekey.into_iter().for_each(|task| self.queue(task));
         delete.into_iter().for_each(|child| self.delete_child(child, ctx));
         self.queue_delayed(ctx.now);
-        let liveness = ctx.config.timing.liveness;
+        let liveness = self.liveness(ctx.config);
         if liveness.is_some_and(|after| self.heard_at + after <= ctx.now) {
             // asked again only after another silence
             self.heard_at = ctx.now;

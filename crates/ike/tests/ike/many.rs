@@ -71,6 +71,7 @@ impl Side {
                 virtual_addresses,
                 children,
                 rekey: None,
+                liveness: None,
             }
         };
         let mut config = Config::new((0..PEERS).map(connection).collect());

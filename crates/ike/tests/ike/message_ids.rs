@@ -57,7 +57,7 @@ fn an_ike_sa_that_cannot_be_rekeyed_ends_before_its_ids_repeat() {
     let [_, mut refusing] = configs(PostQuantum::Off);
     let connection = Arc::get_mut(&mut refusing.connections[0]).expect("ours alone");
     connection.ike.iter_mut().for_each(|one| one.key_exchanges = vec![Method::MlKem512]);
-    world.hosts[B].endpoint.reconfigure(refusing.connections, None);
+    world.hosts[B].endpoint.reconfigure(refusing.connections);
     world.closing = true;
     let session = world.hosts[A].session.expect("a session");
     let mut highest = 0;

@@ -251,21 +251,29 @@ fn ages_and_silence_cause_rekeying_and_questions() {
 
 #[test]
 fn a_dead_peer_is_noticed_by_its_silence() {
-    let configs = configs(PostQuantum::Off).map(|mut config| {
-        config.timing.liveness = Some(Duration::from_secs(30));
-        config.timing.retransmissions = 3;
-        config
-    });
-    let mut world = World::new(configs, 29);
-    world.connect(A);
-    while !world.in_flight.is_empty() {
-        world.deliver(0, false);
+    let long = Duration::from_secs(30);
+    // all connections have it, or this one, whatever others have
+    for (all, own) in [(Some(long), None), (None, Some(long)), (Some(100 * long), Some(long))] {
+        let configs = configs(PostQuantum::Off).map(|mut config| {
+            config.timing.liveness = all;
+            config.timing.retransmissions = 3;
+            let connection = Arc::get_mut(&mut config.connections[0]).expect("nobody else has it");
+            connection.liveness = own;
+            config
+        });
+        let mut world = World::new(configs, 29);
+        world.connect(A);
+        while !world.in_flight.is_empty() {
+            world.deliver(0, false);
+        }
+        let start = world.now;
+        while world.hosts[A].closed.is_empty() {
+            world.in_flight.clear();
+            world.advance();
+        }
+        assert_eq!(world.hosts[A].closed, [Reason::Timeout(4)]);
+        assert!((long..2 * long).contains(&(world.now - start)), "{all:?} {own:?}");
     }
-    while world.hosts[A].closed.is_empty() {
-        world.in_flight.clear();
-        world.advance();
-    }
-    assert_eq!(world.hosts[A].closed, [Reason::Timeout(4)]);
 }
 
 #[test]

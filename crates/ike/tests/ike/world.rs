@@ -132,6 +132,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],
             rekey: None,
+            liveness: None,
         };
         let mut config = Config::new(vec![connection]);
         config.timing.liveness = None;
