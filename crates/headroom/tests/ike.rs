@@ -411,6 +411,34 @@ fn ciphers_with_a_separate_integrity_algorithm_are_for_who_asks_for_them() {
 }
 
 #[test]
+fn an_association_that_cannot_be_rekeyed_is_not_used_beyond_its_life() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-life");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", "rekey_seconds = 2\nlife_seconds = 4"]);
+    let sockets = sockets(&hosts);
+    hosts[0].up(&files[0]);
+    let other = hosts[1].up(&files[1]);
+    until("packets pass", || echo(&sockets, SECRET));
+    kill(other, Signal::SIGSTOP).expect("it runs");
+    let log = || std::fs::read_to_string(hosts[0].run.join("hr0.log")).expect("a log");
+    until("it ends", || log().contains("has reached a hard limit"));
+    let status = hosts[0].status();
+    let associations = status["associations"].as_array().expect("associations");
+    // nobody answers who could make others
+    assert!(associations.iter().any(|one| one["stage"] == "expired"), "{status}");
+    assert!(sockets[0].send_to(SECRET, PORTS[1]).is_ok());
+    until("it is dropped", || hosts[0].status()["drops"]["expired"].as_u64() > Some(0));
+    kill(other, Signal::SIGCONT).expect("it is stopped");
+    until("packets pass again", || echo(&sockets, SECRET));
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn keygen_makes_both_ends_of_a_tunnel_with_ike() {
     if !privileged() {
         return;

@@ -18,7 +18,7 @@ use super::file::{
     ActionWhenFile, ChildFile, ConfigFile, IkeFile, ModeFile, OneOrMany, PostQuantumFile, QEspFile,
 };
 use super::model::{Association, ChildAction, ChildActions, IkeChild, IkePeer, Purpose};
-use super::options::rekey_limits;
+use super::options::{life, rekey_limits};
 use super::problem::{Problem, in_range, problem};
 use super::reader::Reader;
 use super::selectors::{covers, parse_addresses};
@@ -228,6 +228,7 @@ impl Reader<'_> {
             suites: suites(file.suites.as_ref())?,
             qesp: qesp(file.qesp),
             rekey_limits: rekey_limits(file)?,
+            life: life(file, seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 3600)?)?,
             actions: actions(file, peer)?,
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 3600)?,
         };

@@ -113,6 +113,8 @@ pub struct IkeChild {
     pub rekey: Duration,
     /// What one SA carries until it is rekeyed.
     pub rekey_limits: Limits,
+    /// The age, and what one SA has carried, at which it ends even if it was not replaced.
+    pub life: Limits,
     /// What this host does about it.
     pub actions: ChildActions,
 }

@@ -1,6 +1,7 @@
 //! Reads the optional fields of a `[[sa]]`.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use headroom_ipsec::spec::{Direction, DontFragment, Dscp, Lifetime, Limits, Padding, UdpPorts};
 use headroom_ipsec::{Protocol, SaSpec};
@@ -21,6 +22,8 @@ pub(super) struct TunnelOptions {
 /// The least that an SA carries until it is rekeyed.
 const MIN_REKEY_BYTES: u64 = 100_000;
 const MIN_REKEY_PACKETS: u64 = 100;
+/// Seconds for which a rekey may fail before an SA ends, at least.
+const LONGEST_REKEY: u64 = 60;
 
 /// The length of padded outer packets if no path MTU is configured.
 const USUAL_MTU: u16 = 1500;
@@ -117,6 +120,39 @@ pub(super) fn rekey_limits(file: &ChildFile) -> Result<Limits, Problem> {
         }
     }
     Ok(Limits { bytes, packets, seconds: None })
+}
+
+/// Reads where an SA of a child ends even if it could not be rekeyed: later than it is rekeyed.
+pub(super) fn life(file: &ChildFile, rekey: Duration) -> Result<Limits, Problem> {
+    let rekeyed = rekey_limits(file)?;
+    let plain = |word: &str| word.parse().map_err(|_| format!("`{word}` is not a whole number"));
+    let bytes = amount(file.life_bytes.as_ref(), units::parse_size)?;
+    let packets = amount(file.life_packets.as_ref(), plain)?;
+    for (life, rekeyed, place, what) in [
+        (bytes, rekeyed.bytes, &file.life_bytes, "bytes"),
+        (packets, rekeyed.packets, &file.life_packets, "packets"),
+    ] {
+        if let (Some(life), Some(place)) = (life, place)
+            && rekeyed.is_none_or(|rekeyed| life <= rekeyed)
+        {
+            let message = format!(
+                "`life_{what}` needs a `rekey_{what}` that is less: else nothing replaces the SA before it ends"
+            );
+            return Err(problem(place, message));
+        }
+    }
+    let rekey = rekey.as_secs();
+    let seconds = match &file.life_seconds {
+        Some(written) if *written.get_ref() <= rekey => {
+            let message = format!(
+                "`life_seconds` must be more than `rekey_seconds`, which is {rekey}: else nothing replaces the SA before it ends"
+            );
+            return Err(problem(written, message));
+        }
+        Some(written) => in_range(written, "life_seconds", 1..100_000_000)?,
+        None => rekey + LONGEST_REKEY.max(rekey / 10),
+    };
+    Ok(Limits { bytes, packets, seconds: Some(seconds) })
 }
 
 pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, Problem> {

@@ -84,6 +84,9 @@ pub fn run(
             }
             Ok(GatewayEvent::Event(TunnelEvent::Datapath(event))) => {
                 log(&describe(&event));
+                if let Event::Lifetime { sa, stage: Stage::Expired } = &event {
+                    tunnel.expired(sa);
+                }
                 continue;
             }
             Ok(GatewayEvent::Request(PendingRequest { request: Request::Down, reply })) => {

@@ -312,6 +312,13 @@ impl Tunnel {
         failures
     }
 
+    /// An association has reached a hard limit: IKE makes another, if it has negotiated it.
+    pub(super) fn expired(&self, association: &str) {
+        if let Some(ike) = &self.ike {
+            ike.expired(association);
+        }
+    }
+
     /// To be called about once per second. Fails if a thread of the datapath has ended.
     pub(super) fn tick(&mut self) -> Result<(), Error> {
         self.rates.update(&self.datapath.engine(), self.datapath.now());

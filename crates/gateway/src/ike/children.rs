@@ -9,7 +9,8 @@ use headroom_ike::crypto::{Random, SystemRandom};
 use headroom_ike::wire::{AddressRange, TrafficSelector};
 use headroom_ike::{ChildId, ChildSa, PacketFormat, SessionId};
 use headroom_ipsec::spec::{
-    Action, Addresses, Direction, Limits, Mode, Ports, Protection, Secrets, Selector, UdpPorts,
+    Action, Addresses, Direction, Lifetime, Limits, Mode, Ports, Protection, Secrets, Selector,
+    UdpPorts,
 };
 use headroom_ipsec::{Engine, PolicySpec, SaSpec, SpecError};
 
@@ -116,6 +117,7 @@ impl Children {
                 selectors.push(selector);
             }
         }
+        let life = self.config_of(&sa.config.name).map_or_else(Limits::default, |one| one.life);
         let halves = [
             (Direction::In, &inbound, sa.inbound, (remote, local)),
             (Direction::Out, &outbound, sa.outbound, (local, remote)),
@@ -133,6 +135,7 @@ impl Children {
             let in_udp = sa.format == PacketFormat::EspInUdp;
             self.added.push(SaSpec {
                 extended_sequence: sa.extended_sequence,
+                lifetime: Lifetime { hard: life, ..Lifetime::default() },
                 udp: in_udp.then_some(ports),
                 follow_peer: in_udp && mode == Mode::Tunnel && direction == Direction::In,
                 ..spec
@@ -145,8 +148,7 @@ impl Children {
         if limits != Limits::default() {
             self.limited.insert(sa.child, limits);
         }
-        let is_shared =
-            self.configured.iter().any(|one| one.name == sa.config.name && one.is_shared);
+        let is_shared = self.config_of(&sa.config.name).is_some_and(|one| one.is_shared);
         let tenant = selectors.first().filter(|_| is_shared).and_then(|one| first(&one.remote));
         let installed = Installed {
             tenant,
@@ -325,14 +327,24 @@ impl Children {
     /// Returns what an SA of a configuration carries: less by up to a tenth at random, so that both
     /// ends do not rekey at once.
     fn limits_of(&self, name: &str) -> Limits {
-        let child = self.configured.iter().find(|child| child.name == name);
-        let limits = child.map_or_else(Limits::default, |child| child.rekey_limits);
+        let limits = self.config_of(name).map_or_else(Limits::default, |child| child.rekey_limits);
         let less = |most: u64| {
             let mut part = [0];
             SystemRandom.fill(&mut part);
             most - (u128::from(most) * u128::from(part[0]) / 2560) as u64
         };
         Limits { bytes: limits.bytes.map(less), packets: limits.packets.map(less), seconds: None }
+    }
+
+    fn config_of(&self, name: &str) -> Option<&IkeChild> {
+        self.configured.iter().find(|child| child.name == name)
+    }
+
+    /// Returns the CHILD SA of an association, unless it is removed.
+    pub(super) fn of_association(&self, association: &str) -> Option<ChildId> {
+        let child = association.split('/').next()?;
+        let its = |one: &Installed| one.inbound == association || one.outbound == association;
+        self.of(child).find(|(_, one)| !one.is_ending && its(one)).map(|(id, _)| id)
     }
 
     /// Tells whether something has changed since the last call.

@@ -182,6 +182,15 @@ impl Negotiator {
         Ok(())
     }
 
+    /// Closes the CHILD SA of an association that has reached a hard limit. What is configured for the
+    /// end of it follows.
+    pub(super) fn expired(&mut self, association: &str, now: Instant) {
+        if let Some(child) = self.children.of_association(association) {
+            let _ = self.endpoint.command(&Command::CloseChild(child), now);
+            self.settle();
+        }
+    }
+
     /// Takes a datagram of a peer.
     pub(super) fn take(&mut self, datagram: &IkeDatagram, now: Instant) {
         let to = SocketAddr::from(datagram.to);

@@ -82,6 +82,12 @@ impl IkeService {
         Ok(())
     }
 
+    /// Closes the CHILD SA of an association that has reached a hard limit.
+    pub fn expired(&self, association: &str) {
+        lock(&self.negotiator).expired(association, Instant::now());
+        let _ = self.inbox.try_send(IkeDatagram::wake());
+    }
+
     /// Returns the IKE SAs.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionStatus> {
