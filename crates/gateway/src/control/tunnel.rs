@@ -472,8 +472,7 @@ fn undo(commands: &[host::Command]) -> Result<(), Error> {
             .iter()
             .any(|words| said.contains(words))
     };
-    let failures = commands.iter().filter_map(|command| command.run().err());
-    match failures.filter(|error| !gone(error)).collect::<Vec<_>>().into_iter().next() {
+    match host::run_all(commands).into_iter().find(|error| !gone(error)) {
         None => Ok(()),
         Some(error) => Err(error.into()),
     }

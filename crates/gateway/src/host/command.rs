@@ -90,7 +90,7 @@ impl Command {
     }
 
     /// Returns the command without its input, in shell syntax.
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         self.argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
     }
 }

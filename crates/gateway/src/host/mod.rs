@@ -7,6 +7,7 @@
 //! which blocks when the gateway and its interface are gone, until the tunnel is taken down
 //! (docs/datapath.md, "Fail closed"). Networks on this side are excluded from the capture.
 
+mod batch;
 mod command;
 mod excluded;
 mod firewall;
@@ -210,39 +211,39 @@ impl Setup {
     /// The first change that failed.
     pub fn replace(&self, present: &Self) -> Result<(), Error> {
         let new = |steps: &[Step], old: &[Step]| {
-            steps.iter().filter(|step| !old.contains(step)).try_for_each(Step::apply)
+            apply_each(steps.iter().filter(|step| !old.contains(step)))
         };
         new(&self.before, &present.before)?;
         new(&self.after, &present.after)?;
         let kept: Vec<_> = self.before.iter().filter_map(|step| step.undo.as_ref()).collect();
-        for undo in present.undo() {
-            if !kept.contains(&&undo) {
-                undo.run()?;
-            }
-        }
-        Ok(())
+        let mut undo = present.undo();
+        undo.retain(|undo| !kept.contains(&undo));
+        run_all(&undo).into_iter().next().map_or(Ok(()), Err)
     }
 }
 
-impl Step {
-    /// Applies the change. An existing object is no error: an earlier gateway may have left it.
-    ///
-    /// # Errors
-    /// The command failed.
-    pub fn apply(&self) -> Result<(), Error> {
-        match self.make.run() {
-            Err(error) if !(self.optional || error.is_there_already()) => Err(error),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Applies all changes.
+/// Applies all changes. An existing object is no error: an earlier gateway may have left it.
 ///
 /// # Errors
 /// The first change that failed.
 pub fn apply(steps: &[Step]) -> Result<(), Error> {
-    steps.iter().try_for_each(Step::apply)
+    apply_each(steps.iter())
+}
+
+/// Runs all commands, also after one that fails, and returns the errors.
+pub fn run_all(commands: &[Command]) -> Vec<Error> {
+    let errors = batch::run_all(&commands.iter().collect::<Vec<_>>());
+    errors.into_iter().map(|(_, error)| error).collect()
+}
+
+fn apply_each<'s>(steps: impl Iterator<Item = &'s Step>) -> Result<(), Error> {
+    let steps: Vec<&Step> = steps.collect();
+    let commands: Vec<&Command> = steps.iter().map(|step| &step.make).collect();
+    let failed = |(at, error): (usize, Error)| {
+        let is_none = steps[at].optional || error.is_there_already();
+        (!is_none).then_some(error)
+    };
+    batch::run_all(&commands).into_iter().find_map(failed).map_or(Ok(()), Err)
 }
 
 /// Gives the interface of a tunnel an address that a peer has assigned.
