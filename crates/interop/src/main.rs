@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use headroom_interop::case::Case;
-use headroom_interop::ike::{self, Column, Libreswan, StrongSwan, Trial};
+use headroom_interop::ike::{self, Column, Daemons, Guest, StrongSwan, Trial};
 use headroom_interop::kernel::{Emulators, EndToEnd, KernelPeer, end_to_end_cases};
 use headroom_interop::matrix::{self, Other, Section};
 use headroom_interop::peer::{Peers, required};
@@ -274,9 +274,14 @@ fn against_ike_daemons(run: &Run, only: &str, daemon: &str) -> Result<(Vec<Colum
         ("strongSwan", StrongSwan::of_programs(peers).map(|peer| Box::new(peer) as _)),
         ("strongSwan 6", StrongSwan::of_tree(peers).map(|peer| Box::new(peer) as _)),
     ];
-    if "libreswan".contains(daemon) {
-        let booted = Libreswan::boot(peers, &run.helper);
-        found.push(("libreswan", booted.map(|peer| Box::new(peer) as _)));
+    let in_guest = [("libreswan", Daemons::Libreswan), ("OpenIKED", Daemons::OpenIked)];
+    if in_guest.iter().any(|(name, _)| name.contains(daemon)) {
+        match Guest::boot(peers, &run.helper) {
+            Ok(guest) => {
+                found.extend(in_guest.map(|(name, daemon)| (name, ike::peer(&guest, daemon))));
+            }
+            Err(why) => found.push(("libreswan and OpenIKED", Err(why))),
+        }
     }
     found.retain(|(name, _)| name.contains(daemon));
     let (mut columns, mut untried) = (Vec::new(), Vec::new());
@@ -294,8 +299,9 @@ fn about_ike() -> Vec<String> {
         "`headroom tunnel up` with `[ike]` and `[[child]]` against other daemons, with a pre-shared key where a row has nothing else. A trial starts both anew, negotiates, and moves 1 MiB by TCP in each direction at the same time through the tunnel, hashed at both ends, after the set-up and after each rekey. The other daemons are fetched by `scripts/fetch-parts --with-peers` and `--with-ike-peers`.".to_owned(),
         "Where the peer has ML-KEM, the IKE SA and its rekeys have X25519 and ML-KEM-768 (RFC 9370), except in the first two rows; our policy is then `post_quantum = \"required\"`.".to_owned(),
         "In rows with certificates each side has a certificate of the kind, from an authority of the trial, and strongSwan's log must name the algorithm of both signatures. With EAP our gateway proves by a certificate; the client gets an address, rekeys, gives the address back and gets it again. One with EAP-MSCHAPv2 is asked for EAP-TLS first, and refuses.".to_owned(),
-        "strongSwan has kernel-libipsec, in a namespace. libreswan runs in a guest with Linux 6.12, whose kernel does ESP in UDP; there 256 KiB go each way, one after the other.".to_owned(),
-        "OpenIKED 7.4 does not take part: on Linux 6.12 it answered NO_PROPOSAL_CHOSEN to ESP with an AEAD, with three forms of `childsa`; why was not found out. Our gateway offers nothing else.".to_owned(),
+        "strongSwan has kernel-libipsec, in a namespace. libreswan and OpenIKED run in a guest with Linux 6.12, whose kernel does ESP in UDP; there 256 KiB go each way, one after the other.".to_owned(),
+        "OpenIKED configures the kernel by PF_KEY, which has no AEAD on Linux and cuts HMAC-SHA-256 to 96 bits; CHILD SAs with it have AES-256-CBC with HMAC-SHA2-384 (`suites` in `[[child]]`). It has no command to rekey: lifetimes of 8 s do it.".to_owned(),
+        "No row: ryke 0.3.0, an implementation in Rust. It depends on rsa 0.9, whose private-key operations leak by timing (RUSTSEC-2023-0071): `make deny` refuses that.".to_owned(),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::ours::{NAMES, OURS, Ours, THEIRS, is_up, spis};
+use super::ours::{NAMES, OURS, Ours, Settings, THEIRS, is_up, spis};
 use super::{Daemon, Link, Peer, Trial};
 use crate::folder::Folder;
 use crate::pki::Authority;
@@ -27,6 +27,7 @@ pub fn attempt(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Outcome {
 
 fn run(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Result<()> {
     let is_post_quantum = peer.is_post_quantum() && trial.wants_post_quantum();
+    let child_suite = peer.child_suite();
     let folder = Folder::new()?;
     let link = peer.link(trial.nat())?;
     if let Some(kind) = trial.certificates() {
@@ -36,7 +37,8 @@ fn run(peer: &mut dyn Peer, headroom: &Path, trial: Trial) -> Result<()> {
         authority.issue(theirs, kind)?.save(&folder.0, THEIRS, &authority)?;
     }
     let mut daemon = peer.start(&folder.0, &link, trial)?;
-    let ours = Ours::start(headroom, &folder, &link, trial, is_post_quantum)?;
+    let settings = Settings { trial, is_post_quantum, child_suite };
+    let ours = Ours::start(headroom, &folder, &link, settings)?;
     let done = steps(&ours, &link, &mut *daemon, trial, is_post_quantum);
     done.with_context(|| {
         let log = daemon.log().unwrap_or_else(|why| format!("{why:#}"));

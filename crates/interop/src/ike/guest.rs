@@ -1,17 +1,21 @@
-//! libreswan as a peer, in a guest whose kernel has the IPsec that it needs.
+//! libreswan and OpenIKED as peers, in a guest whose kernel has the IPsec that they need.
 
 mod libreswan;
+mod openiked;
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use headroom_lab_host::programs::OPENSSL;
 
 use super::link::{GATEWAY, Link};
 use super::{Daemon, Peer, Side, Trial};
 use crate::kernel::Machine;
 use crate::namespace::Namespace;
-use crate::peer::Peers;
+use crate::peer::{self, Peers};
 use crate::tree::Tree;
 
 const TAP: &str = "tap0";
@@ -20,33 +24,50 @@ const BRIDGE: &str = "br0";
 const OCTETS: u64 = 1 << 18;
 /// The first TCP port of transfers; each uses the next.
 const PORT: u16 = 5001;
-/// Prepares the tree for chroot. Its daemon asks for these accounts, folders and files.
+/// Prepares the tree for chroot. The daemons ask for these accounts, folders and files.
 const PREPARE: &str = "cd /tree && mkdir -p run/pluto tmp proc dev sys root var/empty var/lib/ipsec/nss && \
     for name in bin sbin lib; do ln -s usr/$name $name; done; ln -sfn usr/lib64 lib64; \
     rm -rf var/run; ln -s /run var/run; \
     printf 'root:x:0:0::/root:/bin/sh\\n_iked:x:120:65534::/var/empty:/bin/false\\nnobody:x:65534:65534::/:/bin/false\\n' >etc/passwd; \
     printf 'root:x:0:\\nnogroup:x:65534:\\n' >etc/group; : >etc/resolv.conf; \
+    chmod 755 var/empty; chmod 700 etc/iked/private; \
     for name in proc sys dev; do mount -o bind /$name $name; done; cd /";
 /// Programs of the tree start with this.
 const CHROOT: &str = "env -i PATH=/usr/sbin:/usr/bin HOME=/root chroot /tree";
 
-/// A booted machine with libreswan.
+/// A booted machine with the daemons.
 #[derive(Debug)]
-pub struct Libreswan {
+pub struct Guest {
     machine: Machine,
     peers: Peers,
-    version: String,
+    tree: Tree,
     /// Where its network card is attached to a bridge.
     switch: Arc<Namespace>,
     port: u16,
 }
 
-impl Libreswan {
+/// A daemon in the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Daemons {
+    /// libreswan's pluto.
+    Libreswan,
+    /// OpenIKED's iked.
+    OpenIked,
+}
+
+/// A daemon as a peer; several share a guest.
+struct InGuest {
+    guest: Rc<RefCell<Guest>>,
+    daemon: Daemons,
+    version: String,
+}
+
+impl Guest {
     /// Boots the machine. Needs root. `helper` is this crate's own program.
     ///
     /// # Errors
     /// Something is missing, or it does not boot.
-    pub fn boot(peers: &Peers, helper: &Path) -> Result<Self> {
+    pub fn boot(peers: &Peers, helper: &Path) -> Result<Rc<RefCell<Self>>> {
         let tree = Tree::find(peers)?;
         let switch = Namespace::new()?;
         for line in [
@@ -60,8 +81,20 @@ impl Libreswan {
         let mut machine = Machine::boot_with_tree(peers, helper, tree.path(), &switch, TAP)?;
         machine.run(PREPARE)?;
         let (peers, switch) = (peers.clone(), Arc::new(switch));
-        let version = tree.version("libreswan")?;
-        Ok(Self { machine, peers, version, switch, port: PORT })
+        let mut guest = Self { machine, peers, tree, switch, port: PORT };
+        let key = guest.key()?;
+        // iked does not start without, even for pre-shared keys
+        guest.write("/etc/iked/private/local.key", &key)?;
+        Ok(Rc::new(RefCell::new(guest)))
+    }
+
+    /// Makes a private key.
+    fn key(&self) -> Result<String> {
+        let openssl = self.peers.locate(OPENSSL)?;
+        let words = ["ecparam", "-genkey", "-name", "prime256v1", "-noout"];
+        let output = peer::command(&openssl).args(words).output().context("running openssl")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Writes a file of the tree, for its owner alone.
@@ -103,13 +136,40 @@ impl Libreswan {
     }
 }
 
-impl Peer for Libreswan {
+/// Makes a daemon of the guest a peer.
+///
+/// # Errors
+/// The tree has no such package.
+pub fn peer(guest: &Rc<RefCell<Guest>>, daemon: Daemons) -> Result<Box<dyn Peer>> {
+    let package = match daemon {
+        Daemons::Libreswan => "libreswan",
+        Daemons::OpenIked => "openiked",
+    };
+    let version = guest.borrow().tree.version(package)?;
+    Ok(Box::new(InGuest { guest: guest.clone(), daemon, version }))
+}
+
+impl Peer for InGuest {
     fn title(&self) -> String {
-        format!("libreswan {}", self.version)
+        let name = match self.daemon {
+            Daemons::Libreswan => "libreswan",
+            Daemons::OpenIked => "OpenIKED",
+        };
+        format!("{name} {}", self.version)
     }
 
     fn lacks(&self, trial: Trial) -> Option<&'static str> {
-        libreswan::lacks(trial)
+        match self.daemon {
+            Daemons::Libreswan => libreswan::lacks(trial),
+            Daemons::OpenIked => openiked::lacks(trial),
+        }
+    }
+
+    fn child_suite(&self) -> Option<&'static str> {
+        match self.daemon {
+            Daemons::Libreswan => None,
+            Daemons::OpenIked => Some(openiked::SUITE),
+        }
     }
 
     fn is_post_quantum(&self) -> bool {
@@ -117,8 +177,9 @@ impl Peer for Libreswan {
     }
 
     fn link(&mut self, nat: Option<Side>) -> Result<Link> {
-        let link = Link::to_bridge(&self.peers, nat, &self.switch, BRIDGE)?;
-        self.configure(&link, nat)?;
+        let mut guest = self.guest.borrow_mut();
+        let link = Link::to_bridge(&guest.peers, nat, &guest.switch, BRIDGE)?;
+        guest.configure(&link, nat)?;
         Ok(link)
     }
 
@@ -128,6 +189,10 @@ impl Peer for Libreswan {
         link: &'a Link,
         trial: Trial,
     ) -> Result<Box<dyn Daemon + 'a>> {
-        Ok(Box::new(libreswan::Pluto::start(self, link, trial)?))
+        let guest = self.guest.borrow_mut();
+        Ok(match self.daemon {
+            Daemons::Libreswan => Box::new(libreswan::Pluto::start(guest, link, trial)?),
+            Daemons::OpenIked => Box::new(openiked::Iked::start(guest, link, trial)?),
+        })
     }
 }

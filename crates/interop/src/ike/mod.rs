@@ -17,7 +17,7 @@ use anyhow::{Result, bail};
 
 pub use attempt::attempt;
 pub use example::try_examples;
-pub use guest::Libreswan;
+pub use guest::{Daemons, Guest, peer};
 pub use strongswan::StrongSwan;
 pub use table::{Column, document, document_of_checks};
 pub use trial::Trial;
@@ -34,6 +34,11 @@ pub trait Peer {
 
     /// Returns why it cannot do this, if it cannot.
     fn lacks(&self, trial: Trial) -> Option<&'static str>;
+
+    /// Returns the suite that our gateway must offer for a CHILD SA, where it has none of the defaults.
+    fn child_suite(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns whether it has ML-KEM.
     fn is_post_quantum(&self) -> bool;

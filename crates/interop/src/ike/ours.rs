@@ -20,6 +20,15 @@ pub(super) const THEIRS: &str = "theirs";
 /// Longer than any step takes, even on a busy machine.
 const STEP: Duration = Duration::from_secs(40);
 
+/// What it is configured for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) trial: Trial,
+    pub(super) is_post_quantum: bool,
+    /// The suite of the CHILD SA; none: the defaults.
+    pub(super) child_suite: Option<&'static str>,
+}
+
 /// A running gateway.
 pub(super) struct Ours {
     gateway: Gateway,
@@ -31,10 +40,9 @@ impl Ours {
         headroom: &Path,
         folder: &Folder,
         link: &Link,
-        trial: Trial,
-        is_post_quantum: bool,
+        settings: Settings,
     ) -> Result<Self> {
-        let configuration = configuration(&folder.0, link, trial, is_post_quantum);
+        let configuration = configuration(&folder.0, link, settings);
         let gateway = Gateway::start(headroom, &configuration, &folder.0, &link.ours)?;
         Ok(Self::of(gateway, headroom))
     }
@@ -83,7 +91,9 @@ pub(super) fn is_up(status: &Value) -> bool {
     status["ike"][0]["established"] == true && !spis(status).is_empty()
 }
 
-fn configuration(folder: &Path, link: &Link, trial: Trial, is_post_quantum: bool) -> String {
+fn configuration(folder: &Path, link: &Link, settings: Settings) -> String {
+    let Settings { trial, is_post_quantum, child_suite } = settings;
+    let suites = child_suite.map_or_else(String::new, |suite| format!("suites = \"{suite}\"\n"));
     let policy = if is_post_quantum && trial.wants_post_quantum() { "required" } else { "off" };
     let rekey = |wanted: bool| if wanted { "rekey_seconds = 3\n" } else { "" };
     let liveness = if trial == Trial::LivenessByUs { "liveness_seconds = 1\n" } else { "" };
@@ -114,7 +124,7 @@ fn configuration(folder: &Path, link: &Link, trial: Trial, is_post_quantum: bool
          [[child]]\n\
          local = \"{}\"\n\
          remote = \"{}\"\n\
-         {}",
+         {suites}{}",
         link.seen[1],
         NAMES[0],
         NAMES[1],

@@ -1,8 +1,10 @@
 //! libreswan: pluto, with the kernel's ESP.
 
+use std::cell::RefMut;
+
 use anyhow::{Result, bail};
 
-use super::{CHROOT, Libreswan};
+use super::{CHROOT, Guest};
 use crate::ike::ours::{NAMES, SECRET};
 use crate::ike::{Daemon, Link, Trial};
 use crate::strongswan::road_warrior::Method;
@@ -24,12 +26,16 @@ pub(super) fn lacks(trial: Trial) -> Option<&'static str> {
 }
 
 pub(super) struct Pluto<'a> {
-    guest: &'a mut Libreswan,
+    guest: RefMut<'a, Guest>,
     link: &'a Link,
 }
 
 impl<'a> Pluto<'a> {
-    pub(super) fn start(guest: &'a mut Libreswan, link: &'a Link, trial: Trial) -> Result<Self> {
+    pub(super) fn start(
+        mut guest: RefMut<'a, Guest>,
+        link: &'a Link,
+        trial: Trial,
+    ) -> Result<Self> {
         guest.write("/etc/ipsec.conf", &configuration(link, trial))?;
         let [ours, theirs] = NAMES;
         guest.write("/etc/ipsec.secrets", &format!("@{theirs} @{ours} : PSK \"{SECRET}\"\n"))?;

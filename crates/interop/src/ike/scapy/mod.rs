@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::link::Link;
-use super::ours::{NAMES, Ours, SECRET};
+use super::ours::{NAMES, Ours, SECRET, Settings};
 use super::{Outcome, Trial};
 use crate::folder::Folder;
 use crate::peer::Peers;
@@ -44,7 +44,9 @@ pub fn try_exchanges(peers: &Peers, headroom: &Path) -> Result<Vec<Check>> {
     let python = crate::scapy::python(peers)?;
     let folder = Folder::new()?;
     let link = Link::between_namespaces(peers, None)?;
-    let ours = Ours::start(headroom, &folder, &link, Trial::TheyInitiate, false)?;
+    let trial = Trial::TheyInitiate;
+    let settings = Settings { trial, is_post_quantum: false, child_suite: None };
+    let ours = Ours::start(headroom, &folder, &link, settings)?;
     let namespace = link.theirs.as_ref().context("a namespace for the peer")?;
     let settings = json!({
         "local": link.outer[1], "remote": link.outer[0],
