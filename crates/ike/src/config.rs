@@ -34,6 +34,8 @@ pub struct Config {
     pub reserved_spis: HashSet<u32>,
     /// Whether [`Event::Keys`](crate::Event::Keys) reports the keys of IKE SAs, to decrypt captures.
     pub export_keys: bool,
+    /// Whether [`Event::Message`](crate::Event::Message) reports each message.
+    pub report_messages: bool,
 }
 
 /// Timers.
@@ -199,6 +201,7 @@ impl Config {
             limits: Limits::default(),
             reserved_spis: HashSet::new(),
             export_keys: false,
+            report_messages: false,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::crypto::{ChildSecrets, IkeKeys, Spis};
 use crate::eap::EapError;
 use crate::identity::Identity;
 use crate::virtual_address::Assigned;
-use crate::wire::{NotifyType, TrafficSelector};
+use crate::wire::{ExchangeType, NotifyType, TrafficSelector};
 
 /// An IKE SA and those that replaced it by rekeying.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -126,6 +126,15 @@ pub enum Event {
         /// A copy of the keys.
         keys: Box<IkeKeys>,
     },
+    /// A message was sent or taken. Reported only if the configuration wants it.
+    Message {
+        /// Of which session.
+        session: SessionId,
+        /// The peer's address.
+        remote_address: SocketAddr,
+        /// The message.
+        message: MessageReport,
+    },
     /// The IKE SA is gone, or was never made.
     Closed {
         /// Which.
@@ -135,6 +144,23 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
+}
+
+/// A message that was sent or taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MessageReport {
+    /// Whether we sent it.
+    pub is_sent: bool,
+    /// What the exchange is for.
+    pub exchange: ExchangeType,
+    /// Whether it is a response.
+    pub response: bool,
+    /// The number of the exchange among those of its requester.
+    pub message_id: u32,
+    /// Whether it was sent before.
+    pub is_repeated: bool,
+    /// The error that it brings, or COOKIE.
+    pub error: Option<NotifyType>,
 }
 
 /// A CHILD SA with its keys.

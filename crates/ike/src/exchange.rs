@@ -11,7 +11,7 @@ use crate::crypto::{KeyExchange, Method, Spis};
 use crate::event::ChildId;
 use crate::path::Path;
 use crate::proposal::{ChildChoice, IkeChoice};
-use crate::wire::{NotifyType, TrafficSelector};
+use crate::wire::{ExchangeType, NotifyType, TrafficSelector};
 
 /// A request of ours that was not answered yet.
 #[derive(Debug)]
@@ -152,6 +152,23 @@ pub(crate) enum Target {
 }
 
 impl Exchange {
+    /// Returns what it is for.
+    pub(crate) fn exchange_type(&self) -> ExchangeType {
+        match self {
+            Self::Init(_) => ExchangeType::IkeSaInit,
+            Self::Intermediate(_) => ExchangeType::IkeIntermediate,
+            Self::Auth(_) => ExchangeType::IkeAuth,
+            Self::Create(_) => ExchangeType::CreateChildSa,
+            Self::Followup(_) => ExchangeType::IkeFollowupKe,
+            Self::DeleteChild(_)
+            | Self::DeleteIke
+            | Self::DeleteUnused
+            | Self::Liveness
+            | Self::UpdateAddresses(_)
+            | Self::Routability(..) => ExchangeType::Informational,
+        }
+    }
+
     /// Returns what it replaces.
     pub(crate) fn target(&self) -> Option<Target> {
         match self {

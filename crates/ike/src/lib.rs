@@ -33,7 +33,8 @@ pub use config::{
 pub use counters::Counters;
 pub use endpoint::{Endpoint, SessionInfo};
 pub use event::{
-    ChildId, ChildSa, Command, Event, HalfSa, NoSuch, PacketFormat, Reason, SessionId, Transmit,
+    ChildId, ChildSa, Command, Event, HalfSa, MessageReport, NoSuch, PacketFormat, Reason,
+    SessionId, Transmit,
 };
 pub use identity::Identity;
 pub use proposal::{ChildChoice, ChildProposal, IkeChoice, IkeProposal, PostQuantum};

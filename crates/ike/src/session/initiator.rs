@@ -9,7 +9,7 @@ use crate::certificate::Authorities;
 use crate::config::Connection;
 use crate::contents::Contents;
 use crate::crypto::{IkeKeys, KeyExchange, Method, Nonces, Spis, intermediate_mac};
-use crate::event::{Event, Reason};
+use crate::event::{Event, MessageReport, Reason};
 use crate::exchange::{ChildOffer, Exchange, Init};
 use crate::identity::Identity;
 use crate::nat::Nat;
@@ -92,6 +92,7 @@ impl Session {
         let message = Message { header, payloads }.emit();
         let init = Init { key_exchange, nonce, cookie, restarts, refusal: None };
         sa.wait(vec![message.clone()], Exchange::Init(Box::new(init)), &ctx.config.timing, ctx.now);
+        self.report(MessageReport::sent(&header), ctx);
         ctx.transmit(path, vec![message]);
     }
 
@@ -103,6 +104,10 @@ impl Session {
         ctx: &mut Context<'_>,
     ) {
         let Some(connection) = self.connection.clone() else { return };
+        if self.phase == Phase::Connecting {
+            let report = MessageReport::taken(&message.header);
+            self.report(report.with_error_of(&message.payloads), ctx);
+        }
         let [sa] = &mut self.sas[..] else { return };
         let Some(pending) = &mut sa.pending else { return };
         let request = pending.datagrams.first().cloned().unwrap_or_default();

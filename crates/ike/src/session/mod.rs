@@ -13,6 +13,7 @@ mod install;
 mod mobility;
 mod ppk;
 mod proof;
+mod report;
 mod responder;
 mod tasks;
 
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{ChildConfig, Config, Connection};
 use crate::crypto::{Random, Spis};
-use crate::event::{ChildId, Event, Reason, SessionId, Transmit};
+use crate::event::{ChildId, Event, MessageReport, Reason, SessionId, Transmit};
 use crate::exchange::{Agreement, Draft, Exchange, Offer};
 use crate::identity::Identity;
 use crate::nat::{self, Hashes, Nat};
@@ -274,7 +275,12 @@ impl Session {
         }
         match sa.receive(raw, message) {
             None => {}
-            Some(Received::Retransmission(datagrams)) => ctx.transmit(ctx.path, datagrams),
+            Some(Received::Retransmission(datagrams)) => {
+                let request = MessageReport::taken(&message.header).again();
+                self.report(request, ctx);
+                self.report(MessageReport { is_sent: true, response: true, ..request }, ctx);
+                ctx.transmit(ctx.path, datagrams);
+            }
             Some(Received::Message(opened)) => {
                 self.heard_at = ctx.now;
                 self.follow(&opened.header, ctx);
@@ -339,6 +345,7 @@ impl Session {
     }
 
     fn request(&mut self, spi: u64, opened: &Opened, ctx: &mut Context<'_>) {
+        self.report(MessageReport::taken(&opened.header), ctx);
         let contents = match parse_decrypted(opened.first, &opened.inner) {
             Ok(payloads) => Contents::gather(payloads).ok(),
             // RFC 7296 §2.5: the message is rejected, the IKE SA is unharmed
@@ -378,6 +385,8 @@ impl Session {
     fn response(&mut self, spi: u64, opened: &Opened, ctx: &mut Context<'_>) {
         let Some(pending) = self.sa(spi).and_then(|sa| sa.pending.take()) else { return };
         let payloads = parse_decrypted(opened.first, &opened.inner).ok();
+        let report = MessageReport::taken(&opened.header);
+        self.report(report.with_error_of(payloads.as_deref().unwrap_or_default()), ctx);
         let Some(contents) = payloads.and_then(|all| Contents::gather(all).ok()) else {
             ctx.forget(&pending.exchange);
             return self.close(Reason::Protocol("a malformed response"), ctx);
@@ -416,8 +425,12 @@ impl Session {
         let Some(sa) = self.sa(spi) else { return };
         let datagrams = sa
             .request(exchange_type, payloads, exchange, ctx.config, ctx.now, ctx.random)
-            .map(|pending| pending.datagrams.clone());
-        ctx.transmit(path, datagrams.unwrap_or_default());
+            .map(|pending| (pending.message_id, pending.datagrams.clone()));
+        if let Some((message_id, datagrams)) = datagrams {
+            let header = sa.header(exchange_type, false, message_id);
+            self.report(MessageReport::sent(&header), ctx);
+            ctx.transmit(path, datagrams);
+        }
     }
 
     fn respond(
@@ -428,7 +441,8 @@ impl Session {
         ctx: &mut Context<'_>,
     ) {
         let Some(sa) = self.sa(spi) else { return };
-        if let Some((_, datagrams)) = sa.respond(request, payloads, ctx.config, ctx.random) {
+        if let Some((header, datagrams)) = sa.respond(request, payloads, ctx.config, ctx.random) {
+            self.report(MessageReport::sent(&header).with_error_of(payloads), ctx);
             ctx.transmit(ctx.path, datagrams);
         }
     }
@@ -499,7 +513,7 @@ impl Session {
     }
 
     fn retransmit(&mut self, ctx: &mut Context<'_>) {
-        let mut dead = Vec::new();
+        let (mut dead, mut repeated) = (Vec::new(), Vec::new());
         for sa in &mut self.sas {
             let spi = sa.local_spi();
             let Some(pending) = &mut sa.pending else { continue };
@@ -513,10 +527,18 @@ impl Session {
                 Ok(datagrams) => {
                     let again = u64::from(datagrams.is_some());
                     self.retransmits += again;
+                    if datagrams.is_some() {
+                        repeated.push((spi, pending.exchange.exchange_type(), pending.message_id));
+                    }
                     ctx.counters.retransmits += again;
                     ctx.transmit(self.path, datagrams.unwrap_or_default());
                 }
                 Err(transmissions) => dead.push((spi, Reason::Timeout(transmissions))),
+            }
+        }
+        for (spi, exchange, message_id) in repeated {
+            if let Some(header) = self.sa(spi).map(|sa| sa.header(exchange, false, message_id)) {
+                self.report(MessageReport::sent(&header).again(), ctx);
             }
         }
         for (spi, reason) in dead {

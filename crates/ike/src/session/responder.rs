@@ -6,7 +6,7 @@ use crate::certificate::Authorities;
 use crate::config::Connection;
 use crate::contents::Contents;
 use crate::crypto::{IkeKeys, Nonces, Spis, intermediate_mac};
-use crate::event::Reason;
+use crate::event::{MessageReport, Reason};
 use crate::exchange::{Agreement, Draft};
 use crate::identity::Identity;
 use crate::leases::Tenant;
@@ -121,6 +121,8 @@ impl Session {
         let response = Message { header, payloads }.emit();
         ctx.transmit(path, vec![response.clone()]);
         let mut session = Self::new(ctx.ids.session(), path, sa, ctx.now);
+        session.report(MessageReport::taken(&message.header), ctx);
+        session.report(MessageReport::sent(&header), ctx);
         session.nat = nat;
         session.setup = Some(Box::new(Setup {
             choice,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use headroom_ike::wire::{AddressRange, Message, NotifyType, Payload, TrafficSelector};
 use headroom_ike::{
-    ChildSa, Command, Config, Endpoint, Mode, PacketFormat, Pool, PostQuantum, Ppk, QEsp, Reason,
-    VirtualAddresses,
+    ChildSa, Command, Config, Endpoint, MessageReport, Mode, PacketFormat, Pool, PostQuantum, Ppk,
+    QEsp, Reason, VirtualAddresses,
 };
 
 use headroom_suite::Key;
@@ -157,6 +157,57 @@ fn without_children_an_initiator_needs_a_responder_that_is_childless() {
     world.hand_over(&response);
     assert_eq!(world.hosts[A].closed, [Reason::NotChildless]);
     assert!(world.in_flight.is_empty(), "no IKE_AUTH without a CHILD SA");
+}
+
+/// What a host reports of its messages: `>` sent, `<` taken.
+fn reported(world: &mut World, host: usize) -> Vec<String> {
+    let messages = std::mem::take(&mut world.hosts[host].messages);
+    let text = |one: MessageReport| {
+        let way = if one.is_sent { '>' } else { '<' };
+        let kind = if one.response { "response" } else { "request" };
+        let again = if one.is_repeated { " again" } else { "" };
+        let error = one.error.map_or_else(String::new, |error| format!(" {error}"));
+        format!("{way} {} {kind} {}{again}{error}", one.exchange, one.message_id)
+    };
+    messages.into_iter().map(text).collect()
+}
+
+#[test]
+fn messages_are_reported_where_that_is_wanted() {
+    let configs = configs(PostQuantum::Off).map(|mut config| {
+        config.report_messages = true;
+        config
+    });
+    let mut world = World::new(configs, 25);
+    world.connect(A);
+    drop(world.in_flight.remove(0));
+    world.settle();
+    let init = ["> IKE_SA_INIT request 0", "> IKE_SA_INIT request 0 again"];
+    let rest = ["< IKE_SA_INIT response 0", "> IKE_AUTH request 1", "< IKE_AUTH response 1"];
+    assert_eq!(reported(&mut world, A), [&init[..], &rest].concat());
+    let answered = [
+        "< IKE_SA_INIT request 0",
+        "> IKE_SA_INIT response 0",
+        "< IKE_AUTH request 1",
+        "> IKE_AUTH response 1",
+    ];
+    assert_eq!(reported(&mut world, B), answered);
+    // an answer that is lost is sent again, and an error has its name
+    let session = world.hosts[B].session.expect("a session");
+    world.command(B, &Command::CheckLiveness(session));
+    world.deliver(0, false);
+    drop(world.in_flight.remove(0));
+    world.settle();
+    let asked = ["INFORMATIONAL request 0", "INFORMATIONAL response 0"];
+    let first = [format!("< {}", asked[0]), format!("> {}", asked[1])];
+    let again = first.each_ref().map(|line| format!("{line} again"));
+    assert_eq!(reported(&mut world, A), [first, again].concat());
+    world.closing = true;
+    world.rekey_ike(A);
+    world.rekey_child(B);
+    world.settle();
+    let errors = |lines: Vec<String>| lines.iter().filter(|one| one.contains("FAILURE")).count();
+    assert!(errors(reported(&mut world, A)) + errors(reported(&mut world, B)) >= 2);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use headroom_ike::crypto::{IkeKeys, Random, Spis};
 use headroom_ike::wire::{Header, Message, TrafficSelector};
 use headroom_ike::{
     Assigned, Auth, ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection,
-    Endpoint, Event, Identity, IkeProposal, Mode, PostQuantum, Reason, SessionId, Transmit,
-    VirtualAddresses,
+    Endpoint, Event, Identity, IkeProposal, MessageReport, Mode, PostQuantum, Reason, SessionId,
+    Transmit, VirtualAddresses,
 };
 use headroom_suite::Key;
 use rand::rngs::ChaCha12Rng;
@@ -65,6 +65,8 @@ pub(crate) struct Host {
     pub(crate) ppk: bool,
     /// The keys of its IKE SAs, the newest last.
     pub(crate) keys: Vec<(Spis, Box<IkeKeys>)>,
+    /// The messages that it sent and took, if they are reported.
+    pub(crate) messages: Vec<MessageReport>,
     /// What its random numbers begin with.
     pub(crate) leads: Leads,
     /// The ID of its next request.
@@ -169,6 +171,7 @@ impl World {
                 assigned: Assigned::default(),
                 ppk: false,
                 keys: Vec::new(),
+                messages: Vec::new(),
                 leads,
                 next_request: 0,
             }
@@ -511,6 +514,7 @@ impl Host {
                 self.moved += 1;
             }
             Event::Keys { spis, keys, .. } => self.keys.push((spis, keys)),
+            Event::Message { message, .. } => self.messages.push(message),
             Event::Closed { session, reason, .. } => {
                 let mut left = self.children.values();
                 assert!(left.all(|one| one.session != session), "CHILD SAs go first");

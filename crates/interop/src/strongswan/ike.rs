@@ -229,7 +229,7 @@ impl State {
                     self.failed = Some(reason.to_string());
                 }
             }
-            Event::Moved { .. } | Event::Keys { .. } => {}
+            Event::Moved { .. } | Event::Keys { .. } | Event::Message { .. } => {}
         }
     }
 }
