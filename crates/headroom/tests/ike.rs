@@ -2,11 +2,12 @@
 
 mod common;
 
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::Ground;
@@ -15,6 +16,7 @@ use common::wireshark;
 use headroom_load::{Server, packets};
 use headroom_testing::{contains, privileged, retried};
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Longer than anything here takes, even on a busy machine.
@@ -194,6 +196,72 @@ fn decode_and_wireshark_open_ike_and_esp_with_the_log_of_keys() {
     assert!(shown.lines().filter(|line| opened(line)).count() >= 2, "{shown}");
     let digits: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(shown.replace(':', "").contains(&digits), "{shown}");
+}
+
+#[test]
+fn trace_shows_what_ike_does() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-trace");
+    let hosts = hosts(&ground);
+    // the second host begins nothing
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    let text_of = |file: &PathBuf| std::fs::read_to_string(file).expect("a configuration");
+    let waits = text_of(&files[1]).replace("[ike]\n", "[ike]\ninitiate = false\n");
+    std::fs::write(&files[1], waits).expect("a configuration");
+    let sockets = sockets(&hosts);
+    hosts[1].up(&files[1]);
+    let mut tracing = hosts[1].command(&["trace", "--json"]);
+    let mut tracing =
+        hosts[1].run(move || tracing.stdout(Stdio::piped()).spawn().expect("a trace"));
+    let output = BufReader::new(tracing.stdout.take().expect("its output"));
+    let (to, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        output.lines().map_while(Result::ok).try_for_each(|one| to.send(one))
+    });
+    // it follows what happens from now on
+    until("a packet is traced", || {
+        // there is no association for it
+        let _ = sockets[1].send_to(SECRET, PORTS[0]);
+        lines.recv_timeout(Duration::from_millis(100)).is_ok()
+    });
+    hosts[0].up(&files[0]);
+    until("packets pass", || echo(&sockets, SECRET));
+    hosts[0].must(&["down"]);
+    let mut seen: Vec<Value> = Vec::new();
+    while seen.last().is_none_or(|one| one["ike"] != "closed") {
+        let line = lines.recv_timeout(PATIENCE).expect("a line");
+        let record: Value = serde_json::from_str(&line).expect("JSON");
+        seen.extend(Some(record).filter(|one| one["ike"].is_string()));
+    }
+    kill(Pid::from_raw(tracing.id() as i32), Signal::SIGTERM).expect("it runs");
+    tracing.wait().expect("it ends");
+    hosts[1].must(&["down"]);
+    let shown = |one: &Value| match one["ike"].as_str() {
+        Some("message") => {
+            ["direction", "exchange", "kind"].map(|key| one[key].to_string()).join(" ")
+        }
+        _ => format!("{} {} {}", one["ike"], one["peer"], one["child"]),
+    };
+    let mut shown: Vec<String> = seen.iter().map(|one| shown(one).replace('"', "")).collect();
+    // on a busy machine messages are sent again
+    shown.dedup();
+    let expected = [
+        "in IKE_SA_INIT request",
+        "out IKE_SA_INIT response",
+        "in IKE_INTERMEDIATE request",
+        "out IKE_INTERMEDIATE response",
+        "in IKE_AUTH request",
+        "established hr0 null",
+        "out IKE_AUTH response",
+        "child-installed hr0 hr0",
+        "closed hr0 null",
+    ];
+    let mut rest = shown.iter();
+    for line in expected {
+        assert!(rest.any(|one| one == line), "{line}: {shown:#?}");
+    }
 }
 
 /// A request is answered or it is not: nothing here depends on how fast.

@@ -169,7 +169,7 @@ fn serve(stream: &UnixStream, submit: &dyn Fn(PendingRequest) -> bool) -> io::Re
 fn forward_trace(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result<()> {
     #[derive(Serialize)]
     struct Line<'a> {
-        record: &'a crate::datapath::tracer::Record,
+        record: &'a crate::datapath::tracer::Entry,
     }
     let mut left = count.unwrap_or(u64::MAX);
     let mut missed = 0;
@@ -186,7 +186,7 @@ fn forward_trace(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::
         missed += trace.dropped();
     }
     let done = if missed > 0 {
-        vec![format!("{missed} packets are not shown: the reader was too slow")]
+        vec![format!("{missed} records are not shown: the reader was too slow")]
     } else {
         Vec::new()
     };

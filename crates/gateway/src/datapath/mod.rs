@@ -10,6 +10,7 @@ pub mod device;
 mod held;
 pub mod housekeeping;
 mod icmp_rate_limit;
+mod ike_record;
 pub mod inbound;
 #[cfg(test)]
 mod mtu_tests;
@@ -45,8 +46,9 @@ use self::outbound::Outbound;
 use self::paths::Paths;
 use self::shared::Shared;
 use self::sockets::{Endpoints, Sockets};
-use self::tracer::Tracer;
+use self::tracer::{Entry, Tracer};
 
+pub use self::ike_record::{IkeEvent, IkeMessageRecord, IkeRecord};
 pub use self::settings::{DEFAULT_MARK, IKE_PORT, Ike, IkeDatagram, NAT_PORT, Settings};
 
 /// Runs the threads that move packets, until it is dropped.
@@ -186,7 +188,15 @@ impl Datapath {
         }
     }
 
-    /// Returns the records of packets from now on, until the result is dropped.
+    /// Passes a record of IKE to those who follow it, if there are any.
+    pub(crate) fn trace_ike(&self, record: impl FnOnce() -> Option<IkeRecord>) {
+        self.shared.tracer.record_some(|| {
+            let time = self.shared.now();
+            record().map(|record| Entry::Ike(Box::new(IkeRecord { time, ..record })))
+        });
+    }
+
+    /// Returns the records of packets and of IKE from now on, until the result is dropped.
     #[must_use]
     pub fn trace(&self) -> tracer::Trace {
         self.shared.tracer.subscribe()

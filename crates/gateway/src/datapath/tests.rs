@@ -9,7 +9,7 @@ use headroom_packet::{Ip, Offload, header};
 
 use super::housekeeping::send_keepalives;
 use super::testing::{Between, PATH_MTU, Sent, datagram, pair};
-use super::tracer::Decision;
+use super::tracer::{Decision, Entry, Record};
 use headroom_ipsec::spec::Direction;
 
 const ESP_IN_UDP: Between =
@@ -120,6 +120,13 @@ fn packets_of_one_length_and_class_share_a_train() {
     assert_eq!(engine.association("in").map(|sa| sa.packets()), Some(7));
 }
 
+fn of_packet(entry: Entry) -> Record {
+    match entry {
+        Entry::Packet(record) => record,
+        Entry::Ike(record) => panic!("{record:?}"),
+    }
+}
+
 #[test]
 fn what_is_replayed_forged_or_no_esp_is_counted_by_its_name() {
     let (mut here, mut there) = pair(ESP_IN_UDP);
@@ -154,7 +161,7 @@ fn what_is_replayed_forged_or_no_esp_is_counted_by_its_name() {
     ];
     assert_eq!(drops, expected);
     let records: Vec<_> =
-        std::iter::from_fn(|| trace.next(Duration::ZERO).ok().flatten()).collect();
+        std::iter::from_fn(|| trace.next(Duration::ZERO).ok().flatten()).map(of_packet).collect();
     let reasons: Vec<_> = records.iter().filter_map(|record| record.reason).collect();
     assert_eq!(reasons, ["forged", "replay", "unknown-spi", "non-esp", "truncated", "truncated"]);
     let opened = records.iter().find(|record| record.decision == Decision::Protect);
@@ -318,7 +325,7 @@ fn what_leaves_and_keepalives_follow_a_peer_that_moves() {
         here.wire.0.lock().expect("the wire").push_back(translated);
         there.receive_all();
         assert_eq!(there.tun.received().len(), 1);
-        let record = trace.next(Duration::ZERO).expect("it runs").expect("a record");
+        let record = of_packet(trace.next(Duration::ZERO).expect("it runs").expect("a record"));
         let moved = follow.then(|| "192.0.2.1:40001".parse().expect("an address"));
         assert_eq!(record.moved_to, moved);
 

@@ -1,4 +1,4 @@
-//! Records the decision about each packet, and its reason, for `tunnel trace`. Without a reader a
+//! Records the decision about each packet, and its reason, and what IKE does, for `tunnel trace`. Without a reader a
 //! packet costs one load of a flag.
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +10,8 @@ use std::time::Duration;
 use headroom_ipsec::spec::Direction;
 use headroom_ipsec::{Headers, Reason};
 use serde::{Serialize, Serializer};
+
+use super::ike_record::IkeRecord;
 
 /// The most records that wait for a slow reader. Further ones are dropped and counted.
 const BACKLOG: usize = 4096;
@@ -46,6 +48,16 @@ pub struct Record {
     pub sequence: Option<u64>,
     /// The peer's new address, if this packet moved it.
     pub moved_to: Option<SocketAddr>,
+}
+
+/// What readers get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Entry {
+    /// Of packets.
+    Packet(Record),
+    /// Of IKE.
+    Ike(Box<IkeRecord>),
 }
 
 /// The decision about a packet.
@@ -110,24 +122,29 @@ pub struct Tracer {
 
 #[derive(Debug)]
 struct Reader {
-    to: SyncSender<Record>,
+    to: SyncSender<Entry>,
     dropped: Arc<AtomicU64>,
 }
 
 /// Receives the records of one reader.
 #[derive(Debug)]
 pub struct Trace {
-    from: Receiver<Record>,
+    from: Receiver<Entry>,
     dropped: Arc<AtomicU64>,
 }
 
 impl Tracer {
     /// Passes a record to all readers. Builds it only if there is one, and never waits.
     pub(crate) fn record(&self, record: impl FnOnce() -> Record) {
+        self.record_some(|| Some(Entry::Packet(record())));
+    }
+
+    /// The same, of what may be nothing.
+    pub(crate) fn record_some(&self, record: impl FnOnce() -> Option<Entry>) {
         if !self.on.load(Ordering::Relaxed) {
             return;
         }
-        let record = record();
+        let Some(record) = record() else { return };
         let mut readers = self.readers();
         readers.retain(|reader| match reader.to.try_send(record.clone()) {
             Ok(()) => true,
@@ -160,7 +177,7 @@ impl Trace {
     ///
     /// # Errors
     /// The gateway has ended.
-    pub fn next(&self, timeout: Duration) -> Result<Option<Record>, RecvTimeoutError> {
+    pub fn next(&self, timeout: Duration) -> Result<Option<Entry>, RecvTimeoutError> {
         match self.from.recv_timeout(timeout) {
             Ok(record) => Ok(Some(record)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -188,7 +205,7 @@ mod tests {
         tracer.record(|| unreachable!("there is no reader"));
         let trace = tracer.subscribe();
         tracer.record(record);
-        assert_eq!(trace.next(Duration::ZERO), Ok(Some(record())));
+        assert_eq!(trace.next(Duration::ZERO), Ok(Some(Entry::Packet(record()))));
         assert_eq!(trace.next(Duration::ZERO), Ok(None));
         drop(trace);
         tracer.record(record);

@@ -53,6 +53,8 @@ struct Installed {
     child: String,
     inbound: String,
     outbound: String,
+    /// Inbound and outbound.
+    spis: (u32, u32),
     replaces: Option<ChildId>,
     sends: bool,
     /// Until when no other rekey is asked for.
@@ -71,6 +73,8 @@ pub(super) struct Origin {
     /// The name of its configuration.
     pub(super) child: String,
     pub(super) session: SessionId,
+    /// Inbound and outbound.
+    pub(super) spis: (u32, u32),
     /// Whether it was not given up before.
     pub(super) was_in_force: bool,
 }
@@ -118,6 +122,7 @@ impl Children {
             }
         }
         let life = self.config_of(&sa.config.name).map_or_else(Limits::default, |one| one.life);
+        let spis = (sa.inbound.spi, sa.outbound.spi);
         let halves = [
             (Direction::In, &inbound, sa.inbound, (remote, local)),
             (Direction::Out, &outbound, sa.outbound, (local, remote)),
@@ -156,6 +161,7 @@ impl Children {
             child: sa.config.name.clone(),
             inbound,
             outbound,
+            spis,
             replaces: sa.replaces,
             sends: false,
             asked_until: None,
@@ -258,7 +264,8 @@ impl Children {
     pub(super) fn origin(&self, id: ChildId) -> Option<Origin> {
         let child = self.installed.get(&id)?;
         let (name, session) = (child.child.clone(), child.session);
-        Some(Origin { child: name, session, was_in_force: !child.is_refused })
+        let (spis, was_in_force) = (child.spis, !child.is_refused);
+        Some(Origin { child: name, session, spis, was_in_force })
     }
 
     /// Returns the oldest CHILD SA in force of a configuration and a session.

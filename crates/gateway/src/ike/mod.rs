@@ -12,6 +12,7 @@ mod negotiator;
 mod peers;
 mod service;
 mod sessions;
+mod trace;
 
 pub use key_log::KeyLog;
 pub use service::{IkeService, Report};

@@ -20,6 +20,7 @@ use super::key_log::KeyLog;
 use super::peers::{Peer, Peers, Wanted};
 use super::service::Report;
 use super::sessions::{IkeCounters, Session, SessionStatus, Sessions};
+use super::trace;
 use crate::config::{ChildAction, IkeChild, IkePeer};
 use crate::datapath::{Datapath, IkeDatagram};
 
@@ -90,6 +91,7 @@ impl Negotiator {
         let export_keys = key_log.is_some();
         let mut config =
             Config { force_encapsulation: true, export_keys, ..Config::new(Vec::new()) };
+        config.report_messages = true;
         config.connections = most_specific_first(connections);
         datapath.set_traps(peers.trapped());
         Self {
@@ -475,7 +477,10 @@ impl Negotiator {
     }
 
     fn happened(&mut self, event: Event, now: Instant) {
+        self.datapath.trace_ike(|| trace::record(&event, &self.sessions, &self.children));
         match event {
+            // only for those who follow it
+            Event::Message { .. } => {}
             Event::Established {
                 session: id,
                 connection,
