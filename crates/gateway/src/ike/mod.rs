@@ -10,10 +10,12 @@ mod failures;
 mod key_log;
 mod negotiator;
 mod peers;
+mod report;
 mod service;
 mod sessions;
 mod trace;
 
 pub use key_log::KeyLog;
-pub use service::{IkeService, Report};
+pub use report::Report;
+pub use service::IkeService;
 pub use sessions::{IkeCounters, SessionStatus};

@@ -18,7 +18,7 @@ use super::children::{Children, traffic_selectors};
 use super::failures::FailureLog;
 use super::key_log::KeyLog;
 use super::peers::{Peer, Peers, Wanted};
-use super::service::Report;
+use super::report::Report;
 use super::sessions::{IkeCounters, Session, SessionStatus, Sessions};
 use super::trace;
 use crate::config::{ChildAction, IkeChild, IkePeer};

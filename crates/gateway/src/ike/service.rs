@@ -1,8 +1,6 @@
 //! The thread of IKE.
 
-use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +11,7 @@ use headroom_ipsec::{Engine, PolicySpec};
 
 use super::key_log::KeyLog;
 use super::negotiator::Negotiator;
+use super::report::Report;
 use super::sessions::{IkeCounters, SessionStatus};
 use crate::config::IkePeer;
 use crate::datapath::{Datapath, IkeDatagram};
@@ -21,15 +20,6 @@ use crate::datapath::{Datapath, IkeDatagram};
 const BATCH: usize = 64;
 /// How long peers may take to confirm that everything is closed.
 const CLOSING: Duration = Duration::from_millis(500);
-
-/// What the thread of IKE reports.
-#[derive(Debug)]
-pub enum Report {
-    /// A sentence for the user.
-    Message(String),
-    /// The addresses that peers have assigned to this host, all of them.
-    Assigned(BTreeSet<IpAddr>),
-}
 
 /// IKE, while it runs.
 #[derive(Debug)]
