@@ -318,7 +318,7 @@ fn a_dry_run_prints_what_the_layers_need() {
     ground.write(
         "p.toml",
         &format!(
-            "stacks = [\"sftp/tls/strongswan\", \"http/wireguard\", \"http/openvpn\", \"http/dtls\"]\n\
+            "stacks = [\"sftp/tls/strongswan\", \"http/wireguard\", \"http/openvpn\", \"http/dtls\",\n             \"http/qesp(ike,cert)\", \"http/strongswan(pq,rekey=1MB)\"]\n\
              {WORKLOADS}"
         ),
     );
@@ -333,6 +333,10 @@ fn a_dry_run_prints_what_the_layers_need() {
         "congctl cubic",
         "ocserv.conf",
         "--base-mtu",
+        "--ike=certificates",
+        "qesp = \"require\"",
+        "x25519-ke1_mlkem768",
+        "rekey_bytes = 1000000",
     ] {
         assert!(ended.stdout.contains(line), "`{line}` is not in: {ended}");
     }

@@ -37,6 +37,21 @@ pub(super) fn require_post_quantum() -> Result<()> {
     )))
 }
 
+/// Refuses a host without strongSwan 6, which may be another machine.
+///
+/// # Errors
+/// [`Error::Missing`]: which host lacks it.
+pub(super) fn require_post_quantum_on(place: &Place<'_>, host: &Host) -> Result<()> {
+    let plugin = PackageTree::of_ike_peers(host.program_cache()).path().join(ML_KEM);
+    let found = host.really(|| place.run(host, "test", ["-f", &plugin.display().to_string()]));
+    found.map(drop).map_err(|_| {
+        Error::Missing(format!(
+            "the {} has no strongSwan 6 with ML-KEM: run scripts/fetch-parts --with-ike-peers there",
+            host.role
+        ))
+    })
+}
+
 /// Returns the version of strongSwan 6.
 pub(super) fn post_quantum_version() -> String {
     let version = tree_of_this_machine().version("charon-systemd");

@@ -75,6 +75,9 @@ impl Layer for StrongSwan {
             make_certificates(place, kind)?;
         }
         for host in place.hosts() {
+            if self.0.post_quantum {
+                daemon::require_post_quantum_on(place, host)?;
+            }
             let settings =
                 place.write(host, "strongswan.conf", &daemon::settings(&self.0, place, host))?;
             place.write(host, "swanctl.conf", &connection(&self.0, place, host))?;
