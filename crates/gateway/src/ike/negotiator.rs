@@ -295,6 +295,10 @@ impl Negotiator {
                 Ok(refused) => self.refuse(refused),
                 Err(error) => self.say(format!("what was negotiated cannot be used: {error}")),
             }
+            // at once, before those that come now
+            for child in self.datapath.waiting() {
+                self.send_waiting(&child);
+            }
         }
         while let Some(transmit) = self.endpoint.transmit() {
             // what is lost is sent again
@@ -361,12 +365,18 @@ impl Negotiator {
         }
     }
 
+    /// Sends the packets that wait for a child. Returns whether it stands.
+    fn send_waiting(&self, child: &str) -> bool {
+        let stands = self.children.exists(child);
+        if stands && let Err(error) = self.datapath.send_waiting(child) {
+            self.say(format!("packets that waited for `{child}` are lost: {error}"));
+        }
+        stands
+    }
+
     /// Sets up what packets wait for, and sends them when it stands.
     fn asked(&mut self, child: &str, now: Instant) {
-        if self.children.exists(child) {
-            if let Err(error) = self.datapath.send_waiting(child) {
-                self.say(format!("packets that waited for `{child}` are lost: {error}"));
-            }
+        if self.send_waiting(child) {
             return;
         }
         let Some(peer) = self.peers.owner(child) else {
