@@ -416,6 +416,21 @@ fn one_rekeys_what_the_other_deletes_and_the_deletion_is_lost() {
 }
 
 #[test]
+fn one_rekeys_what_the_other_deletes_and_the_rekeying_is_lost() {
+    for make in [plain, with_ml_kem] {
+        either(make, |mut world, host| {
+            world.rekey_child(host);
+            world.close_child(1 - host);
+            // it comes again when there is nothing left to rekey
+            world.lose(host);
+            world.pass(1 - host);
+            world.ends_without_child();
+            assert!(world.hosts[host].failed_children.is_empty());
+        });
+    }
+}
+
+#[test]
 fn one_rekeys_what_the_other_has_deleted() {
     either(plain, |mut world, host| {
         world.rekey_child(host);

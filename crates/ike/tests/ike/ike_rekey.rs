@@ -258,6 +258,20 @@ fn one_rekeys_what_the_other_deletes_and_the_deletion_is_lost() {
     }
 }
 
+#[test]
+fn one_rekeys_what_the_other_deletes_and_the_rekeying_is_lost() {
+    for make in [plain, with_ml_kem] {
+        either(make, |mut world, host| {
+            world.rekey_ike(host);
+            world.close(1 - host);
+            world.lose(host);
+            world.pass(1 - host);
+            world.settle();
+            world.check_closed();
+        });
+    }
+}
+
 /// The oldest messages of both hosts arrive.
 fn both_arrive(it: &mut Crossing) {
     let [a, b] = [it.world.hold(A), it.world.hold(B)];
