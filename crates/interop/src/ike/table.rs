@@ -59,7 +59,10 @@ pub fn document(about: &[String], columns: &[Column], missing: &[String]) -> Str
                 notes.push(note.clone());
                 notes.len() - 1
             });
-            let what = if note.starts_with("FAILED") { "FAILED" } else { "no" };
+            let what = match note.split(':').next() {
+                Some(what @ ("FAILED" | "not tried")) => what.to_owned(),
+                _ => "no".to_owned(),
+            };
             let _ = write!(text, " {what} [{}] |", at + 1);
         }
         text.push('\n');

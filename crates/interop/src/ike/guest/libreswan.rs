@@ -17,9 +17,9 @@ pub(super) fn lacks(trial: Trial) -> Option<&'static str> {
         Trial::Fragments => {
             Some("it fragments above 1280 bytes only, and without ML-KEM no message is as long")
         }
-        Trial::Certificates(..) => Some("its NSS database was not filled for a trial"),
+        Trial::Certificates(..) => Some("not tried: certificates were given to strongSwan alone"),
         Trial::Eap(Method::MsChapV2) => Some("it has no EAP-MSCHAPv2"),
-        Trial::Eap(Method::Tls) => Some("EAP is tried with strongSwan alone"),
+        Trial::Eap(Method::Tls) => Some("not tried: EAP is tried with strongSwan alone"),
         Trial::Childless => Some("it begins no IKE SA without a CHILD SA but for labeled IPsec"),
         _ => None,
     }
