@@ -216,7 +216,10 @@ impl Reason {
     /// Tells whether the peer did not prove who it is.
     #[must_use]
     pub fn is_failed_authentication(&self) -> bool {
-        matches!(self, Self::Identity(_) | Self::Authentication(_) | Self::Certificate { .. })
+        matches!(
+            self,
+            Self::Identity(_) | Self::Authentication(_) | Self::Certificate { .. } | Self::Eap(_)
+        )
     }
 }
 

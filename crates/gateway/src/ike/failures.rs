@@ -17,13 +17,17 @@ pub(super) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Notes a failure. Returns a line for the log, unless there was one just now.
+    /// Notes why IKE with a stranger is over, if it failed to authenticate. Returns a line for the
+    /// log, unless there was one just now.
     pub(super) fn note(
         &mut self,
         from: SocketAddr,
         reason: Reason,
         now: Instant,
     ) -> Option<String> {
+        if !reason.is_failed_authentication() {
+            return None;
+        }
         self.count += 1;
         self.last = Some((from, reason));
         self.line(now)
@@ -48,6 +52,8 @@ impl FailureLog {
 
 #[cfg(test)]
 mod tests {
+    use headroom_ike::eap::EapError;
+
     use super::*;
 
     #[test]
@@ -64,5 +70,19 @@ mod tests {
         let next = log.line(start + INTERVAL).expect("a line");
         assert!(next.contains("1000 times"), "{next}");
         assert_eq!(log.line(start + 3 * INTERVAL), None);
+    }
+
+    #[test]
+    fn wrong_passwords_are_in_the_log_and_what_is_no_failure_is_not() {
+        let (start, mut log) = (Instant::now(), FailureLog::default());
+        let from = SocketAddr::from(([192, 0, 2, 7], 4500));
+        for other in [Reason::Peer, Reason::Protocol("a malformed request")] {
+            assert_eq!(log.note(from, other, start), None);
+        }
+        let wrong = || Reason::Eap(EapError::Password("an\nna".to_owned()));
+        let line = log.note(from, wrong(), start).expect("a line");
+        assert!(line.contains("192.0.2.7:4500") && line.contains("user an\\nna has"), "{line}");
+        assert_eq!(log.note(from, wrong(), start + INTERVAL / 2), None);
+        assert!(log.line(start + INTERVAL).is_some());
     }
 }

@@ -587,9 +587,7 @@ impl Negotiator {
         let is_timeout = matches!(reason, Reason::Timeout(_));
         if let Some(session) = &closed {
             self.say(format!("IKE with `{}` is closed: {reason}", session.peer));
-        } else if reason.is_failed_authentication()
-            && let Some(line) = self.failures.note(from, reason, now)
-        {
+        } else if let Some(line) = self.failures.note(from, reason, now) {
             self.say(line);
         }
         if let Some(session) = closed {

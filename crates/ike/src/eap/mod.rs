@@ -111,6 +111,16 @@ impl Authenticator {
         self.identifier
     }
 
+    /// Returns why the peer is not accepted, where the method has told it before its last response:
+    /// it may keep that back.
+    #[must_use]
+    pub fn refusal(&self) -> Option<EapError> {
+        match &self.running {
+            Running::MsChapV2(server) => server.refusal(),
+            Running::Tls(_) => None,
+        }
+    }
+
     /// Takes a response.
     pub fn handle(
         &mut self,

@@ -93,6 +93,14 @@ impl Server {
         }
     }
 
+    /// Returns why the user is not accepted, as soon as the peer is told.
+    pub(super) fn refusal(&self) -> Option<EapError> {
+        match &self.state {
+            State::Wrong { user } => Some(EapError::Password(user.clone())),
+            State::Challenged | State::Right { .. } => None,
+        }
+    }
+
     /// Checks a response, and returns what the peer is told. It takes as long for a user who does not
     /// exist.
     fn check(&mut self, response: &Response<'_>, random: &mut dyn Random) -> Vec<u8> {

@@ -128,6 +128,9 @@ impl Session {
             Step::Failure(error) => Err(error),
         };
         let identifier = questioned.authenticator.identifier();
+        if let Some(error) = questioned.authenticator.refusal() {
+            self.fail(Reason::Eap(error), ctx);
+        }
         match step {
             Ok((code, data)) => {
                 self.respond(spi, header, &[packet(code, identifier, &data)], ctx);

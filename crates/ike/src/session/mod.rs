@@ -18,7 +18,7 @@ mod responder;
 mod tasks;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,8 @@ pub(crate) struct Session {
     rekey_at: Option<Instant>,
     /// Why it is being removed.
     closes_for: Reason,
+    /// Why the peer is not who it says. It knows, and may go on or not.
+    failed: Option<Reason>,
     /// The requests that were sent again.
     pub(crate) retransmits: u64,
     /// When the first message was sent or came.
@@ -198,6 +200,7 @@ impl Session {
             heard_at: now,
             rekey_at: None,
             closes_for: Reason::Command,
+            failed: None,
             retransmits: 0,
             created_at: now,
             established_at: None,
@@ -479,6 +482,22 @@ impl Session {
         }
     }
 
+    /// Counts that the peer did not prove who it is: once, and when it knows, for it may be silent
+    /// from then on.
+    fn fail(&mut self, reason: Reason, ctx: &mut Context<'_>) {
+        if self.failed.is_none() {
+            ctx.counters.authentication_failures += 1;
+            ctx.failures.note(self.source(), ctx.now);
+            self.failed = Some(reason);
+        }
+    }
+
+    /// Returns where failures count: where an initiator has had the answer to its first message, for
+    /// it may write any address on the next.
+    fn source(&self) -> IpAddr {
+        self.half_open.map_or(self.path.remote, |(_, from)| from).ip()
+    }
+
     /// Ends the session at once. Its IKE SAs answer retransmissions for a while.
     pub(crate) fn close(&mut self, reason: Reason, ctx: &mut Context<'_>) {
         if self.phase == Phase::Closed {
@@ -486,9 +505,9 @@ impl Session {
         }
         let connecting = self.phase == Phase::Connecting;
         if reason.is_failed_authentication() {
-            ctx.counters.authentication_failures += 1;
-            ctx.failures.note(self.path.remote.ip(), ctx.now);
+            self.fail(reason.clone(), ctx);
         }
+        let reason = self.failed.take().unwrap_or(reason);
         self.phase = Phase::Closed;
         self.setup = None;
         self.tasks.clear();
@@ -564,9 +583,13 @@ impl Session {
         let now = ctx.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if self.phase == Phase::Connecting && self.sas.iter().any(|sa| is_due(sa.expires_at)) {
-            // no event: nobody was told of it
             self.phase = Phase::Closed;
             self.sas.clear();
+            // of another nobody was told
+            if let Some(reason) = self.failed.take() {
+                let (session, remote_address) = (self.id, self.path.remote);
+                ctx.events.push_back(Event::Closed { session, remote_address, reason });
+            }
         }
         for mut sa in self.sas.extract_if(.., |sa| is_due(sa.expires_at)) {
             sa.forget_exchanges(ctx);

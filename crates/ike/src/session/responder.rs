@@ -193,6 +193,11 @@ impl Session {
         ctx: &mut Context<'_>,
     ) {
         let Some(mut setup) = self.setup.take() else { return };
+        // it may have begun often before it failed often
+        if ctx.failures.refuses(self.source(), ctx.now) {
+            let reason = Reason::Limit("failures to authenticate");
+            return self.unproved(spi, &opened.header, reason, ctx);
+        }
         // the NAT may have given port 4500 another mapping than port 500 (RFC 7296 §2.23)
         self.path = ctx.path;
         if let Some(questioned) = setup.eap.take() {

@@ -11,6 +11,7 @@ mod impostor;
 mod key_derivation;
 mod many;
 mod message_ids;
+mod passwords;
 mod pki;
 mod schedules;
 mod script;
