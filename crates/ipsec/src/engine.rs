@@ -22,7 +22,6 @@ use crate::spec::{self, AH, Direction, ESP, Mode, PolicySpec, Protection, Protoc
 pub struct Engine {
     policies: Spd,
     outbound: Vec<Arc<Sa>>,
-    outbound_triples: HashSet<SpiTriple>,
     by_name: HashMap<String, Arc<Sa>>,
     inbound: InboundSad,
     /// The protocol numbers of Q-ESP associations.
@@ -89,6 +88,7 @@ impl Engine {
         now: Duration,
     ) -> Result<Self, SpecError> {
         let engine = Self::with_associations(Vec::new(), associations, previous.as_slice(), now)?;
+        engine.check_outbound_spis()?;
         let (engine, covered) = engine.with_policies(policies, previous)?;
         covered.into_iter().next().map_or(Ok(engine), Err)
     }
@@ -205,7 +205,6 @@ impl Engine {
         let mut engine = Self {
             policies: Spd::new(Vec::new()),
             outbound: Vec::new(),
-            outbound_triples: HashSet::new(),
             by_name: HashMap::new(),
             inbound: InboundSad::default(),
             qesp: HashSet::new(),
@@ -233,6 +232,19 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Refuses two outbound associations that their receiver could not tell apart. Those that are
+    /// negotiated have the SPIs that peers chose: two peers behind one NAT may choose the same.
+    fn check_outbound_spis(&self) -> Result<(), SpecError> {
+        let mut triples: HashSet<SpiTriple> = HashSet::new();
+        for Sa { spec, .. } in self.outbound.iter().map(Arc::as_ref) {
+            if !triples.insert((spec.spi, spec.protection.protocol(), spec.destination)) {
+                let message = "another association to this address has the same SPI";
+                return Err(SpecError::sa(spec, message));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the peer that the association follows (inbound) or sends to (outbound). Transport mode
     /// protects the addresses, so its peers are not followed.
     fn peer_of(&self, spec: &SaSpec) -> Option<Arc<Peer>> {
@@ -250,16 +262,7 @@ impl Engine {
             self.qesp.insert(number);
         }
         match sa.spec.direction {
-            Direction::Out => {
-                let triple = (sa.spec.spi, protocol, sa.spec.destination);
-                if !self.outbound_triples.insert(triple) {
-                    return Err(SpecError::sa(
-                        &sa.spec,
-                        "another association to this address has the same SPI",
-                    ));
-                }
-                self.outbound.push(sa);
-            }
+            Direction::Out => self.outbound.push(sa),
             Direction::In => {
                 if self.inbound.find(sa.spec.spi, protocol, &sa.spec.destination).is_some() {
                     return Err(SpecError::sa(
