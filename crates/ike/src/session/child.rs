@@ -19,6 +19,8 @@ use crate::wire::{
 /// Says whose the private number of USE_QESP is (docs/qesp.md).
 const QESP_VENDOR_ID: &[u8] = b"Headroom Q-ESP 1";
 
+const SPI_TWICE: &str = "an SPI that another CHILD SA has";
+
 impl Session {
     /// Chooses configuration, algorithms and selectors of a CHILD SA that the peer wants.
     pub(super) fn draft_child(
@@ -70,6 +72,10 @@ impl Session {
                 None => {
                     refused = (Refusal::new(NotifyType::NoProposalChosen), Reason::NoProposal);
                 }
+                Some((_, spi)) if self.has_outbound(spi) => {
+                    let refusal = Refusal::new(NotifyType::NoProposalChosen);
+                    return Err((refusal, Reason::Protocol(SPI_TWICE)));
+                }
                 Some((choice, spi_outbound)) => {
                     let (config, mode) = (config.clone(), config.mode);
                     let spi_inbound = ctx.child_spi();
@@ -99,6 +105,9 @@ impl Session {
     ) -> Result<ChildDraft, (String, Reason, u32)> {
         let failed = |reason| (offer.config.name.clone(), reason, offer.spi);
         let (choice, spi_outbound) = chosen.ok_or_else(|| failed(Reason::NoProposal))?;
+        if self.has_outbound(spi_outbound) {
+            return Err(failed(Reason::Protocol(SPI_TWICE)));
+        }
         let (Some(remote), Some(local)) = (&contents.ts_responder, &contents.ts_initiator) else {
             return Err(failed(Reason::Protocol("a CHILD SA without TSi or TSr")));
         };
@@ -135,6 +144,12 @@ impl Session {
             local: local.clone(),
             remote: remote.clone(),
         })
+    }
+
+    /// Checks whether the peer has named a CHILD SA so that is not forgotten yet: an SPI is unique at
+    /// its receiver (RFC 4301 §4.1), and what is deleted or rekeyed is found by it.
+    fn has_outbound(&self, spi: u32) -> bool {
+        self.children.iter().any(|child| child.spi_outbound == spi)
     }
 
     /// Returns what both ends may send: of an end that uses virtual addresses, those that it has.

@@ -251,6 +251,28 @@ fn a_second_rekeying_of_the_same_child_is_refused() {
 }
 
 #[test]
+fn an_spi_that_another_child_of_the_peer_has_is_refused() {
+    use NotifyType::NoProposalChosen;
+    let mut world = plain();
+    let first = world.hosts[B].children.values().next().expect("a CHILD SA").outbound.spi;
+    let mut impostor = Impostor::of(&world, A);
+    let same = Request::new(first).ask_as(&mut impostor, &mut world).expect("an answer");
+    assert_eq!(same.notifies(), [NoProposalChosen]);
+    let other = Request::new(0x1234).ask_as(&mut impostor, &mut world).expect("an answer");
+    assert_eq!(other.notifies(), []);
+    let same = Request::rekey(&world, 0x1234).ask_as(&mut impostor, &mut world);
+    assert_eq!(same.expect("an answer").notifies(), [NoProposalChosen]);
+    // its packets may be under way still
+    let delete = Delete::Children { protocol: ProtocolId::Esp, spis: vec![0x1234] };
+    impostor.ask(&mut world, Informational, &[Payload::Delete(delete)]).expect("an answer");
+    let same = Request::new(0x1234).ask_as(&mut impostor, &mut world).expect("an answer");
+    assert_eq!(same.notifies(), [NoProposalChosen]);
+    assert_eq!(world.hosts[B].installed, 2);
+    assert_eq!(world.hosts[B].endpoint.child_spis(), 2, "none is reserved for what is refused");
+    assert!(stands(&world, B));
+}
+
+#[test]
 fn a_refused_rekeying_does_not_disturb_the_one_of_the_peer() {
     // B refuses what A wants, and its own is made
     for late in [false, true] {
