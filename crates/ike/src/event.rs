@@ -16,11 +16,11 @@ use crate::wire::{ExchangeType, NotifyType, TrafficSelector};
 
 /// An IKE SA and those that replaced it by rekeying.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct SessionId(pub(crate) u64);
+pub struct SessionId(pub u64);
 
 /// A CHILD SA; the one that replaces it has another.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ChildId(pub(crate) u64);
+pub struct ChildId(pub u64);
 
 /// A datagram to send.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -90,6 +90,12 @@ impl SaSpec {
         }
     }
 
+    /// Returns the same association, keys included.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        self.between((self.source, self.destination), self.udp)
+    }
+
     /// Returns the same association, keys included, between other addresses (RFC 4555, section 3.5). An
     /// engine goes on with its numbers and its window.
     #[must_use]

@@ -1,0 +1,176 @@
+use std::sync::Arc;
+
+use headroom_ike::crypto::ChildSecrets;
+use headroom_ike::{ChildConfig, HalfSa};
+use headroom_suite::Key;
+
+use super::*;
+use crate::config::{ChildAction, ChildActions};
+
+const ALICE: SessionId = SessionId(1);
+const BOB: SessionId = SessionId(2);
+
+/// Two clients of one `[[child]]`, with what the engine has of them.
+struct Gateway {
+    children: Children,
+    engine: Engine,
+    now: Instant,
+}
+
+impl Gateway {
+    fn new(engine: Engine) -> Self {
+        let mut children = Children::new(&[], Vec::new());
+        children.configured = ["vpn", "lab"].map(configured).to_vec();
+        Self { children, engine, now: Instant::now() }
+    }
+
+    /// A client at 192.0.2.`host`, which has the address 10.9.0.`host`.
+    fn install(&mut self, child: u64, of: (&str, SessionId, u8), spis: (u32, u32)) {
+        self.install_behind(of.2, child, of, spis);
+    }
+
+    /// A client behind the NAT 192.0.2.`nat`.
+    fn install_behind(
+        &mut self,
+        nat: u8,
+        child: u64,
+        (name, session, host): (&str, SessionId, u8),
+        spis: (u32, u32),
+    ) {
+        let half = |spi: u32, octet: u8| HalfSa {
+            spi,
+            secrets: ChildSecrets {
+                key: Key::from_bytes(&[octet ^ child as u8; 36]),
+                mac_key: Key::empty(),
+            },
+        };
+        let host_only = |last: u8| vec![TrafficSelector::host([10, 9, 0, last].into())];
+        let config = ChildConfig {
+            name: name.to_owned(),
+            local: host_only(250),
+            remote: host_only(host),
+            mode: headroom_ike::Mode::Tunnel,
+            proposals: Vec::new(),
+            qesp: None,
+            rekey: None,
+        };
+        let sa = ChildSa {
+            child: ChildId(child),
+            session,
+            replaces: None,
+            suite: "aes-256-gcm".parse().expect("a suite"),
+            extended_sequence: true,
+            mode: headroom_ike::Mode::Tunnel,
+            format: PacketFormat::EspInUdp,
+            local: config.local.clone(),
+            remote: config.remote.clone(),
+            config: Arc::new(config),
+            inbound: half(spis.0, 0x40),
+            outbound: half(spis.1, 0x80),
+        };
+        self.children.install(sa, (LOCAL.into(), ([192, 0, 2, nat], 4500).into()));
+        self.children.switch(ChildId(child));
+    }
+
+    fn put(&mut self) -> Vec<ChildId> {
+        let (children, engine) = (&mut self.children, &mut self.engine);
+        let mut made = None;
+        let refused = children.put(engine, None, Duration::ZERO, |new| {
+            made = Some(new);
+            Ok(())
+        });
+        *engine = made.expect("an engine");
+        refused.expect("it is put into force").into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Ends a CHILD SA, as if its last packets had arrived.
+    fn remove(&mut self, child: u64) {
+        self.children.remove(ChildId(child), self.now);
+        self.now += LINGER;
+        self.children.expire(self.now);
+    }
+
+    /// The associations that packets to this client leave on, by their SPI and destination.
+    fn ways_to(&self, host: u8) -> Vec<(u32, IpAddr)> {
+        let policies = self.children.policies();
+        let to = Addresses::Range([10, 9, 0, host].into(), [10, 9, 0, host].into());
+        let ways = policies.iter().filter(|one| one.selector.remote == to);
+        let names = ways.flat_map(|policy| match &policy.action {
+            Action::Protect { out, .. } => out.clone(),
+            Action::Bypass | Action::Discard => Vec::new(),
+        });
+        let of_name = |name: String| self.engine.association(&name).expect("in the engine").spec();
+        names.map(of_name).map(|spec| (spec.spi, spec.destination)).collect()
+    }
+}
+
+const LOCAL: ([u8; 4], u16) = ([192, 0, 2, 250], 4500);
+
+fn configured(name: &str) -> IkeChild {
+    let none = ChildAction::None;
+    IkeChild {
+        name: name.to_owned(),
+        selectors: Vec::new(),
+        is_shared: true,
+        mode: Mode::Tunnel,
+        suites: Vec::new(),
+        qesp: None,
+        rekey: Duration::from_secs(3600),
+        rekey_limits: Limits::default(),
+        life: Limits::default(),
+        actions: ChildActions { start: none, close: none, dpd: none },
+    }
+}
+
+fn empty() -> Engine {
+    Engine::new(Vec::new(), Vec::new(), None, Duration::ZERO).expect("an engine")
+}
+
+fn at(host: u8) -> IpAddr {
+    [192, 0, 2, host].into()
+}
+
+/// An engine with an association of a file, which has the inbound SPI 0x1001.
+fn with_a_fixed_one() -> Engine {
+    let suite = "aes-256-gcm".parse().expect("a suite");
+    let secrets = Secrets { suite, key: Key::from_bytes(&[9; 36]), mac_key: None };
+    let (direction, protection) = (Direction::In, Protection::Esp(secrets));
+    let between = (at(77), IpAddr::from(LOCAL.0));
+    let spec = SaSpec::new("fixed", direction, Mode::Tunnel, 0x1001, between, protection);
+    Engine::new(vec![spec], Vec::new(), None, Duration::ZERO).expect("an engine")
+}
+
+#[test]
+fn what_cannot_be_used_of_one_client_does_not_stop_the_others() {
+    let mut gateway = Gateway::new(with_a_fixed_one());
+    gateway.install(1, ("vpn", ALICE, 1), (0x1001, 0xaaaa));
+    gateway.install(2, ("vpn", BOB, 2), (0x1002, 0xbbbb));
+    assert_eq!(gateway.put(), [ChildId(1)], "to be closed");
+    assert_eq!(gateway.ways_to(1), []);
+    assert_eq!(gateway.ways_to(2), [(0xbbbb, at(2))]);
+    gateway.remove(1);
+    gateway.install(3, ("vpn", SessionId(3), 3), (0x1003, 0xcccc));
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(3), [(0xcccc, at(3))]);
+}
+
+#[test]
+fn what_the_kernel_refuses_is_put_into_force_later() {
+    let mut gateway = Gateway::new(with_a_fixed_one());
+    gateway.install(1, ("vpn", ALICE, 1), (0x1001, 0xaaaa));
+    gateway.install(2, ("vpn", BOB, 2), (0x1002, 0xbbbb));
+    let no_socket = |_| Err(io::Error::other("no socket"));
+    let refused = gateway.children.put(&gateway.engine, None, Duration::ZERO, no_socket);
+    assert_eq!(refused.expect_err("the kernel's error").to_string(), "no socket");
+    gateway.install(3, ("vpn", SessionId(3), 3), (0x1003, 0xcccc));
+    assert_eq!(gateway.put(), [ChildId(1)]);
+    assert_eq!(gateway.ways_to(2), [(0xbbbb, at(2))]);
+    assert_eq!(gateway.ways_to(3), [(0xcccc, at(3))]);
+    gateway.remove(2);
+    let refused = gateway.children.put(&gateway.engine, None, Duration::ZERO, no_socket);
+    assert!(refused.is_err());
+    gateway.remove(3);
+    assert_eq!(gateway.put(), []);
+    let left: Vec<&str> = gateway.engine.associations().map(|sa| sa.spec().name.as_str()).collect();
+    assert_eq!(left, ["fixed"]);
+}
