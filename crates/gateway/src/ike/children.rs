@@ -104,10 +104,10 @@ impl Children {
 
     /// Adds a CHILD SA between the addresses of its IKE SA.
     pub(super) fn install(&mut self, sa: ChildSa, (local, remote): (SocketAddr, SocketAddr)) {
-        let name =
-            |direction: Direction, spi: u32| format!("{}/{direction}-{spi:08x}", sa.config.name);
-        let inbound = name(Direction::In, sa.inbound.spi);
-        let outbound = name(Direction::Out, sa.outbound.spi);
+        // Two peers may choose the same outbound SPI; the inbound one is ours, and unique.
+        let inbound = format!("{}/in-{:08x}", sa.config.name, sa.inbound.spi);
+        let outbound =
+            format!("{}/out-{:08x}-{:08x}", sa.config.name, sa.outbound.spi, sa.inbound.spi);
         let mode = match sa.mode {
             headroom_ike::Mode::Transport => Mode::Transport,
             headroom_ike::Mode::Tunnel => Mode::Tunnel,

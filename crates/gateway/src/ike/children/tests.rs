@@ -130,6 +130,34 @@ fn at(host: u8) -> IpAddr {
     [192, 0, 2, host].into()
 }
 
+#[test]
+fn clients_that_choose_the_same_spi_have_an_association_each() {
+    let (spi, carol, dave) = (0xc123_4567, SessionId(3), SessionId(4));
+    let mut gateway = Gateway::new(empty());
+    gateway.install(1, ("vpn", BOB, 2), (0x1001, spi));
+    assert_eq!(gateway.put(), []);
+    gateway.install(2, ("vpn", ALICE, 1), (0x1002, spi));
+    gateway.install_behind(2, 3, ("lab", carol, 3), (0x1003, spi));
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(1), [(spi, at(1))]);
+    assert_eq!(gateway.ways_to(2), [(spi, at(2))]);
+    assert_eq!(gateway.ways_to(3), [(spi, at(2))]);
+    gateway.remove(2);
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(1), []);
+    assert_eq!(gateway.ways_to(2), [(spi, at(2))]);
+    // gone, and back again before its last packets have arrived
+    gateway.children.remove(ChildId(1), gateway.now);
+    gateway.install(4, ("vpn", dave, 2), (0x1004, spi));
+    assert_eq!(gateway.put(), []);
+    gateway.remove(3);
+    gateway.install(5, ("vpn", SessionId(5), 5), (0x1005, 0x5555));
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(2), [(spi, at(2))]);
+    assert_eq!(gateway.ways_to(3), []);
+    assert_eq!(gateway.ways_to(5), [(0x5555, at(5))]);
+}
+
 /// An engine with an association of a file, which has the inbound SPI 0x1001.
 fn with_a_fixed_one() -> Engine {
     let suite = "aes-256-gcm".parse().expect("a suite");
