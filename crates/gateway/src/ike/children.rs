@@ -527,7 +527,7 @@ impl Children {
     }
 
     /// Returns the CHILD SAs of a configuration, the oldest first.
-    fn of(&self, name: &str) -> impl DoubleEndedIterator<Item = (ChildId, &Installed)> {
+    fn of(&self, name: &str) -> impl DoubleEndedIterator<Item = (ChildId, &Installed)> + Clone {
         let ids = self.by_name.get(name).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.installed.get(id)?)))
     }
@@ -537,9 +537,21 @@ impl Children {
         let all = self.of(&child.name).rev().map(|(_, one)| one).filter(|one| !one.is_refused);
         let (mut policies, mut protected): (_, Vec<&Selector>) = (Vec::new(), Vec::new());
         if child.is_shared {
+            // an address has one holder: should a former one be left, it has it no more
+            let mut holders: HashMap<IpAddr, (bool, SessionId)> = HashMap::new();
+            for one in all.clone() {
+                let (Some(tenant), rank) = (one.tenant, (!one.is_ending, one.session)) else {
+                    continue;
+                };
+                let holder = holders.entry(tenant).or_insert(rank);
+                *holder = rank.max(*holder);
+            }
             let mut tenants: BTreeMap<IpAddr, Vec<Vec<&Installed>>> = BTreeMap::new();
             for one in all {
                 let Some(tenant) = one.tenant else { continue };
+                if holders.get(&tenant).is_some_and(|(_, session)| *session != one.session) {
+                    continue;
+                }
                 let groups = tenants.entry(tenant).or_default();
                 match groups.iter_mut().find(|group| group[0].selectors == one.selectors) {
                     Some(group) => group.push(one),

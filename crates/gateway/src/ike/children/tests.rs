@@ -158,6 +158,36 @@ fn clients_that_choose_the_same_spi_have_an_association_each() {
     assert_eq!(gateway.ways_to(5), [(0x5555, at(5))]);
 }
 
+#[test]
+fn an_address_is_that_of_the_newest_session_that_has_it() {
+    let mut gateway = Gateway::new(empty());
+    gateway.install(1, ("vpn", ALICE, 9), (0x1001, 0xaaaa));
+    gateway.install(2, ("vpn", BOB, 9), (0x1002, 0xbbbb));
+    let inbound = |gateway: &Gateway| -> Vec<String> {
+        let policies = gateway.children.policies();
+        let named = policies.iter().flat_map(|policy| match &policy.action {
+            Action::Protect { inbound, .. } => inbound.clone(),
+            Action::Bypass | Action::Discard => Vec::new(),
+        });
+        named.collect()
+    };
+    let is_bobs = |gateway: &mut Gateway, spi: u32| {
+        assert_eq!(gateway.put(), []);
+        assert_eq!(gateway.ways_to(9), [(spi, at(9))]);
+        assert_eq!(inbound(gateway), ["vpn/in-00001002"]);
+    };
+    is_bobs(&mut gateway, 0xbbbb);
+    // Alice rekeys
+    gateway.install(3, ("vpn", ALICE, 9), (0x1003, 0xcccc));
+    is_bobs(&mut gateway, 0xbbbb);
+    gateway.children.remove(ChildId(1), gateway.now);
+    is_bobs(&mut gateway, 0xbbbb);
+    // Bob's ends
+    gateway.remove(2);
+    assert_eq!(gateway.put(), []);
+    assert_eq!(inbound(&gateway), ["vpn/in-00001003"]);
+}
+
 /// An engine with an association of a file, which has the inbound SPI 0x1001.
 fn with_a_fixed_one() -> Engine {
     let suite = "aes-256-gcm".parse().expect("a suite");
