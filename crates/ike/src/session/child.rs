@@ -19,6 +19,11 @@ use crate::wire::{
 /// Says whose the private number of USE_QESP is (docs/qesp.md).
 const QESP_VENDOR_ID: &[u8] = b"Headroom Q-ESP 1";
 
+/// The most pairs of selectors that a peer makes of fewer that are configured: each is a policy, and
+/// all peers' packets are compared with it. More are narrowed (RFC 7296 §2.9).
+const MAX_PAIRS: usize = 64;
+/// The most CHILD SAs of a peer that has an address of ours, but for those that replace others.
+const MAX_ASSIGNED_CHILDREN: usize = 8;
 const SPI_TWICE: &str = "an SPI that another CHILD SA has";
 
 impl Session {
@@ -37,7 +42,15 @@ impl Session {
             let reason = Reason::Protocol("a CHILD SA without SA, TSi or TSr");
             return Err((Refusal::new(NotifyType::InvalidSyntax), reason));
         };
-        if self.phase != Phase::Established || self.children.len() >= ctx.config.limits.children {
+        let assigns = matches!(
+            self.connection.as_ref().map(|one| &one.virtual_addresses),
+            Some(VirtualAddresses::Assign(_))
+        );
+        let most = match assigns && replaces.is_none() {
+            true => MAX_ASSIGNED_CHILDREN.min(ctx.config.limits.children),
+            false => ctx.config.limits.children,
+        };
+        if self.phase != Phase::Established || self.children.len() >= most {
             let refusal = Refusal::new(NotifyType::NoAdditionalSas);
             return Err((refusal, Reason::Limit("CHILD SAs")));
         }
@@ -50,10 +63,12 @@ impl Session {
             }
             let (ours, theirs) = self.selectors(config);
             let local = traffic::narrow(ts_responder, &ours);
-            let remote = traffic::narrow(ts_initiator, &theirs);
+            let mut remote = traffic::narrow(ts_initiator, &theirs);
             if local.is_empty() || remote.is_empty() {
                 continue;
             }
+            let pairs = MAX_PAIRS.max(ours.len() * theirs.len());
+            remote.truncate((pairs / local.len()).max(1));
             let offered = qesp_of(contents);
             let qesp = self.qesp(config).filter(|protocol| offered == Some(*protocol));
             if qesp.is_none() && config.qesp.is_some_and(|qesp| qesp.is_required) {

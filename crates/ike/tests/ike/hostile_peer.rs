@@ -595,18 +595,34 @@ fn initial_contact_removes_the_ike_sas_of_its_own_name_alone() {
     assert!(stands(&world, B));
 }
 
+/// Returns the number of selectors of both ends that are agreed on.
+fn selectors(answer: &Answer) -> [usize; 2] {
+    let mut numbers = answer.payloads().into_iter().filter_map(|payload| match payload {
+        Payload::TsInitiator(one) | Payload::TsResponder(one) => Some(one.selectors.len()),
+        _ => None,
+    });
+    [(); 2].map(|()| numbers.next().expect("selectors of both ends"))
+}
+
 #[test]
 fn selectors_of_answers_and_requests_are_bounded() {
     let mut world = plain();
+    world.most = 3;
+    let mut impostor = Impostor::of(&world, A);
     let mut request = Request::new(0x1234);
     let many = (0..255).map(|last| {
         TrafficSelector::all_of(AddressRange::V4([10, 0, 1, last].into()..=[10, 0, 1, last].into()))
     });
     request.ts[0] = many.collect();
-    let answer = request.ask(&mut world).expect("an answer");
-    let selectors = answer.payloads().into_iter().find_map(|payload| match payload {
-        Payload::TsInitiator(one) => Some(one.selectors.len()),
-        _ => None,
-    });
-    assert_eq!(selectors, Some(32));
+    let answer = request.ask_as(&mut impostor, &mut world).expect("an answer");
+    assert_eq!(selectors(&answer), [32, 1]);
+    // each of one end with each of the other is a policy
+    let mut request = Request::new(0x1235);
+    for (end, network) in [1, 2].into_iter().enumerate() {
+        let whole = TrafficSelector::network([10, 0, network, 0].into(), 24);
+        let of_port = |port| TrafficSelector { protocol: 17, ports: (port, port), ..whole.clone() };
+        request.ts[end] = (1..=32).map(of_port).collect();
+    }
+    let answer = request.ask_as(&mut impostor, &mut world).expect("an answer");
+    assert_eq!(selectors(&answer), [2, 32]);
 }

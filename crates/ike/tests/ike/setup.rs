@@ -436,6 +436,26 @@ fn an_initiator_gets_an_address_and_no_other_is_its_own() {
 }
 
 #[test]
+fn one_client_of_a_pool_has_few_child_sas() {
+    let mut world = World::new(road_warrior(9), 35);
+    (world.most, world.closing) = (8, true);
+    world.connect(A);
+    world.settle();
+    let session = world.hosts[A].session.expect("a session");
+    for _ in 0..8 {
+        world.command(A, &Command::CreateChild(session, "net".to_owned()));
+        world.settle();
+    }
+    assert_eq!(world.hosts[A].failed_children, [Reason::Refused(NotifyType::NoAdditionalSas)]);
+    assert_eq!(world.hosts[B].children.len(), 8);
+    // they are rekeyed all the same
+    world.most = 9;
+    world.rekey_child(A);
+    world.settle();
+    assert_eq!((world.hosts[A].failed_children.len(), world.hosts[B].installed), (1, 9));
+}
+
+#[test]
 fn without_an_address_there_is_no_child_sa_but_an_ike_sa() {
     // a pool of another IP version, nobody assigns, nobody asks
     let [asks, _] = road_warrior(9);
