@@ -14,6 +14,7 @@ use crate::event::{ChildId, Command, Event, NoSuch, Reason, SessionId, Transmit}
 use crate::ids::Ids;
 use crate::leases::Leases;
 use crate::path::Path;
+use crate::peers::Peers;
 use crate::proposal::IkeChoice;
 use crate::session::{Context, FoundBy, Phase, Refusal, Session, Task};
 use crate::wire::{
@@ -41,6 +42,7 @@ pub struct Endpoint {
     failures: Failures,
     ids: Ids,
     leases: Leases,
+    peers: Peers,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     /// The time of day since 1970.
@@ -75,6 +77,7 @@ impl Endpoint {
             failures: Failures::default(),
             ids: Ids::default(),
             leases: Leases::default(),
+            peers: Peers::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             time: None,
@@ -267,7 +270,10 @@ impl Endpoint {
             self.contact_is_made(id);
         }
         if restarted {
-            self.forget_others(id, now);
+            self.forget_own(id, now);
+        }
+        for (ousted, reason) in self.peers.take_ousted() {
+            self.end(ousted, &reason, now);
         }
     }
 
@@ -363,22 +369,25 @@ impl Endpoint {
         }
     }
 
-    /// A peer that started again has no other session with us (RFC 7296 §2.4), but for those that
-    /// both began at the same time.
-    fn forget_others(&mut self, id: SessionId, now: Instant) {
+    /// A peer that started again has no session any more that we began (RFC 7296 §2.4), but for one
+    /// that we began while it began its own. [`Peers`] knows those that it began.
+    fn forget_own(&mut self, id: SessionId, now: Instant) {
         let Some(this) = self.sessions.get(&id) else { return };
-        let (remote, since) = (this.remote.clone(), this.created_at);
         let same = |one: &&Session| {
-            let is_older = one.established_at.is_some_and(|at| at < since);
-            one.id != id && is_older && one.remote == remote
+            let is_older = one.established_at.is_some_and(|at| at < this.created_at);
+            !one.is_responder() && is_older && one.is_with_peer_of(this)
         };
         let others: Vec<_> = self.sessions.values().filter(same).map(|one| one.id).collect();
         for other in others {
-            let Some(mut session) = self.sessions.remove(&other) else { continue };
-            let path = session.path();
-            self.with(path, now, |ctx| session.close(Reason::Restarted, ctx));
-            self.put_back(session);
+            self.end(other, &Reason::Restarted, now);
         }
+    }
+
+    fn end(&mut self, id: SessionId, reason: &Reason, now: Instant) {
+        let Some(mut session) = self.sessions.remove(&id) else { return };
+        let path = session.path();
+        self.with(path, now, |ctx| session.close(reason.clone(), ctx));
+        self.put_back(session);
     }
 
     /// Keeps a session that was taken out, unless nothing is left of it, and what finds it.
@@ -425,6 +434,7 @@ impl Endpoint {
             random: &mut *self.random,
             ids: &mut self.ids,
             leases: &mut self.leases,
+            peers: &mut self.peers,
             counters: &mut self.counters,
             failures: &mut self.failures,
             transmits: &mut self.transmits,
@@ -438,6 +448,14 @@ impl Session {
     fn is_with(&self, connection: &Arc<Connection>) -> bool {
         let same = self.connection.as_ref().is_some_and(|one| Arc::ptr_eq(one, connection));
         same && self.phase != Phase::Closed
+    }
+
+    /// Tells whether both are with the same peer of the same connection.
+    fn is_with_peer_of(&self, other: &Self) -> bool {
+        let both = |one: &Self| one.connection.clone().zip(one.remote.clone());
+        both(self).zip(both(other)).is_some_and(|((connection, name), (other, its_name))| {
+            connection.name == other.name && name.matches(&its_name)
+        })
     }
 
     fn command(&mut self, command: &Command, ctx: &mut Context<'_>) -> Result<(), NoSuch> {

@@ -73,6 +73,15 @@ impl Identity {
         Identification { id_type, data }.body()
     }
 
+    /// Returns one for all names that are the same.
+    pub(crate) fn folded(&self) -> Self {
+        match self {
+            Self::Fqdn(text) => Self::Fqdn(text.to_ascii_lowercase()),
+            Self::Email(text) => Self::Email(text.to_ascii_lowercase()),
+            other => other.clone(),
+        }
+    }
+
     /// Checks whether two names are the same; domain names have no case.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {

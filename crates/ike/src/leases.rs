@@ -1,6 +1,6 @@
 //! The addresses that are assigned to initiators.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 
@@ -12,23 +12,8 @@ use crate::wire::AddressRange;
 /// Addresses in use, each by one session. No address is assigned twice, also where pools overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    holders: HashMap<IpAddr, Holder>,
+    taken: HashSet<IpAddr>,
     by_session: HashMap<SessionId, Vec<IpAddr>>,
-}
-
-#[derive(Debug)]
-struct Holder {
-    session: SessionId,
-    name: Identity,
-}
-
-/// Who asks for addresses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tenant<'a> {
-    pub(crate) session: SessionId,
-    pub(crate) name: &'a Identity,
-    /// It said that it has no other session: what it had, it may have again.
-    pub(crate) is_alone: bool,
 }
 
 impl Leases {
@@ -38,47 +23,38 @@ impl Leases {
         &mut self,
         pool: &Pool,
         wanted: &[Wanted],
-        tenant: Tenant<'_>,
+        session: SessionId,
+        name: &Identity,
     ) -> Option<Assigned> {
         let addresses: Vec<_> =
-            wanted.iter().filter_map(|wanted| self.find(pool, *wanted, tenant)).collect();
+            wanted.iter().filter_map(|wanted| self.find(pool, *wanted, name)).collect();
         if addresses.is_empty() {
             return None;
         }
-        for address in &addresses {
-            let holder = Holder { session: tenant.session, name: tenant.name.clone() };
-            if let Some(former) = self.holders.insert(*address, holder)
-                && let Some(its) = self.by_session.get_mut(&former.session)
-            {
-                its.retain(|one| one != address);
-            }
-        }
-        self.by_session.insert(tenant.session, addresses.clone());
+        self.taken.extend(&addresses);
+        self.by_session.insert(session, addresses.clone());
         Some(Assigned { addresses, dns: pool.dns.clone() })
     }
 
     /// Takes back the addresses of a session.
     pub(crate) fn release(&mut self, session: SessionId) {
         for address in self.by_session.remove(&session).unwrap_or_default() {
-            self.holders.remove(&address);
+            self.taken.remove(&address);
         }
     }
 
-    fn find(&self, pool: &Pool, wanted: Wanted, tenant: Tenant<'_>) -> Option<IpAddr> {
+    fn find(&self, pool: &Pool, wanted: Wanted, name: &Identity) -> Option<IpAddr> {
         let ranges = pool.ranges.iter().map(Range::of).filter(|one| one.is_ipv6 == wanted.is_ipv6);
         let ranges: Vec<_> = ranges.collect();
-        let is_free = |address: &IpAddr| {
-            let holder = self.holders.get(address);
-            holder.is_none_or(|holder| tenant.is_alone && holder.name == *tenant.name)
-        };
+        let is_free = |address: &IpAddr| !self.taken.contains(address);
         let in_pool = |address: &IpAddr| ranges.iter().any(|range| range.contains(*address));
         if let Some(address) = wanted.address.filter(|one| in_pool(one) && is_free(one)) {
             return Some(address);
         }
         // a peer that comes back has the same address, if nobody took it
-        let start = BuildHasherDefault::<DefaultHasher>::default().hash_one(tenant.name);
+        let start = BuildHasherDefault::<DefaultHasher>::default().hash_one(name.folded());
         // of one more than are in use, one is free
-        let most = self.holders.len() as u128 + 1;
+        let most = self.taken.len() as u128 + 1;
         ranges.iter().find_map(|range| {
             let offset = u128::from(start) % range.len();
             (0..range.len().min(most)).map(|at| range.at(offset, at)).find(is_free)
@@ -142,38 +118,35 @@ mod tests {
         Identity::Fqdn(format!("peer-{number}"))
     }
 
-    fn ask(leases: &mut Leases, pool: &Pool, number: u64, is_alone: bool) -> Option<IpAddr> {
+    fn ask(leases: &mut Leases, pool: &Pool, number: u64) -> Option<IpAddr> {
         let session = SessionId(number);
         let wanted = [Wanted { is_ipv6: false, address: None }];
         let name = name(number % 1000);
-        let tenant = Tenant { session, name: &name, is_alone };
-        leases.assign(pool, &wanted, tenant).map(|assigned| assigned.addresses[0])
+        leases.assign(pool, &wanted, session, &name).map(|assigned| assigned.addresses[0])
     }
 
     #[test]
     fn each_session_has_an_address_of_its_own_until_the_pool_is_empty() {
         let (mut leases, pool) = (Leases::default(), pool([10, 9, 0, 1], [10, 9, 0, 100]));
-        let mut all: Vec<_> =
-            (0..100).filter_map(|one| ask(&mut leases, &pool, one, false)).collect();
+        let mut all: Vec<_> = (0..100).filter_map(|one| ask(&mut leases, &pool, one)).collect();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 100);
-        assert_eq!(ask(&mut leases, &pool, 100, false), None);
+        assert_eq!(ask(&mut leases, &pool, 100), None);
         leases.release(SessionId(7));
-        assert!(ask(&mut leases, &pool, 101, false).is_some());
+        assert!(ask(&mut leases, &pool, 101).is_some());
     }
 
     #[test]
     fn a_peer_that_comes_back_has_its_address_again() {
         let (mut leases, pool) = (Leases::default(), pool([10, 9, 0, 1], [10, 9, 255, 254]));
-        let first = ask(&mut leases, &pool, 5, true);
-        // before we know that its session is dead
-        assert_eq!(ask(&mut leases, &pool, 1005, true), first);
+        let first = ask(&mut leases, &pool, 5);
+        assert_ne!(ask(&mut leases, &pool, 1005), first, "two sessions have two");
+        leases.release(SessionId(5));
+        assert_eq!(ask(&mut leases, &pool, 2005), first);
         // the end of the old session does not take it away
         leases.release(SessionId(5));
-        assert_ne!(ask(&mut leases, &pool, 2005, false), first);
-        leases.release(SessionId(1005));
-        assert_eq!(ask(&mut leases, &pool, 3005, false), first);
+        assert_ne!(ask(&mut leases, &pool, 3005), first);
     }
 
     #[test]
@@ -184,8 +157,7 @@ mod tests {
         let mut ask = |number: usize, address: [u8; 4]| {
             let wanted = [Wanted { is_ipv6: false, address: Some(address.into()) }];
             let session = SessionId(number as u64);
-            let tenant = Tenant { session, name: &names[number], is_alone: false };
-            leases.assign(&pool, &wanted, tenant).map(|one| one.addresses[0])
+            leases.assign(&pool, &wanted, session, &names[number]).map(|one| one.addresses[0])
         };
         let taken = IpAddr::from([10, 9, 0, 3]);
         assert_eq!(ask(0, [10, 9, 0, 3]), Some(taken));
@@ -198,10 +170,10 @@ mod tests {
         let (mut leases, pool) = (Leases::default(), pool([10, 9, 0, 1], [10, 9, 0, 1]));
         let wanted = [true, false].map(|is_ipv6| Wanted { is_ipv6, address: None });
         let name = name(1);
-        let tenant = |number| Tenant { session: SessionId(number), name: &name, is_alone: false };
-        let assigned = leases.assign(&pool, &wanted, tenant(1)).expect("an IPv4 address");
+        let mut ask = |number| leases.assign(&pool, &wanted, SessionId(number), &name);
+        let assigned = ask(1).expect("an IPv4 address");
         assert_eq!(assigned.addresses, [IpAddr::from([10, 9, 0, 1])]);
-        assert_eq!(leases.assign(&pool, &wanted, tenant(2)), None);
+        assert_eq!(ask(2), None);
     }
 
     #[test]
@@ -210,9 +182,9 @@ mod tests {
         let pool = Pool { ranges: vec![all], dns: Vec::new() };
         let wanted = [Wanted { is_ipv6: true, address: None }];
         let name = name(1);
-        let tenant = Tenant { session: SessionId(1), name: &name, is_alone: false };
-        assert!(Leases::default().assign(&pool, &wanted, tenant).is_some());
+        let ask = |wanted| Leases::default().assign(&pool, wanted, SessionId(1), &name);
+        assert!(ask(&wanted).is_some());
         let v4 = [Wanted { is_ipv6: false, address: None }];
-        assert_eq!(Leases::default().assign(&pool, &v4, tenant), None);
+        assert_eq!(ask(&v4), None);
     }
 }

@@ -19,6 +19,7 @@ mod ids;
 mod leases;
 mod nat;
 mod path;
+mod peers;
 mod proposal;
 mod sa;
 mod session;

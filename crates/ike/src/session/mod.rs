@@ -41,6 +41,7 @@ use crate::contents::Contents;
 use crate::counters::{Counters, Failures};
 use crate::ids::Ids;
 use crate::leases::Leases;
+use crate::peers::Peers;
 use mobility::Mobility;
 
 pub(crate) use found_by::FoundBy;
@@ -56,6 +57,7 @@ pub(crate) struct Context<'a> {
     pub(crate) random: &'a mut dyn Random,
     pub(crate) ids: &'a mut Ids,
     pub(crate) leases: &'a mut Leases,
+    pub(crate) peers: &'a mut Peers,
     pub(crate) counters: &'a mut Counters,
     pub(crate) failures: &'a mut Failures,
     pub(crate) transmits: &'a mut VecDeque<Transmit>,
@@ -520,6 +522,7 @@ impl Session {
             ctx.events.push_back(Event::Remove(child.id));
         }
         ctx.leases.release(self.id);
+        ctx.peers.remove(self.id);
         for sa in &mut self.sas {
             sa.end(ctx);
         }

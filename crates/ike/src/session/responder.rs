@@ -9,7 +9,6 @@ use crate::crypto::{IkeKeys, Nonces, Spis, intermediate_mac};
 use crate::event::{MessageReport, Reason};
 use crate::exchange::{Agreement, Draft};
 use crate::identity::Identity;
-use crate::leases::Tenant;
 use crate::nat::Nat;
 use crate::proposal::IkeProposal;
 use crate::sa::{IkeSa, Opened, Role, Status};
@@ -286,6 +285,9 @@ impl Session {
         let mut payloads: Vec<Payload<'_>> = proof;
         self.connection = Some(connection.clone());
         self.initial_contact = contents.has(NotifyType::InitialContact);
+        for ousted in ctx.peers.admit(self.id, &connection.name, &name, self.initial_contact) {
+            ctx.leases.release(ousted);
+        }
         let assigned = self.assign(connection, &name, contents, ctx);
         self.assigned = assigned.clone().unwrap_or_default();
         self.mobility.is_on = connection.mobike && contents.has(NotifyType::MobikeSupported);
@@ -351,8 +353,7 @@ impl Session {
         let request = contents.configuration.as_ref();
         let request = request.filter(|one| one.configuration_type == ConfigurationType::Request);
         let wanted = request.map(requested).ok_or(NotifyType::FailedCpRequired)?;
-        let tenant = Tenant { session: self.id, name, is_alone: self.initial_contact };
-        ctx.leases.assign(pool, &wanted, tenant).ok_or(NotifyType::InternalAddressFailure)
+        ctx.leases.assign(pool, &wanted, self.id, name).ok_or(NotifyType::InternalAddressFailure)
     }
 }
 

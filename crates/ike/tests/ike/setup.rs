@@ -385,7 +385,7 @@ fn q_esp_is_not_used_through_a_nat() {
 }
 
 /// Makes a host that asks for an address and one that has `last` of them.
-fn road_warrior(last: u8) -> [Config; 2] {
+pub(crate) fn road_warrior(last: u8) -> [Config; 2] {
     let all = || vec![TrafficSelector::network(IpAddr::from([0, 0, 0, 0]), 0)];
     let range = AddressRange::V4([10, 9, 0, 1].into()..=[10, 9, 0, last].into());
     let dns = vec![IpAddr::from([10, 0, 2, 53])];
