@@ -19,7 +19,7 @@ use super::failures::FailureLog;
 use super::key_log::KeyLog;
 use super::peers::{Peer, Peers, Wanted};
 use super::report::Report;
-use super::sessions::{IkeCounters, Session, SessionStatus, Sessions};
+use super::sessions::{IkeCounters, Sentences, Session, SessionStatus, Sessions};
 use super::trace;
 use crate::config::{ChildAction, IkeChild, IkePeer};
 use crate::datapath::{Datapath, IkeDatagram};
@@ -222,6 +222,15 @@ impl Negotiator {
         (self.report)(Report::Message(sentence));
     }
 
+    /// Says what a peer has done, but not all of it if that is much.
+    fn say_of(&mut self, session: SessionId, sentence: String, now: Instant) {
+        let sentence = match self.sessions.get_mut(session) {
+            Some(session) => session.sentences.admit(sentence, now),
+            None => Some(sentence),
+        };
+        sentence.into_iter().for_each(|sentence| self.say(sentence));
+    }
+
     fn report_unwritten(&self, written: Option<io::Result<()>>) {
         if let Some(Err(error)) = written {
             self.say(format!("cannot write the log of keys: {error}"));
@@ -308,9 +317,14 @@ impl Negotiator {
 
     /// Closes CHILD SAs that the engine did not take.
     fn refuse(&mut self, refused: Vec<(ChildId, String)>) {
+        let now = Instant::now();
         for (child, why) in refused {
-            self.say(format!("a CHILD SA is closed, for its {why}"));
-            let _ = self.endpoint.command(&Command::CloseChild(child), Instant::now());
+            let sentence = format!("a CHILD SA is closed, for its {why}");
+            match self.children.origin(child) {
+                Some(origin) => self.say_of(origin.session, sentence, now),
+                None => self.say(sentence),
+            }
+            let _ = self.endpoint.command(&Command::CloseChild(child), now);
         }
     }
 
@@ -480,6 +494,7 @@ impl Negotiator {
             child_rekeys: 0,
             identity: None,
             assigned: Assigned::default(),
+            sentences: Sentences::default(),
         };
         self.connecting.insert((now, id));
         self.sessions.insert(id, session);
@@ -513,6 +528,7 @@ impl Negotiator {
                     child_rekeys: 0,
                     identity: Some(remote.to_string()),
                     assigned,
+                    sentences: Sentences::default(),
                 };
                 self.established(id, session, now);
             }
@@ -567,7 +583,7 @@ impl Negotiator {
                         false => format!("`{peer}` is now reached from {local_address}"),
                     };
                     (one.local, one.remote) = addresses;
-                    self.say(moved);
+                    self.say_of(session, moved, now);
                 }
                 self.children.move_to(session, addresses, &self.datapath);
             }
@@ -657,18 +673,20 @@ impl Negotiator {
         let session = self.sessions.get(id);
         let peer = session.map_or_else(|| "a peer".to_owned(), |one| one.peer.clone());
         let who = session.and_then(|one| one.identity.as_ref().map(|name| (name, one.remote)));
-        match (reason, who) {
+        let sentence = match (reason, who) {
             (Reason::PoolExhausted | Reason::AddressNotRequested, Some((name, remote))) => {
-                self.say(format!("`{peer}`: {name} at {remote} gets no address: {reason}"));
+                format!("`{peer}`: {name} at {remote} gets no address: {reason}")
             }
             _ => {
                 let child = child.unwrap_or("a CHILD SA");
-                self.say(format!("IKE with `{peer}`: `{child}` was not made: {reason}"));
+                format!("IKE with `{peer}`: `{child}` was not made: {reason}")
             }
-        }
+        };
+        self.say_of(id, sentence, now);
         self.pool_exhausted += u64::from(*reason == Reason::PoolExhausted);
         // an address comes with an IKE SA only
-        let has_address = session.is_some_and(|one| !one.assigned.addresses.is_empty());
+        let has_address =
+            self.sessions.get(id).is_some_and(|one| !one.assigned.addresses.is_empty());
         if self.peers.get(&peer).is_some_and(|peer| peer.assigns) && !has_address {
             let _ = self.endpoint.command(&Command::Close(id), now);
         }

@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use headroom_ike::{Assigned, SessionId};
 use serde::{Deserialize, Serialize};
+
+/// The most sentences about what one peer does on its IKE SA, in each interval.
+const MAX_SENTENCES: u32 = 20;
+const INTERVAL: Duration = Duration::from_secs(60);
 
 /// An IKE SA, for a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +106,33 @@ pub(super) struct Session {
     /// The peer's name.
     pub(super) identity: Option<String>,
     pub(super) assigned: Assigned,
+    pub(super) sentences: Sentences,
+}
+
+/// What was said about a peer lately. A peer causes a sentence by one message, and the log is read by
+/// people.
+#[derive(Debug, Default)]
+pub(super) struct Sentences {
+    since: Option<Instant>,
+    said: u32,
+}
+
+impl Sentences {
+    /// Returns what to say, unless too much was said lately.
+    pub(super) fn admit(&mut self, sentence: String, now: Instant) -> Option<String> {
+        if self.since.is_none_or(|since| now.duration_since(since) >= INTERVAL) {
+            (self.since, self.said) = (Some(now), 0);
+        }
+        self.said = self.said.saturating_add(1);
+        match self.said {
+            ..MAX_SENTENCES => Some(sentence),
+            MAX_SENTENCES => {
+                let seconds = INTERVAL.as_secs();
+                Some(format!("{sentence}; more about this peer is left out for {seconds} s"))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// All IKE SAs.
@@ -143,5 +174,22 @@ impl Sessions {
     pub(super) fn of(&self, peer: &str) -> impl Iterator<Item = (SessionId, &Session)> {
         let ids = self.by_peer.get(peer).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.all.get(id)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_peer_does_not_fill_the_log() {
+        let (start, mut sentences) = (Instant::now(), Sentences::default());
+        let mut say = |at| sentences.admit("`vpn` is elsewhere".to_owned(), at);
+        let said: Vec<String> = (0..1000).filter_map(|_| say(start)).collect();
+        assert_eq!(said.len(), MAX_SENTENCES as usize);
+        assert_eq!(said[0], "`vpn` is elsewhere");
+        assert!(said[19].ends_with("more about this peer is left out for 60 s"), "{}", said[19]);
+        assert_eq!(say(start + INTERVAL / 2), None);
+        assert_eq!(say(start + INTERVAL).as_deref(), Some("`vpn` is elsewhere"));
     }
 }
