@@ -5,6 +5,10 @@ use std::collections::HashMap;
 use crate::event::{Reason, SessionId};
 use crate::identity::Identity;
 
+/// The most sessions of one peer: a user may have several devices. Who is one peer takes neither all
+/// addresses nor all places for IKE SAs.
+const MOST_OF_PEER: usize = 4;
+
 /// The sessions that peers have begun.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
@@ -24,7 +28,7 @@ struct Peer {
 
 impl Peers {
     /// Adds a session. Returns those of the same peer that have to end for it: all, if the peer says
-    /// that it has no other (RFC 7296 §2.4).
+    /// that it has no other (RFC 7296 §2.4), or else the oldest, if they are too many.
     pub(crate) fn admit(
         &mut self,
         session: SessionId,
@@ -34,13 +38,20 @@ impl Peers {
     ) -> Vec<SessionId> {
         let peer = Peer { connection: connection.to_owned(), name: name.folded() };
         let sessions = self.by_peer.entry(peer.clone()).or_default();
-        let ousted = if is_alone { std::mem::take(sessions) } else { Vec::new() };
+        let (number, reason) = match is_alone {
+            true => (sessions.len(), Reason::Restarted),
+            false => {
+                let too_many = (sessions.len() + 1).saturating_sub(MOST_OF_PEER);
+                (too_many, Reason::Limit("IKE SAs of one peer"))
+            }
+        };
+        let ousted: Vec<_> = sessions.drain(..number).collect();
         sessions.push(session);
         self.by_session.insert(session, peer);
         for one in &ousted {
             self.by_session.remove(one);
         }
-        self.ousted.extend(ousted.iter().map(|one| (*one, Reason::Restarted)));
+        self.ousted.extend(ousted.iter().map(|one| (*one, reason.clone())));
         ousted
     }
 
@@ -85,5 +96,25 @@ mod tests {
             peers.remove(SessionId(number));
         }
         assert!(peers.by_peer.is_empty() && peers.by_session.is_empty());
+    }
+
+    #[test]
+    fn a_peer_has_a_few_sessions_and_the_oldest_give_way() {
+        let mut peers = Peers::default();
+        let mut admit = |number| {
+            let (session, name) = (SessionId(number), Identity::from_text("anna"));
+            peers.admit(session, "pool", &name, false)
+        };
+        for number in 1..=4 {
+            assert!(admit(number).is_empty());
+        }
+        assert_eq!((admit(5), admit(6)), (vec![SessionId(1)], vec![SessionId(2)]));
+        let reason = || Reason::Limit("IKE SAs of one peer");
+        let expected = [1, 2].map(|number| (SessionId(number), reason()));
+        assert_eq!(peers.take_ousted(), expected);
+        peers.remove(SessionId(4));
+        let name = Identity::from_text("anna");
+        assert!(peers.admit(SessionId(7), "pool", &name, false).is_empty(), "there is room again");
+        assert_eq!(peers.by_session.len(), 4);
     }
 }

@@ -1,5 +1,6 @@
 //! Sessions of peers that have, or claim, one name.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -70,6 +71,28 @@ fn an_address_that_is_taken_from_a_session_is_the_end_of_it() {
     world.connect(A);
     deliver(&mut world);
     assert_eq!((world.hosts[B].assigned.addresses[0], holders(&world, address)), (address, 1));
+}
+
+#[test]
+fn one_name_does_not_take_all_addresses_of_a_pool() {
+    // also where all that there are have one name
+    for last in [8, 4] {
+        let mut world = pool(last);
+        for _ in 0..9 {
+            world.connect(A);
+            deliver(&mut world);
+            assert_eq!(world.hosts[A].assigned.addresses.len(), 1);
+        }
+        assert_eq!(world.hosts[B].closed, vec![Reason::Limit("IKE SAs of one peer"); 5]);
+        let children = &world.hosts[B].children;
+        let addresses: HashSet<_> =
+            children.values().map(|one| format!("{:?}", one.remote)).collect();
+        assert_eq!((children.len(), addresses.len()), (4, 4), "each has its own");
+        become_client(&mut world, "bert.example");
+        world.connect(A);
+        deliver(&mut world);
+        assert_eq!(world.hosts[A].assigned.addresses.len(), usize::from(last > 4));
+    }
 }
 
 #[test]
