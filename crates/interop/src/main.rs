@@ -297,10 +297,10 @@ fn against_ike_daemons(run: &Run, only: &str, daemon: &str) -> Result<(Vec<Colum
 fn about_ike() -> Vec<String> {
     vec![
         "`headroom tunnel up` with `[ike]` and `[[child]]` against other daemons, with a pre-shared key where a row has nothing else. A trial starts both anew, negotiates, and moves 1 MiB by TCP in each direction at the same time through the tunnel, hashed at both ends, after the set-up and after each rekey. The other daemons are fetched by `scripts/fetch-parts --with-peers` and `--with-ike-peers`.".to_owned(),
-        "Where the peer has ML-KEM, the IKE SA and its rekeys have X25519 and ML-KEM-768 (RFC 9370), except in the first two rows; our policy is then `post_quantum = \"required\"`.".to_owned(),
-        "In rows with certificates each side has a certificate of the kind, from an authority of the trial, and strongSwan's log must name the algorithm of both signatures. With EAP our gateway proves by a certificate; the client gets an address, rekeys, gives the address back and gets it again. One with EAP-MSCHAPv2 is asked for EAP-TLS first, and refuses.".to_owned(),
+        "Where the peer has ML-KEM, the IKE SA and its rekeys have X25519 and ML-KEM-768 (RFC 9370), except in the first two rows and in those with EAP; our policy is then `post_quantum = \"required\"`.".to_owned(),
+        "In rows with certificates each side has a certificate of the kind, from an authority of the trial, and strongSwan's log must name the algorithm of both signatures. With EAP our gateway proves by a certificate; the client gets an address, rekeys the CHILD SA, gives the address back and gets it again. One with EAP-MSCHAPv2 is asked for EAP-TLS first, and refuses.".to_owned(),
         "strongSwan has kernel-libipsec, in a namespace. libreswan and OpenIKED run in a guest with Linux 6.12, whose kernel does ESP in UDP; there 256 KiB go each way, one after the other.".to_owned(),
-        "OpenIKED configures the kernel by PF_KEY, which has no AEAD on Linux and cuts HMAC-SHA-256 to 96 bits; CHILD SAs with it have AES-256-CBC with HMAC-SHA2-384 (`suites` in `[[child]]`). It has no command to rekey: lifetimes of 8 s do it.".to_owned(),
+        "OpenIKED configures the kernel by PF_KEY, which has no AEAD on Linux and truncates HMAC-SHA-256 to 96 bits; CHILD SAs with OpenIKED have AES-256-CBC with HMAC-SHA2-384 (`suites` in `[[child]]`). It has no command to rekey: lifetimes of 8 s do it.".to_owned(),
         "No row: ryke 0.3.0, an implementation in Rust. It depends on rsa 0.9, whose private-key operations leak by timing (RUSTSEC-2023-0071): `make deny` refuses that.".to_owned(),
     ]
 }

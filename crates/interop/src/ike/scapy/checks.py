@@ -193,7 +193,7 @@ def hostile_lengths(new):
 
 
 def hostile_cut(new):
-    """IKE_SA_INIT cut at every length, with and without a length field that fits"""
+    """IKE_SA_INIT truncated at every length, with and without a length field that fits"""
     whole = new().init_request()
     for length in range(len(whole)):
         message = new().init_request()[:length]
@@ -237,7 +237,7 @@ def hostile_critical(new):
 
 
 def hostile_bits(new):
-    """every bit of a protected request flipped, and the request cut: no answer; as it was, it is answered"""
+    """every bit of a protected request flipped, and the request truncated: no answer; as it was, it is answered"""
     ike = new()
     ike.up()
     request = ike.sealed(INFORMATIONAL, None)
@@ -275,7 +275,7 @@ def hostile_numbers(new):
 
 
 def hostile_deletes(new):
-    """a delete of an SPI of nobody, of another IKE SA's CHILD SA, or of our own half: all stay"""
+    """a delete of an unknown SPI, of another IKE SA's CHILD SA, or of our own half: all stay"""
     one, other = new(), new()
     child, others = one.up(), other.up()
     for spi in (bytes(4), os.urandom(4), others.ours, others.theirs, child.theirs):
@@ -288,7 +288,7 @@ def hostile_deletes(new):
 
 
 def hostile_rekey(new):
-    """a rekey of an SPI of nobody: CHILD_SA_NOT_FOUND; one whose selectors widen does not widen"""
+    """a rekey of an unknown SPI: CHILD_SA_NOT_FOUND; one whose selectors widen does not widen"""
     ike = new()
     child = ike.up()
     _, answer = ike.rekey_child(child, spi=os.urandom(4))
