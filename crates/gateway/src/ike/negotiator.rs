@@ -249,9 +249,10 @@ impl Negotiator {
         self.settle();
     }
 
-    /// Tells whether anything is left to close.
+    /// Tells whether a peer has not confirmed yet that its IKE SA is closed. The endpoint keeps one that
+    /// is closed, to answer messages that are sent again.
     pub(super) fn is_busy(&self) -> bool {
-        self.endpoint.sessions() > 0
+        self.sessions.iter().next().is_some()
     }
 
     pub(super) fn policies(&self) -> Vec<PolicySpec> {
