@@ -1,6 +1,5 @@
 //! What the caller decides: whom to talk to, with which algorithms, when and how much.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +29,6 @@ pub struct Config {
     pub timing: Timing,
     /// Bounds on what peers cause before they are authenticated.
     pub limits: Limits,
-    /// SPIs that are not used for CHILD SAs, such as those of static SAs.
-    pub reserved_spis: HashSet<u32>,
     /// Whether [`Event::Keys`](crate::Event::Keys) reports the keys of IKE SAs, to decrypt captures.
     pub export_keys: bool,
     /// Whether [`Event::Message`](crate::Event::Message) reports each message.
@@ -199,7 +196,6 @@ impl Config {
             max_message_len: 1280 - 40 - 8 - 4,
             timing: Timing::default(),
             limits: Limits::default(),
-            reserved_spis: HashSet::new(),
             export_keys: false,
             report_messages: false,
         }

@@ -717,7 +717,7 @@ impl Context<'_> {
     pub(crate) fn child_spi(&mut self) -> u32 {
         loop {
             let spi = u32::from_be_bytes(self.bytes());
-            if spi > 255 && !self.config.reserved_spis.contains(&spi) && self.ids.reserve(spi) {
+            if spi > 255 && self.ids.reserve(spi) {
                 return spi;
             }
         }
