@@ -1,8 +1,6 @@
 //! `headroom tunnel` and `headroom ipsec decode` as they are typed, between two
 //! hosts of the test's own.
 
-mod common;
-
 use std::collections::HashSet;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::gateways::{Site, link, listen, text};
-use common::{Ground, HEADROOM, part};
+use crate::common::gateways::{Site, link, listen, text};
+use crate::common::{Ground, HEADROOM, part};
 use headroom_testing::{contains, privileged, retried};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
@@ -25,7 +23,7 @@ const SECRET: &[u8] = b"nobody on the way reads this";
 
 /// Writes a pair of configurations for the two hosts.
 fn keygen(ground: &Ground, words: &[&str]) -> [PathBuf; 2] {
-    common::gateways::keygen(ground, [HERE, THERE], words)
+    crate::common::gateways::keygen(ground, [HERE, THERE], words)
 }
 
 /// Frames as a pcap file of Ethernet.

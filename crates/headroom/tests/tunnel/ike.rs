@@ -1,7 +1,5 @@
 //! `headroom tunnel` with keys negotiated by IKEv2, between two hosts of the test's own.
 
-mod common;
-
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
@@ -10,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::Ground;
-use common::gateways::{Site, link, listen, text};
-use common::wireshark;
+use crate::common::Ground;
+use crate::common::gateways::{Site, link, listen, text};
+use crate::common::wireshark;
 use headroom_load::{Server, packets};
 use headroom_testing::{contains, privileged, retried};
 use nix::sys::signal::{Signal, kill};
@@ -168,7 +166,7 @@ fn decode_and_wireshark_open_ike_and_esp_with_the_log_of_keys() {
 
     let clear = ground.path("clear.pcap");
     let words = ["ipsec", "decode", text(&file), "--keylog", text(&keys), "--out", text(&clear)];
-    let shown = wireshark::said(Command::new(common::HEADROOM).args(words));
+    let shown = wireshark::said(Command::new(crate::common::HEADROOM).args(words));
     for line in [
         "IKE_SA_INIT request 0 from the initiator",
         "ADDKE1=ML-KEM-768",

@@ -1,15 +1,13 @@
 //! Clients that get their addresses from a gateway's pool, two of them behind one NAT.
 
-mod common;
-
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::gateways::{Site, site};
-use common::{Ground, part};
+use crate::common::gateways::{Site, site};
+use crate::common::{Ground, part};
 use headroom_testing::{privileged, retried};
 use serde_json::Value;
 
