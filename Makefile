@@ -2,11 +2,12 @@
 
 CARGO_TARGET_DIR ?= target
 HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
-# One profile for all, so that dependencies are built once.
 CARGO_FLAGS = --release --locked --workspace
+# One profile for tests and lint, so that dependencies are built once.
+TEST_FLAGS = --profile tests --locked --workspace
 # Examples are programs for measuring, which no test runs; the lint checks that they compile.
 TESTS = --lib --bins --tests
-RUN_TESTS = HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(CARGO_FLAGS)
+RUN_TESTS = HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(TEST_FLAGS)
 # The IKE daemons of another Debian release are of locked versions, which the archive drops one day:
 # then their tests are skipped, and `make interop` fails.
 PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fetch-parts --with-layers && \
@@ -30,11 +31,11 @@ demo:
 LINT_OUTPUT = $(CARGO_TARGET_DIR)/lint.txt
 test: browser deny
 	cargo fmt --all --check
-	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(CARGO_FLAGS) $(TESTS) --no-run && wait $$parts
+	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(TEST_FLAGS) $(TESTS) --no-run && wait $$parts
 	(sleep 10 && nice -n 19 make --no-print-directory lint > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(RUN_TESTS) $(TESTS); tests=$$?; \
 	wait $$lint || { cat $(LINT_OUTPUT); exit 1; }; exit $$tests
-	cargo test $(CARGO_FLAGS) --doc
+	cargo test $(TEST_FLAGS) --doc
 
 # Our IPsec against other people's, in every combination; docs/interop.md says what passed.
 interop: build
@@ -85,15 +86,14 @@ build:
 # Fuzz targets, too, are what others call: they are checked with the profile of all else,
 # so that nothing is built twice, and without the fuzzer's own library, which nothing
 # links here.
-FUZZ_CHECK := CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --release --locked --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR) \
-	--config profile.release.debug=false --config profile.release.debug-assertions=false --config profile.release.overflow-checks=false
+FUZZ_CHECK := CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --profile tests --locked --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR)
 
 lint:
 	cargo fmt --all --check
-	cargo clippy $(CARGO_FLAGS) --all-targets -- --deny warnings
-	cargo clippy $(CARGO_FLAGS) --no-default-features -- --deny warnings
-	cargo run --release --locked --quiet -p headroom-imports
-	RUSTDOCFLAGS="--deny warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
+	cargo clippy $(TEST_FLAGS) --all-targets -- --deny warnings
+	cargo clippy $(TEST_FLAGS) --no-default-features -- --deny warnings
+	cargo run --profile tests --locked --quiet -p headroom-imports
+	RUSTDOCFLAGS="--deny warnings" cargo doc $(TEST_FLAGS) --no-deps --quiet
 	$(FUZZ_CHECK)
 
 # The transfer's protocol compiles for a browser. The target is fetched where rustup
