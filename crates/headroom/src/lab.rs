@@ -201,8 +201,7 @@ fn tell(outcome: Outcome, folder: &Path, arguments: &Run) -> anyhow::Result<Exit
     match interrupted_by {
         None => {
             fail_if_any_failed(&results)?;
-            let disturbed = arguments.strict && Disturbance::of(&results.samples).is_severe();
-            Ok(if disturbed { ExitCode::from(DISTURBED) } else { ExitCode::SUCCESS })
+            Ok(ExitCode::from(exit_code(arguments.strict, Disturbance::of(&results.samples))))
         }
         Some(error) => Err(anyhow::Error::new(error).context(format!(
             "what was measured is kept; continue with `headroom lab run --resume {}`",
@@ -213,6 +212,11 @@ fn tell(outcome: Outcome, folder: &Path, arguments: &Run) -> anyhow::Result<Exit
 
 /// Exit code of a run whose blocks were mostly disturbed, where `--strict` asks for it.
 const DISTURBED: u8 = 4;
+
+/// Returns the exit code of a complete run without failed samples.
+fn exit_code(strict: bool, disturbance: Disturbance) -> u8 {
+    if strict && disturbance.is_severe() { DISTURBED } else { 0 }
+}
 
 /// A run with failed samples has results worth reading, and an exit code that
 /// says so.
@@ -503,5 +507,18 @@ fn list_line(name: &str, text: &str) {
     let wrapped = report::columns::wrapped(text, width() - NAMES);
     for (index, line) in wrapped.lines().enumerate() {
         println!("  {:11}{line}", if index == 0 { name } else { "" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_fails_a_run_whose_blocks_were_mostly_disturbed() {
+        let of = |disturbed| Disturbance { blocks: 4, disturbed, median_pct: Some(60.0) };
+        assert_eq!(exit_code(true, of(3)), 4);
+        assert_eq!(exit_code(true, of(2)), 0);
+        assert_eq!(exit_code(false, of(4)), 0);
     }
 }
