@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    Ground, HEADROOM, Running, array, group_of, number, places_of, processes_with, runs_in, text,
-    wait_for,
+    Ended, Ground, HEADROOM, Running, array, group_of, number, places_of, processes_with, runs_in,
+    text, wait_for,
 };
 use headroom_testing::{privileged, write_executable};
 use nix::sys::signal::{Signal, kill};
@@ -336,23 +336,30 @@ fn a_killed_run_ends_its_servers_and_is_cleaned_up_beside_a_living_one() {
 }
 
 #[test]
-fn two_runs_at_once() {
+fn two_runs_at_once_end_well_and_say_that_each_disturbs_the_other() {
     if !privileged() {
         return;
     }
     let ground = Ground::new("two");
-    let start = |stacks: &str, out: &str| {
-        let line = format!("lab run {stacks} --sizes 1KiB,64KiB --repetitions 2 --out {out}");
-        ground.start(ground.headroom(&line))
-    };
-    let mut first = start("ftp http", "first");
+    let mut first = long(&ground, "ftp");
     first.until("a scratch folder", Running::id);
-    let second = start("ftp http", "second");
-    for ended in [first.end(), second.end()] {
-        assert_eq!(ended.code, Some(0), "{ended}");
-    }
+    let line = "lab run ftp http --sizes 1KiB,64KiB --repetitions 2 --out second";
+    let mut second = ground.start(ground.headroom(line));
+    second.until("a scratch folder", Running::id);
+    let second = second.end();
+    assert_eq!(second.code, Some(0), "{second}");
+    // the first is long enough to measure beside the whole of the second
+    first.signal(Signal::SIGINT);
+    let first = first.end();
+    assert_eq!(first.code, Some(130), "{first}");
     assert!(runs_in(&ground.scratch()).is_empty());
     assert!(processes_with(&[ground.path("").display().to_string()]).is_empty());
+
+    let told = |ended: &Ended| ended.stdout.contains("Another lab run went on on this machine");
+    assert!(told(&second), "{second}");
+    let path = ground.path("second/results.json");
+    let results = std::fs::read_to_string(path).expect("the results of the second");
+    assert!(results.contains("Another lab run went on on this machine"), "{results}");
 }
 
 #[test]
