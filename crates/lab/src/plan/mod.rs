@@ -282,6 +282,8 @@ fn matches_glob(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use headroom_lab_results::analysis::stats::LEAST_RUNS;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -303,6 +305,13 @@ sizes = ["1KiB", "1MiB"]
 
     fn stream(key: &str, more: &str) -> String {
         format!("stacks = [\"rtp\"]\n[[workload]]\nkind = \"realtime\"\n\n{key}\n{more}")
+    }
+
+    #[test]
+    fn the_demo_answers_although_a_block_was_disturbed() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/demo.toml");
+        let demo = Plan::read(&path).expect("the demo's plan");
+        assert!(demo.repetitions as usize > LEAST_RUNS, "{}", demo.repetitions);
     }
 
     #[test]
