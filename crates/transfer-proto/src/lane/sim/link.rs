@@ -15,6 +15,9 @@ pub(super) struct Link {
     /// Bytes of the queue.
     pub(super) buffer: f64,
     pub(super) loss: f64,
+    /// Packets that are lost one after the other.
+    pub(super) burst: u32,
+    lost_next: u32,
     /// Share of packets that are later by up to this.
     pub(super) reorder: (f64, Duration),
     pub(super) duplicate: f64,
@@ -46,6 +49,8 @@ impl Link {
             delay: rtt / 2,
             buffer: (bdps * rate * rtt.as_secs_f64()).max(15_000.0),
             loss: 0.0,
+            burst: 1,
+            lost_next: 0,
             reorder: (0.0, Duration::ZERO),
             duplicate: 0.0,
             corrupt: 0.0,
@@ -59,7 +64,15 @@ impl Link {
 
     /// What becomes of a packet of `len` bytes.
     pub(super) fn offer(&mut self, now: Duration, len: usize, chance: &mut Chance) -> Vec<Arrival> {
-        if len > self.mtu || chance.happens(self.loss) {
+        if self.lost_next > 0 {
+            self.lost_next -= 1;
+            return Vec::new();
+        }
+        if len > self.mtu {
+            return Vec::new();
+        }
+        if chance.happens(self.loss / f64::from(self.burst)) {
+            self.lost_next = self.burst - 1;
             return Vec::new();
         }
         let waits = self.free_at.saturating_sub(now);
@@ -85,6 +98,11 @@ impl Link {
                 }
             })
             .collect()
+    }
+
+    /// Forwards nothing until then; the queue keeps what it has room for.
+    pub(super) fn pause(&mut self, until: Duration) {
+        self.free_at = self.free_at.max(until);
     }
 
     /// The queueing delay in milliseconds that this share of packets did not

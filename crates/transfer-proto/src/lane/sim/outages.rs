@@ -132,3 +132,54 @@ fn a_silent_path_gets_about_a_packet_a_second() {
         assert!((30..=75).contains(&probes), "{probes} packets in a minute");
     }
 }
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Pause {
+    Sender,
+    Receiver,
+    Link,
+}
+
+/// 200 Mbit/s, a round trip of 30 ms, 1 % loss in bursts of eight packets: a transfer was
+/// seen to end here when a host or the link stood still.
+#[test]
+fn pauses_of_hosts_and_link_end_no_transfer() {
+    const BYTES: u64 = 24_000_000;
+    let begins = 500 * MS;
+    for opener in OPENERS {
+        for pause in [Pause::Sender, Pause::Receiver, Pause::Link] {
+            for seconds in [1, 2, 5, 10] {
+                let mut link = Link::new(200.0, 30 * MS, 1.0);
+                (link.loss, link.burst) = (0.01, 8);
+                let mut world: World<Cheap> = World::new(link, seconds.into());
+                world.feedback_loss = 0.01;
+                let rate = RateConfig::default();
+                world.add_ours(Duration::ZERO, Ours::opened_by(opener, 1, BYTES, rate, 1472));
+                world.run(begins);
+                let healed = begins + seconds * S;
+                match pause {
+                    Pause::Sender => world.pause(0, healed),
+                    Pause::Receiver => world.pause(1, healed),
+                    Pause::Link => {
+                        world.link.pause(healed);
+                        world.dark[1] = true;
+                    }
+                }
+                let before = world.ours(0).bytes_arrived();
+                world.run(healed);
+                world.dark = [false; 2];
+                world.run(healed + 60 * S);
+                let ours = world.ours(0);
+                let what = format!("{pause:?} paused for {seconds} s, {opener:?} is the client");
+                assert!(before > 0 && before < BYTES, "{what}: {before} bytes before");
+                assert_eq!(ours.bytes_arrived(), BYTES, "{what}");
+                assert!(ours.done_at.is_some(), "{what}");
+                let ended = |(_, event): &(Duration, Event)| {
+                    matches!(event, Event::Closed(_) | Event::KeyExhausted)
+                };
+                let events = || ours.events.iter().chain(&ours.receiver_events);
+                assert!(!events().any(ended), "{what}: {:?}", ours.events);
+            }
+        }
+    }
+}

@@ -16,6 +16,8 @@ use super::{Chance, Link};
 const HEADERS: usize = 28;
 /// Bytes of a file that are given at once.
 const PART: u64 = 4 << 20;
+/// Bytes that wait at a host that does not read them: Linux's default (`rmem_default`).
+const SOCKET_BUFFER: usize = 212_992;
 /// A bin of the goodput over time.
 pub(super) const BIN: Duration = Duration::from_millis(100);
 
@@ -71,6 +73,10 @@ pub(super) struct World<K: FromSecret> {
     pub(super) feedback_loss: f64,
     /// Nothing passes: forward, back.
     pub(super) dark: [bool; 2],
+    /// The sender and the receiver do nothing until then.
+    paused: [Duration; 2],
+    /// Bytes that wait at them.
+    waiting: [usize; 2],
     /// In each of these the receiver is busy with something else at first, so long.
     pub(super) busy: Option<(Duration, Duration)>,
     chance: Chance,
@@ -200,6 +206,8 @@ impl<K: FromSecret> World<K> {
             link,
             feedback_loss: 0.0,
             dark: [false; 2],
+            paused: [Duration::ZERO; 2],
+            waiting: [0; 2],
             busy: None,
             chance: Chance(seed),
             heap: BinaryHeap::new(),
@@ -265,6 +273,12 @@ impl<K: FromSecret> World<K> {
         self.now = until;
     }
 
+    /// Stops the sender (0) or the receiver (1), as a host does whose memory or processor
+    /// is taken away.
+    pub(super) fn pause(&mut self, host: usize, until: Duration) {
+        (self.paused[host], self.waiting[host]) = (until, 0);
+    }
+
     fn next(&self) -> Option<Duration> {
         let coming = self.heap.peek().map(|Reverse((at, _))| *at);
         let timers =
@@ -273,7 +287,10 @@ impl<K: FromSecret> World<K> {
                     Flow::Ours(ours) => {
                         let timers =
                             [ours.sender.timeout(self.now), ours.receiver.timeout(self.now)];
-                        timers.into_iter().flatten().min()
+                        let awake = |(at, paused): (Option<Duration>, Duration)| {
+                            at.map(|at| if paused > self.now { at.max(paused) } else { at })
+                        };
+                        timers.into_iter().zip(self.paused).filter_map(awake).min()
                     }
                     Flow::Tcp(tcp) => Some(tcp.last_ack + Duration::from_secs(1)),
                 }
@@ -289,6 +306,18 @@ impl<K: FromSecret> World<K> {
 
     fn arrive(&mut self, flow: usize, what: What) {
         let now = self.now;
+        let (host, len) = match &what {
+            What::ToReceiver(packet, ..) => (1, packet.len()),
+            What::ToSender(packet, _) => (0, packet.len()),
+            _ => (0, 0),
+        };
+        if len > 0 && self.paused[host] > now {
+            self.waiting[host] += len;
+            if self.waiting[host] <= SOCKET_BUFFER {
+                self.schedule(self.paused[host], flow, what);
+            }
+            return;
+        }
         let mut new = 0;
         match (what, &mut self.flows[flow].1) {
             (What::ToReceiver(mut packet, from, marked), Flow::Ours(ours)) => {
@@ -325,13 +354,18 @@ impl<K: FromSecret> World<K> {
 
     fn drive(&mut self, flow: usize) {
         let now = self.now;
+        let [sends, receives] = self.paused.map(|until| until <= now);
         let mut buffer = std::mem::take(&mut self.buffer);
         let (mut forward, mut back) = (Vec::new(), Vec::new());
         match &mut self.flows[flow].1 {
             Flow::Ours(ours) => {
-                ours.give();
-                ours.sender.handle_timeout(now);
-                ours.receiver.handle_timeout(now);
+                if sends {
+                    ours.give();
+                    ours.sender.handle_timeout(now);
+                }
+                if receives {
+                    ours.receiver.handle_timeout(now);
+                }
                 let checked = ours.checked;
                 let fill = |piece: Piece, bytes: &mut [u8]| {
                     if checked {
@@ -340,7 +374,7 @@ impl<K: FromSecret> World<K> {
                         }
                     }
                 };
-                while let Some(transmit) = ours.sender.transmit(now, &mut buffer, fill) {
+                while sends && let Some(transmit) = ours.sender.transmit(now, &mut buffer, fill) {
                     for packet in buffer[..transmit.len].chunks(transmit.segment) {
                         assert!(packet.len() <= MAX_PACKET);
                         ours.sent += 1;
@@ -351,7 +385,9 @@ impl<K: FromSecret> World<K> {
                         ));
                     }
                 }
-                while let Some(transmit) = ours.receiver.transmit(now, &mut buffer, fill) {
+                while receives
+                    && let Some(transmit) = ours.receiver.transmit(now, &mut buffer, fill)
+                {
                     let packet = buffer[..transmit.len].to_vec();
                     back.push((packet, ours.receiver_at, transmit.to == ours.sender_at));
                 }
