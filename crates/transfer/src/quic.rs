@@ -353,3 +353,15 @@ fn tls_error(error: rustls::Error) -> Error {
 fn quic_error(error: quinn::crypto::rustls::NoInitialCipherSuite) -> Error {
     Error::System { doing: "set up QUIC".to_owned(), cause: io::Error::other(error.to_string()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_survive_outages_of_half_a_minute() {
+        // quinn has no other view of its settings
+        let settings = format!("{:?}", transport());
+        assert!(settings.contains("max_idle_timeout: Some(60000)"), "{settings}");
+    }
+}

@@ -141,3 +141,56 @@ fn ask(connection: &Connection, window: u32) {
     connection.set_receive_window(VarInt::from_u32(window.saturating_add(1)));
     connection.set_receive_window(VarInt::from_u32(window));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u16 = 1200;
+
+    fn controller(now: Instant) -> Box<dyn Controller> {
+        Arc::new(Congestion::default()).build(now, MTU)
+    }
+
+    #[test]
+    fn random_loss_does_not_close_the_window() {
+        let now = Instant::now();
+        let mut streams = controller(now);
+        let mut cubic = Arc::new(quinn::congestion::CubicConfig::default()).build(now, MTU);
+        for one in [&mut streams, &mut cubic] {
+            for number in 0..8 {
+                one.on_sent(now, MTU.into(), number);
+            }
+        }
+        let before = [streams.window(), cubic.window()];
+        for nth in 0..5 {
+            let sent = now + nth * Duration::from_millis(100);
+            for one in [&mut streams, &mut cubic] {
+                one.on_congestion_event(sent + Duration::from_millis(70), sent, false, MTU.into());
+            }
+        }
+        assert!(cubic.window() < before[1] / 2, "a loss is congestion to CUBIC");
+        assert_eq!(streams.window(), before[0]);
+    }
+
+    #[test]
+    fn a_ping_passes_a_full_window_once() {
+        let now = Instant::now();
+        let mut path = OnPath {
+            rate: controller(now),
+            in_flight: 0,
+            mtu: MTU.into(),
+            questions: Arc::default(),
+        };
+        let window = path.window();
+        let full = window + 10 * u64::from(MTU);
+        path.on_sent(now, full, 1);
+        assert_eq!(path.window(), window, "nothing more is sent");
+        // the connection hands out copies
+        let copy = path.clone_box().into_any().downcast::<OnPath>().expect("a controller of ours");
+        copy.questions.store(1, Ordering::Relaxed);
+        assert_eq!(path.window(), full + PACKETS * u64::from(MTU));
+        path.on_sent(now, MTU.into(), 2);
+        assert_eq!(path.window(), window, "it was sent");
+    }
+}

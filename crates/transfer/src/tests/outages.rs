@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::retry::{Retry, with_retries};
@@ -25,12 +25,38 @@ struct Router {
 struct RouterState {
     drops_lanes: AtomicBool,
     drops_quic: AtomicBool,
+    /// While QUIC's packets are dropped: how often a client was silent and sent again, and
+    /// after how often they pass.
+    client: Mutex<Silences>,
+    silences: AtomicU64,
+    passes_after: AtomicU64,
     /// Which mappings hold: what comes back on older ones is dropped.
     mappings: AtomicU64,
     ended: AtomicBool,
 }
 
+/// The last packet of somebody.
+#[derive(Default)]
+struct Silences(Option<Instant>);
+
+/// Longer than a burst is, and shorter than the interval of pings.
+const A_SILENCE: Duration = Duration::from_millis(400);
+
 impl RouterState {
+    /// Counts the silences of a client in an outage, and ends it after as many as asked for.
+    fn note_client(&self) {
+        let after = self.passes_after.load(Ordering::SeqCst);
+        if after == 0 || !self.drops_quic.load(Ordering::SeqCst) {
+            return;
+        }
+        let last = self.client.lock().expect("nobody panicked").0.replace(Instant::now());
+        if last.is_some_and(|last| last.elapsed() > A_SILENCE)
+            && self.silences.fetch_add(1, Ordering::SeqCst) + 1 >= after
+        {
+            self.drops_quic.store(false, Ordering::SeqCst);
+        }
+    }
+
     fn drops(&self, packet: &[u8]) -> bool {
         // the upper bits tell QUIC from lanes (RFC 9443)
         let is_quic = packet.first().is_some_and(|first| first & 0xc0 != 0);
@@ -52,6 +78,7 @@ impl Router {
             let mut buffer = vec![0; 1 << 16];
             while !shared.ended.load(Ordering::SeqCst) {
                 let Ok((len, client)) = outer.recv_from(&mut buffer) else { continue };
+                shared.note_client();
                 if shared.drops(&buffer[..len]) {
                     continue;
                 }
@@ -212,6 +239,32 @@ fn after_an_outage_lanes_are_used_again() {
         assert!(first.eq(&order), "{moments:?}");
         assert!(summary.on_lanes >= SIZE - MIB, "{summary:?}");
     }
+}
+
+/// QUIC's probes alone would come ever more seldom (RFC 9002, section 6.2.1): seven in the
+/// minute after which the connection is given up.
+#[test]
+fn a_connection_without_lanes_pings_in_an_outage_and_continues_after_it() {
+    let ground = Ground::new();
+    let whole = content(SIZE as usize);
+    write(&ground.here("big"), &whole);
+    run(async {
+        let server = ground.start();
+        let router = Router::new(&server);
+        let mut client = router.connect(&ground).await;
+        client.set_lanes(false);
+        router.state.passes_after.store(10, Ordering::SeqCst);
+        let events = Disturbs::new(&router, |router: &RouterState, moment| {
+            if moment == Moment::Middle {
+                router.drops_quic.store(true, Ordering::SeqCst);
+            }
+        });
+        let put = client.put(&[ground.here("big")], b"big", false, events.clone()).await;
+        let put = put.expect("it is sent");
+        assert!(std::fs::read(ground.served("big")).expect("it is there") == whole);
+        assert_eq!((put.stored, put.moved, put.on_lanes), (1, SIZE, 0), "{put:?}");
+        assert_eq!(router.state.silences.load(Ordering::SeqCst), 10, "{:?}", events.moments());
+    });
 }
 
 #[test]
