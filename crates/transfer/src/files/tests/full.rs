@@ -1,6 +1,7 @@
 //! A disk that becomes full, and has room again.
 
 use std::fs;
+use std::io::Write;
 
 use headroom_testing::privileged;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -26,9 +27,27 @@ fn received_data_stays_when_the_disk_is_full() {
         };
         disk(MsFlags::empty(), "size=3m");
         fill(folder.path(), || disk(MsFlags::MS_REMOUNT, "size=30m"));
+        disk(MsFlags::MS_REMOUNT, "size=10m");
+        fill_by_stream(folder.path());
         umount2(folder.path(), MntFlags::MNT_DETACH).expect("unmounted");
     });
     disk.join().expect("no panic");
+}
+
+/// What came from a pipe cannot be resumed, and is told so.
+fn fill_by_stream(folder: &Path) {
+    let root = Root::open(folder).expect("a root");
+    let before = names(folder);
+    let mut stream = root.create_stream_file(&path("piped")).expect("begun");
+    let error = stream.write_all(&bytes(2, 8 * MIB)).expect_err("written");
+    let error = stream.error(error);
+    assert!(matches!(error.kind(), ErrorKind::FullOnce), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "piped cannot be stored: the disk is full; make room and send it again from the beginning",
+    );
+    drop(stream);
+    assert_eq!(names(folder), before, "nothing stays");
 }
 
 fn fill(folder: &Path, make_room: impl Fn()) {
