@@ -62,7 +62,29 @@ fn is_refusal(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use headroom_testing::{link, privileged};
+
     use super::*;
+
+    /// Nobody has the address: neighbours are asked for it (ARP, neighbour discovery) in vain.
+    #[test]
+    fn a_host_that_nobody_is_is_reported() {
+        if !privileged() {
+            return;
+        }
+        let [here, _there] = link();
+        here.run(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                for address in ["192.0.2.77:4860", "[2001:db8::77]:4860"] {
+                    let address = address.parse().expect("an address");
+                    let error = tokio::time::timeout(Duration::from_secs(60), refusal(address));
+                    let error = error.await.expect("it is told");
+                    assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{address}: {error}");
+                }
+            });
+        });
+    }
 
     #[test]
     fn a_closed_port_is_reported_and_an_open_one_is_not() {
