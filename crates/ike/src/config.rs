@@ -89,7 +89,7 @@ pub struct Connection {
     pub auth: Auth,
     /// Algorithms of the IKE SA.
     pub ike: Vec<IkeProposal>,
-    /// A key beside the key exchange, against quantum computers (RFC 8784); not with EAP.
+    /// A key beside the key exchange, against quantum computers (RFC 8784, RFC 9867); not with EAP.
     pub ppk: Option<Ppk>,
     /// Whether an initiator may change its address (MOBIKE, RFC 4555).
     pub mobike: bool,
@@ -154,8 +154,7 @@ pub struct ChildConfig {
     pub rekey: Option<Duration>,
 }
 
-/// A post-quantum pre-shared key. It protects what is derived after IKE_AUTH: CHILD SAs, and the IKE SA
-/// when it is rekeyed.
+/// A post-quantum pre-shared key.
 #[derive(Debug)]
 pub struct Ppk {
     /// Its name, the same on both sides.
@@ -164,6 +163,21 @@ pub struct Ppk {
     pub key: Key,
     /// Whether a peer that does not have it is refused.
     pub is_required: bool,
+    /// The exchange in which both ends agree on it.
+    pub exchange: PpkExchange,
+}
+
+/// The exchange in which both ends agree on a post-quantum pre-shared key.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum PpkExchange {
+    /// IKE_INTERMEDIATE, or IKE_AUTH with a peer that does not have the other.
+    #[default]
+    Either,
+    /// IKE_INTERMEDIATE (RFC 9867). The key protects all messages from IKE_AUTH on, with the names of
+    /// both peers, and what is derived later: CHILD SAs, and the IKE SA when it is rekeyed.
+    Intermediate,
+    /// IKE_AUTH (RFC 8784). The key protects what is derived later, but not the first IKE SA.
+    Auth,
 }
 
 /// Q-ESP in place of ESP (docs/qesp.md). It needs a path without NAT.
@@ -228,6 +242,24 @@ impl Auth {
             _ => false,
         };
         local && remote
+    }
+}
+
+impl Ppk {
+    /// Checks whether both are the same key by the same name.
+    #[must_use]
+    pub fn is_same_key(&self, other: &Self) -> bool {
+        self.id == other.id && self.key.fingerprint() == other.key.fingerprint()
+    }
+}
+
+impl PpkExchange {
+    pub(crate) fn permits_intermediate(self) -> bool {
+        matches!(self, Self::Either | Self::Intermediate)
+    }
+
+    pub(crate) fn permits_auth(self) -> bool {
+        matches!(self, Self::Either | Self::Auth)
     }
 }
 

@@ -76,8 +76,8 @@ pub enum Event {
         remote_address: SocketAddr,
         /// Whether its key exchange resists quantum computers.
         post_quantum: bool,
-        /// Whether a post-quantum pre-shared key is in the keys of its CHILD SAs.
-        ppk: bool,
+        /// Where both ends agreed on a post-quantum pre-shared key, if they did.
+        ppk: Option<UsedPpk>,
         /// The addresses that the responder assigned to the initiator.
         assigned: Assigned,
     },
@@ -144,6 +144,15 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
+}
+
+/// What a post-quantum pre-shared key is mixed into.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UsedPpk {
+    /// The keys of the IKE SA and of all CHILD SAs (RFC 9867).
+    All,
+    /// The keys of CHILD SAs, and of IKE SAs after the first (RFC 8784).
+    AllButFirst,
 }
 
 /// A message that was sent or taken.
@@ -256,6 +265,9 @@ pub enum Reason {
     /// A post-quantum pre-shared key is required, and the peer does not use it.
     #[error("the peer does not use the post-quantum pre-shared key")]
     NoPpk,
+    /// The peer used a post-quantum pre-shared key that is not its connection's.
+    #[error("the peer uses another peer's post-quantum pre-shared key")]
+    OtherPpk,
     /// The responder assigned no address, and we asked for one.
     #[error("no virtual address was assigned")]
     NoAddress,

@@ -18,8 +18,8 @@ use crate::wire::{ExchangeType, NotifyType, TrafficSelector};
 pub(crate) enum Exchange {
     /// IKE_SA_INIT.
     Init(Box<Init>),
-    /// IKE_INTERMEDIATE with an additional key exchange.
-    Intermediate(Box<KeyExchange>),
+    /// IKE_INTERMEDIATE, with an additional key exchange unless it is for a pre-shared key alone.
+    Intermediate(Option<Box<KeyExchange>>),
     /// IKE_AUTH, with the first CHILD SA.
     Auth(Option<ChildOffer>),
     /// CREATE_CHILD_SA.

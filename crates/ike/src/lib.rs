@@ -29,13 +29,14 @@ pub mod wire;
 
 pub use certificate::{Authorities, CertificateError, Credential};
 pub use config::{
-    Auth, ChildConfig, Config, Connection, Limits, LocalAuth, Mode, Ppk, QEsp, RemoteAuth, Timing,
+    Auth, ChildConfig, Config, Connection, Limits, LocalAuth, Mode, Ppk, PpkExchange, QEsp,
+    RemoteAuth, Timing,
 };
 pub use counters::Counters;
 pub use endpoint::{Endpoint, SessionInfo};
 pub use event::{
     ChildId, ChildSa, Command, Event, HalfSa, MessageReport, NoSuch, PacketFormat, Reason,
-    SessionId, Transmit,
+    SessionId, Transmit, UsedPpk,
 };
 pub use identity::Identity;
 pub use proposal::{ChildChoice, ChildProposal, IkeChoice, IkeProposal, PostQuantum};

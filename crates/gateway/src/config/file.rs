@@ -178,6 +178,7 @@ pub(super) struct IkeFile {
     pub(super) user: Vec<UserFile>,
     pub(super) ppk_file: Option<Spanned<PathBuf>>,
     pub(super) ppk_id: Option<Spanned<String>>,
+    pub(super) ppk_exchange: Option<Spanned<PpkExchangeFile>>,
     pub(super) suites: Option<Spanned<OneOrMany>>,
     #[serde(default)]
     pub(super) post_quantum: PostQuantumFile,
@@ -226,6 +227,15 @@ impl<'de> Deserialize<'de> for OneOrMany {
         }
         deserializer.deserialize_any(Texts)
     }
+}
+
+/// The exchange in which a post-quantum pre-shared key is agreed on.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum PpkExchangeFile {
+    Either,
+    Intermediate,
+    Auth,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headroom_ike::{
-    Auth, Authorities, CertificateError, Credential, Identity, LocalAuth, Ppk, RemoteAuth,
+    Auth, Authorities, CertificateError, Credential, Identity, LocalAuth, Ppk, PpkExchange,
+    RemoteAuth,
 };
 use headroom_suite::Key;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use toml::Spanned;
 
-use super::file::IkeFile;
+use super::file::{IkeFile, PpkExchangeFile};
 use super::problem::{Problem, problem};
 use super::reader::{Content, Reader};
 
@@ -141,11 +142,21 @@ impl Reader<'_> {
         Ok(Key::from_bytes(bytes))
     }
 
-    /// Reads a key that the key exchange is mixed with (RFC 8784). It is required: a peer without it
+    /// Reads a key that the key exchange is mixed with (RFC 8784, RFC 9867). It is required: a peer without it
     /// would make it useless.
     pub(super) fn ppk(&self, file: &IkeFile) -> Result<Option<Ppk>, Problem> {
+        let exchange = match file.ppk_exchange.as_ref().map(Spanned::get_ref) {
+            None | Some(PpkExchangeFile::Either) => PpkExchange::Either,
+            Some(PpkExchangeFile::Intermediate) => PpkExchange::Intermediate,
+            Some(PpkExchangeFile::Auth) => PpkExchange::Auth,
+        };
         let (path, id) = match (&file.ppk_file, &file.ppk_id) {
-            (None, None) => return Ok(None),
+            (None, None) => match &file.ppk_exchange {
+                Some(place) => {
+                    return Err(problem(place, "`ppk_exchange` needs `ppk_file` and `ppk_id`"));
+                }
+                None => return Ok(None),
+            },
             (Some(path), _) if file.eap.is_some() => {
                 return Err(problem(path, "a `ppk_file` is not for users of EAP: remove it"));
             }
@@ -168,6 +179,6 @@ impl Reader<'_> {
             return Err(problem(path, message));
         }
         let (id, key) = (id.get_ref().clone().into_bytes(), Key::from_bytes(bytes));
-        Ok(Some(Ppk { id, key, is_required: true }))
+        Ok(Some(Ppk { id, key, is_required: true, exchange }))
     }
 }

@@ -594,6 +594,7 @@ fn refuses_peers_of_ike_with_their_line() {
         ("psk = ", "psk_file = \"x\"\npsk = ", 5, "both present"),
         ("psk = ", "ppk_id = \"x\"\npsk = ", 5, "`ppk_id` needs `ppk_file`"),
         ("psk = ", "ppk_file = \"x\"\npsk = ", 5, "`ppk_file` needs `ppk_id`"),
+        ("psk = ", "ppk_exchange = \"auth\"\npsk = ", 5, "needs `ppk_file` and `ppk_id`"),
         ("psk = ", "ca_file = \"x\"\npsk = ", 6, "certificates are both present"),
         (
             "psk = \"twenty bytes and some more\"",

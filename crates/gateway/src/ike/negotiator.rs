@@ -773,7 +773,8 @@ fn child_proposals(post_quantum: PostQuantum, suites: &[Suite]) -> Vec<ChildProp
 /// Tells whether an IKE SA may go on with another connection. Children are compared one by one.
 fn is_same(one: &Connection, other: &Connection) -> bool {
     let ppk = |of: &Connection| {
-        of.ppk.as_ref().map(|ppk| (ppk.id.clone(), ppk.key.fingerprint(), ppk.is_required))
+        let ppk = of.ppk.as_ref();
+        ppk.map(|ppk| (ppk.id.clone(), ppk.key.fingerprint(), ppk.is_required, ppk.exchange))
     };
     one.auth.is_same(&other.auth)
         && ppk(one) == ppk(other)

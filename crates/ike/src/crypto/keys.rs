@@ -1,4 +1,4 @@
-//! Key derivation (RFC 7296 §2.14, §2.17, §2.18; RFC 9370 §2.2.2, §2.2.4; RFC 8784 §3).
+//! Key derivation (RFC 7296 §2.14, §2.17, §2.18; RFC 9370 §2.2.2, §2.2.4; RFC 8784 §3; RFC 9867).
 
 use headroom_suite::{Key, Suite};
 
@@ -86,6 +86,15 @@ impl IkeKeys {
             *key = self.prf.plus(ppk.as_bytes(), &[key.as_bytes()], key.len());
         }
         self
+    }
+
+    /// Derives all keys again with a post-quantum pre-shared key (RFC 9867): after the last additional
+    /// key exchange, and before IKE_AUTH.
+    #[must_use]
+    pub fn with_intermediate_ppk(&self, ppk: &Key, nonces: Nonces<'_>, spis: Spis) -> Self {
+        let seed = [self.sk_d.as_bytes()];
+        let skeyseed = self.prf.plus(ppk.as_bytes(), &seed, self.prf.output_len());
+        Self::expand(self.suite, self.prf, &skeyseed, nonces, spis)
     }
 
     /// Copies the keys, for a log that decrypts captures.

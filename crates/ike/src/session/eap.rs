@@ -7,7 +7,7 @@ use headroom_suite::Key;
 
 use super::proof::Proof;
 use super::responder::accepts;
-use super::{Context, Session, Setup};
+use super::{Context, PpkUse, Session, Setup};
 use crate::config::{Connection, LocalAuth, RemoteAuth};
 use crate::contents::Contents;
 use crate::eap::{Authenticator, EapError, Step};
@@ -51,6 +51,7 @@ impl Session {
             matches!(one.auth.local, LocalAuth::Certificate(_))
                 && matches!(one.auth.remote, RemoteAuth::Eap(_))
                 && one.ppk.as_ref().is_none_or(|ppk| !ppk.is_required)
+                && !matches!(setup.ppk, PpkUse::Mixed(_))
                 && accepts(one, from)
                 && us.as_ref().is_none_or(|us| one.local.matches(us))
                 && IkeProposal::permit(&one.ike, &setup.choice)

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::proof::{Claim, Proof, our_hashes, peer_hashes};
-use super::{Context, Path, Phase, Session, Setup, first_spis};
+use super::{Context, Path, Phase, PpkUse, Session, Setup, first_spis};
 use crate::certificate::Authorities;
-use crate::config::Connection;
+use crate::config::{Connection, PpkExchange};
 use crate::contents::Contents;
 use crate::crypto::{IkeKeys, KeyExchange, Method, Nonces, Spis, intermediate_mac};
 use crate::event::{Event, MessageReport, Reason};
@@ -80,13 +80,18 @@ impl Session {
             let notify = Notify::new(NotifyType::SignatureHashAlgorithms, &hashes);
             payloads.push(Payload::Notify(notify));
         }
-        if connection.ppk.is_some() {
-            payloads.push(Payload::Notify(Notify::new(NotifyType::UsePpk, &[])));
-        }
-        if connection.ike.iter().any(|offer| !offer.additional.is_empty()) {
-            let notify = Notify::new(NotifyType::IntermediateExchangeSupported, &[]);
-            payloads.push(Payload::Notify(notify));
-        }
+        let ppk = connection.ppk.as_ref().map(|ppk| ppk.exchange);
+        let ppk_in_intermediate = ppk.is_some_and(PpkExchange::permits_intermediate);
+        let additional = connection.ike.iter().any(|offer| !offer.additional.is_empty());
+        let supported = [
+            (NotifyType::UsePpkInt, ppk_in_intermediate),
+            (NotifyType::UsePpk, ppk.is_some_and(PpkExchange::permits_auth)),
+            (NotifyType::IntermediateExchangeSupported, additional || ppk_in_intermediate),
+        ];
+        let supported = supported.into_iter().filter(|(_, said)| *said);
+        payloads.extend(
+            supported.map(|(notify_type, _)| Payload::Notify(Notify::new(notify_type, &[]))),
+        );
         sa.restart();
         let header = sa.header(ExchangeType::IkeSaInit, false, 0);
         let message = Message { header, payloads }.emit();
@@ -199,7 +204,7 @@ impl Session {
             int_auth: Default::default(),
             exchanged: 0,
             hashes: peer_hashes(&contents),
-            ppk: connection.ppk.is_some() && contents.has(NotifyType::UsePpk),
+            ppk: PpkUse::agreed(&connection, &contents),
             eap: None,
         }));
         self.heard_at = ctx.now;
@@ -208,17 +213,30 @@ impl Session {
 
     /// Sends the next IKE_INTERMEDIATE, or IKE_AUTH after the last.
     fn next_setup_request(&mut self, ctx: &mut Context<'_>) {
-        let Some(setup) = &self.setup else { return };
-        let Some(&method) = setup.choice.additional.get(setup.exchanged) else {
-            return self.send_auth(ctx);
+        let (Some(setup), Some(connection)) = (&self.setup, self.connection.clone()) else {
+            return;
         };
-        let key_exchange = method.generate(ctx.random);
-        let public = key_exchange.public().to_vec();
-        let payload =
-            Payload::KeyExchange(crate::wire::KeyExchange { method: method.id(), data: &public });
-        self.add_int_auth(0, std::slice::from_ref(&payload));
-        let exchange = Exchange::Intermediate(Box::new(key_exchange));
-        self.send(self.current, ExchangeType::IkeIntermediate, &[payload], exchange, ctx);
+        let [sa] = &self.sas[..] else { return };
+        let method = setup.choice.additional.get(setup.exchanged).copied();
+        let is_last = setup.exchanged + 1 >= setup.choice.additional.len();
+        let ppk = connection.ppk.as_ref();
+        let ppk = ppk.filter(|_| is_last && matches!(setup.ppk, PpkUse::InIntermediate));
+        if method.is_none() && ppk.is_none() {
+            return self.send_auth(ctx);
+        }
+        let key_exchange = method.map(|method| method.generate(ctx.random));
+        let public = key_exchange.as_ref().map_or_else(Vec::new, |one| one.public().to_vec());
+        let ppk = ppk.map(|ppk| ppk.identity_key(setup.choice.prf, setup.nonces(), sa.spis));
+        let mut payloads = Vec::new();
+        payloads.extend(method.map(|method| {
+            Payload::KeyExchange(crate::wire::KeyExchange { method: method.id(), data: &public })
+        }));
+        payloads.extend(
+            ppk.as_ref().map(|data| Payload::Notify(Notify::new(NotifyType::PpkIdentityKey, data))),
+        );
+        self.add_int_auth(0, &payloads);
+        let exchange = Exchange::Intermediate(key_exchange.map(Box::new));
+        self.send(self.current, ExchangeType::IkeIntermediate, &payloads, exchange, ctx);
     }
 
     /// Adds the MAC of an IKE_INTERMEDIATE request that we are about to send.
@@ -235,8 +253,7 @@ impl Session {
 
     pub(super) fn intermediate_response(
         &mut self,
-        spi: u64,
-        key_exchange: KeyExchange,
+        key_exchange: Option<Box<KeyExchange>>,
         opened: &Opened,
         contents: &Contents<'_>,
         ctx: &mut Context<'_>,
@@ -244,30 +261,46 @@ impl Session {
         if let Some(error) = contents.error() {
             return self.close(Reason::Refused(error.notify_type), ctx);
         }
-        let Some(setup) = &mut self.setup else { return };
-        let [sa] = &mut self.sas[..] else { return };
-        debug_assert_eq!(sa.local_spi(), spi);
-        let theirs = contents.key_exchange.filter(|one| one.method == key_exchange.method().id());
-        let secret = theirs.and_then(|one| key_exchange.finish(one.data).ok());
-        let (Some(secret), Some(keys)) = (secret, sa.keys()) else {
+        let (Some(setup), Some(connection)) = (&mut self.setup, self.connection.clone()) else {
+            return;
+        };
+        let [sa] = &self.sas[..] else { return };
+        let Some(keys) = sa.keys() else { return };
+        let secret = key_exchange.map(|key_exchange| {
+            let method = key_exchange.method().id();
+            let theirs = contents.key_exchange.filter(|one| one.method == method);
+            theirs.and_then(|one| key_exchange.finish(one.data).ok()).ok_or(())
+        });
+        let Ok(secret) = secret.transpose() else {
             return self.close(Reason::Protocol("an invalid public value"), ctx);
         };
         let inner = (opened.first, &opened.inner[..]);
         let previous = &setup.int_auth[1];
         let mac = intermediate_mac(keys.prf, &keys.sk_pr, previous, &opened.header, inner);
         setup.int_auth[1] = mac.as_bytes().to_vec();
-        let keys = keys.with_secret(&secret, setup.nonces(), sa.spis);
-        sa.set_keys(keys);
-        setup.exchanged += 1;
-        self.next_setup_request(ctx);
+        let done = setup.exchanged + usize::from(secret.is_some());
+        let mut mixed = None;
+        if matches!(setup.ppk, PpkUse::InIntermediate) && done == setup.choice.additional.len() {
+            let is_taken = connection.ppk.as_ref().is_some_and(|ppk| ppk.is_named(contents));
+            mixed = is_taken.then(|| connection.clone());
+            if mixed.is_none() {
+                // the responder does not have it; where it is required IKE_AUTH is not sent
+                setup.ppk = PpkUse::None;
+            }
+        }
+        self.renew_keys(secret.as_ref(), mixed, ctx);
+        if self.phase == Phase::Connecting {
+            self.next_setup_request(ctx);
+        }
     }
 
     fn send_auth(&mut self, ctx: &mut Context<'_>) {
         let Some(connection) = self.connection.clone() else { return };
         let [sa] = &self.sas[..] else { return };
         let (Some(setup), Some(keys)) = (&self.setup, sa.keys()) else { return };
-        let ppk = connection.ppk.as_ref().filter(|_| setup.ppk);
-        if ppk.is_none() && connection.ppk.as_ref().is_some_and(|ppk| ppk.is_required) {
+        let ppk = connection.ppk.as_ref().filter(|_| matches!(setup.ppk, PpkUse::InAuth));
+        let has_ppk = ppk.is_some() || matches!(setup.ppk, PpkUse::Mixed(_));
+        if !has_ppk && connection.ppk.as_ref().is_some_and(|ppk| ppk.is_required) {
             return self.close(Reason::NoPpk, ctx);
         }
         let mixed = ppk.map(|ppk| (ppk, keys.copy().with_ppk(&ppk.key)));
@@ -373,7 +406,7 @@ impl Session {
         let Some(keys) = sa.keys() else { return };
         let message_id = sa.next_request().saturating_sub(1);
         let claim = Claim { id, auth, certificates: &contents.certificates };
-        let proved = connection.mixed_keys(keys, contents, false).and_then(|mixed| {
+        let proved = connection.mixed_keys(keys, contents, &setup.ppk, false).and_then(|mixed| {
             let keys = mixed.as_ref().map_or(keys, |(_, keys)| keys);
             let proof = Proof { setup: &setup, keys, message_id, by: Role::Responder };
             proof.check(&connection.auth.remote, &claim, ctx.time)?;
@@ -443,7 +476,7 @@ impl Session {
             local_address: self.path.local,
             remote_address: self.path.remote,
             post_quantum: setup.choice.is_post_quantum(),
-            ppk: self.has_ppk,
+            ppk: self.ppk,
             assigned: self.assigned.clone(),
         });
     }

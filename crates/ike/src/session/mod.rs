@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{ChildConfig, Config, Connection};
 use crate::crypto::{Random, Spis};
-use crate::event::{ChildId, Event, MessageReport, Reason, SessionId, Transmit};
+use crate::event::{ChildId, Event, MessageReport, Reason, SessionId, Transmit, UsedPpk};
 use crate::exchange::{Agreement, Draft, Exchange, Offer};
 use crate::identity::Identity;
 use crate::nat::{self, Hashes, Nat};
@@ -45,6 +45,7 @@ use crate::peers::Peers;
 use mobility::Mobility;
 
 pub(crate) use found_by::FoundBy;
+pub(crate) use ppk::PpkUse;
 pub(crate) use responder::Refusal;
 pub(crate) use tasks::Task;
 
@@ -93,8 +94,8 @@ pub(crate) struct Session {
     setup: Option<Box<Setup>>,
     /// The addresses that the responder assigned to the initiator.
     assigned: Assigned,
-    /// A post-quantum pre-shared key is in use.
-    has_ppk: bool,
+    /// What a post-quantum pre-shared key is mixed into, if there is one.
+    ppk: Option<UsedPpk>,
     children: Vec<Child>,
     /// The peer's SPIs of CHILD SAs that it deleted before it answered that it made them.
     deleted_early: Vec<u32>,
@@ -139,8 +140,7 @@ pub(crate) struct Setup {
     pub(crate) exchanged: usize,
     /// The hash functions of signatures that the peer accepts; none if it knows no RFC 7427.
     pub(crate) hashes: Option<Vec<HashAlgorithmId>>,
-    /// Whether both ends use a post-quantum pre-shared key if they have the same.
-    pub(crate) ppk: bool,
+    pub(crate) ppk: PpkUse,
     /// As responder, if the initiator proves who it is by EAP.
     pub(crate) eap: Option<Box<eap::Questioned>>,
 }
@@ -194,7 +194,7 @@ impl Session {
             sas: vec![sa],
             setup: None,
             assigned: Assigned::default(),
-            has_ppk: false,
+            ppk: None,
             children: Vec::new(),
             deleted_early: Vec::new(),
             tasks: VecDeque::new(),
@@ -399,7 +399,7 @@ impl Session {
         match pending.exchange {
             Exchange::Init(_) => {}
             Exchange::Intermediate(key_exchange) => {
-                self.intermediate_response(spi, *key_exchange, opened, &contents, ctx);
+                self.intermediate_response(key_exchange, opened, &contents, ctx);
             }
             Exchange::Auth(offer) => self.auth_response(spi, offer, &contents, ctx),
             Exchange::Create(create) => self.create_response(spi, *create, &contents, ctx),

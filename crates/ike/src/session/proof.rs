@@ -95,7 +95,7 @@ impl Proof<'_> {
     fn octets(&self, id_body: &[u8]) -> Vec<u8> {
         let setup = self.setup;
         let mut int_auth = Vec::new();
-        if setup.exchanged > 0 {
+        if !setup.int_auth[0].is_empty() {
             int_auth = setup.int_auth.concat();
             int_auth.extend(self.message_id.to_be_bytes());
         }

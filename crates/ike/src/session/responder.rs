@@ -1,9 +1,9 @@
 //! Setting up an IKE SA as responder: IKE_SA_INIT, IKE_INTERMEDIATE, IKE_AUTH.
 
 use super::proof::{Claim, Proof, our_hashes, peer_hashes};
-use super::{Context, Session, Setup};
+use super::{Context, PpkUse, Session, Setup};
 use crate::certificate::Authorities;
-use crate::config::Connection;
+use crate::config::{Connection, Ppk};
 use crate::contents::Contents;
 use crate::crypto::{IkeKeys, Nonces, Spis, intermediate_mac};
 use crate::event::{MessageReport, Reason};
@@ -94,8 +94,8 @@ impl Session {
             let request = CertificateRequest { encoding, authorities: &requested };
             payloads.push(Payload::CertificateRequest(request));
         }
-        let mut possible = ctx.config.connections.iter().filter(|one| accepts(one, from));
-        let ppk = contents.has(NotifyType::UsePpk) && possible.any(|one| one.ppk.is_some());
+        let possible = ctx.config.connections.iter().filter(|one| accepts(one, from));
+        let ppk = PpkUse::choose(possible, contents);
         let hashes = our_hashes();
         if signs {
             let notify = Notify::new(NotifyType::SignatureHashAlgorithms, &hashes);
@@ -108,13 +108,13 @@ impl Session {
             (NotifyType::FragmentationSupported, sa.fragmentation),
             (NotifyType::IntermediateExchangeSupported, intermediate),
             (NotifyType::ChildlessSupported, true),
-            (NotifyType::UsePpk, ppk),
         ];
+        let supported = supported.into_iter().filter(|(_, said)| *said);
         payloads.extend(
             supported
-                .into_iter()
-                .filter(|(_, said)| *said)
-                .map(|(notify_type, _)| Payload::Notify(Notify::new(notify_type, &[]))),
+                .map(|(notify_type, _)| notify_type)
+                .chain(ppk.notify_type())
+                .map(|notify_type| Payload::Notify(Notify::new(notify_type, &[]))),
         );
         let header = sa.header(ExchangeType::IkeSaInit, true, 0);
         let response = Message { header, payloads }.emit();
@@ -153,35 +153,67 @@ impl Session {
         ctx: &mut Context<'_>,
     ) {
         let Some(setup) = &mut self.setup else { return };
-        let [sa] = &mut self.sas[..] else { return };
+        let [sa] = &self.sas[..] else { return };
+        let Some(keys) = sa.keys() else { return };
         let method = setup.choice.additional.get(setup.exchanged).copied();
-        let theirs = contents.key_exchange;
-        let answer = method.zip(theirs).and_then(|(method, theirs)| {
-            let fits = theirs.method == method.id();
-            fits.then(|| method.respond(theirs.data, ctx.random).ok()).flatten()
-        });
-        let (Some((public, secret)), Some(method), Some(keys)) = (answer, method, sa.keys()) else {
+        let is_last = setup.exchanged + 1 >= setup.choice.additional.len();
+        let mut may_mix = matches!(setup.ppk, PpkUse::InIntermediate);
+        if may_mix && !is_last && contents.has(NotifyType::PpkIdentityKey) {
+            let what = "a PPK_IDENTITY_KEY before the last key exchange";
+            return self.violated(spi, &opened.header, what, ctx);
+        }
+        may_mix &= is_last;
+        let answer = match (method, contents.key_exchange) {
+            (Some(method), Some(theirs)) if theirs.method == method.id() => {
+                method.respond(theirs.data, ctx.random).ok().map(|answer| Some((method, answer)))
+            }
+            // after the last of them, for a pre-shared key alone
+            (None, None) if may_mix => Some(None),
+            _ => None,
+        };
+        let Some(answer) = answer else {
             let what = "an unexpected or invalid additional key exchange";
             return self.violated(spi, &opened.header, what, ctx);
         };
+        let mut mixed = None;
+        // with a last key exchange, or in an exchange of its own
+        if may_mix && (method.is_none() || contents.has(NotifyType::PpkIdentityKey)) {
+            let from = ctx.path.remote.ip();
+            let fresh = (setup.nonces(), sa.spis);
+            match PpkUse::find(ctx.config, from, &setup.choice, contents, fresh) {
+                Ok(found) => mixed = found,
+                Err(reason) => return self.unproved(spi, &opened.header, reason, ctx),
+            }
+            if mixed.is_none() {
+                setup.ppk = PpkUse::None;
+            }
+        }
         let inner = (opened.first, &opened.inner[..]);
         let (prf, [initiator, responder]) = (keys.prf, &mut setup.int_auth);
         let mac = intermediate_mac(prf, &keys.sk_pi, initiator, &opened.header, inner);
         *initiator = mac.as_bytes().to_vec();
-        let payload =
-            Payload::KeyExchange(crate::wire::KeyExchange { method: method.id(), data: &public });
+        let identity = mixed.as_ref().and_then(|one| one.ppk.as_ref()).map(Ppk::identity);
+        let (key_exchange, secret) = match answer {
+            Some((method, (public, secret))) => (Some((method, public)), Some(secret)),
+            None => (None, None),
+        };
+        let mut payloads = Vec::new();
+        payloads.extend(key_exchange.as_ref().map(|(method, data)| {
+            Payload::KeyExchange(crate::wire::KeyExchange { method: method.id(), data })
+        }));
+        payloads.extend(
+            identity
+                .as_ref()
+                .map(|data| Payload::Notify(Notify::new(NotifyType::PpkIdentity, data))),
+        );
         let mut inner = Vec::new();
-        let first = emit_chain(std::slice::from_ref(&payload), &mut inner);
+        let first = emit_chain(&payloads, &mut inner);
         let header = sa.header(ExchangeType::IkeIntermediate, true, opened.header.message_id);
         let mac = intermediate_mac(prf, &keys.sk_pr, responder, &header, (first, &inner));
         *responder = mac.as_bytes().to_vec();
-        let next = keys.with_secret(&secret, setup.nonces(), sa.spis);
-        setup.exchanged += 1;
         // the response still has the keys of the request (RFC 9370 §2.2.2)
-        self.respond(spi, &opened.header, &[payload], ctx);
-        if let Some(sa) = self.sa(spi) {
-            sa.set_keys(next);
-        }
+        self.respond(spi, &opened.header, &payloads, ctx);
+        self.renew_keys(secret.as_ref(), mixed, ctx);
     }
 
     pub(super) fn auth_request(
@@ -229,7 +261,7 @@ impl Session {
         let Some(keys) = sa.keys() else { return };
         let message_id = opened.header.message_id;
         let proved = connection.as_ref().ok_or(Reason::Identity(shown)).and_then(|connection| {
-            let mixed = connection.mixed_keys(keys, contents, true)?;
+            let mixed = connection.mixed_keys(keys, contents, &setup.ppk, true)?;
             let without = contents.notify(NotifyType::NoPpkAuth).filter(|_| mixed.is_none());
             let data = without.map_or(auth.data, |notify| notify.data);
             let auth = Authentication { data, ..*auth };

@@ -243,6 +243,7 @@ registry! {
         TemporaryFailure = 43 "TEMPORARY_FAILURE",
         ChildSaNotFound = 44 "CHILD_SA_NOT_FOUND",
         StateNotFound = 47 "STATE_NOT_FOUND",
+        TsMaxQueue = 48 "TS_MAX_QUEUE",
         InitialContact = 16384 "INITIAL_CONTACT",
         SetWindowSize = 16385 "SET_WINDOW_SIZE",
         AdditionalTsPossible = 16386 "ADDITIONAL_TS_POSSIBLE",
@@ -274,6 +275,9 @@ registry! {
         NoPpkAuth = 16437 "NO_PPK_AUTH",
         IntermediateExchangeSupported = 16438 "INTERMEDIATE_EXCHANGE_SUPPORTED",
         AdditionalKeyExchange = 16441 "ADDITIONAL_KEY_EXCHANGE",
+        SaResourceInfo = 16444 "SA_RESOURCE_INFO",
+        UsePpkInt = 16445 "USE_PPK_INT",
+        PpkIdentityKey = 16446 "PPK_IDENTITY_KEY",
         // for private use, and only beside the vendor ID (docs/qesp.md)
         UseQEsp = 45285 "USE_QESP",
     }

@@ -13,6 +13,7 @@ mod many;
 mod message_ids;
 mod passwords;
 mod pki;
+mod ppk;
 mod same_name;
 mod schedules;
 mod script;

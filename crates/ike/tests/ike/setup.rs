@@ -7,7 +7,7 @@ use std::time::Duration;
 use headroom_ike::wire::{AddressRange, Message, NotifyType, Payload, TrafficSelector};
 use headroom_ike::{
     ChildSa, Command, Config, Endpoint, MessageReport, Mode, PacketFormat, Pool, PostQuantum, Ppk,
-    QEsp, Reason, VirtualAddresses,
+    PpkExchange, QEsp, Reason, UsedPpk, VirtualAddresses,
 };
 
 use headroom_suite::Key;
@@ -586,7 +586,8 @@ fn a_new_mapping_of_the_nat_is_seen_in_a_sign_of_life() {
 #[test]
 fn a_pre_shared_key_against_quantum_computers_is_used_where_both_have_it() {
     let ppk = |id: &str, key: u8, is_required| {
-        Some(Ppk { id: id.into(), key: Key::from_bytes(&[key; 32]), is_required })
+        let (id, key, exchange) = (id.into(), Key::from_bytes(&[key; 32]), PpkExchange::Auth);
+        Some(Ppk { id, key, is_required, exchange })
     };
     let other_key = Reason::Refused(NotifyType::AuthenticationFailed);
     let table = [
@@ -613,7 +614,8 @@ fn a_pre_shared_key_against_quantum_computers_is_used_where_both_have_it() {
         match expected {
             Ok(used) => {
                 world.check_agreement(1);
-                assert_eq!(world.hosts.each_ref().map(|host| host.ppk), [used; 2], "row {row}");
+                let expected = used.then_some(UsedPpk::AllButFirst);
+                assert_eq!(world.hosts.each_ref().map(|host| host.ppk), [expected; 2], "row {row}");
                 world.rekey_ike(B);
                 world.settle();
                 world.rekey_child(A);

@@ -12,7 +12,7 @@ use headroom_ike::wire::{Header, Message, TrafficSelector};
 use headroom_ike::{
     Assigned, Auth, ChildConfig, ChildId, ChildProposal, ChildSa, Command, Config, Connection,
     Endpoint, Event, Identity, IkeProposal, MessageReport, Mode, PostQuantum, Reason, SessionId,
-    Transmit, VirtualAddresses,
+    Transmit, UsedPpk, VirtualAddresses,
 };
 use headroom_suite::Key;
 use rand::rngs::ChaCha12Rng;
@@ -62,7 +62,7 @@ pub(crate) struct Host {
     pub(crate) remote_address: Option<SocketAddr>,
     pub(crate) ready: bool,
     pub(crate) assigned: Assigned,
-    pub(crate) ppk: bool,
+    pub(crate) ppk: Option<UsedPpk>,
     /// The keys of its IKE SAs, the newest last.
     pub(crate) keys: Vec<(Spis, Box<IkeKeys>)>,
     /// The messages that it sent and took, if they are reported.
@@ -169,7 +169,7 @@ impl World {
                 remote_address: None,
                 ready: false,
                 assigned: Assigned::default(),
-                ppk: false,
+                ppk: None,
                 keys: Vec::new(),
                 messages: Vec::new(),
                 leads,
