@@ -33,6 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
         virtual_addresses: VirtualAddresses::None,
         children: Vec::new(),
         rekey: None,
+        reauthenticate: None,
         liveness: None,
     };
     let now = Instant::now();

@@ -61,6 +61,7 @@ impl Host {
             virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],
             rekey: None,
+            reauthenticate: None,
             liveness: None,
         };
         let mut config = Config::new(vec![connection]);

@@ -99,6 +99,10 @@ pub struct Connection {
     pub children: Vec<Arc<ChildConfig>>,
     /// The age at which the IKE SA is rekeyed; none: by command alone.
     pub rekey: Option<Duration>,
+    /// The age at which an initiator sets up a new IKE SA in place of this one, so that both prove again
+    /// who they are; a responder asks it to. One that is not replaced ends a tenth of it later, and a
+    /// minute at least. None: never.
+    pub reauthenticate: Option<Duration>,
     /// The time after which a peer that sent nothing is asked whether it is alive; none: as
     /// [`Timing::liveness`].
     pub liveness: Option<Duration>,

@@ -16,7 +16,7 @@ use crate::leases::Leases;
 use crate::path::Path;
 use crate::peers::Peers;
 use crate::proposal::IkeChoice;
-use crate::session::{Context, FoundBy, Phase, Refusal, Session, Task};
+use crate::session::{Context, FoundBy, Handover, Phase, Refusal, Session, Task};
 use crate::wire::{
     Error as WireError, ExchangeType, Header, Message, NON_ESP_MARKER, Notify, NotifyType, Payload,
 };
@@ -49,6 +49,8 @@ pub struct Endpoint {
     time: Option<Duration>,
     /// Whether first messages are ignored.
     is_closing: bool,
+    /// What sessions have to tell each other.
+    handovers: VecDeque<Handover>,
 }
 
 /// What is known of a session.
@@ -82,6 +84,7 @@ impl Endpoint {
             events: VecDeque::new(),
             time: None,
             is_closing: false,
+            handovers: VecDeque::new(),
         }
     }
 
@@ -159,6 +162,7 @@ impl Endpoint {
                 self.reject(raw, &error, path, now);
             }
         }
+        self.hand_over(now);
     }
 
     /// Does what the caller wants.
@@ -169,6 +173,7 @@ impl Endpoint {
         let id = match command {
             Command::CreateChild(session, _)
             | Command::Rekey(session)
+            | Command::Reauthenticate(session)
             | Command::Close(session)
             | Command::Move(session, ..)
             | Command::CheckLiveness(session) => *session,
@@ -180,6 +185,10 @@ impl Endpoint {
         let path = session.path();
         let done = self.with(path, now, |ctx| session.command(command, ctx));
         self.put_back(session);
+        if done.is_ok() && matches!(command, Command::Reauthenticate(_)) {
+            self.handovers.push_back(Handover::Begin(id));
+        }
+        self.hand_over(now);
         done
     }
 
@@ -192,6 +201,30 @@ impl Endpoint {
             let path = session.path();
             self.with(path, now, |ctx| session.poll(ctx));
             self.put_back(session);
+        }
+        self.hand_over(now);
+    }
+
+    /// Lets sessions be replaced by others.
+    fn hand_over(&mut self, now: Instant) {
+        while let Some(handover) = self.handovers.pop_front() {
+            let (Handover::Begin(id) | Handover::Complete(id) | Handover::Fail(id)) = handover;
+            let Some(mut session) = self.sessions.remove(&id) else { continue };
+            let (path, is_closing) = (session.path(), self.is_closing);
+            let successor = self.with(path, now, |ctx| match handover {
+                Handover::Begin(_) if is_closing => None,
+                Handover::Begin(_) => session.begin_successor(ctx),
+                Handover::Complete(_) => {
+                    session.replaced_by_successor(ctx);
+                    None
+                }
+                Handover::Fail(_) => {
+                    session.successor_failed(ctx);
+                    None
+                }
+            });
+            self.put_back(session);
+            successor.into_iter().for_each(|successor| self.put_back(successor));
         }
     }
 
@@ -395,6 +428,7 @@ impl Endpoint {
         if self.config.export_keys {
             session.export_keys(&mut self.events);
         }
+        self.handovers.extend(session.hand_over());
         let is_over = session.is_over();
         let found_by = match is_over {
             true => FoundBy::default(),
@@ -477,6 +511,10 @@ impl Session {
             Command::RekeyChild(child) => self.queue(Task::RekeyChild(*child)),
             Command::CloseChild(child) => self.close_child(*child, ctx),
             Command::Rekey(_) => self.queue(Task::RekeyIke),
+            Command::Reauthenticate(_) if !self.can_reauthenticate() => {
+                return Err(NoSuch("IKE SA of ours that is not being replaced"));
+            }
+            Command::Reauthenticate(_) => {}
             Command::Move(..) if !self.can_move() => {
                 return Err(NoSuch("session of an initiator with MOBIKE"));
             }

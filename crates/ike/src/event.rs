@@ -44,6 +44,9 @@ pub enum Command {
     CloseChild(ChildId),
     /// Replace the IKE SA.
     Rekey(SessionId),
+    /// Replace an IKE SA that we began by a new one, so that both prove again who they are, and with it
+    /// its CHILD SAs. The new ones are set up before the old ones are removed.
+    Reauthenticate(SessionId),
     /// Remove the IKE SA and its CHILD SAs.
     Close(SessionId),
     /// Ask whether the peer is alive.
@@ -87,6 +90,17 @@ pub enum Event {
         session: SessionId,
         /// Whether the new key exchange resists quantum computers.
         post_quantum: bool,
+    },
+    /// A new IKE SA is being set up that is to replace one; the new one is another session.
+    Reauthenticating {
+        /// The one that is to be replaced.
+        session: SessionId,
+        /// The new one.
+        successor: SessionId,
+        /// Our address.
+        local_address: SocketAddr,
+        /// The peer's address.
+        remote_address: SocketAddr,
     },
     /// A CHILD SA is to be installed in both directions; packets are sent on it when
     /// [`Event::Switch`] says so.
@@ -244,6 +258,12 @@ pub enum Reason {
     /// The peer started again and forgot the IKE SA (INITIAL_CONTACT).
     #[error("replaced after the peer's restart")]
     Restarted,
+    /// Both have proved again who they are, and a new IKE SA has taken its place.
+    #[error("replaced by an IKE SA with new proofs of identity")]
+    Reauthenticated,
+    /// The time is over in which both had to prove again who they are.
+    #[error("the peers did not authenticate again in time")]
+    NotReauthenticated,
     /// The peer does not answer.
     #[error("no answer after {0} transmissions")]
     Timeout(u32),

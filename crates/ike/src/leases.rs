@@ -1,6 +1,6 @@
 //! The addresses that are assigned to initiators.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 
@@ -9,11 +9,20 @@ use crate::identity::Identity;
 use crate::virtual_address::{Assigned, Pool, Wanted};
 use crate::wire::AddressRange;
 
-/// Addresses in use, each by one session. No address is assigned twice, also where pools overlap.
+/// Addresses in use. None is assigned to two peers, also where pools overlap; a session that replaces
+/// another of the same peer has the same address.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    taken: HashSet<IpAddr>,
+    taken: HashMap<IpAddr, Lease>,
     by_session: HashMap<SessionId, Vec<IpAddr>>,
+}
+
+/// An address in use.
+#[derive(Debug)]
+struct Lease {
+    /// The name of the connection, and the name that the peer has proved.
+    owner: (String, Identity),
+    sessions: usize,
 }
 
 impl Leases {
@@ -24,14 +33,18 @@ impl Leases {
         pool: &Pool,
         wanted: &[Wanted],
         session: SessionId,
-        name: &Identity,
+        (connection, name): (&str, &Identity),
     ) -> Option<Assigned> {
+        let owner = (connection.to_owned(), name.folded());
         let addresses: Vec<_> =
-            wanted.iter().filter_map(|wanted| self.find(pool, *wanted, name)).collect();
+            wanted.iter().filter_map(|wanted| self.find(pool, *wanted, &owner)).collect();
         if addresses.is_empty() {
             return None;
         }
-        self.taken.extend(&addresses);
+        for address in &addresses {
+            let fresh = || Lease { owner: owner.clone(), sessions: 0 };
+            self.taken.entry(*address).or_insert_with(fresh).sessions += 1;
+        }
         self.by_session.insert(session, addresses.clone());
         Some(Assigned { addresses, dns: pool.dns.clone() })
     }
@@ -39,20 +52,27 @@ impl Leases {
     /// Takes back the addresses of a session.
     pub(crate) fn release(&mut self, session: SessionId) {
         for address in self.by_session.remove(&session).unwrap_or_default() {
-            self.taken.remove(&address);
+            let Some(lease) = self.taken.get_mut(&address) else { continue };
+            lease.sessions -= 1;
+            if lease.sessions == 0 {
+                self.taken.remove(&address);
+            }
         }
     }
 
-    fn find(&self, pool: &Pool, wanted: Wanted, name: &Identity) -> Option<IpAddr> {
+    fn find(&self, pool: &Pool, wanted: Wanted, owner: &(String, Identity)) -> Option<IpAddr> {
         let ranges = pool.ranges.iter().map(Range::of).filter(|one| one.is_ipv6 == wanted.is_ipv6);
         let ranges: Vec<_> = ranges.collect();
-        let is_free = |address: &IpAddr| !self.taken.contains(address);
+        let is_free = |address: &IpAddr| !self.taken.contains_key(address);
+        // a peer asks for what it has when it sets up an IKE SA in place of another
+        let is_own =
+            |address: &IpAddr| self.taken.get(address).is_none_or(|lease| lease.owner == *owner);
         let in_pool = |address: &IpAddr| ranges.iter().any(|range| range.contains(*address));
-        if let Some(address) = wanted.address.filter(|one| in_pool(one) && is_free(one)) {
+        if let Some(address) = wanted.address.filter(|one| in_pool(one) && is_own(one)) {
             return Some(address);
         }
         // a peer that comes back has the same address, if nobody took it
-        let start = BuildHasherDefault::<DefaultHasher>::default().hash_one(name.folded());
+        let start = BuildHasherDefault::<DefaultHasher>::default().hash_one(&owner.1);
         // of one more than are in use, one is free
         let most = self.taken.len() as u128 + 1;
         ranges.iter().find_map(|range| {
@@ -122,7 +142,7 @@ mod tests {
         let session = SessionId(number);
         let wanted = [Wanted { is_ipv6: false, address: None }];
         let name = name(number % 1000);
-        leases.assign(pool, &wanted, session, &name).map(|assigned| assigned.addresses[0])
+        leases.assign(pool, &wanted, session, ("vpn", &name)).map(|assigned| assigned.addresses[0])
     }
 
     #[test]
@@ -157,7 +177,8 @@ mod tests {
         let mut ask = |number: usize, address: [u8; 4]| {
             let wanted = [Wanted { is_ipv6: false, address: Some(address.into()) }];
             let session = SessionId(number as u64);
-            leases.assign(&pool, &wanted, session, &names[number]).map(|one| one.addresses[0])
+            let assigned = leases.assign(&pool, &wanted, session, ("vpn", &names[number]));
+            assigned.map(|one| one.addresses[0])
         };
         let taken = IpAddr::from([10, 9, 0, 3]);
         assert_eq!(ask(0, [10, 9, 0, 3]), Some(taken));
@@ -166,11 +187,31 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_shares_its_address_with_itself_alone_and_until_both_sessions_end() {
+        let mut leases = Leases::default();
+        let pool = pool([10, 9, 0, 1], [10, 9, 0, 9]);
+        let address = IpAddr::from([10, 9, 0, 3]);
+        let ask = |leases: &mut Leases, session, connection, number| {
+            let wanted = [Wanted { is_ipv6: false, address: Some(address) }];
+            let owner = (connection, &name(number));
+            leases.assign(&pool, &wanted, SessionId(session), owner).map(|one| one.addresses[0])
+        };
+        assert_eq!(ask(&mut leases, 1, "vpn", 1), Some(address));
+        assert_ne!(ask(&mut leases, 2, "vpn", 2), Some(address), "another name");
+        assert_ne!(ask(&mut leases, 3, "lab", 1), Some(address), "another connection");
+        assert_eq!(ask(&mut leases, 4, "vpn", 1), Some(address));
+        leases.release(SessionId(1));
+        assert_ne!(ask(&mut leases, 5, "vpn", 2), Some(address), "one session has it yet");
+        leases.release(SessionId(4));
+        assert_eq!(ask(&mut leases, 6, "vpn", 2), Some(address));
+    }
+
+    #[test]
     fn who_asks_for_both_ip_versions_gets_the_one_that_there_is() {
         let (mut leases, pool) = (Leases::default(), pool([10, 9, 0, 1], [10, 9, 0, 1]));
         let wanted = [true, false].map(|is_ipv6| Wanted { is_ipv6, address: None });
         let name = name(1);
-        let mut ask = |number| leases.assign(&pool, &wanted, SessionId(number), &name);
+        let mut ask = |number| leases.assign(&pool, &wanted, SessionId(number), ("vpn", &name));
         let assigned = ask(1).expect("an IPv4 address");
         assert_eq!(assigned.addresses, [IpAddr::from([10, 9, 0, 1])]);
         assert_eq!(ask(2), None);
@@ -182,7 +223,7 @@ mod tests {
         let pool = Pool { ranges: vec![all], dns: Vec::new() };
         let wanted = [Wanted { is_ipv6: true, address: None }];
         let name = name(1);
-        let ask = |wanted| Leases::default().assign(&pool, wanted, SessionId(1), &name);
+        let ask = |wanted| Leases::default().assign(&pool, wanted, SessionId(1), ("vpn", &name));
         assert!(ask(&wanted).is_some());
         let v4 = [Wanted { is_ipv6: false, address: None }];
         assert_eq!(ask(&v4), None);

@@ -52,13 +52,19 @@ pub struct Assigned {
 pub(crate) type Attributes = Vec<(Attribute, Vec<u8>)>;
 
 impl VirtualAddresses {
-    /// Returns the attributes of a request, if there is one.
-    pub(crate) fn request(&self) -> Option<Attributes> {
+    /// Returns the attributes of a request, if there is one, for the addresses that we had before.
+    pub(crate) fn request(&self, had: &[IpAddr]) -> Option<Attributes> {
         let Self::Request { ipv4, ipv6 } = self else { return None };
         let v4 = [Attribute::InternalIp4Address, Attribute::InternalIp4Dns];
         let v6 = [Attribute::InternalIp6Address, Attribute::InternalIp6Dns];
         let asked = [(v4, *ipv4), (v6, *ipv6)].into_iter().filter(|(_, asked)| *asked);
-        Some(asked.flat_map(|(attributes, _)| attributes).map(|one| (one, Vec::new())).collect())
+        let had = Assigned { addresses: had.to_vec(), dns: Vec::new() }.reply();
+        let value = |attribute| {
+            let same = had.iter().find(|(one, _)| *one == attribute);
+            same.map_or_else(Vec::new, |(_, value)| value.clone())
+        };
+        let attributes = asked.flat_map(|(attributes, _)| attributes);
+        Some(attributes.map(|one| (one, value(one))).collect())
     }
 }
 
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn a_request_names_each_ip_version_once() {
         let asks = VirtualAddresses::Request { ipv4: true, ipv6: true };
-        let attributes = asks.request().expect("it asks");
+        let attributes = asks.request(&[]).expect("it asks");
         let request = configuration(ConfigurationType::Request, &attributes);
         let any = |is_ipv6| Wanted { is_ipv6, address: None };
         assert_eq!(requested(&request), [any(false), any(true)]);
@@ -187,6 +193,16 @@ mod tests {
         let request = configuration(ConfigurationType::Request, &twice);
         let first = Wanted { is_ipv6: false, address: Some([10, 0, 0, 1].into()) };
         assert_eq!(requested(&request), [first]);
-        assert_eq!(VirtualAddresses::None.request(), None);
+        assert_eq!(VirtualAddresses::None.request(&[]), None);
+    }
+
+    #[test]
+    fn a_request_names_the_addresses_that_there_were() {
+        let asks = VirtualAddresses::Request { ipv4: true, ipv6: true };
+        let had: [IpAddr; 2] = [[10, 9, 0, 7].into(), [0x20, 1, 0xd, 0xb8, 7, 7, 7, 7].into()];
+        let attributes = asks.request(&had).expect("it asks");
+        let request = configuration(ConfigurationType::Request, &attributes);
+        let wanted = had.map(|one| Wanted { is_ipv6: one.is_ipv6(), address: Some(one) });
+        assert_eq!(requested(&request), wanted);
     }
 }

@@ -184,6 +184,7 @@ pub(super) struct IkeFile {
     pub(super) post_quantum: PostQuantumFile,
     pub(super) initiate: Option<Spanned<bool>>,
     pub(super) rekey_seconds: Option<Spanned<u64>>,
+    pub(super) reauth_seconds: Option<Spanned<u64>>,
     pub(super) liveness_seconds: Option<Spanned<u64>>,
 }
 

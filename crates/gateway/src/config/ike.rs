@@ -157,6 +157,7 @@ impl Reader<'_> {
             local_is_fixed: file.local.is_some(),
             initiate: file.initiate.as_ref().map_or(!waits, |one| *one.get_ref()),
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 4 * 3600)?,
+            reauthenticate: reauthenticate(file)?,
             liveness: seconds(file.liveness_seconds.as_ref(), "liveness_seconds", 30)?,
             children: Vec::new(),
         })
@@ -438,6 +439,12 @@ fn stand_in(
     let spi = 256 + index as u32;
     let spec = SaSpec::new(name, direction, child.mode, spi, addresses, protection);
     Ok(SaSpec { udp: Some(UdpPorts { source: NAT_PORT, destination: NAT_PORT }), ..spec })
+}
+
+fn reauthenticate(file: &IkeFile) -> Result<Option<Duration>, Problem> {
+    let written = file.reauth_seconds.as_ref();
+    let seconds = written.map(|one| in_range(one, "reauth_seconds", 1..10_000_000));
+    Ok(seconds.transpose()?.map(Duration::from_secs))
 }
 
 fn seconds(written: Option<&Spanned<u64>>, what: &str, usual: u64) -> Result<Duration, Problem> {

@@ -88,6 +88,8 @@ pub struct IkePeer {
     pub initiate: bool,
     /// The age at which the IKE SA is rekeyed.
     pub rekey: Duration,
+    /// The age at which a new IKE SA takes its place, with new proofs of identity; none: never.
+    pub reauthenticate: Option<Duration>,
     /// The time after which a silent peer is asked whether it is alive.
     pub liveness: Duration,
     /// What is protected.

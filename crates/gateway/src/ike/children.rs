@@ -49,6 +49,8 @@ pub(super) struct Children {
 /// An installed CHILD SA.
 struct Installed {
     session: SessionId,
+    /// The name that the peer has proved.
+    owner: String,
     /// The name of its configuration.
     child: String,
     inbound: String,
@@ -102,8 +104,13 @@ impl Children {
         }
     }
 
-    /// Adds a CHILD SA between the addresses of its IKE SA.
-    pub(super) fn install(&mut self, sa: ChildSa, (local, remote): (SocketAddr, SocketAddr)) {
+    /// Adds a CHILD SA between the addresses of its IKE SA, of a peer of this name.
+    pub(super) fn install(
+        &mut self,
+        sa: ChildSa,
+        (local, remote): (SocketAddr, SocketAddr),
+        owner: String,
+    ) {
         // Two peers may choose the same outbound SPI; the inbound one is ours, and unique.
         let inbound = format!("{}/in-{:08x}", sa.config.name, sa.inbound.spi);
         let outbound =
@@ -158,6 +165,7 @@ impl Children {
         let installed = Installed {
             tenant,
             session: sa.session,
+            owner,
             child: sa.config.name.clone(),
             inbound,
             outbound,
@@ -537,19 +545,19 @@ impl Children {
         let all = self.of(&child.name).rev().map(|(_, one)| one).filter(|one| !one.is_refused);
         let (mut policies, mut protected): (_, Vec<&Selector>) = (Vec::new(), Vec::new());
         if child.is_shared {
-            // an address has one holder: should a former one be left, it has it no more
-            let mut holders: HashMap<IpAddr, (bool, SessionId)> = HashMap::new();
+            // An address has one holder: should a former one be left, it has it no more. A peer that
+            // authenticates again has two sessions.
+            let mut holders: HashMap<IpAddr, (bool, SessionId, &str)> = HashMap::new();
             for one in all.clone() {
-                let (Some(tenant), rank) = (one.tenant, (!one.is_ending, one.session)) else {
-                    continue;
-                };
+                let rank = (!one.is_ending, one.session, one.owner.as_str());
+                let Some(tenant) = one.tenant else { continue };
                 let holder = holders.entry(tenant).or_insert(rank);
                 *holder = rank.max(*holder);
             }
             let mut tenants: BTreeMap<IpAddr, Vec<Vec<&Installed>>> = BTreeMap::new();
             for one in all {
                 let Some(tenant) = one.tenant else { continue };
-                if holders.get(&tenant).is_some_and(|(_, session)| *session != one.session) {
+                if holders.get(&tenant).is_some_and(|(.., owner)| *owner != one.owner) {
                     continue;
                 }
                 let groups = tenants.entry(tenant).or_default();

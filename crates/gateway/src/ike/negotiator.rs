@@ -8,8 +8,8 @@ use std::{fmt, io};
 
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{
-    Assigned, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
-    IkeChoice, IkeProposal, PostQuantum, Reason, SessionId, VirtualAddresses,
+    ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeChoice,
+    IkeProposal, PostQuantum, Reason, SessionId, VirtualAddresses,
 };
 use headroom_ipsec::{Engine, PolicySpec};
 use headroom_suite::Suite;
@@ -483,22 +483,8 @@ impl Negotiator {
             local.set_ip(source.unwrap_or(local.ip()));
         }
         let id = self.endpoint.connect_for(name, child, (local, remote), now).ok()?;
-        let session = Session {
-            peer: name.to_owned(),
-            initiated: true,
-            began: now,
-            established: None,
-            local,
-            remote,
-            post_quantum: false,
-            rekeys: 0,
-            child_rekeys: 0,
-            identity: None,
-            assigned: Assigned::default(),
-            sentences: Sentences::default(),
-        };
         self.connecting.insert((now, id));
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Session::begun(name.to_owned(), (local, remote), now));
         None
     }
 
@@ -533,6 +519,13 @@ impl Negotiator {
                 };
                 self.established(id, session, now);
             }
+            Event::Reauthenticating { session, successor, local_address, remote_address } => {
+                let Some(peer) = self.sessions.get(session).map(|one| one.peer.clone()) else {
+                    return;
+                };
+                self.sessions
+                    .insert(successor, Session::begun(peer, (local_address, remote_address), now));
+            }
             Event::Rekeyed { session, post_quantum } => {
                 if let Some(one) = self.sessions.get_mut(session) {
                     (one.rekeys, one.post_quantum) = (one.rekeys + 1, post_quantum);
@@ -550,7 +543,8 @@ impl Negotiator {
                 // both ends made one at the same time: the end that began gives up the older one
                 let twin = self.children.in_force(&sa.config.name, sa.session);
                 let twin = twin.filter(|_| sa.replaces.is_none() && session.initiated);
-                self.children.install(*sa, (session.local, session.remote));
+                let owner = session.identity.clone().unwrap_or_default();
+                self.children.install(*sa, (session.local, session.remote), owner);
                 if let Some(older) = twin {
                     let _ = self.endpoint.command(&Command::CloseChild(older), now);
                 }
@@ -750,6 +744,7 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
         ike: ike_proposals(peer.post_quantum, &peer.suites),
         virtual_addresses: peer.virtual_addresses,
         rekey: Some(peer.rekey),
+        reauthenticate: peer.reauthenticate,
         liveness: Some(peer.liveness),
     }
 }
@@ -780,8 +775,8 @@ fn is_same(one: &Connection, other: &Connection) -> bool {
         && ppk(one) == ppk(other)
         && (&one.local, &one.remote, one.remote_address)
             == (&other.local, &other.remote, other.remote_address)
-        && (&one.ike, &one.virtual_addresses, one.rekey)
-            == (&other.ike, &other.virtual_addresses, other.rekey)
+        && (&one.ike, &one.virtual_addresses, one.rekey, one.reauthenticate)
+            == (&other.ike, &other.virtual_addresses, other.rekey, other.reauthenticate)
 }
 
 fn is_same_child(one: &ChildConfig, other: &ChildConfig) -> bool {

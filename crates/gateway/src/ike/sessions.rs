@@ -109,6 +109,30 @@ pub(super) struct Session {
     pub(super) sentences: Sentences,
 }
 
+impl Session {
+    /// Makes one that this host begins to set up between these addresses.
+    pub(super) fn begun(
+        peer: String,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> Self {
+        Self {
+            peer,
+            initiated: true,
+            began: now,
+            established: None,
+            local,
+            remote,
+            post_quantum: false,
+            rekeys: 0,
+            child_rekeys: 0,
+            identity: None,
+            assigned: Assigned::default(),
+            sentences: Sentences::default(),
+        }
+    }
+}
+
 /// What was said about a peer lately. A peer causes a sentence by one message, and the log is read by
 /// people.
 #[derive(Debug, Default)]

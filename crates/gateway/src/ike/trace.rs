@@ -53,7 +53,10 @@ pub(super) fn record(event: &Event, sessions: &Sessions, children: &Children) ->
             let (child, reason) = (name.clone(), Some(reason.to_string()));
             IkeRecord { child, reason, ..of(session, IkeEvent::ChildFailed) }
         }
-        Event::Switch(_) | Event::StopSending(_) | Event::Keys { .. } => return None,
+        Event::Switch(_)
+        | Event::StopSending(_)
+        | Event::Keys { .. }
+        | Event::Reauthenticating { .. } => return None,
     })
 }
 

@@ -50,7 +50,8 @@ impl Session {
             true => MAX_ASSIGNED_CHILDREN.min(ctx.config.limits.children),
             false => ctx.config.limits.children,
         };
-        if self.phase != Phase::Established || self.children.len() >= most {
+        let is_over = self.phase != Phase::Established || self.reauth.is_replaced;
+        if is_over || self.children.len() >= most {
             let refusal = Refusal::new(NotifyType::NoAdditionalSas);
             return Err((refusal, Reason::Limit("CHILD SAs")));
         }

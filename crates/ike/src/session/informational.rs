@@ -60,6 +60,7 @@ impl Session {
             None => None,
         };
         payloads.extend(hashes.iter().flat_map(Hashes::payloads));
+        self.limit_authentication(contents, ctx);
         self.respond(spi, &opened.header, &payloads, ctx);
         if contents.has(NotifyType::AuthenticationFailed) {
             self.close(Reason::Refused(NotifyType::AuthenticationFailed), ctx);

@@ -352,7 +352,7 @@ impl Session {
         let notify = |notify_type, data| Payload::Notify(Notify::new(notify_type, data));
         payloads.extend(ppk_identity.as_ref().map(|id| notify(NotifyType::PpkIdentity, id)));
         payloads.extend(without.as_ref().map(|(_, data)| notify(NotifyType::NoPpkAuth, data)));
-        let asked = connection.virtual_addresses.request();
+        let asked = connection.virtual_addresses.request(&self.reauth.had);
         payloads.extend(asked.as_ref().map(|attributes| {
             Payload::Configuration(configuration(ConfigurationType::Request, attributes))
         }));
@@ -425,6 +425,7 @@ impl Session {
         }
         self.mobility.is_on = connection.mobike && contents.has(NotifyType::MobikeSupported);
         self.establish(name, &setup, ctx);
+        self.limit_authentication(contents, ctx);
         let Some(offer) = offer else { return };
         let Some(theirs) = &contents.sa else {
             ctx.ids.release(offer.spi);
@@ -468,6 +469,7 @@ impl Session {
             sa.status = Status::Active;
             sa.expires_at = None;
         }
+        self.plan_reauthentication(ctx);
         let connection = self.connection.as_ref().map_or_else(String::new, |one| one.name.clone());
         ctx.events.push_back(Event::Established {
             session: self.id,

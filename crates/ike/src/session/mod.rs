@@ -13,6 +13,7 @@ mod install;
 mod mobility;
 mod ppk;
 mod proof;
+mod reauth;
 mod report;
 mod responder;
 mod tasks;
@@ -43,9 +44,11 @@ use crate::ids::Ids;
 use crate::leases::Leases;
 use crate::peers::Peers;
 use mobility::Mobility;
+use reauth::Reauthentication;
 
 pub(crate) use found_by::FoundBy;
 pub(crate) use ppk::PpkUse;
+pub(crate) use reauth::Handover;
 pub(crate) use responder::Refusal;
 pub(crate) use tasks::Task;
 
@@ -103,6 +106,7 @@ pub(crate) struct Session {
     delayed: Vec<(Instant, Task)>,
     heard_at: Instant,
     rekey_at: Option<Instant>,
+    reauth: Reauthentication,
     /// Why it is being removed.
     closes_for: Reason,
     /// Why the peer is not who it says. It knows, and may go on or not.
@@ -201,6 +205,7 @@ impl Session {
             delayed: Vec::new(),
             heard_at: now,
             rekey_at: None,
+            reauth: Reauthentication::default(),
             closes_for: Reason::Command,
             failed: None,
             retransmits: 0,
@@ -335,7 +340,8 @@ impl Session {
         });
         let liveness = self.liveness(config).map(|after| self.heard_at + after);
         let delayed = self.delayed.iter().map(|(at, _)| Some(*at));
-        let own = [self.rekey_at, liveness].map(|at| at.filter(|_| established));
+        let own = [self.rekey_at, liveness, self.reauth.at, self.reauth.ends_at];
+        let own = own.map(|at| at.filter(|_| established));
         sas.chain(children).chain(delayed).chain(own).flatten().min()
     }
 
@@ -611,6 +617,10 @@ impl Session {
 
     /// Asks for what has become due: rekeying, a sign of life.
     fn schedule(&mut self, ctx: &mut Context<'_>) {
+        if self.phase != Phase::Established {
+            return;
+        }
+        self.schedule_reauthentication(ctx.now);
         if self.phase != Phase::Established {
             return;
         }

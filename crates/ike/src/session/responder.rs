@@ -327,6 +327,11 @@ impl Session {
         if self.mobility.is_on {
             payloads.push(Payload::Notify(Notify::new(NotifyType::MobikeSupported, &[])));
         }
+        let lifetime = connection.reauthenticate.map_or(0, |age| age.as_secs());
+        let lifetime = u32::try_from(lifetime).unwrap_or(u32::MAX).to_be_bytes();
+        if connection.reauthenticate.is_some() {
+            payloads.push(Payload::Notify(Notify::new(NotifyType::AuthLifetime, &lifetime)));
+        }
         let attributes = self.assigned.reply();
         if !attributes.is_empty() {
             let reply = configuration(ConfigurationType::Reply, &attributes);
@@ -385,7 +390,8 @@ impl Session {
         let request = contents.configuration.as_ref();
         let request = request.filter(|one| one.configuration_type == ConfigurationType::Request);
         let wanted = request.map(requested).ok_or(NotifyType::FailedCpRequired)?;
-        ctx.leases.assign(pool, &wanted, self.id, name).ok_or(NotifyType::InternalAddressFailure)
+        let owner = (&connection.name[..], name);
+        ctx.leases.assign(pool, &wanted, self.id, owner).ok_or(NotifyType::InternalAddressFailure)
     }
 }
 

@@ -66,7 +66,7 @@ impl Session {
         self.run_tasks(ctx);
     }
 
-    fn start_closing(&mut self, reason: Reason) {
+    pub(super) fn start_closing(&mut self, reason: Reason) {
         self.phase = Phase::Closing;
         self.closes_for = reason;
         self.tasks.clear();

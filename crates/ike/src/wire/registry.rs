@@ -263,6 +263,7 @@ registry! {
         UpdateSaAddresses = 16400 "UPDATE_SA_ADDRESSES",
         Cookie2 = 16401 "COOKIE2",
         NoNatsAllowed = 16402 "NO_NATS_ALLOWED",
+        AuthLifetime = 16403 "AUTH_LIFETIME",
         MultipleAuthSupported = 16404 "MULTIPLE_AUTH_SUPPORTED",
         RedirectSupported = 16406 "REDIRECT_SUPPORTED",
         EapOnlyAuthentication = 16417 "EAP_ONLY_AUTHENTICATION",

@@ -14,6 +14,7 @@ mod message_ids;
 mod passwords;
 mod pki;
 mod ppk;
+mod reauth;
 mod same_name;
 mod schedules;
 mod script;

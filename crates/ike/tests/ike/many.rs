@@ -71,6 +71,7 @@ impl Side {
                 virtual_addresses,
                 children,
                 rekey: None,
+                reauthenticate: None,
                 liveness: None,
             }
         };

@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) traffic: bool,
     /// The most CHILD SAs that a host sends on: the old and the new one.
     pub(crate) most: usize,
+    /// Whether a host uses the oldest of those that it may send on, as the gateway does.
+    pub(crate) oldest_sends: bool,
     /// All datagrams so far.
     pub(crate) sent: usize,
     /// The ports that they came from.
@@ -134,6 +136,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             virtual_addresses: VirtualAddresses::None,
             children: vec![Arc::new(child)],
             rekey: None,
+            reauthenticate: None,
             liveness: None,
         };
         let mut config = Config::new(vec![connection]);
@@ -186,6 +189,7 @@ impl World {
             closing: false,
             traffic: false,
             most: 2,
+            oldest_sends: false,
             sent: 0,
             ports: BTreeSet::new(),
             arrived: 0,
@@ -308,7 +312,11 @@ impl World {
     /// Lets a host send a packet on what it sends on; it is under way until [`Self::arrive`].
     pub(crate) fn send_packet(&mut self, host: usize) {
         let sender = &self.hosts[host];
-        if let Some(child) = sender.sends_on.last().and_then(|child| sender.children.get(child)) {
+        let used = match self.oldest_sends {
+            true => sender.sends_on.first(),
+            false => sender.sends_on.last(),
+        };
+        if let Some(child) = used.and_then(|child| sender.children.get(child)) {
             let key = child.outbound.secrets.key.as_bytes().to_vec();
             self.packets.push((1 - host, child.outbound.spi, key));
         }
@@ -401,7 +409,8 @@ impl World {
             if !self.closing && !self.may_be_empty {
                 assert!(!host.sends_on.is_empty(), "host {at} has nothing to send on");
             }
-            for child in &host.sends_on {
+            let used = if self.oldest_sends { 1 } else { usize::MAX };
+            for child in host.sends_on.iter().take(used) {
                 let child = &host.children[child];
                 let theirs = self.hosts[1 - at].children.values();
                 let mut theirs = theirs.filter(|one| one.inbound.spi == child.outbound.spi);
@@ -513,6 +522,7 @@ impl Host {
                 self.remote_address = Some(remote_address);
                 self.moved += 1;
             }
+            Event::Reauthenticating { .. } => {}
             Event::Keys { spis, keys, .. } => self.keys.push((spis, keys)),
             Event::Message { message, .. } => self.messages.push(message),
             Event::Closed { session, reason, .. } => {

@@ -272,6 +272,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         virtual_addresses: VirtualAddresses::None,
         children: vec![Arc::new(child)],
         rekey: None,
+        reauthenticate: None,
         liveness: None,
     };
     let mut config = Config::new(vec![connection]);

@@ -68,7 +68,8 @@ impl Gateway {
             inbound: half(spis.0, 0x40),
             outbound: half(spis.1, 0x80),
         };
-        self.children.install(sa, (LOCAL.into(), ([192, 0, 2, nat], 4500).into()));
+        let owner = owner_of(session).to_owned();
+        self.children.install(sa, (LOCAL.into(), ([192, 0, 2, nat], 4500).into()), owner);
         self.children.switch(ChildId(child));
     }
 
@@ -101,6 +102,15 @@ impl Gateway {
         });
         let of_name = |name: String| self.engine.association(&name).expect("in the engine").spec();
         names.map(of_name).map(|spec| (spec.spi, spec.destination)).collect()
+    }
+}
+
+/// Alice authenticates again in session 11.
+fn owner_of(session: SessionId) -> &'static str {
+    match session.0 {
+        1 | 11 => "alice",
+        2 => "bob",
+        _ => "another",
     }
 }
 
@@ -186,6 +196,28 @@ fn an_address_is_that_of_the_newest_session_that_has_it() {
     gateway.remove(2);
     assert_eq!(gateway.put(), []);
     assert_eq!(inbound(&gateway), ["vpn/in-00001003"]);
+}
+
+#[test]
+fn a_peer_that_authenticates_again_uses_both_ike_sas_until_the_old_one_is_gone() {
+    let mut gateway = Gateway::new(empty());
+    gateway.install(1, ("vpn", ALICE, 9), (0x1001, 0xaaaa));
+    gateway.install(2, ("vpn", SessionId(11), 9), (0x1002, 0xbbbb));
+    assert_eq!(gateway.put(), []);
+    let old_then_new = [(0xaaaa, at(9)), (0xbbbb, at(9))];
+    assert_eq!(gateway.ways_to(9), old_then_new, "the oldest sends");
+    gateway.children.stop_sending(ChildId(1));
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(9), [(0xbbbb, at(9))]);
+    let policies = gateway.children.policies();
+    let accepts = |policy: &PolicySpec| match &policy.action {
+        Action::Protect { inbound, .. } => inbound.len() == 2,
+        Action::Bypass | Action::Discard => false,
+    };
+    assert!(policies.iter().any(accepts), "packets on the old one still arrive");
+    gateway.remove(1);
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(9), [(0xbbbb, at(9))]);
 }
 
 /// An engine with an association of a file, which has the inbound SPI 0x1001.
