@@ -28,6 +28,7 @@ fn each_section_shows_what_the_results_hold() {
     assert_links(&page);
     assert_hosts(&page);
     layout::assert_fits(&ground, &browser, "known");
+    assert_marks(&ground, &page);
     let cells = section(&page, "cells");
     assert!(cells.contains("1 of 6 outlier"), "an outlier is marked: {cells}");
     assert!(!page.contains("role=\"alert\""), "a complete run has no alarm");
@@ -78,6 +79,7 @@ fn known(mut results: Value) -> Value {
             sample["wire"]["packets"] = json!(1_234_567);
             sample["wire"]["payload_efficiency_pct"] = json!(94.25);
             sample["wire"]["header_bytes_per_packet"] = json!(86.5);
+            sample["not_shaped"] = json!(size < 2e3);
             sample["tcp"] = json!({ "transmitted_bytes": 1000, "retransmitted_bytes": 25,
                                     "rtt_mean_us": 320.0, "rtt_min_us": 250.0 });
             samples.push(sample);
@@ -242,6 +244,34 @@ fn assert_wire(page: &str, results: &Value) {
         assert!(shown.contains(figure), "{figure}: {shown}");
     }
     assert_eq!(count(page, "data-layers"), 1);
+}
+
+/// The number of runs stands at each table of workloads, and what was too short for the
+/// link's shaper is marked in each.
+fn assert_marks(ground: &Ground, page: &str) {
+    for (table, marked) in [("cost", 2), ("cells", 8)] {
+        let shown = section(page, table);
+        let captions: Vec<&str> = shown.split("<caption>").skip(1).collect();
+        assert!(!captions.is_empty(), "{shown}");
+        for caption in captions {
+            let caption = &caption[..caption.find("</caption>").expect("its end")];
+            assert!(caption.contains("n = 6 runs."), "{caption}");
+        }
+        let mark = "<small class=\"flag\">◇ not shaped";
+        assert_eq!(shown.matches(mark).count(), marked, "{table}: {shown}");
+        assert!(shown.contains("◇ not shaped: the transfer took less than 100 ms"), "{shown}");
+    }
+    let summary = std::fs::read_to_string(ground.path("known/summary.md")).expect("a summary");
+    let terminal = |detail: &str| {
+        let printed = ground.end_of(ground.headroom(&format!("lab report known{detail}")));
+        assert_eq!(printed.code, Some(0), "{printed}");
+        printed.stdout
+    };
+    for table in [summary, terminal(""), terminal(" --full")] {
+        assert_eq!(table.matches(" ◇ ").count(), 2, "http and https have a marked cell: {table}");
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("◇: too short for the link's shaper to act on"), "{table}");
+    }
 }
 
 fn assert_links(page: &str) {

@@ -8,6 +8,8 @@ const LIMITS = {
   waiting: 'Limited by waiting: most of the time both sides waited for each other',
 };
 
+const NOT_SHAPED = '◇ not shaped: the transfer took less than 100 ms and passed within the burst of the token bucket, so the link rate did not apply.';
+
 function renderHeatMaps(body, report, counts) {
   if (!report.summary.length) {
     body.append(make('p', {}, 'The results hold no summary.'));
@@ -43,7 +45,7 @@ function heatMap(report, workload, link, rows, clock) {
     return make('td', {}, row ? heatCell(report, row, clock) : 'not run');
   })));
   return make('div', { class: 'scroll' }, make('table', { class: 'heat' },
-    make('caption', {}, make('b', {}, workloadTitle(workload)), ` on link ${asText(link)}`),
+    make('caption', {}, make('b', {}, workloadTitle(workload)), ` on link ${asText(link)}. ${runCount(rows)}`),
     make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), ...sizes.map((size) => columnHead(formatSize(size))))),
     make('tbody', {}, ...lines)));
 }
@@ -87,7 +89,7 @@ function heatNotes(rows) {
   const notes = [];
   if (rows.some((row) => row.limited_by === 'CPU')) notes.push('▲ CPU: CPU-limited on shared cores. Client and server took nearly all of the time or of the machine, so the figure shows this processor, not the network.');
   if (rows.some((row) => row.limited_by === 'background load')) notes.push('▲ background load: other programs used more CPU than was idle.');
-  if (rows.some((row) => row.not_shaped === true)) notes.push('◇ not shaped: the transfer took less than 100 ms and passed within the burst of the token bucket, so the link rate did not apply.');
+  if (rows.some((row) => row.not_shaped === true)) notes.push(NOT_SHAPED);
   if (rows.some((row) => number(row.outliers) > 0)) notes.push('○ outlier: a run further from the median of its cell than 3.5 robust standard deviations. It is marked, and it counts.');
   if (rows.some((row) => number(row.failed) > 0)) notes.push('✕ failed: runs that ended in an error. The lab reports them, leaves them out of the mean and does not retry them.');
   return notes;

@@ -33,7 +33,8 @@ function costTable(report, linkRows, { workload, clock }) {
   const sizes = spacedChoice(all, MOST_SIZES_IN_COST_TABLE);
   const left = all.length > sizes.length ? ` ${all.length - sizes.length} more sizes are in the table of all cells.` : '';
   const caption = make('caption', {},
-    `Link: ${describeLink(report.mainLink)}. Grey: plain baselines and their time. Small print: difference to the baseline, or 95 % interval.${left}`);
+    `Link: ${describeLink(report.mainLink)}. ${runCount(rows)} Grey: plain baselines and their time. Small print: difference to the baseline, or 95 % interval.${left}`,
+    rows.some((row) => sizes.includes(number(row.size_bytes)) && row.not_shaped === true) ? ` ${NOT_SHAPED}` : null);
   const head = make('thead', {},
     make('tr', {},
       columnHead('Stack', { rowspan: 2, class: 'text' }),
@@ -69,12 +70,13 @@ function overheadCell(row, clock) {
   if (!row) return make('td', {}, 'not run');
   const { pct, interval } = overheadOf(row, clock);
   const failed = number(row.failed) > 0 ? make('small', {}, failureText(row)) : null;
+  const shaping = row.not_shaped === true ? make('small', { class: 'flag' }, '◇ not shaped') : null;
   if (pct === null) {
     const mean = meanOf(row, clock);
-    return make('td', {}, mean === null ? 'no result' : formatTime(mean), failed);
+    return make('td', {}, mean === null ? 'no result' : formatTime(mean), shaping, failed);
   }
   return make('td', { class: holdsZero(interval) ? 'unsure' : null },
-    make('span', { class: 'pct' }, formatPct(pct)), make('small', {}, formatInterval(interval)), failed);
+    make('span', { class: 'pct' }, formatPct(pct)), make('small', {}, formatInterval(interval)), shaping, failed);
 }
 
 function limitedBy(rows) {

@@ -35,6 +35,15 @@ function holdsZero(interval) {
   return interval !== null && interval[0] <= 0 && interval[1] >= 0;
 }
 
+/** How many runs the cells of a table are made of. */
+function runCount(rows) {
+  const counts = rows.map((row) => number(row.n)).filter((n) => n !== null);
+  if (!counts.length) return '';
+  const least = Math.min(...counts), most = Math.max(...counts);
+  const few = least < 5 ? ' Fewer than five runs support no comparison.' : '';
+  return `n = ${least === most ? least : `${least} to ${most}`} runs.${few}`;
+}
+
 function failureText({ n, failed }) {
   const all = number(n) === null ? '' : ` of ${n + failed}`;
   return `${failed}${all} failed`;
