@@ -32,6 +32,13 @@ for (const strips of document.querySelectorAll('.strips')) {
 const plots = document.querySelectorAll('.plot canvas'), tables = [...document.querySelectorAll('table')].filter(shown);
 if (!plots.length || !tables.length) problems.push('no picture or no table');
 else if (tables.some((table) => box(table).top < box(plots[0]).bottom)) problems.push('a table stands before the main picture');
+const headings = [...document.querySelectorAll('main h2')].map((heading) => heading.textContent);
+if (headings.indexOf('How well the models fit') < headings.indexOf('Machine and programs')) problems.push('residuals stand before the tables');
+const residuals = box(document.getElementById('fit')).top;
+if (tables.some((table) => !table.closest('#fit') && box(table).top > residuals)) problems.push('a table stands after the residuals');
+// a canvas has no text: the name of the axis is in what the picture is called
+const drawing = document.querySelector('.plot [role=img]')?.getAttribute('aria-label') ?? '';
+if (!drawing.startsWith('Overhead (symmetric-log scale)')) problems.push(`the picture is called ${drawing.slice(0, 60)}`);
 if (PLACE === 'desktop' && box(plots[0]).top > 600) problems.push(`the main picture begins at ${box(plots[0]).top}`);
 if (PLACE === 'telephone') {
   for (const pct of [...document.querySelectorAll('.cost .pct')].filter((cell) => cell.closest('td').cellIndex === 1)) {

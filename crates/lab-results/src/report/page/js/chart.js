@@ -56,7 +56,7 @@ function makeReadable(chart, model) {
   const plot = chart.over;
   plot.tabIndex = 0;
   plot.setAttribute('role', 'img');
-  plot.setAttribute('aria-label', `Overhead in per cent against link rate, one line each for ${model.lines.map((line) => line.name).join(', ')}. Left and right arrow keys read values; the table below holds the same numbers.`);
+  plot.setAttribute('aria-label', `${chart.axes[1].label} in per cent against link rate, one line each for ${model.lines.map((line) => line.name).join(', ')}. Left and right arrow keys read values; the table below holds the same numbers.`);
   plot.addEventListener('keydown', (event) => {
     const step = { ArrowLeft: -5, ArrowRight: 5 }[event.key];
     if (!step) return;
