@@ -9,7 +9,7 @@ use std::io::BufReader;
 use crate::common::{Ground, array, number, text};
 use headroom_testing::privileged;
 use pcap_file::pcap::PcapReader;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const FILES: u64 = 50;
 const CLIENTS: u64 = 4;
@@ -52,6 +52,9 @@ fn ftp_and_http_in_clear_and_over_tls() {
             assert!(trips("https") >= trips("http") + 1.0, "{workload} {size}");
             // and FTP asks for it on the control connection: AUTH, PBSZ, PROT
             assert!(trips("ftps") >= trips("ftp") + 4.0, "{workload} {size}");
+            // and no more: the server takes the first AUTH and the first key share
+            let wire = wire(&results, "ftps", workload, size);
+            assert_eq!((&wire["refused_commands"], &wire["hello_retries"]), (&json!(0), &json!(0)));
             assert!(trips("ftp") > trips("http"), "{workload} {size}");
         }
         let bytes = |stack: &str| number(wire(&results, stack, workload, 1024), "bytes");
