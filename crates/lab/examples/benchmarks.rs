@@ -16,7 +16,7 @@ use headroom_lab::units::{seconds, three};
 use headroom_lab_results::analysis::measured::Estimate;
 use headroom_lab_results::analysis::stats;
 use headroom_lab_results::analysis::summary::Clock;
-use measured::{Run, verdict};
+use measured::{Run, verdict, verdict_of};
 use serde::Deserialize;
 
 /// Frames of a link count these bytes more: preamble, check sequence, gap.
@@ -172,13 +172,20 @@ impl All {
     }
 
     fn bars(&self, text: &mut String) {
-        *text += "## Goals\n\nOne TCP stream, AES-128-GCM (WireGuard: ChaCha20-Poly1305), both ends on \
-                  the same cores.\n\n| | at least | aim | measured | |\n|---|--:|--:|--:|---|\n";
+        let blocks = self.tunnel.blocks();
+        let _ = write!(
+            text,
+            "## Goals\n\nOne TCP stream, AES-128-GCM (WireGuard: ChaCha20-Poly1305), both ends on \
+             the same cores. n = {blocks} blocks; {} on a full link, {} pairs of turns when CPU-bound.\n\n\
+             | | at least | aim | measured | |\n|---|--:|--:|--:|---|\n",
+            self.link.blocks(),
+            self.turns.len()
+        );
         let mut row = |what: &str, least: f64, aim: f64, found: Option<Estimate>| {
             let times = |value: f64| format!("{value:.2} ×");
             let shown =
                 found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.2}")) + " ×");
-            let verdict = verdict(found.map(|found| found.value), least, aim);
+            let verdict = verdict_of(blocks, found.map(|found| found.value), least, aim);
             let _ = writeln!(
                 text,
                 "| {what} | {} | {} | {shown} | {verdict} |",
@@ -256,8 +263,12 @@ impl All {
 
     fn streams(&self, text: &mut String) {
         let size = self.tunnel.figures().sizes("stream").first().copied().unwrap_or(0);
-        *text += "## One TCP stream\n\nReceived bytes, counted inside the tunnel (client's interface) and by iperf3; CPU time of both ends per GiB.\n\n\
-                  | stack | Gbit/s, wire | Gbit/s, iperf3 | of no tunnel | CPU-s/GiB |\n|---|--:|--:|--:|--:|\n";
+        let _ = write!(
+            text,
+            "## One TCP stream\n\nReceived bytes, counted inside the tunnel (client's interface) and by iperf3; CPU time of both ends per GiB. n = {} blocks.\n\n\
+             | stack | Gbit/s, wire | Gbit/s, iperf3 | of no tunnel | CPU-s/GiB |\n|---|--:|--:|--:|--:|\n",
+            self.tunnel.blocks()
+        );
         for stack in self.tunnel.figures().stacks("iperf3") {
             let gbit = |time: f64| size as f64 * 8.0 / 1e9 / time;
             let carried = |value: Clock| {
@@ -290,7 +301,8 @@ impl All {
 
     fn packets(&self, text: &mut String) {
         let sizes = self.tunnel.figures().sizes("packets");
-        *text += "## Packets per second\n\nThousands of UDP datagrams per second, by payload size. A window of datagrams is in flight, sent and received in trains if the kernel supports it, so that the tunnel does most of the work. Datagrams of 4096 bytes are fragmented.\n\n| stack |";
+        let _ = write!(text, "## Packets per second\n\nn = {} blocks. ", self.tunnel.blocks());
+        *text += "Thousands of UDP datagrams per second, by payload size. A window of datagrams is in flight, sent and received in trains if the kernel supports it, so that the tunnel does most of the work. Datagrams of 4096 bytes are fragmented.\n\n| stack |";
         for size in &sizes {
             let _ = write!(text, " {size} bytes |");
         }
@@ -312,7 +324,8 @@ impl All {
     }
 
     fn latency(&self, text: &mut String) {
-        *text += "## Latency\n\nRound trip of one UDP datagram at a time. A tunnel adds four passes through a gateway to each.\n\n\
+        let _ = write!(text, "## Latency\n\nn = {} blocks. ", self.tunnel.blocks());
+        *text += "Round trip of one UDP datagram at a time. A tunnel adds four passes through a gateway to each.\n\n\
                   | stack | bytes | median | added | 99th percentile | added |\n|---|--:|--:|--:|--:|--:|\n";
         for size in self.tunnel.figures().sizes("echo") {
             for stack in self.tunnel.figures().stacks("udp") {
@@ -345,8 +358,9 @@ impl All {
         let _ = write!(
             text,
             "## Q-ESP beside ESP\n\nPackets/s of Q-ESP over those of ESP, tunnel mode over IPv4, AES-128-GCM. CPU-bound: the \
-             median over {turns} pairs of turns of 0.2 s, of all sizes together (`scripts/bench-qesp`). Where the link ({link}) is full the ratio should be that of the frames' bytes, framing counted.\n\n\
+             median over {turns} pairs of turns of 0.2 s, of all sizes together (`scripts/bench-qesp`). Where the link ({link}) is full the ratio should be that of the frames' bytes, framing counted; n = {} blocks.\n\n\
              | bytes | CPU-bound | full link | bytes of a frame, ESP and Q-ESP | byte ratio | off |\n|--:|--:|--:|--:|--:|--:|\n",
+            self.link.blocks()
         );
         for size in self.sizes_in_turns() {
             let cpu = self.in_turns(|bytes| bytes == size);
@@ -383,7 +397,7 @@ impl All {
     }
 
     fn in_memory(&self, text: &mut String) {
-        *text += "## In memory\n\nOne core, no I/O (`bench-ipsec` of the crate `ipsec`): sealing and opening an inner packet; share of the speed of the bare AEAD on the same number of bytes.\n\n\
+        *text += "## In memory\n\nOne core, no I/O (`bench-ipsec` of the crate `ipsec`; medians of its rounds): sealing and opening an inner packet; share of the speed of the bare AEAD on the same number of bytes.\n\n\
                   | protocol | bytes | seal, ns | of bare | open, ns | of bare |\n|---|--:|--:|--:|--:|--:|\n";
         for row in &self.memory.packets {
             let _ = writeln!(

@@ -15,7 +15,7 @@ use headroom_lab::units::{seconds, three};
 use headroom_lab_results::analysis::measured::Estimate;
 use headroom_lab_results::analysis::summary::Clock;
 use headroom_lab_results::schema::Sample;
-use measured::{Run, verdict};
+use measured::{Run, verdict, verdict_of};
 use serde::Deserialize;
 
 const GIB: u64 = 1 << 30;
@@ -144,8 +144,13 @@ impl All {
     }
 
     fn bars(&self, text: &mut String) {
-        *text += "## Goals\n\n1 GiB from file to file, ours encrypted and verified as always, against:\n\n\
-                  | | at least | aim | measured | |\n|---|--:|--:|--:|---|\n";
+        let blocks = self.run.blocks();
+        let _ = write!(
+            text,
+            "## Goals\n\n1 GiB from file to file, ours encrypted and verified as always, against (n = {blocks} blocks, \
+             {} for goodput; the server's memory once):\n\n| | at least | aim | measured | |\n|---|--:|--:|--:|---|\n",
+            self.link_blocks()
+        );
         let mut row = |what: &str, least: &str, aim: &str, found: Option<String>, verdict: &str| {
             let found = found.unwrap_or_else(|| "–".to_owned());
             let _ = writeln!(text, "| {what} | {least} | {aim} | {found} | {verdict} |");
@@ -153,19 +158,19 @@ impl All {
         let times = |found: Estimate| found.shown(|v| format!("{v:.2}")) + " ×";
         for (what, stack, workload, least, aim) in BARS {
             let found = self.run.figures().times_faster([OURS, stack], workload, GIB, SESSION);
-            let verdict = verdict(found.map(|found| found.value), least, aim);
+            let verdict = verdict_of(blocks, found.map(|found| found.value), least, aim);
             let [least, aim] = [least, aim].map(|bar| format!("{bar} ×"));
-            row(what, &least, &aim, found.map(times), verdict);
+            row(what, &least, &aim, found.map(times), &verdict);
         }
         let lanes = self.run.figures().times_faster([OURS, STREAMS], "download", GIB, cpu);
-        let of_lanes = verdict(lanes.map(|found| found.value), 1.5, 1.5);
+        let of_lanes = verdict_of(blocks, lanes.map(|found| found.value), 1.5, 1.5);
         let what = "bytes per CPU second, both ends, against our own QUIC streams";
-        row(what, "1.5 ×", "", lanes.map(times), of_lanes);
+        row(what, "1.5 ×", "", lanes.map(times), &of_lanes);
         // less is better from here on
         let mut at_most = |what: &str, least: f64, aim: f64, found: Option<Estimate>| {
-            let verdict = fewer(found.map(|found| found.value), least, aim);
+            let verdict = verdict_of(blocks, found.map(|found| -found.value), -least, -aim);
             let [least, aim] = [least, aim].map(|bar| format!("≤ {bar} ×"));
-            row(what, &least, &aim, found.map(times), verdict);
+            row(what, &least, &aim, found.map(times), &verdict);
         };
         let share = |stacks: [&str; 2], size, clock| {
             let [ours, other] = stacks;
@@ -187,7 +192,8 @@ impl All {
                 &percent(aim / link_bps),
                 shown,
                 // a link's share of payload may put the aim below the bar
-                verdict(
+                &verdict_of(
+                    run.as_ref().map_or(0, Run::blocks),
                     found.map(|found| found.value),
                     least * link_bps,
                     aim.max(least * link_bps),
@@ -200,7 +206,7 @@ impl All {
         };
         let found = self.clients.as_ref().map(|clients| clients.server_bytes as f64 / 1e6);
         let shown = found.map(|megabytes| format!("{megabytes:.0} MB"));
-        row(&what, "100 MB", "30 MB", shown, fewer(found, 100.0, 30.0));
+        row(&what, "100 MB", "30 MB", shown, &verdict(found.map(|found| -found), -100.0, -30.0));
         *text += "\n";
     }
 
@@ -211,8 +217,9 @@ impl All {
         }
         let _ = write!(
             text,
-            "## 1 GiB, {workload}\n\n| stack | seconds | Gbit/s | CPU s/GB, client | server | client's memory, MB | verified by |\n\
-             |---|--:|--:|--:|--:|--:|---|\n"
+            "## 1 GiB, {workload}\n\nn = {} blocks.\n\n| stack | seconds | Gbit/s | CPU s/GB, client | server | client's memory, MB | verified by |\n\
+             |---|--:|--:|--:|--:|--:|---|\n",
+            self.run.blocks()
         );
         for stack in stacks {
             let mean = |clock: Clock| self.run.figures().mean(stack, workload, GIB, clock);
@@ -240,8 +247,12 @@ impl All {
     }
 
     fn small(&self, text: &mut String) {
-        *text += "## 1 KiB, download\n\nTime of the session, and of the client's process.\n\n\
-                  | stack | session | process |\n|---|--:|--:|\n";
+        let _ = write!(
+            text,
+            "## 1 KiB, download\n\nTime of the session, and of the client's process. n = {} blocks.\n\n\
+             | stack | session | process |\n|---|--:|--:|\n",
+            self.run.blocks()
+        );
         for stack in self.stacks("download", SMALL) {
             let shown = |clock: Clock| {
                 let found = self.run.figures().mean(stack, "download", SMALL, clock);
@@ -258,8 +269,12 @@ impl All {
     }
 
     fn goodput(&self, text: &mut String) {
-        *text += "## Long and lossy links\n\nGoodput. The link is the lab's emulator, which shares the cores; frames are lost in both directions. After the start: difference of two sizes over the difference of their times. Possible: link rate times the payload share of a full packet, less the losses.\n\n| link | Mbit/s, with the start | after it | of the link | possible |\n\
-                  |---|--:|--:|--:|--:|\n";
+        let _ = write!(
+            text,
+            "## Long and lossy links\n\nGoodput. n = {} blocks. The link is the lab's emulator, which shares the cores; frames are lost in both directions. After the start: difference of two sizes over the difference of their times. Possible: link rate times the payload share of a full packet, less the losses.\n\n| link | Mbit/s, with the start | after it | of the link | possible |\n\
+             |---|--:|--:|--:|--:|\n",
+            self.link_blocks()
+        );
         for ((_, what, link_bps, loss, _), run) in LINKS.into_iter().zip(&self.links) {
             let Some(run) = run else { continue };
             let Some(&large) = run.figures().sizes("download").iter().max() else { continue };
@@ -302,6 +317,11 @@ impl All {
         }
     }
 
+    /// The fewest blocks of a link.
+    fn link_blocks(&self) -> u32 {
+        self.links.iter().flatten().map(Run::blocks).min().unwrap_or(0)
+    }
+
     fn fact(&self, stack: &str, name: &str) -> Option<&str> {
         self.run.results.environment.stacks.get(stack)?.get(name).map(String::as_str)
     }
@@ -341,9 +361,4 @@ fn after_start(run: &Run, stack: &str) -> Option<Estimate> {
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
-}
-
-/// In words, where less is better.
-fn fewer(found: Option<f64>, most: f64, aim: f64) -> &'static str {
-    verdict(found.map(|found| -found), -most, -aim)
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use headroom_lab_results::analysis::measured::Measured;
+use headroom_lab_results::analysis::stats::LEAST_RUNS;
 use headroom_lab_results::schema::Results;
 
 /// A run of the lab.
@@ -17,17 +18,32 @@ impl Run {
         Ok(Self { results: headroom_lab_results::report::read(folder)? })
     }
 
+    /// The blocks that its plan asked for.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.results.plan.repetitions
+    }
+
     pub(crate) fn figures(&self) -> Measured<'_> {
         Measured { results: &self.results }
     }
 }
 
 /// In words, where more is better.
-pub(crate) fn verdict(found: Option<f64>, least: f64, aim: f64) -> &'static str {
+pub(crate) fn verdict(found: Option<f64>, least: f64, aim: f64) -> String {
     match found {
         None => "not measured",
         Some(found) if found >= aim => "aim reached",
         Some(found) if found >= least => "reached",
         Some(_) => "**missed**",
+    }
+    .to_owned()
+}
+
+/// In words, where the figure is of so many blocks: no conclusion is drawn from fewer than
+/// [`LEAST_RUNS`].
+pub(crate) fn verdict_of(blocks: u32, found: Option<f64>, least: f64, aim: f64) -> String {
+    match (blocks as usize) < LEAST_RUNS && found.is_some() {
+        true => format!("n = {blocks}: no conclusion"),
+        false => verdict(found, least, aim),
     }
 }
