@@ -46,6 +46,17 @@ impl Estimate {
         Self { value, ci95, ..self }
     }
 
+    /// Its interval, where it is worth showing: the 95 % interval of two runs is 12.7
+    /// standard errors to each side, and can reach over ten orders of magnitude.
+    pub fn shown_interval(&self) -> Option<[f64; 2]> {
+        self.ci95.filter(|_| self.n != Some(2))
+    }
+
+    /// Whether its interval is left out because it is of two runs.
+    pub fn is_of_two(&self) -> bool {
+        self.ci95.is_some() && self.shown_interval().is_none()
+    }
+
     /// The ends of its interval; of what has none the value itself.
     pub fn ends(&self) -> [f64; 2] {
         self.ci95.unwrap_or([self.value; 2])
@@ -60,7 +71,7 @@ impl Estimate {
     /// `12.3 [11, 14]`, in the words of `format`.
     pub fn shown(&self, format: impl Fn(f64) -> String) -> String {
         let value = format(self.value);
-        match self.ci95 {
+        match self.shown_interval() {
             Some([lo, hi]) => format!("{value} [{}, {}]", format(lo), format(hi)),
             None => value,
         }
@@ -83,7 +94,7 @@ impl Estimate {
     /// decimals than two significant digits of the interval's half have. Of an interval
     /// that reaches from one order of magnitude to another, two significant digits of each.
     pub fn rounded(&self) -> String {
-        let Some([lo, hi]) = self.ci95 else { return three(self.value) };
+        let Some([lo, hi]) = self.shown_interval() else { return three(self.value) };
         let decimals_of = |digits: i32, value: f64| digits - 1 - value.log10().floor() as i32;
         let half = (hi - lo) / 2.0;
         let largest = self.value.abs().max(lo.abs()).max(hi.abs());
@@ -250,5 +261,13 @@ mod tests {
         ] {
             assert_eq!(Estimate { value, ci95: Some(ci95), n: None }.rounded(), shown);
         }
+    }
+
+    #[test]
+    fn an_interval_of_two_runs_is_not_printed() {
+        let of = |n| Estimate { value: 5.1, ci95: Some([0.000_068, 385_490.0]), n: Some(n) };
+        assert_eq!((of(2).rounded().as_str(), of(2).is_of_two()), ("5.1", true));
+        assert_eq!((of(2).told("ms").as_str(), of(3).is_of_two()), ("5.1 ms", false));
+        assert_eq!(of(3).rounded(), "5.1 [0.000068, 385490]");
     }
 }

@@ -2,7 +2,7 @@
 //! rest is.
 
 use super::columns::{aligned, wrapped};
-use super::markdown::{Overview, further_tables, tables};
+use super::markdown::{Overview, further_tables, overhead_of, tables};
 use crate::analysis::sentence::read;
 use crate::analysis::stats::LEAST_RUNS;
 use crate::schema::{Results, Summary, WorkloadKind};
@@ -91,6 +91,9 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
         format!("Link {}, {n}; {times}, overhead with its 95 % interval.", results.link.name);
     if overview.compares() && least.is_some_and(|least| least < LEAST_RUNS) {
         text += &format!(" Fewer than {LEAST_RUNS} runs support no comparison.");
+    }
+    if rows().filter_map(overhead_of).any(|overhead| overhead.is_of_two()) {
+        text += " \u{2021}: two pairs, whose interval says nothing.";
     }
     if rows().any(|row| row.not_shaped) {
         text += " \u{25c7}: too short for the link's shaper to act on.";

@@ -44,8 +44,9 @@ pub fn summary(results: &Results) -> String {
 /// Explains the tables of workloads.
 pub(super) const LEGEND: &str = "Times: geometric mean of n sessions, connecting included (streams and datagrams: one \
                                  unit). Overhead: time over the baseline's in the same block, with its 95 % interval; \
-                                 fewer than five runs support no comparison. \u{25c7}: too short for the link's \
-                                 shaper to act on. Limited by: at the largest size.";
+                                 fewer than five runs support no comparison. \u{2021}: two pairs, whose interval \
+                                 says nothing. \u{25c7}: too short for the link's shaper to act on. Limited by: at \
+                                 the largest size.";
 
 /// One table for each workload of the main link, in which a column has one unit.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
@@ -236,14 +237,20 @@ fn time(row: &Summary) -> Option<f64> {
 }
 
 fn overhead(row: &Summary) -> String {
+    let Some(overhead) = overhead_of(row) else { return dash() };
+    let sign = if overhead.value < 0.0 { "" } else { "+" };
+    let mark = if overhead.is_of_two() { " \u{2021}" } else { "" };
+    format!("{sign}{}{mark}", overhead.rounded())
+}
+
+/// The overhead that the tables of workloads show of a row.
+pub(super) fn overhead_of(row: &Summary) -> Option<Estimate> {
     let (pct, ci95) = if is_timed(row) || row.session_overhead_pct.is_none() {
         (row.overhead_pct, row.overhead_ci95_pct)
     } else {
         (row.session_overhead_pct, row.session_overhead_ci95_pct)
     };
-    let Some(value) = pct else { return dash() };
-    let sign = if value < 0.0 { "" } else { "+" };
-    format!("{sign}{}", Estimate { value, ci95, n: Some(row.overhead_n) }.rounded())
+    Some(Estimate { value: pct?, ci95, n: Some(row.overhead_n) })
 }
 
 fn is_timed(row: &Summary) -> bool {

@@ -38,12 +38,16 @@ pub(super) fn source(section: &SectionResults) -> &'static str {
     }
 }
 
-/// Ours as it stands in a table: † not shaped, * few runs where other cells have enough.
+/// Ours as it stands in a table: † not shaped, ‡ without the interval of two runs, * few
+/// runs where other cells have enough.
 pub(super) fn measured(section: &SectionResults, value: &Value) -> String {
     let Some(figure) = value.measured else { return "–".to_owned() };
     let mut text = figure.rounded();
     if value.not_shaped {
         text += " †";
+    }
+    if figure.is_of_two() {
+        text += " ‡";
     }
     let runs = runs(section);
     let is_mixed = runs.last().is_some_and(|most| *most >= LEAST_RUNS);
@@ -82,6 +86,9 @@ pub(super) fn note(study: &StudyResults, section: &SectionResults) -> Option<Str
                 format!("n = {least} to {most} runs; * fewer than five; {few}.")
             }
         });
+    }
+    if values(section).filter_map(|value| value.measured).any(|figure| figure.is_of_two()) {
+        sentences.push("‡ two runs, whose interval says nothing.".to_owned());
     }
     if values(section).any(|value| value.not_shaped) {
         sentences.push(
@@ -168,6 +175,10 @@ mod tests {
         assert_eq!(measured(&few, &few.rows[0].values[0]), "1.00 [0.90, 1.10] †");
         let mixed = section(&[false, false], &[3, 7], false);
         assert!(of(&mixed).contains("* fewer than five"), "{}", of(&mixed));
+        let two = section(&[false], &[2], false);
+        assert!(of(&two).contains("‡ two runs"), "{}", of(&two));
+        assert_eq!(measured(&two, &two.rows[0].values[0]), "1 ‡");
+        assert!(!of(&few).contains('‡'), "{}", of(&few));
         assert_eq!(measured(&mixed, &mixed.rows[0].values[0]), "1.00 [0.90, 1.10] *");
         assert_eq!(measured(&mixed, &mixed.rows[0].values[1]), "1.00 [0.90, 1.10]");
     }

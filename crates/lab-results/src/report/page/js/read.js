@@ -59,7 +59,9 @@ function overheadOf(row, clock) {
     ? [row.session_overhead_pct, row.session_overhead_ci95_pct]
     : [row.overhead_pct, row.overhead_ci95_pct];
   const bounds = list(interval);
-  return { pct: number(pct), interval: bounds.length === 2 && bounds.every(Number.isFinite) ? bounds : null };
+  // The interval of two pairs says nothing.
+  const known = row.overhead_n !== 2 && bounds.length === 2 && bounds.every(Number.isFinite);
+  return { pct: number(pct), interval: known ? bounds : null };
 }
 
 function meanOf(row, clock) {

@@ -135,10 +135,10 @@ impl Bar {
             y + 1.0,
             BAR - 2.0
         );
-        let [lo, hi] = self.value.ends();
+        let [lo, hi] = self.value.shown_interval().unwrap_or([self.value.value; 2]);
         let (low, high) = (axis.place(lo, LEFT, RIGHT), axis.place(hi, LEFT, RIGHT));
         let middle = y + BAR / 2.0;
-        if self.value.ci95.is_some() {
+        if self.value.shown_interval().is_some() {
             let _ = write!(
                 svg,
                 "<line x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"{ink}\" \

@@ -129,7 +129,7 @@ fn lines(section: &SectionResults, chart: &ChartResults) -> Vec<Line> {
             section.rows.iter().filter_map(|row| Some((row.x?, &row.values[index]))).collect();
         let point = |(x, value): &(f64, &Value)| {
             let estimate = value.measured?;
-            let (y, ci95) = (estimate.value, estimate.ci95);
+            let (y, ci95) = (estimate.value, estimate.shown_interval());
             drawable(*x, y).then_some(Point { x: *x, y, ci95, not_shaped: value.not_shaped })
         };
         let printed = |(x, value): &(f64, &Value)| {

@@ -89,3 +89,22 @@ fn svg_around(title: &str, height: f64, ink: &str, paper: &str, drawn: &str) -> 
         escaped(title)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::section_results::testing::section;
+
+    #[test]
+    fn an_interval_of_two_runs_is_not_drawn() {
+        let mut of_two =
+            section("s", &["c"], &[("a", &[(10.0, 3.0, 2)]), ("b", &[(12.0, 3.0, 2)])]);
+        let chart = serde_json::json!({
+            "x_title": "", "y_title": "y, s", "log_x": false, "log_y": false, "bars": true,
+            "x_is_bytes": false
+        });
+        of_two.chart = Some(serde_json::from_value(chart).expect("a chart"));
+        let drawn = alone(&of_two).expect("a picture");
+        assert!(!drawn.contains("stroke-width=\"1.5\""), "{drawn}");
+    }
+}
