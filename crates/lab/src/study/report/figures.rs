@@ -76,7 +76,8 @@ pub(super) fn note(study: &StudyResults, section: &SectionResults) -> Option<Str
     let mut sentences = Vec::new();
     let runs = runs(section);
     if let (Some(least), Some(most)) = (runs.first(), runs.last()) {
-        let few = "no comparison is drawn from fewer than five runs";
+        let few =
+            "no comparison is drawn from fewer than five runs, which wait for a full measurement";
         sentences.push(match (least == most, *least < LEAST_RUNS, *most < LEAST_RUNS) {
             (true, false, _) => format!("n = {least} runs."),
             (true, true, _) => format!("n = {least} runs; {few}."),
@@ -171,10 +172,12 @@ mod tests {
         assert_eq!(of(&section(&[false], &[5], false)), "n = 5 runs.");
         let few = section(&[false], &[3], true);
         assert!(of(&few).starts_with("n = 3 runs; no comparison"), "{}", of(&few));
+        assert!(of(&few).contains("wait for a full measurement"), "{}", of(&few));
         assert!(of(&few).contains("† not shaped"));
         assert_eq!(measured(&few, &few.rows[0].values[0]), "1.00 [0.90, 1.10] †");
         let mixed = section(&[false, false], &[3, 7], false);
         assert!(of(&mixed).contains("* fewer than five"), "{}", of(&mixed));
+        assert!(of(&mixed).contains("wait for a full measurement"), "{}", of(&mixed));
         let two = section(&[false], &[2], false);
         assert!(of(&two).contains("‡ two runs"), "{}", of(&two));
         assert_eq!(measured(&two, &two.rows[0].values[0]), "1 ‡");
