@@ -220,6 +220,24 @@ fn what_is_published_has_positive_intervals_runs_and_marks() {
     }
 }
 
+#[test]
+fn parts_have_the_labels_of_their_rows() {
+    for name in STUDIES {
+        let page = published(&format!("{name}/study.md"));
+        let told = page.lines().find(|line| line.starts_with("Measured from ")).expect("a line");
+        for plan in &read(name).parts {
+            let row = page.lines().any(|line| line.starts_with(&format!("| {} |", plan.name)));
+            assert!(
+                !plan.name.contains("permille") || !told.contains(&plan.name),
+                "{name}: {told}"
+            );
+            assert!(!row, "{name}: a row has the name of its part: {}", plan.name);
+        }
+    }
+    let fmft = published("fmft/study.md");
+    assert!(fmft.contains("; 0 ms, 0.1 % loss; "), "the line names the parts as the rows do");
+}
+
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);
     for c in line.chars() {

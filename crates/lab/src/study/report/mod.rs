@@ -135,9 +135,10 @@ fn machines(study: &StudyResults) -> String {
     let mut machines: Vec<(String, Vec<&str>)> = Vec::new();
     for part in &study.parts {
         let machine = format!("{}, {} cores, Linux {}", part.cpu, part.cores, part.kernel);
+        let name = label(study, &part.name);
         match machines.iter_mut().find(|(same, _)| *same == machine) {
-            Some((_, parts)) => parts.push(&part.name),
-            None => machines.push((machine, vec![&part.name])),
+            Some((_, parts)) => parts.push(name),
+            None => machines.push((machine, vec![name])),
         }
     }
     match machines.as_slice() {
@@ -145,11 +146,18 @@ fn machines(study: &StudyResults) -> String {
         several => {
             let told: Vec<String> = several
                 .iter()
-                .map(|(machine, parts)| format!("{machine} ({})", parts.join(", ")))
+                .map(|(machine, parts)| format!("{machine} ({})", parts.join("; ")))
                 .collect();
-            format!("{}: their figures are not comparable", told.join("; "))
+            format!("{}: their figures are not comparable", told.join(", and "))
         }
     }
+}
+
+/// The name of a part for a reader: the label of the row that shows it, where a section has
+/// a row for each part.
+fn label<'a>(study: &'a StudyResults, part: &'a str) -> &'a str {
+    let mut rows = study.sections.iter().flat_map(|section| &section.rows);
+    rows.find(|row| row.name == part).map_or(part, |row| row.label.as_str())
 }
 
 /// Returns the start of the first part and the end of the last.
@@ -209,7 +217,7 @@ mod tests {
         assert_eq!(machines(&measured_on(&["6.1", "6.1"])), "A CPU, 2 cores, Linux 6.1");
         assert_eq!(
             machines(&measured_on(&["6.1", "6.2", "6.1"])),
-            "A CPU, 2 cores, Linux 6.1 (part-0, part-2); A CPU, 2 cores, Linux 6.2 (part-1): their figures are not \
+            "A CPU, 2 cores, Linux 6.1 (part-0; part-2), and A CPU, 2 cores, Linux 6.2 (part-1): their figures are not \
              comparable"
         );
         assert_eq!(period(&measured_on(&["6.1", "6.2"])), Some(("2026-11-20", "2026-11-22")));
