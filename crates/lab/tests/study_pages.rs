@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use headroom_lab::plan::Scale;
-use headroom_lab::study::results::{ColumnResults, Value};
+use headroom_lab::study::results::{ColumnResults, SectionResults, Value};
 use headroom_lab::study::{self, Study, StudyResults};
+use headroom_lab_results::analysis::fit::log_line;
 use headroom_lab_results::report::terminal::Detail;
 
 const STUDIES: [&str; 5] = ["fmft", "ftps-ipsec-ipv6", "ipsec-study", "layering", "qesp"];
@@ -189,6 +190,48 @@ fn overheads_over_one_baseline_are_compared_by_block() {
         _ => "Unknown",
     };
     assert_eq!(outcome, expected, "{claim:?}");
+}
+
+fn section<'a>(page: &'a StudyResults, id: &str) -> &'a SectionResults {
+    page.sections.iter().find(|section| section.id == id).unwrap_or_else(|| panic!("no {id}"))
+}
+
+/// A cell by the titles of its column and row, which are what a reader sees.
+fn cell<'a>(page: &'a StudyResults, id: &str, column: &str, row: &str) -> &'a Value {
+    let section = section(page, id);
+    let titles = || section.columns.iter().map(ColumnResults::heading);
+    let at = titles().position(|title| title == column);
+    let at =
+        at.unwrap_or_else(|| panic!("{id}: no {column} in {:?}", titles().collect::<Vec<_>>()));
+    let row = section.rows.iter().find(|known| known.label == row);
+    &row.unwrap_or_else(|| panic!("{id}: no such row")).values[at]
+}
+
+#[test]
+fn models_beside_the_papers_are_the_papers_fit_of_the_table_above() {
+    let samples = Samples::unpacked("models");
+    let page = samples.page(&read("ftps-ipsec-ipv6"));
+    for scenario in
+        ["FTPS, download", "FTP over IPsec, download", "FTPS, upload", "FTP over IPsec, upload"]
+    {
+        let table = section(&page, "table-2");
+        let points = table.rows.iter().map(|row| {
+            let value = cell(&page, "table-2", scenario, &row.label);
+            let size = value.origin.as_ref().and_then(|origin| origin.size_bytes).expect("a size");
+            (size as f64 / 1024.0, value.measured.expect("measured").value)
+        });
+        let line = log_line(&points.collect::<Vec<_>>()).expect("seven sizes");
+        for (column, expected) in [
+            ("the paper's fit, at 1 KiB", line.intercept),
+            ("the paper's fit, per factor e of size", line.slope),
+        ] {
+            let shown = cell(&page, "models", column, scenario);
+            assert!(shown.published.is_some(), "the paper's own stands beside it");
+            let shown = shown.measured.expect("measured").value;
+            let told = format!("{scenario}, {column}: {shown}, and {line:?}");
+            assert!((shown - expected).abs() <= 1e-9 * expected.abs(), "{told}");
+        }
+    }
 }
 
 #[test]
