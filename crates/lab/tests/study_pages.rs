@@ -235,6 +235,59 @@ fn models_beside_the_papers_are_the_papers_fit_of_the_table_above() {
 }
 
 #[test]
+fn each_table_and_figure_of_a_paper_has_its_measured_values() {
+    let samples = Samples::unpacked("contents");
+    // study, section, column, row, and whether the paper (or a formula) has a value
+    let wanted: &[(&str, &str, &str, &str, bool)] = &[
+        ("ftps-ipsec-ipv6", "table-1", "FTP, download", "1 KiB", true),
+        ("ftps-ipsec-ipv6", "table-2", "FTPS, download", "1 GiB", true),
+        ("ftps-ipsec-ipv6", "figure-3", "FTPS", "1 GiB", true),
+        ("ftps-ipsec-ipv6", "figure-4", "FTP over IPsec", "1 GiB", true),
+        ("ftps-ipsec-ipv6", "models", "weighted fit, at 1 KiB", "FTPS, upload", false),
+        ("ftps-ipsec-ipv6", "figure-5", "FTPS, download: line by the paper's fit", "1 KiB", true),
+        ("ftps-ipsec-ipv6", "figure-5", "FTPS, upload: cost model", "1 GiB", false),
+        ("qesp", "table-1", "Q-ESP", "64 bytes", true),
+        ("qesp", "bytes", "ESP", "64 bytes", true),
+        ("qesp", "bytes", "Q-ESP", "1024 bytes", true),
+        ("qesp", "figure-8", "AES-128-GCM", "64", false),
+        ("qesp", "figure-9-delay", "Q-ESP", "3", false),
+        ("ipsec-study", "table-1", "throughput lost", "with hardware", true),
+        ("ipsec-study", "table-3", "mean of the sizes", "no tunnel", true),
+        ("ipsec-study", "table-3", "200 MB", "DES, SHA-1", false),
+        ("ipsec-study", "table-3-loss", "baseline with offload", "DES, SHA-1", true),
+        ("ipsec-study", "table-3-loss", "baseline per packet", "DES, SHA-1", false),
+        ("ipsec-study", "table-5", "all instructions", "triple DES, MD5", true),
+        ("ipsec-study", "figure-6", "improvement", "DES, SHA-1", true),
+        ("ipsec-study", "table-5-average", "improvement", "average", true),
+        ("ipsec-study", "table-6", "throughput (measured: headroom tunnel)", "50 MB", true),
+        ("ipsec-study", "table-7", "average", "encrypted", true),
+        ("layering", "table-1", "time", "sftp/tls/ipsec, download", true),
+        ("layering", "table-2", "% of base", "sftp/ipsec, upload", true),
+        ("fmft", "figure-2-points", "throughput", "raw, 700 bytes", true),
+        ("fmft", "loss", "XOR (SimpleCrypt)", "600", false),
+        ("fmft", "sizes", "cost of XOR", "20 MB", false),
+        ("fmft", "sizes", "cost of XOR", "50 MB", false),
+        ("fmft", "sizes", "cost of XOR", "200 MB", false),
+    ];
+    for name in STUDIES {
+        let page = samples.page(&read(name));
+        for (_, id, column, row, published) in wanted.iter().filter(|(study, ..)| *study == name) {
+            let value = cell(&page, id, column, row);
+            let told = format!("{name}: {id}, {column}, {row}: {value:?}");
+            assert!(value.measured.is_some(), "{told}");
+            assert_eq!(value.published.is_some(), *published, "{told}");
+        }
+    }
+    let because = |name: &str, id: &str| {
+        let page = samples.page(&read(name));
+        section(&page, id).because.clone().unwrap_or_default()
+    };
+    assert!(because("fmft", "loss").contains("the paper's"), "{}", because("fmft", "loss"));
+    let sizes = because("fmft", "sizes");
+    assert!(sizes.contains("20, 50 and 200 MB") && !sizes.contains("all these"), "{sizes}");
+}
+
+#[test]
 fn what_is_published_has_positive_intervals_runs_and_marks() {
     let positive = ["s", "ms", "Mbit/s", "kbit/s", "kB/s", "s/GB", "B", "1/s"];
     for name in STUDIES {
