@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use headroom_lab::plan::Scale;
-use headroom_lab::study::results::{ColumnResults, SectionResults, Value};
+use headroom_lab::study::results::{ChartResults, ColumnResults, SectionResults, Value};
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab_results::analysis::fit::log_line;
 use headroom_lab_results::report::terminal::Detail;
@@ -285,6 +285,114 @@ fn each_table_and_figure_of_a_paper_has_its_measured_values() {
     assert!(because("fmft", "loss").contains("the paper's"), "{}", because("fmft", "loss"));
     let sizes = because("fmft", "sizes");
     assert!(sizes.contains("20, 50 and 200 MB") && !sizes.contains("all these"), "{sizes}");
+}
+
+/// Pictures that a paper's curves need an axis or fields of their own for.
+#[test]
+fn pictures_have_the_axes_that_their_curves_need() {
+    type Needs = fn(&ChartResults) -> bool;
+    let needs: &[(&str, &str, Needs)] = &[
+        ("ftps-ipsec-ipv6", "figure-3", |chart| chart.symlog_y),
+        ("ftps-ipsec-ipv6", "figure-4", |chart| chart.symlog_y),
+        ("ftps-ipsec-ipv6", "figure-5", |chart| chart.symlog_y),
+        ("qesp", "figure-8", |chart| chart.free_y),
+        ("qesp", "figure-9-rate", |chart| chart.free_y),
+        ("fmft", "clients", |chart| chart.log_y),
+        ("ipsec-study", "figure-6", |chart| chart.bars),
+        ("ipsec-study", "table-3-loss", |chart| chart.bars),
+        ("layering", "table-2", |chart| chart.bars),
+    ];
+    let samples = Samples::unpacked("axes");
+    for name in STUDIES {
+        let page = samples.page(&read(name));
+        for (_, id, need) in needs.iter().filter(|(study, ..)| *study == name) {
+            let chart = section(&page, id).chart.as_ref();
+            assert!(chart.is_some_and(need), "{name}: {id}: {chart:?}");
+        }
+    }
+    let page = samples.page(&read("ftps-ipsec-ipv6"));
+    let columns = &section(&page, "figure-5").columns;
+    let panels: std::collections::BTreeSet<_> =
+        columns.iter().filter(|column| column.drawn).map(|column| &column.panel).collect();
+    assert_eq!(panels.len(), 4, "twelve lines are too many for one field");
+}
+
+#[test]
+fn labels_of_pictures_lie_inside_and_name_their_units() {
+    let samples = Samples::unpacked("pictures");
+    let mut drawn = 0;
+    for name in STUDIES {
+        let page = samples.page(&read(name));
+        let to = samples.0.join(format!("{name}-report"));
+        std::fs::create_dir(&to).expect("a folder");
+        study::report::write(&to, &page).expect("a report");
+        for id in page.sections.iter().filter(|one| one.chart.is_some()).map(|one| &one.id) {
+            let file = format!("{id}.svg");
+            let svg = std::fs::read_to_string(to.join(&file))
+                .unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
+            assert_eq!(
+                svg,
+                published(&format!("{name}/{file}")),
+                "scripts/remake-studies was not run"
+            );
+            assert_labels(&format!("{name}/{file}"), &svg);
+            let chart = section(&page, id).chart.as_ref().expect("a chart");
+            let what_is_counted = ["bytes", "clients", "size of the file", "datagram"];
+            let is_told = |title: &str| {
+                let unit = title.rsplit_once(", ").map(|(_, unit)| unit);
+                let is_unit = |unit: &str| {
+                    ["s", "ms", "Mbit/s", "kbit/s"].contains(&unit) || unit.starts_with('%')
+                };
+                unit.is_some_and(is_unit)
+                    || title.starts_with('%')
+                    || what_is_counted.iter().any(|what| title.starts_with(what))
+            };
+            for title in [&chart.x_title, &chart.y_title].into_iter().filter(|one| !one.is_empty())
+            {
+                assert!(is_told(title), "{name}/{file}: `{title}` has no unit");
+                assert!(svg.contains(&format!(">{title}</text>")), "{name}/{file}: `{title}`");
+            }
+            drawn += 1;
+        }
+    }
+    assert_eq!(drawn, 24);
+}
+
+/// Fails where a text of a picture leaves its view box.
+fn assert_labels(file: &str, svg: &str) {
+    let number = |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("{file}: {text}"));
+    let attribute = |tag: &str, name: &str| {
+        let from = tag.find(&format!(" {name}=\""))? + name.len() + 3;
+        Some(tag[from..].split('"').next().expect("an end").to_owned())
+    };
+    let view = attribute(svg, "viewBox").expect("a view box");
+    let view: Vec<f64> = view.split(' ').map(number).collect();
+    for text in svg.split("<text").skip(1) {
+        let (tag, rest) = text.split_once('>').expect("a tag");
+        let label = rest.split('<').next().expect("a label");
+        let size = attribute(tag, "font-size").map_or(13.0, |size| number(&size));
+        // about as wide as letters are in common fonts
+        let width = 0.54 * size * label.chars().count() as f64;
+        let start = match attribute(tag, "text-anchor").as_deref() {
+            Some("middle") => -width / 2.0,
+            Some("end") => -width,
+            _ => 0.0,
+        };
+        let (along, across, most) = match attribute(tag, "transform") {
+            // turned to the left
+            Some(moved) => {
+                let moved = moved.strip_prefix("translate(").and_then(|rest| rest.split_once(')'));
+                let (x, y) = moved.and_then(|(at, _)| at.split_once(' ')).expect("a place");
+                (number(y), number(x), [view[3], view[2]])
+            }
+            None => {
+                let at = |name| number(&attribute(tag, name).expect("a place"));
+                (at("x"), at("y"), [view[2], view[3]])
+            }
+        };
+        let inside = along + start >= 0.0 && along + start + width <= most[0];
+        assert!(inside && across >= 0.0 && across <= most[1], "{file}: `{label}` is cut off");
+    }
 }
 
 #[test]

@@ -95,6 +95,30 @@ mod tests {
     use super::*;
     use crate::study::section_results::testing::section;
 
+    fn drawn(bars: bool, halves: [f64; 2]) -> String {
+        let rows: [&[_]; 2] = [&[(10.0, halves[0], 5)], &[(12.0, halves[1], 5)]];
+        let mut section = section("s", &["c"], &[("a", rows[0]), ("b", rows[1])]);
+        for (row, x) in section.rows.iter_mut().zip([1.0, 2.0]) {
+            row.x = Some(x);
+        }
+        let chart = serde_json::json!({
+            "x_title": "x", "y_title": "y, s", "log_x": false, "log_y": false, "bars": bars,
+            "x_is_bytes": false
+        });
+        section.chart = Some(serde_json::from_value(chart).expect("a chart"));
+        alone(&section).expect("a picture")
+    }
+
+    #[test]
+    fn an_interval_that_leaves_the_field_has_an_arrow() {
+        // the head of an arrow, and an arrow behind a bar's figure
+        for (bars, arrow) in [(false, "Z\""), (true, " →")] {
+            let arrows = |halves| drawn(bars, halves).matches(arrow).count();
+            assert_eq!(arrows([0.1, 0.1]), 0, "both within");
+            assert_eq!(arrows([0.1, 500.0]), if bars { 1 } else { 2 }, "one beyond, at each end");
+        }
+    }
+
     #[test]
     fn an_interval_of_two_runs_is_not_drawn() {
         let mut of_two =
