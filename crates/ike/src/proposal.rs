@@ -542,6 +542,28 @@ mod tests {
     }
 
     #[test]
+    fn the_modp_group_is_for_who_asks_for_it() {
+        let modp = |policy| {
+            let mut offers = offer(policy);
+            offers.iter_mut().for_each(|one| one.key_exchanges = vec![Method::Modp2048]);
+            IkeProposal::emit(&offers, &[])
+        };
+        let sent = Method::Modp2048.id();
+        for policy in [PostQuantum::Required, PostQuantum::Off] {
+            assert_eq!(IkeProposal::choose(&offer(policy), &modp(policy), sent), None);
+            let mut ours = offer(policy);
+            ours.iter_mut().for_each(|one| one.key_exchanges.push(Method::Modp2048));
+            let chosen = IkeProposal::choose(&ours, &modp(policy), sent).expect("it is offered");
+            assert_eq!(chosen.key_exchange, Method::Modp2048);
+            assert!(!Method::Modp2048.is_post_quantum());
+            // a curve is taken where there is one
+            let theirs = IkeProposal::emit(&ours, &[]);
+            let curve = IkeProposal::choose(&ours, &theirs, NONE).expect("common ones");
+            assert_eq!(curve.key_exchange, Method::Curve25519);
+        }
+    }
+
+    #[test]
     fn refuses_choices_that_were_not_offered() {
         let ours = offer(PostQuantum::Required);
         let chosen = choose(PostQuantum::Required, PostQuantum::Required).expect("the same");

@@ -1,4 +1,4 @@
-//! Key exchange methods: X25519, P-256 and P-384, and ML-KEM.
+//! Key exchange methods: X25519, P-256 and P-384, ML-KEM, and the 2048-bit MODP group.
 //!
 //! The public values of peers are checked by AWS-LC: that a point is on its curve, that X25519 does
 //! not yield zero (RFC 8031 §3.1), that an ML-KEM key is reduced (FIPS 203 §7.2).
@@ -12,6 +12,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::Random;
+use super::modp::Exponent;
 use crate::wire::KeyExchangeMethod;
 
 /// A key exchange method.
@@ -23,6 +24,8 @@ pub enum Method {
     Ecp256,
     /// The NIST curve P-384 (RFC 5903).
     Ecp384,
+    /// The 2048-bit MODP group (RFC 3526): in no default offer, for peers that have nothing better.
+    Modp2048,
     /// ML-KEM-512 (FIPS 203, draft-ietf-ipsecme-ikev2-mlkem).
     MlKem512,
     /// ML-KEM-768.
@@ -40,6 +43,7 @@ pub struct KeyExchange {
 
 enum Private {
     DiffieHellman(PrivateKey),
+    Modp(Exponent),
     Kem(DecapsulationKey),
 }
 
@@ -50,10 +54,11 @@ pub struct Invalid(pub Method);
 
 impl Method {
     /// All methods.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Curve25519,
         Self::Ecp256,
         Self::Ecp384,
+        Self::Modp2048,
         Self::MlKem512,
         Self::MlKem768,
         Self::MlKem1024,
@@ -72,6 +77,7 @@ impl Method {
             Self::Curve25519 => KeyExchangeMethod::Curve25519,
             Self::Ecp256 => KeyExchangeMethod::Ecp256,
             Self::Ecp384 => KeyExchangeMethod::Ecp384,
+            Self::Modp2048 => KeyExchangeMethod::Modp2048,
             Self::MlKem512 => KeyExchangeMethod::MlKem512,
             Self::MlKem768 => KeyExchangeMethod::MlKem768,
             Self::MlKem1024 => KeyExchangeMethod::MlKem1024,
@@ -96,6 +102,11 @@ impl Method {
                 let public = self.public(&private);
                 KeyExchange { method: self, private: Private::DiffieHellman(private), public }
             }
+            Kind::Modp => {
+                let private = Exponent::generate(random);
+                let public = private.public();
+                KeyExchange { method: self, private: Private::Modp(private), public }
+            }
             Kind::Kem(algorithm) => {
                 let private = DecapsulationKey::generate(algorithm).expect("an ML-KEM key");
                 let public = private.encapsulation_key().and_then(|key| {
@@ -117,7 +128,7 @@ impl Method {
     /// As [`Self::generate`].
     pub fn respond(self, peer: &[u8], random: &mut dyn Random) -> Result<(Vec<u8>, Key), Invalid> {
         match self.kind() {
-            Kind::DiffieHellman(..) => {
+            Kind::DiffieHellman(..) | Kind::Modp => {
                 let ours = self.generate(random);
                 let public = ours.public.clone();
                 Ok((public, ours.finish(peer)?))
@@ -135,6 +146,7 @@ impl Method {
             Self::Curve25519 => Kind::DiffieHellman(&agreement::X25519, 32),
             Self::Ecp256 => Kind::DiffieHellman(&agreement::ECDH_P256, 32),
             Self::Ecp384 => Kind::DiffieHellman(&agreement::ECDH_P384, 48),
+            Self::Modp2048 => Kind::Modp,
             Self::MlKem512 => Kind::Kem(&kem::ML_KEM_512),
             Self::MlKem768 => Kind::Kem(&kem::ML_KEM_768),
             Self::MlKem1024 => Kind::Kem(&kem::ML_KEM_1024),
@@ -179,6 +191,7 @@ impl KeyExchange {
                 let peer = UnparsedPublicKey::new(private.algorithm(), peer);
                 agree(&private, peer, invalid, |secret| Ok(Key::from_bytes(secret)))
             }
+            Private::Modp(private) => private.agree(peer).ok_or(invalid),
             Private::Kem(private) => {
                 let secret = private.decapsulate(Ciphertext::from(peer)).map_err(|_| invalid)?;
                 Ok(Key::from_bytes(secret.as_ref()))
@@ -199,6 +212,7 @@ impl fmt::Display for Method {
             Self::Curve25519 => "x25519",
             Self::Ecp256 => "p-256",
             Self::Ecp384 => "p-384",
+            Self::Modp2048 => "modp-2048",
             Self::MlKem512 => "ml-kem-512",
             Self::MlKem768 => "ml-kem-768",
             Self::MlKem1024 => "ml-kem-1024",
@@ -208,6 +222,7 @@ impl fmt::Display for Method {
 
 enum Kind {
     DiffieHellman(&'static agreement::Algorithm, usize),
+    Modp,
     Kem(&'static kem::Algorithm),
 }
 
@@ -251,7 +266,8 @@ mod tests {
             let (theirs, _) = method.respond(ours.public(), &mut SystemRandom).expect("valid");
             (ours.public().len(), theirs.len())
         });
-        let expected = [(32, 32), (64, 64), (96, 96), (800, 768), (1184, 1088), (1568, 1568)];
+        let expected =
+            [(32, 32), (64, 64), (96, 96), (256, 256), (800, 768), (1184, 1088), (1568, 1568)];
         assert_eq!(lengths, expected);
     }
 
@@ -268,6 +284,7 @@ mod tests {
                     off[1] ^= 1;
                     values.extend([off, vec![0; good.len()]]);
                 }
+                Method::Modp2048 => values.push([&[0; 255][..], &[1]].concat()),
                 // not reduced modulo q
                 _ => values.push(vec![0xff; good.len()]),
             }

@@ -6,6 +6,7 @@
 mod authentication;
 mod key_exchange;
 mod keys;
+mod modp;
 mod prf;
 mod protection;
 mod random;

@@ -44,6 +44,35 @@ fn falls_back_only_where_policy_says_so() {
 }
 
 #[test]
+fn the_modp_group_makes_a_tunnel_where_both_have_it_and_is_refused_elsewhere() {
+    use headroom_ike::crypto::Method;
+    let with = |config: &mut Config, methods: &[Method]| {
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+        connection.ike.iter_mut().for_each(|one| one.key_exchanges = methods.to_vec());
+        let child = Arc::get_mut(&mut connection.children[0]).expect("not shared yet");
+        child.proposals.iter_mut().for_each(|one| one.key_exchanges = methods.to_vec());
+    };
+    for policy in [PostQuantum::Off, PostQuantum::Required] {
+        let [mut a, mut b] = configs(policy);
+        with(&mut a, &[Method::Modp2048]);
+        with(&mut b, &[Method::Curve25519, Method::Modp2048]);
+        let mut world = World::established_with([a, b], 38);
+        world.rekey_child(B);
+        world.settle();
+        world.rekey_ike(A);
+        world.settle();
+        world.check_agreement(1);
+    }
+    let [mut a, b] = configs(PostQuantum::Off);
+    with(&mut a, &[Method::Modp2048]);
+    let mut world = World::new([a, b], 39);
+    world.connect(A);
+    world.settle();
+    assert_eq!(world.hosts[A].closed, [Reason::Unauthenticated(NotifyType::NoProposalChosen)]);
+    assert_eq!(world.hosts[B].endpoint.half_open(), 0);
+}
+
+#[test]
 fn a_lost_datagram_of_the_set_up_is_sent_again() {
     for lost in 0..7 {
         let mut world = World::new(configs(PostQuantum::Required), 20);
