@@ -283,6 +283,11 @@ impl Session {
             }
             return;
         }
+        // the responder has us in already: it asks again, and then the answer to IKE_AUTH is here
+        let is_early = sa.status == Status::Setup && sa.role == Role::Initiator;
+        if is_early && !message.header.response {
+            return;
+        }
         match sa.receive(raw, message) {
             None => {}
             Some(Received::Retransmission(datagrams)) => {

@@ -94,6 +94,23 @@ fn a_lost_datagram_of_the_set_up_is_sent_again() {
 }
 
 #[test]
+fn a_request_that_overtakes_the_answer_to_ike_auth_is_answered_when_it_comes_again() {
+    let mut world = World::new(configs(PostQuantum::Off), 26);
+    world.connect(A);
+    for _ in 0..3 {
+        world.deliver(0, false);
+    }
+    // a responder sends on a first CHILD SA before its initiator has it
+    world.closing = true;
+    world.rekey_ike(B);
+    assert_eq!(world.in_flight.len(), 2);
+    world.deliver(1, false);
+    world.settle();
+    world.check_agreement(1);
+    assert_eq!(world.hosts.each_ref().map(|host| host.rekeyed), [1; 2]);
+}
+
+#[test]
 fn both_peers_may_start_at_once() {
     let mut world = World::new(configs(PostQuantum::Required), 21);
     // a responder sends on a first CHILD SA before its initiator has it
