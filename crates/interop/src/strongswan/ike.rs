@@ -229,7 +229,10 @@ impl State {
                     self.failed = Some(reason.to_string());
                 }
             }
-            Event::Moved { .. } | Event::Keys { .. } | Event::Message { .. } => {}
+            Event::Moved { .. }
+            | Event::Keys { .. }
+            | Event::Message { .. }
+            | Event::Reauthenticating { .. } => {}
         }
     }
 }
