@@ -29,6 +29,11 @@ suite = "aes-128-gcm"
 key = "01264b7095badf04294e7398bde2072c51769bc0"
 "#;
 
+/// ESP by RFC 4106 with an extended sequence number, 0x01234567 00000009, in tunnel mode from
+/// 192.0.2.1 to 192.0.2.2: a UDP datagram, sealed by another program (cryptography 48 for Python).
+const FAR: &str = "4500005c000000004032f66cc0000201c0000202000020000000000901234567000000094d21c76d50\
+    a3a2c990dcf61ee12837369bbecbe4a1381f462e4ca7ced0dd1bcc55dac0fb887aa66652bb8fd178753bb07a0fe63b7a67ea41";
+
 /// Runs the command. Returns its exit code, standard output and standard error, with the test's
 /// folder replaced.
 fn run(ground: &Ground, program: &str, arguments: &[&str]) -> String {
@@ -108,31 +113,58 @@ fn explains_configurations_that_it_refuses() {
     insta::assert_snapshot!(refusals.into_iter().chain(others).collect::<Vec<_>>().join("\n"));
 }
 
+fn bytes(digits: &str) -> Vec<u8> {
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |digit: u8| char::from(digit).to_digit(16).expect("a digit") as u8;
+    digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+/// A capture of raw IP packets, one a second; the last is truncated to what is there.
+fn pcap(packets: &[&Vec<u8>], len: usize) -> Vec<u8> {
+    let mut file: Vec<u8> = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, 101]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    for (second, packet) in packets.iter().enumerate() {
+        let head = [1_700_000_000 + second as u32, 0, packet.len() as u32, len as u32];
+        file.extend(head.iter().flat_map(|word| word.to_le_bytes()));
+        file.extend_from_slice(packet);
+    }
+    file
+}
+
+#[test]
+fn decode_is_given_the_high_half_of_a_sequence_number() {
+    let ground = Ground::new("esn");
+    let configuration = CONFIGURATION.replace("qesp", "esp").replace("0x1000", "0x2000");
+    private(&ground, "keys.toml", &configuration);
+    std::fs::write(ground.path("far.pcap"), pcap(&[&bytes(FAR)], 92)).expect("a capture");
+    let decode = |more: &[&str]| {
+        headroom(
+            &ground,
+            &[&["ipsec", "decode", "far.pcap", "--config", "keys.toml"], more].concat(),
+        )
+    };
+    let unknown = decode(&["--failures"]);
+    assert!(unknown.starts_with("exit code Some(1)"), "{unknown}");
+    assert!(unknown.contains("65536 or more") && unknown.contains("--esn-high"), "{unknown}");
+    for given in ["0x1234567", "19088743", "0x1234566"] {
+        let opened = decode(&["--esn-high", "7", "--esn-high", given]);
+        assert!(opened.starts_with("exit code Some(0)"), "{given}: {opened}");
+    }
+}
+
 #[test]
 fn decode_reports_packets_as_text_and_as_json() {
     let ground = Ground::new("decode");
     private(&ground, "keys.toml", CONFIGURATION);
-    let bytes = |digits: &str| -> Vec<u8> {
-        let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
-        let digit = |digit: u8| char::from(digit).to_digit(16).expect("a digit") as u8;
-        digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
-    };
     let good = bytes(PROTECTED);
     let (mut forged, mut foreign, mut plain) = (good.clone(), good.clone(), good.clone());
     forged[99] ^= 1;
     foreign[30] = 0x77; // a byte of the SPI
     plain[9] = 6;
     let truncated = good[..60].to_vec();
-    let mut file: Vec<u8> = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, 101]
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
-    for (second, packet) in [&good, &good, &forged, &foreign, &plain, &truncated].iter().enumerate()
-    {
-        let head = [1_700_000_000 + second as u32, 0, packet.len() as u32, 100];
-        file.extend(head.iter().flat_map(|word| word.to_le_bytes()));
-        file.extend_from_slice(packet);
-    }
+    let mut file = pcap(&[&good, &good, &forged, &foreign, &plain, &truncated], 100);
     file.extend([0; 7]); // the file ends inside the next frame
     std::fs::write(ground.path("wire.pcap"), file).expect("a capture");
     let arguments = ["ipsec", "decode", "wire.pcap", "--config", "keys.toml"];
