@@ -279,6 +279,13 @@ fn check_reports_what_it_finds() {
     // the file of the other end, a port that is held, a ledger that is gone
     let (_, said) = check(0, &files[1]);
     has(&said, "warning", "does not have 192.0.2.2");
+    // it may come later, so `up` and `reload` say it, too, and go on
+    for words in [&["up", text(&files[1]), "--background"][..], &["reload"]] {
+        let output = hosts[0].tunnel(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.contains("192.0.2.2 for this host"), "{said}");
+    }
+    hosts[0].must(&["down"]);
     let held = hosts[0].socket("192.0.2.1:4500");
     let (code, said) = check(0, &files[0]);
     assert_eq!(code, Some(1), "{said}");
