@@ -183,12 +183,16 @@ impl Moving {
         host: &Host,
         transfer: impl AsyncFnMut(Client) -> Result<Summary, Error>,
     ) -> Result<Summary, Error> {
-        let at_terminal = std::io::stderr().is_terminal() && !self.json;
-        let default = if at_terminal { Retry::Forever } else { Retry::Never };
-        let retry = self.retry.unwrap_or(default);
+        let retry = self.retry.unwrap_or(retry(std::io::stderr().is_terminal(), self.json));
         let lost = |error: &Error| progress.reconnecting(error);
         with_retries(retry, lost, async || connector.connect(host).await, transfer).await
     }
+}
+
+/// How long a transfer is retried without `--retry`: forever where somebody watches, who can
+/// end it; not in scripts, which have rules of their own.
+fn retry(at_terminal: bool, json: bool) -> Retry {
+    if at_terminal && !json { Retry::Forever } else { Retry::Never }
 }
 
 /// Whether standard input or output is meant.
@@ -270,6 +274,19 @@ fn ended(progress: &Progress, summary: Result<Summary, Error>) -> anyhow::Result
         Err(error) => {
             progress.clear();
             Err(error.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_by_itself_at_a_terminal_only() {
+        assert_eq!(retry(true, false), Retry::Forever);
+        for (at_terminal, json) in [(true, true), (false, false), (false, true)] {
+            assert_eq!(retry(at_terminal, json), Retry::Never);
         }
     }
 }
