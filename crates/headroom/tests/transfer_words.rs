@@ -87,6 +87,29 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
+fn what_is_logged_has_no_colours_without_a_terminal() {
+    let hosts = Hosts::new("colours", &[]);
+    let log = hosts.ground.path("log");
+    let words = ["--verbose", "serve", "--json", "--listen", "127.0.0.1:0"];
+    let mut serve = command(&hosts.ground, "server", &words);
+    serve.arg("--root").arg(hosts.ground.path("served"));
+    serve.arg("--authorized-keys").arg(hosts.ground.path("authorized_keys"));
+    serve.stdout(Stdio::piped()).stderr(fs::File::create(&log).expect("a file"));
+    let mut server = serve.spawn().expect("it starts");
+    let mut line = String::new();
+    let stdout = server.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut line).expect("it listens");
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let output = hosts.run(&["ls", &format!("{}:", line["address"].as_str().expect("a text"))]);
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let logged = fs::read_to_string(log).expect("the log");
+    assert!(logged.contains("DEBUG"), "{logged}");
+    assert!(!logged.contains('\u{1b}'), "{logged}");
+}
+
+#[test]
 fn a_missing_source_leaves_no_directory_made_for_it() {
     let hosts = Hosts::new("nothing", &[]);
     fs::create_dir(hosts.ground.path("served/empty")).expect("a directory");
