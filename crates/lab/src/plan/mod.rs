@@ -315,6 +315,29 @@ sizes = ["1KiB", "1MiB"]
     }
 
     #[test]
+    fn the_plans_of_the_guide_are_plans() {
+        let guide = include_str!("../../../../docs/lab.md");
+        let plans: Vec<&str> = guide
+            .split("```toml\n")
+            .skip(1)
+            .map(|rest| rest.split("```").next().expect("its end"))
+            .collect();
+        let [plan, hosts] = plans[..] else { panic!("{} examples", plans.len()) };
+        let plan = Plan::from_toml(plan, "guide").expect("a good plan");
+        assert_eq!((plan.stacks.len(), plan.repetitions), (2, 10));
+        // with every key that it names
+        let two = |hosts: &str| {
+            let stacks = "stacks = [\"ftp\", \"sftp\"]\n[[workload]]\nkind = \"download\"\n";
+            Plan::from_toml(&format!("{stacks}{hosts}"), "guide").expect("a good plan")
+        };
+        assert_eq!(two(hosts).family, Some(Family::Ipv4), "that of its addresses");
+        assert_eq!(
+            two(&hosts.replace("# s", "s").replace("# p", "p")).hosts.expect("hosts").ports,
+            20_000
+        );
+    }
+
+    #[test]
     fn a_plan_for_two_real_hosts() {
         let read = |keys: &str| Plan::from_toml(&two_hosts(keys), "x").expect("a good plan");
         let plan = read("client = \"a\"\nserver = \"root@10.0.0.2\"\nssh = \"ssh -F my.conf\"\n");
