@@ -24,6 +24,7 @@ const EVERYTHING: &[Trial] = &[
     ("the demo's plan", demo),
     ("put and get", put_and_get),
     ("a tunnel", tunnel),
+    ("a run beside cgroup v1", run_beside_cgroup_v1),
 ];
 
 const WITH_LESS: &[Trial] = &[
@@ -151,6 +152,21 @@ fn tunnel(guest: &mut Guest) -> Result<()> {
     // The kernel's own ESP sees a copy, and has no association for it (docs/tunnel.md).
     guest.run("ip netns exec b grep -q 'XfrmInNoStates.*[1-9]' /proc/net/xfrm_stat")?;
     guest.run("ip netns del a && ip netns del b").map(drop)
+}
+
+/// The CPU's controllers are those of cgroup v1, as older distributions mount them.
+fn run_beside_cgroup_v1(guest: &mut Guest) -> Result<()> {
+    guest.run(
+        "set -e; v1=/sys/fs/cgroup/cpu,cpuacct; mount -t tmpfs cgroup /sys/fs/cgroup; mkdir $v1; \
+         mount -t cgroup -o cpu,cpuacct cgroup $v1; test -e $v1/cpuacct.usage",
+    )?;
+    guest.run("grep -v validation-links /files/small.toml >/tmp/v1.toml")?;
+    let said = guest.run("headroom lab run /tmp/v1.toml --out /tmp/v1")?;
+    ensure!(said.contains("Report: /tmp/v1/report.html"), "{said}");
+    // CPU times are there all the same
+    guest.run("grep -q '\"cpu_seconds\": *{' /tmp/v1/results.json")?;
+    guest.run("! find /sys/fs/cgroup -name 'headroom-*' | grep .")?;
+    nothing_left(guest)
 }
 
 /// A plan that names no family runs over IPv4; one that names IPv6 is refused.
