@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use headroom_suite::{Key, KeyError, Mac, Suite};
 use zeroize::Zeroizing;
 
+pub use super::keygen_pool::{Peers, PoolRequest};
 use super::model::Config;
 use crate::ledger::{self, Ledger};
 

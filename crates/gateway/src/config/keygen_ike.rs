@@ -17,15 +17,15 @@ use super::keygen::{End, Error, Proof, Request, write_new};
 use super::model::Config;
 
 /// id-kp-ipsecIKE (RFC 4945, section 5.1.3.12).
-const IPSEC_IKE: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 17];
+pub(super) const IPSEC_IKE: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 17];
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// How long certificates are valid. Nothing renews them but a new pair.
 const VALID_FOR: Duration = Duration::from_secs(5 * 366 * 24 * 3600);
 
 /// A file to write.
-struct Made {
-    name: String,
-    text: Zeroizing<String>,
+pub(super) struct Made {
+    pub(super) name: String,
+    pub(super) text: Zeroizing<String>,
 }
 
 impl Request {
@@ -40,26 +40,17 @@ impl Request {
             self.ike_file((self.left, self.right), false, &lines[0]),
             self.ike_file((self.right, self.left), true, &lines[1]),
         ];
-        for text in &texts {
-            // the files are not there yet
-            let here = text.replace(&lines[0], PLACEHOLDER).replace(&lines[1], PLACEHOLDER);
-            Config::parse(&here, Path::new("new"))
-                .map_err(|error| Error::Refused(error.to_string()))?;
+        for (text, proof) in texts.iter().zip(&lines) {
+            check(text, proof)?;
         }
-        let wrong = |path: &Path| {
-            let path = path.to_owned();
-            move |cause: io::Error| Error::Write { path, cause }
-        };
-        std::fs::create_dir_all(&self.folder).map_err(wrong(&self.folder))?;
-        let paths =
-            [End::Left, End::Right].map(|end| self.folder.join(format!("{}.toml", end.name())));
-        for (path, text) in paths.iter().zip(&texts) {
-            write_new(path, text).map_err(wrong(path))?;
-        }
-        for Made { name, text } in &secrets {
-            let path = self.folder.join(name);
-            write_new(&path, text).map_err(wrong(&path))?;
-        }
+        let names = [End::Left, End::Right].map(|end| format!("{}.toml", end.name()));
+        let configurations = names
+            .iter()
+            .zip(texts)
+            .map(|(name, text)| Made { name: name.clone(), text: Zeroizing::new(text) });
+        let configurations: Vec<Made> = configurations.collect();
+        write_all(&self.folder, configurations.iter().chain(&secrets))?;
+        let paths = names.map(|name| self.folder.join(name));
         Ok(paths)
     }
 
@@ -91,54 +82,107 @@ impl Request {
 
     /// Makes an authority and a certificate for each end, and the lines of both ends about them.
     fn certificates(&self) -> Result<(Vec<Made>, [String; 2]), Error> {
-        let mut params = self.valid_now(&format!("{} authority", self.name));
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-        let root = format!("{}-ca.pem", self.name);
-        let mut files = vec![
-            Made { name: root.clone(), text: Zeroizing::new(authority.pem()) },
-            Made {
-                name: format!("{}-ca.key", self.name),
-                text: Zeroizing::new(authority.key().serialize_pem()),
-            },
-        ];
+        let (authority, mut files) = Authority::new(&self.name)?;
         let called = |end: End| format!("{}.{}", end.name(), self.name);
         let ends = [(End::Left, End::Right, self.left), (End::Right, End::Left, self.right)];
         let mut lines = Vec::new();
         for (end, other, address) in ends {
-            let name = called(end);
-            let mut params = self.valid_now(&name);
-            let dns = name.as_str().try_into()?;
-            params.subject_alt_names = vec![SanType::DnsName(dns), SanType::IpAddress(address)];
-            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Other(IPSEC_IKE.to_vec())];
-            let key = KeyPair::generate()?;
-            let certificate = params.signed_by(&key, &authority)?;
-            let own = |suffix: &str| format!("{}.{suffix}", end.name());
-            files.push(Made { name: own("pem"), text: Zeroizing::new(certificate.pem()) });
-            files.push(Made { name: own("key"), text: Zeroizing::new(key.serialize_pem()) });
-            lines.push(format!(
-                "remote_id = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\nca_file = \"{root}\"\n",
-                called(other),
-                own("pem"),
-                own("key"),
-            ));
+            let purposes = vec![ExtendedKeyUsagePurpose::Other(IPSEC_IKE.to_vec())];
+            let names = (called(end), Some(address));
+            files.extend(authority.issue(end.name(), names, purposes)?);
+            let remote = format!("remote_id = \"{}\"\n", called(other));
+            lines.push(remote + &authority.lines_of(end.name()));
         }
         let lines = lines.try_into().map_err(|_| Error::Refused("there are two ends".into()))?;
         Ok((files, lines))
     }
+}
 
-    fn valid_now(&self, name: &str) -> CertificateParams {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let now = SystemTime::now();
-        // the other host's clock may be late
-        params.not_before = (now - DAY).into();
-        params.not_after = (now + VALID_FOR).into();
-        params
+/// An authority that signs the certificates of new files.
+pub(super) struct Authority {
+    name: String,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Makes one, and its files.
+    pub(super) fn new(tunnel: &str) -> Result<(Self, Vec<Made>), Error> {
+        let mut params = valid_now(&format!("{tunnel} authority"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let name = format!("{tunnel}-ca");
+        let key = Zeroizing::new(issuer.key().serialize_pem());
+        let files = vec![
+            Made { name: format!("{name}.pem"), text: Zeroizing::new(issuer.pem()) },
+            Made { name: format!("{name}.key"), text: key },
+        ];
+        Ok((Self { name, issuer }, files))
     }
+
+    /// Makes a certificate with this name and address, and its key.
+    pub(super) fn issue(
+        &self,
+        file: &str,
+        (name, address): (String, Option<IpAddr>),
+        purposes: Vec<ExtendedKeyUsagePurpose>,
+    ) -> Result<[Made; 2], Error> {
+        let mut params = valid_now(&name);
+        let dns = name.as_str().try_into()?;
+        params.subject_alt_names = vec![SanType::DnsName(dns)];
+        params.subject_alt_names.extend(address.map(SanType::IpAddress));
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = purposes;
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok([
+            Made { name: format!("{file}.pem"), text: Zeroizing::new(certificate.pem()) },
+            Made { name: format!("{file}.key"), text: Zeroizing::new(key.serialize_pem()) },
+        ])
+    }
+
+    /// Returns the lines about the certificate in this file.
+    pub(super) fn lines_of(&self, file: &str) -> String {
+        format!(
+            "cert_file = \"{file}.pem\"\nkey_file = \"{file}.key\"\nca_file = \"{}.pem\"\n",
+            self.name
+        )
+    }
+}
+
+fn valid_now(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let now = SystemTime::now();
+    // the other host's clock may be late
+    params.not_before = (now - DAY).into();
+    params.not_after = (now + VALID_FOR).into();
+    params
+}
+
+/// Checks a new file, whose certificates and keys are not there yet.
+pub(super) fn check(text: &str, proof: &str) -> Result<(), Error> {
+    let here = text.replace(proof, PLACEHOLDER);
+    let parsed = Config::parse(&here, Path::new("new"));
+    parsed.map(drop).map_err(|error| Error::Refused(error.to_string()))
+}
+
+/// Writes new files into a folder; none is overwritten.
+pub(super) fn write_all<'m>(
+    folder: &Path,
+    files: impl IntoIterator<Item = &'m Made>,
+) -> Result<(), Error> {
+    let wrong = |path: &Path| {
+        let path = path.to_owned();
+        move |cause: io::Error| Error::Write { path, cause }
+    };
+    std::fs::create_dir_all(folder).map_err(wrong(folder))?;
+    for Made { name, text } in files {
+        let path = folder.join(name);
+        write_new(&path, text).map_err(wrong(&path))?;
+    }
+    Ok(())
 }
 
 /// Stands for the proof of identity while the rest of a new file is checked.

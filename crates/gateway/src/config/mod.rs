@@ -9,6 +9,7 @@ mod ike_auth;
 mod ike_eap;
 pub mod keygen;
 mod keygen_ike;
+mod keygen_pool;
 mod model;
 mod options;
 mod policies;

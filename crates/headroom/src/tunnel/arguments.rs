@@ -60,7 +60,7 @@ pub(crate) enum Tunnel {
     },
     /// Write the configurations of both ends, with new keys
     #[command(
-        after_help = "Examples:\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --protocol qesp --out keys\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16 --ike\n\nWrites left.toml and right.toml, each with its ledger; with --ike without ledgers, and with one\npre-shared key NAME.psk for both; with --ike=certificates with a certificate and a key for each, and\nan authority NAME-ca, whose key nothing needs any more. Copy right.* and what both need to the other\nhost over a channel that you trust, and delete right.* here: two gateways with one ledger would\nrepeat nonces."
+        after_help = "Examples:\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --protocol qesp --out keys\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16 --ike\n  headroom tunnel keygen 192.0.2.1 any --local-net 10.1.0.0/16 --pool 10.9.0.0/24 --ike=certificates --client alice --client bob\n  headroom tunnel keygen 192.0.2.1 any --local-net 0.0.0.0/0 --pool 10.9.0.0/24 --ike=eap --user alice --gateway-name vpn.example.org\n\nWrites left.toml and right.toml, each with its ledger; with --ike without ledgers, and with one\npre-shared key NAME.psk for both; with --ike=certificates with a certificate and a key for each, and\nan authority NAME-ca, whose key nothing needs any more. Copy right.* and what both need to the other\nhost over a channel that you trust, and delete right.* here: two gateways with one ledger would\nrepeat nonces.\n\nFor many clients (RIGHT is any) writes gateway.toml with a certificate, the authority NAME-ca, and for\neach --client a configuration, a certificate and a key, or for each --user a password. Give a client\nits three files and NAME-ca.pem, a user the password and NAME-ca.pem, and delete them here, with\nNAME-ca.key."
     )]
     Keygen(Keygen),
     /// Check whether a tunnel can work here: addresses, ports, path, ledger, firewall, peer
@@ -106,8 +106,8 @@ pub(crate) struct Up {
 pub(crate) struct Keygen {
     /// Outer address of this end
     pub(crate) left: IpAddr,
-    /// Outer address of the other end
-    pub(crate) right: IpAddr,
+    /// Outer address of the other end; "any" for many clients, with --ike, --pool and --client or --user
+    pub(crate) right: OtherEnd,
     /// Cipher suite of ESP and Q-ESP, such as aes-256-gcm or aes-128-cbc+hmac-sha256
     #[arg(long, default_value = "aes-128-gcm")]
     pub(crate) suite: String,
@@ -127,11 +127,23 @@ pub(crate) struct Keygen {
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4500")]
     pub(crate) udp: Option<u16>,
     /// The network behind this end: a prefix, a range, or any
-    #[arg(long, value_name = "NET", requires = "remote_net")]
+    #[arg(long, value_name = "NET")]
     pub(crate) local_net: Option<String>,
     /// The network behind the other end
     #[arg(long, value_name = "NET", requires = "local_net")]
     pub(crate) remote_net: Option<String>,
+    /// The network of the addresses of many clients
+    #[arg(long, value_name = "NET", requires = "ike")]
+    pub(crate) pool: Option<String>,
+    /// Name of a client, with --ike=certificates; repeat it for more
+    #[arg(long = "client", value_name = "NAME", requires = "pool", conflicts_with = "users")]
+    pub(crate) clients: Vec<String>,
+    /// Name of a user, with --ike=eap; repeat it for more
+    #[arg(long = "user", value_name = "NAME", requires = "pool")]
+    pub(crate) users: Vec<String>,
+    /// DNS name of this end, in its certificate beside its address
+    #[arg(long, value_name = "NAME", requires = "pool")]
+    pub(crate) gateway_name: Option<String>,
     /// Name of the tunnel and its interface, at both ends
     #[arg(long, default_value = "hr0")]
     pub(crate) name: String,
@@ -140,10 +152,29 @@ pub(crate) struct Keygen {
     pub(crate) out: PathBuf,
 }
 
+/// The other end of a new tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OtherEnd {
+    At(IpAddr),
+    Any,
+}
+
+impl std::str::FromStr for OtherEnd {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "any" => Ok(Self::Any),
+            address => address.parse().map(Self::At).map_err(|_| "write an address, or any".into()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Proof {
     Psk,
     Certificates,
+    Eap,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

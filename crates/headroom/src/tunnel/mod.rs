@@ -17,7 +17,7 @@ use headroom_gateway::wireshark;
 
 use crate::output::print_line;
 pub(crate) use arguments::Command;
-use arguments::{Keygen, Mode, Proof, Protocol, Tunnel, Up};
+use arguments::{Keygen, Mode, OtherEnd, Proof, Protocol, Tunnel, Up};
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
@@ -112,8 +112,68 @@ fn check(file: &Path, folder: &RunFolder) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Makes the files of a gateway for many clients.
+fn generate_for_many(arguments: Keygen) -> anyhow::Result<()> {
+    let refused = |error: &str| Err(keygen::Error::Refused(error.to_owned()).into());
+    let Some((network, pool)) = arguments.local_net.zip(arguments.pool) else {
+        return refused("for many clients --local-net and --pool are needed");
+    };
+    if arguments.remote_net.is_some() || arguments.mode == Some(Mode::Transport) {
+        return refused("clients have addresses of the pool: remove --remote-net and --mode");
+    }
+    let is_for_users = arguments.ike == Some(Proof::Eap);
+    let peers = match arguments.ike {
+        Some(Proof::Certificates) if arguments.users.is_empty() => {
+            keygen::Peers::Clients(arguments.clients)
+        }
+        Some(Proof::Eap) if arguments.clients.is_empty() => keygen::Peers::Users(arguments.users),
+        _ => {
+            return refused(
+                "many clients need --ike=certificates with --client, or --ike=eap with --user",
+            );
+        }
+    };
+    let authority = arguments.out.join(format!("{}-ca.pem", arguments.name));
+    let request = keygen::PoolRequest {
+        name: arguments.name,
+        gateway: arguments.left,
+        gateway_name: arguments.gateway_name,
+        network,
+        pool,
+        peers,
+        folder: arguments.out,
+    };
+    let files = request.write()?;
+    let (gateway, at) = (files[0].display(), request.gateway);
+    let authority = authority.display();
+    print_line(&match is_for_users {
+        true => format!(
+            "Wrote {gateway} for {at}, a password for each user, and {authority}, which users install to \
+             recognize the gateway.\nBring the tunnel up with `headroom tunnel up FILE`."
+        ),
+        false => format!(
+            "Wrote {gateway} for {at}, a configuration for each of {} clients, and {authority} for all.\n\
+             Bring the tunnel up with `headroom tunnel up FILE` at all ends.",
+            files.len() - 1
+        ),
+    });
+    Ok(())
+}
+
 fn generate(arguments: Keygen) -> anyhow::Result<()> {
     let refused = |error: String| keygen::Error::Refused(error);
+    let right = match (arguments.right, &arguments.pool) {
+        (OtherEnd::Any, _) => return generate_for_many(arguments),
+        (OtherEnd::At(_), Some(_)) => {
+            return Err(
+                refused("--pool is for many clients: write any as the other end".into()).into()
+            );
+        }
+        (OtherEnd::At(address), None) => address,
+    };
+    if arguments.local_net.is_some() != arguments.remote_net.is_some() {
+        return Err(refused("--local-net and --remote-net need each other".into()).into());
+    }
     let networks = match (arguments.mode, arguments.local_net.zip(arguments.remote_net)) {
         (Some(Mode::Tunnel), None) => {
             return Err(refused("tunnel mode needs --local-net and --remote-net".into()).into());
@@ -127,18 +187,22 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         }
         (_, networks) => networks,
     };
-    let both = arguments.ike.map(|proof| {
-        let name = &arguments.name;
-        match proof {
-            Proof::Psk => (keygen::Proof::SharedKey, format!("{name}.psk")),
-            Proof::Certificates => (keygen::Proof::Certificates, format!("{name}-ca.pem")),
+    let name = &arguments.name;
+    let both = match arguments.ike {
+        None => None,
+        Some(Proof::Psk) => Some((keygen::Proof::SharedKey, format!("{name}.psk"))),
+        Some(Proof::Certificates) => Some((keygen::Proof::Certificates, format!("{name}-ca.pem"))),
+        Some(Proof::Eap) => {
+            return Err(
+                refused("--ike=eap is for many users: write any as the other end".into()).into()
+            );
         }
-    });
+    };
     let shared = both.as_ref().map(|(_, file)| arguments.out.join(file));
     let request = keygen::Request {
         name: arguments.name,
         left: arguments.left,
-        right: arguments.right,
+        right,
         protocol: match arguments.protocol {
             Protocol::Esp => keygen::Protocol::Esp,
             Protocol::Ah => keygen::Protocol::Ah,

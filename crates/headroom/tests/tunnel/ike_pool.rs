@@ -250,3 +250,41 @@ fn an_address_that_is_given_back_is_assigned_to_who_waits_for_one() {
         site.must(&["down"]);
     }
 }
+
+#[test]
+fn keygen_makes_a_gateway_and_clients_that_get_addresses() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-pool-keygen");
+    let world = World::new(&ground);
+    let folder = ground.path("keys");
+    let out = folder.to_str().expect("a path");
+    let words = [
+        "keygen",
+        GATEWAY,
+        "any",
+        "--local-net",
+        "10.1.0.0/16",
+        "--pool",
+        "10.9.0.0/24",
+        "--ike=certificates",
+        "--client",
+        "alice",
+        "--client",
+        "bob",
+        "--out",
+        out,
+    ];
+    world.gateway.must(&words);
+    world.gateway.up(&folder.join("gateway.toml"));
+    for (client, name) in world.clients.iter().zip(["alice", "bob"]) {
+        client.up(&folder.join(format!("{name}.toml")));
+    }
+    until("two clients have addresses", || {
+        world.clients[..2].iter().all(|client| own(client).len() == 1)
+    });
+    let mut names: Vec<String> = world.assigned().into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, ["alice.hr0", "bob.hr0"]);
+}
