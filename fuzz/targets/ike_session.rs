@@ -48,6 +48,7 @@ impl Host {
             proposals: ChildProposal::default_offer(PostQuantum::Off),
             qesp: None,
             rekey: None,
+            per_resource: 0,
         };
         let connection = Connection {
             name: "peer".to_owned(),

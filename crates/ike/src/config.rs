@@ -156,6 +156,10 @@ pub struct ChildConfig {
     pub qesp: Option<QEsp>,
     /// The age at which it is rekeyed; none: by command alone.
     pub rekey: Option<Duration>,
+    /// The number of resources of this host, such as queues, each of which has a CHILD SA of its own
+    /// besides the first one (RFC 9611); 0: the first alone. The inbound SPI of that of resource `n`
+    /// leaves the remainder `n` when it is divided by this number.
+    pub per_resource: u32,
 }
 
 /// A post-quantum pre-shared key.

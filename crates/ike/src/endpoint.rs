@@ -185,9 +185,6 @@ impl Endpoint {
         let path = session.path();
         let done = self.with(path, now, |ctx| session.command(command, ctx));
         self.put_back(session);
-        if done.is_ok() && matches!(command, Command::Reauthenticate(_)) {
-            self.handovers.push_back(Handover::Begin(id));
-        }
         self.hand_over(now);
         done
     }
@@ -514,7 +511,7 @@ impl Session {
             Command::Reauthenticate(_) if !self.can_reauthenticate() => {
                 return Err(NoSuch("IKE SA of ours that is not being replaced"));
             }
-            Command::Reauthenticate(_) => {}
+            Command::Reauthenticate(_) => self.request_reauthentication(),
             Command::Move(..) if !self.can_move() => {
                 return Err(NoSuch("session of an initiator with MOBIKE"));
             }

@@ -209,6 +209,8 @@ pub struct ChildSa {
     pub local: Vec<TrafficSelector>,
     /// The packets that the peer may send.
     pub remote: Vec<TrafficSelector>,
+    /// The resource of this host that it is for; none: for any.
+    pub resource: Option<u32>,
     /// What we receive.
     pub inbound: HalfSa,
     /// What we send.

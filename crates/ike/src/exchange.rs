@@ -61,6 +61,19 @@ pub(crate) struct ChildOffer {
     pub(crate) local: Vec<TrafficSelector>,
     pub(crate) remote: Vec<TrafficSelector>,
     pub(crate) spi: u32,
+    pub(crate) group: Group,
+}
+
+/// The part of a CHILD SA in a group with the same selectors (RFC 9611).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Group {
+    /// It has no group.
+    #[default]
+    None,
+    /// It is for all packets that no other of the group is for.
+    First,
+    /// It is for this resource.
+    Resource(u32),
 }
 
 /// CREATE_CHILD_SA.
@@ -135,6 +148,7 @@ pub(crate) struct ChildDraft {
     pub(crate) spi_outbound: u32,
     pub(crate) local: Vec<TrafficSelector>,
     pub(crate) remote: Vec<TrafficSelector>,
+    pub(crate) group: Group,
 }
 
 /// An IKE SA without keys.
@@ -149,6 +163,24 @@ pub(crate) struct IkeDraft {
 pub(crate) enum Target {
     Child(ChildId),
     Ike,
+}
+
+impl Group {
+    pub(crate) fn resource(self) -> Option<u32> {
+        match self {
+            Self::Resource(number) => Some(number),
+            Self::None | Self::First => None,
+        }
+    }
+
+    /// Returns the data of SA_RESOURCE_INFO, if it is sent. To the peer they mean nothing.
+    pub(crate) fn info(self) -> Option<Vec<u8>> {
+        match self {
+            Self::None => None,
+            Self::First => Some(Vec::new()),
+            Self::Resource(number) => Some(number.to_be_bytes().to_vec()),
+        }
+    }
 }
 
 impl Exchange {

@@ -174,6 +174,7 @@ fn spec(case: &Case, sa: Association) -> Result<SaSpec> {
         dont_fragment: DontFragment::Copy,
         padding: Padding::None,
         classes: u64::MAX,
+        queue: None,
         ah_alignment: case.ah_alignment,
     })
 }

@@ -153,6 +153,11 @@ impl Bundle {
         }
     }
 
+    /// Returns the queue whose packets it is for.
+    pub(crate) fn queue(&self) -> Option<u32> {
+        self.inner.spec.queue
+    }
+
     /// Whether the bundle carries this packet's traffic class and, in transport mode, its addresses.
     pub(crate) fn serves(&self, headers: &Headers) -> bool {
         let class = self.inner.spec.classes >> (headers.tos >> 2) & 1 == 1;

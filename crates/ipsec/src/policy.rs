@@ -30,7 +30,8 @@ pub struct Policy {
 
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Alternatives: the first that carries the packet's traffic class protects it.
+    /// Alternatives: the first that carries the packet's traffic class protects it, one of its queue
+    /// before others.
     Protect(Vec<Bundle>),
     Bypass,
     Discard,
@@ -97,7 +98,10 @@ impl Spd {
             Action::Bypass => Verdict::Bypass(policy),
             Action::Discard => Verdict::Discard(Some(policy), Reason::Discarded),
             Action::Protect(bundles) => {
-                match bundles.iter().find(|bundle| bundle.serves(headers)) {
+                let mut serving = bundles.iter().filter(|bundle| bundle.serves(headers));
+                let own = serving.clone().find(|bundle| bundle.queue() == Some(cache.queue));
+                let any = || serving.clone().find(|bundle| bundle.queue().is_none());
+                match own.or_else(any).or_else(|| serving.next()) {
                     Some(bundle) => Verdict::Protect(policy, bundle),
                     None => Verdict::Discard(Some(policy), Reason::NoAssociation),
                 }
@@ -307,6 +311,8 @@ pub struct FlowCache {
     entries: Box<[Option<Entry>]>,
     /// A secret, so that an attacker cannot choose flows that collide.
     seed: u64,
+    /// The queue whose packets are decided about.
+    queue: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -318,11 +324,17 @@ struct Entry {
 
 impl Default for FlowCache {
     fn default() -> Self {
-        Self { entries: vec![None; FLOWS].into(), seed: RandomState::new().hash_one(FLOWS) }
+        Self::of_queue(0)
     }
 }
 
 impl FlowCache {
+    /// Makes an empty one for the packets of a queue.
+    pub fn of_queue(queue: u32) -> Self {
+        let seed = RandomState::new().hash_one(FLOWS);
+        Self { entries: vec![None; FLOWS].into(), seed, queue }
+    }
+
     fn find(
         &mut self,
         generation: u64,

@@ -52,6 +52,9 @@ pub struct SaSpec {
     /// The DSCP values that it carries, bit `n` for DSCP `n` (one association per traffic class, RFC 4301,
     /// section 4.1).
     pub classes: u64,
+    /// The queue whose packets it protects (RFC 9611); none: those of queues that have none of their own.
+    /// Outbound.
+    pub queue: Option<u32>,
     /// The alignment of AH over IPv4: 4 bytes (RFC 4302, section 2.6), or 8 for Linux without `align4`.
     pub ah_alignment: usize,
 }
@@ -86,6 +89,7 @@ impl SaSpec {
             dont_fragment: DontFragment::Copy,
             padding: Padding::None,
             classes: u64::MAX,
+            queue: None,
             ah_alignment: 4,
         }
     }
@@ -101,7 +105,7 @@ impl SaSpec {
     #[must_use]
     pub fn between(&self, (source, destination): (IpAddr, IpAddr), udp: Option<UdpPorts>) -> Self {
         let Self { direction, mode, spi, extended_sequence, window, follow_peer, .. } = *self;
-        let Self { ecn, classes, ah_alignment, .. } = *self;
+        let Self { ecn, classes, queue, ah_alignment, .. } = *self;
         Self {
             name: self.name.clone(),
             protection: self.protection.copy(),
@@ -120,6 +124,7 @@ impl SaSpec {
             follow_peer: follow_peer && udp.is_some(),
             ecn,
             classes,
+            queue,
             ah_alignment,
         }
     }

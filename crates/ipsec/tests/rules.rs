@@ -185,6 +185,38 @@ fn one_association_for_each_class_of_traffic() {
 }
 
 #[test]
+fn a_queue_uses_the_association_of_its_own_and_else_that_of_all() {
+    let associations = |queues: &[Option<u32>]| -> Vec<SaSpec> {
+        let made = queues.iter().zip(0..).map(|(queue, number)| {
+            let mut one = shape().associations(Direction::Out).remove(0);
+            (one.name, one.spi, one.queue) = (format!("{number}"), 0x1000 + number, *queue);
+            one
+        });
+        made.collect()
+    };
+    let packet = inner();
+    let headers = Headers::read(&Ip::parse(&packet).expect("a packet"));
+    let chosen = |queues: &[Option<u32>], queue: u32| {
+        let out = (0..queues.len()).map(|number| number.to_string()).collect();
+        let action = Action::Protect { out, inbound: Vec::new() };
+        let policies = vec![policy("all", Selector::ANY, action)];
+        let engine = Engine::new(associations(queues), policies, None, Duration::ZERO);
+        let engine = engine.expect("an engine");
+        match engine.decide(&headers, &mut FlowCache::of_queue(queue)) {
+            Verdict::Protect(_, bundle) => {
+                bundle.associations().next().map(|sa| sa.spec().spi - 0x1000)
+            }
+            _ => None,
+        }
+    };
+    let group = [None, Some(0), Some(1), Some(1)];
+    assert_eq!([0, 1, 2].map(|queue| chosen(&group, queue)), [Some(1), Some(2), Some(0)]);
+    // the one for all is being replaced or gone
+    assert_eq!(chosen(&[Some(1), Some(0)], 2), Some(0));
+    assert_eq!(chosen(&[None], 7), Some(0));
+}
+
+#[test]
 fn no_number_is_given_away_that_was_not_granted() {
     let associations = shape().associations(Direction::Out);
     let action = Action::Protect { out: vec!["esp".into()], inbound: Vec::new() };

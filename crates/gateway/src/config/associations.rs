@@ -56,6 +56,7 @@ impl Reader<'_> {
             dont_fragment: options::dont_fragment(file)?,
             padding,
             classes: options::classes(file)?,
+            queue: None,
             ah_alignment: options::ah_alignment(file, protocol, source)?,
         };
         if let (Some(_), Direction::Out, Purpose::Tunnel) = (&file.window, direction, self.purpose)

@@ -182,6 +182,8 @@ pub(super) struct IkeFile {
     pub(super) suites: Option<Spanned<OneOrMany>>,
     #[serde(default)]
     pub(super) post_quantum: PostQuantumFile,
+    #[serde(default)]
+    pub(super) modp2048: bool,
     pub(super) initiate: Option<Spanned<bool>>,
     pub(super) rekey_seconds: Option<Spanned<u64>>,
     pub(super) reauth_seconds: Option<Spanned<u64>>,
@@ -264,6 +266,7 @@ pub(super) struct ChildFile {
     pub(super) life_seconds: Option<Spanned<u64>>,
     pub(super) life_bytes: Option<Spanned<Scalar>>,
     pub(super) life_packets: Option<Spanned<Scalar>>,
+    pub(super) per_queue: Option<Spanned<bool>>,
     pub(super) start_action: Option<Spanned<ActionWhenFile>>,
     pub(super) close_action: Option<Spanned<ActionWhenFile>>,
     pub(super) dpd_action: Option<Spanned<ActionWhenFile>>,

@@ -39,7 +39,7 @@ impl Reader<'_> {
     pub(super) fn ike(
         &self,
         file: &ConfigFile,
-        (tunnel, own): (&str, &[(IpAddr, u8)]),
+        (tunnel, own, queues): (&str, &[(IpAddr, u8)], u64),
         associations: &mut Vec<Association>,
         policies: &mut Vec<PolicySpec>,
     ) -> Result<Vec<IkePeer>, Problem> {
@@ -64,7 +64,8 @@ impl Reader<'_> {
         let mut names: HashSet<String> = policies.iter().map(|one| one.name.clone()).collect();
         for one in &file.child {
             let peer = owner(one, &mut peers, &by_name)?;
-            let (made, halves) = self.child(one, peer, policies, associations.len())?;
+            let place = (associations.len(), queues);
+            let (made, halves) = self.child(one, peer, policies, place)?;
             if let Some(policy) = made.iter().find(|policy| !names.insert(policy.name.clone())) {
                 let message = format!(
                     "a policy or [[child]] above is named `{}`: choose another `name`",
@@ -154,6 +155,7 @@ impl Reader<'_> {
                 PostQuantumFile::Preferred => PostQuantum::Preferred,
                 PostQuantumFile::Off => PostQuantum::Off,
             },
+            modp2048: file.modp2048,
             local_is_fixed: file.local.is_some(),
             initiate: file.initiate.as_ref().map_or(!waits, |one| *one.get_ref()),
             rekey: seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 4 * 3600)?,
@@ -187,7 +189,7 @@ impl Reader<'_> {
         file: &Spanned<ChildFile>,
         peer: &mut IkePeer,
         policies: &[PolicySpec],
-        index: usize,
+        (index, queues): (usize, u64),
     ) -> Result<(Vec<PolicySpec>, [Association; 2]), Problem> {
         let (whole, file) = (file, file.get_ref());
         let name = match &file.name {
@@ -228,6 +230,7 @@ impl Reader<'_> {
             mode,
             suites: suites(file.suites.as_ref())?,
             qesp: qesp(file.qesp),
+            per_queue: per_queue(file, queues)?,
             rekey_limits: rekey_limits(file)?,
             life: life(file, seconds(file.rekey_seconds.as_ref(), "rekey_seconds", 3600)?)?,
             actions: actions(file, peer)?,
@@ -380,6 +383,17 @@ fn qesp(file: QEspFile) -> Option<QEsp> {
         QEspFile::Off => None,
         QEspFile::Prefer => with(false),
         QEspFile::Require => with(true),
+    }
+}
+
+/// Reads whether each queue has SAs of its own, and returns how many do.
+fn per_queue(file: &ChildFile, queues: u64) -> Result<u32, Problem> {
+    match file.per_queue.as_ref().filter(|written| *written.get_ref()) {
+        None => Ok(0),
+        Some(written) if queues < 2 => {
+            Err(problem(written, "`per_queue` needs `queues` above 1, at the top of the file"))
+        }
+        Some(_) => Ok(u32::try_from(queues).unwrap_or(u32::MAX)),
     }
 }
 

@@ -84,6 +84,8 @@ pub struct IkePeer {
     pub suites: Vec<Suite>,
     /// Whether key exchanges must resist quantum computers.
     pub post_quantum: PostQuantum,
+    /// Whether the 2048-bit MODP group may be used, where there is nothing better.
+    pub modp2048: bool,
     /// Whether this host begins.
     pub initiate: bool,
     /// The age at which the IKE SA is rekeyed.
@@ -113,6 +115,8 @@ pub struct IkeChild {
     pub qesp: Option<QEsp>,
     /// The age at which its SAs are rekeyed.
     pub rekey: Duration,
+    /// The number of queues of which each has SAs of its own (RFC 9611); 0: none has.
+    pub per_queue: u32,
     /// What one SA carries until it is rekeyed.
     pub rekey_limits: Limits,
     /// The age, and what one SA has carried, at which it ends even if it was not replaced.

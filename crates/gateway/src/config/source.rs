@@ -177,7 +177,8 @@ impl Reader<'_> {
             .collect::<Result<Vec<_>, Problem>>()?;
         checks::associations(&file.sa, &associations, self, &mut warnings)?;
         let mut policies = policies::read(&file.policy, &file.sa, &associations, &mut warnings)?;
-        let ike = self.ike(&file, (&name, &addresses), &mut associations, &mut policies)?;
+        let head = (&*name, &addresses[..], queues);
+        let ike = self.ike(&file, head, &mut associations, &mut policies)?;
         if self.purpose == Purpose::Tunnel {
             checks::ipv6_mtu(&file, mtu, &addresses, &associations, &policies)?;
             checks::warn_if_idle(&associations, &policies, &mut warnings);

@@ -587,6 +587,20 @@ fn what_is_done_about_a_child_is_as_at_its_start() {
 }
 
 #[test]
+fn what_peers_of_ike_have_only_if_it_is_written() {
+    let config = parse(IKE).unwrap_or_else(|error| panic!("{error}"));
+    let peer = &config.ike[0];
+    assert_eq!((peer.reauthenticate, peer.modp2048, peer.children[0].per_queue), (None, false, 0));
+    let text = IKE
+        .replace("[ike]\n", "queues = 4\n[ike]\nreauth_seconds = 3600\nmodp2048 = true\n")
+        .replace("[[child]]\n", "[[child]]\nper_queue = true\n");
+    let config = parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    let peer = &config.ike[0];
+    let hour = Some(std::time::Duration::from_secs(3600));
+    assert_eq!((peer.reauthenticate, peer.modp2048, peer.children[0].per_queue), (hour, true, 4));
+}
+
+#[test]
 fn refuses_peers_of_ike_with_their_line() {
     for (from, to, line, words) in [
         ("psk = \"twenty bytes and some more\"\n", "", 4, "pre-shared key"),
@@ -606,6 +620,9 @@ fn refuses_peers_of_ike_with_their_line() {
         ("192.0.2.2", "gateway", 4, "not an IPv4 or IPv6 address"),
         ("[ike]\n", "[ike]\ninitate = true\n", 3, "unknown field `initate`"),
         ("[ike]\n", "[ike]\nrekey_seconds = 0\n", 3, "must be 1 to"),
+        ("[ike]\n", "[ike]\nreauth_seconds = 0\n", 3, "must be 1 to"),
+        ("[ike]\n", "[ike]\nmodp2048 = 1\n", 3, "boolean"),
+        ("[[child]]\n", "[[child]]\nper_queue = true\n", 7, "needs `queues` above 1"),
         ("[ike]\n", "[ike]\nsuites = \"aes-512-gcm\"\n", 3, "aes-256-gcm"),
         ("[ike]\n", "[ike]\nsuites = [\"aes-256-gcm\", \"3des-cbc+hmac-sha1\"]\n", 3, "not secure"),
         ("[[child]]\n", "[[child]]\nsuites = \"null+hmac-sha256\"\n", 7, "not secure"),

@@ -44,7 +44,8 @@ impl<T: TunDevice> Outbound<T, QueueSender> {
     /// Makes the state for a queue of the TUN, with sockets of its own.
     pub(crate) fn new(shared: Arc<Shared>, tun: T, queue: usize) -> io::Result<Self> {
         let wire = QueueSender::open(Arc::clone(&shared), queue)?;
-        Ok(Self::between(shared, tun, wire))
+        let cache = FlowCache::of_queue(u32::try_from(queue).unwrap_or(0));
+        Ok(Self { cache, ..Self::between(shared, tun, wire) })
     }
 }
 

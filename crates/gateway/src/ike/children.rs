@@ -149,6 +149,7 @@ impl Children {
                 extended_sequence: sa.extended_sequence,
                 lifetime: Lifetime { hard: life, ..Lifetime::default() },
                 udp: in_udp.then_some(ports),
+                queue: sa.resource.filter(|_| direction == Direction::Out),
                 follow_peer: in_udp && mode == Mode::Tunnel && direction == Direction::In,
                 ..spec
             });

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
-use headroom_ike::crypto::SystemRandom;
+use headroom_ike::crypto::{Method, SystemRandom};
 use headroom_ike::{
     ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event, IkeChoice,
-    IkeProposal, PostQuantum, Reason, SessionId, VirtualAddresses,
+    IkeProposal, Reason, SessionId, VirtualAddresses,
 };
 use headroom_ipsec::{Engine, PolicySpec};
 use headroom_suite::Suite;
@@ -542,7 +542,9 @@ impl Negotiator {
                 }
                 // both ends made one at the same time: the end that began gives up the older one
                 let twin = self.children.in_force(&sa.config.name, sa.session);
-                let twin = twin.filter(|_| sa.replaces.is_none() && session.initiated);
+                let twin = twin.filter(|_| {
+                    sa.replaces.is_none() && sa.resource.is_none() && session.initiated
+                });
                 let owner = session.identity.clone().unwrap_or_default();
                 self.children.install(*sa, (session.local, session.remote), owner);
                 if let Some(older) = twin {
@@ -723,25 +725,28 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
                 headroom_ipsec::Mode::Transport => headroom_ike::Mode::Transport,
                 headroom_ipsec::Mode::Tunnel => headroom_ike::Mode::Tunnel,
             },
-            proposals: child_proposals(peer.post_quantum, &child.suites),
+            proposals: child_proposals(&peer, &child.suites),
             qesp: child.qesp,
             rekey: Some(child.rekey),
+            per_resource: child.per_queue,
         };
         let same = former.and_then(|former| {
             former.children.iter().find(|one| is_same_child(one, &new)).map(Arc::clone)
         });
         same.unwrap_or_else(|| Arc::new(new))
     };
+    let ike = ike_proposals(&peer);
+    let children = peer.children.iter().map(child).collect();
     Connection {
         ppk: peer.ppk,
         mobike: true,
-        children: peer.children.iter().map(child).collect(),
+        children,
         name: peer.name,
         local: peer.local_id,
         remote: peer.remote_id,
         remote_address: peer.remote.map(|remote| remote.ip()),
         auth: peer.auth,
-        ike: ike_proposals(peer.post_quantum, &peer.suites),
+        ike,
         virtual_addresses: peer.virtual_addresses,
         rekey: Some(peer.rekey),
         reauthenticate: peer.reauthenticate,
@@ -749,18 +754,26 @@ fn connection(peer: IkePeer, former: Option<&Connection>) -> Connection {
     }
 }
 
-fn ike_proposals(post_quantum: PostQuantum, suites: &[Suite]) -> Vec<IkeProposal> {
-    let mut offers = IkeProposal::default_offer(post_quantum);
-    for offer in offers.iter_mut().filter(|_| !suites.is_empty()) {
-        offer.suites = suites.to_vec();
+/// Returns what is offered for an IKE SA.
+fn ike_proposals(peer: &IkePeer) -> Vec<IkeProposal> {
+    let mut offers = IkeProposal::default_offer(peer.post_quantum);
+    for offer in &mut offers {
+        if !peer.suites.is_empty() {
+            offer.suites.clone_from(&peer.suites);
+        }
+        offer.key_exchanges.extend(peer.modp2048.then_some(Method::Modp2048));
     }
     offers
 }
 
-fn child_proposals(post_quantum: PostQuantum, suites: &[Suite]) -> Vec<ChildProposal> {
-    let mut offers = ChildProposal::default_offer(post_quantum);
-    for offer in offers.iter_mut().filter(|_| !suites.is_empty()) {
-        offer.suites = suites.to_vec();
+/// Returns what is offered for a CHILD SA.
+fn child_proposals(peer: &IkePeer, suites: &[Suite]) -> Vec<ChildProposal> {
+    let mut offers = ChildProposal::default_offer(peer.post_quantum);
+    for offer in &mut offers {
+        if !suites.is_empty() {
+            offer.suites = suites.to_vec();
+        }
+        offer.key_exchanges.extend(peer.modp2048.then_some(Method::Modp2048));
     }
     offers
 }
@@ -782,5 +795,6 @@ fn is_same(one: &Connection, other: &Connection) -> bool {
 fn is_same_child(one: &ChildConfig, other: &ChildConfig) -> bool {
     (&one.name, &one.local, &one.remote, one.mode)
         == (&other.name, &other.local, &other.remote, other.mode)
-        && (&one.proposals, one.qesp, one.rekey) == (&other.proposals, other.qesp, other.rekey)
+        && (&one.proposals, one.qesp, one.rekey, one.per_resource)
+            == (&other.proposals, other.qesp, other.rekey, other.per_resource)
 }

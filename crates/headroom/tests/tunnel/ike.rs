@@ -308,6 +308,94 @@ fn no_packet_is_lost_while_keys_change() {
 }
 
 #[test]
+fn no_packet_is_lost_while_peers_authenticate_again() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-reauth");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", ""]);
+    // one begins, and the other says how long that lasts
+    let changed = ["reauth_seconds = 2\n", "initiate = false\n"];
+    for (file, more) in files.iter().zip(changed) {
+        let text = std::fs::read_to_string(file).expect("a configuration");
+        let text = text.replace("[ike]\n", &format!("[ike]\n{more}"));
+        std::fs::write(file, text).expect("written");
+    }
+    let sockets = sockets(&hosts);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    until("packets pass", || echo(&sockets, SECRET));
+    for socket in &sockets {
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    let spis = || -> Vec<Value> {
+        let status = hosts[0].status();
+        let all = status["associations"].as_array().expect("associations");
+        all.iter().map(|one| one["spi"].clone()).collect()
+    };
+    let (mut seen, mut sent, mut changes) = (spis(), 0_u64, 0);
+    let end = Instant::now() + 3 * PATIENCE;
+    while changes < 3 {
+        assert!(Instant::now() < end, "{changes} changes: {}", hosts[0].status());
+        for _ in 0..200 {
+            sent += 1;
+            let passed = echo(&sockets, &sent.to_be_bytes());
+            assert!(passed, "packet {sent} was lost: {}", dropped(&hosts));
+        }
+        let now = spis();
+        if now.iter().all(|spi| !seen.contains(spi)) {
+            (seen, changes) = (now, changes + 1);
+        }
+    }
+    assert_eq!(session(&hosts[0])["rekeys"], 0, "they are new IKE SAs");
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
+fn each_queue_has_associations_of_its_own_where_both_ends_want_it() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ike-queues");
+    let hosts = hosts(&ground);
+    let files = configure(&ground, [KEY, KEY], ["", "per_queue = true"]);
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("a configuration");
+        let text = text.replace("[ike]\n", "queues = 2\n[ike]\n");
+        std::fs::write(file, text).expect("written");
+    }
+    // one begins, so that there is one IKE SA
+    let text = std::fs::read_to_string(&files[1]).expect("a configuration");
+    std::fs::write(&files[1], text.replace("[ike]\n", "[ike]\ninitiate = false\n"))
+        .expect("written");
+    let sockets = sockets(&hosts);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    until("packets pass", || echo(&sockets, SECRET));
+    let spis = |host: &Site| -> Vec<u64> {
+        let status = host.status();
+        let all = status["associations"].as_array().cloned().unwrap_or_default();
+        let inbound = all.iter().filter(|one| one["direction"] == "in");
+        inbound.filter_map(|one| one["spi"].as_u64()).collect()
+    };
+    until("one for all, and one for each queue", || hosts.iter().all(|host| spis(host).len() == 3));
+    for host in &hosts {
+        let remainders: std::collections::BTreeSet<u64> =
+            spis(host).iter().map(|spi| spi % 2).collect();
+        assert_eq!(remainders.len(), 2, "both queues receive");
+    }
+    until("packets pass still", || echo(&sockets, SECRET));
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn a_peer_that_was_killed_is_reached_again() {
     if !privileged() {
         return;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::responder::Refusal;
-use super::{Context, Phase, Session};
+use super::{Child, ChildStatus, Context, Phase, Session, Task};
 use crate::config::{ChildConfig, Mode};
 use crate::contents::Contents;
 use crate::event::{ChildId, Reason};
-use crate::exchange::{ChildDraft, ChildOffer};
+use crate::exchange::{ChildDraft, ChildOffer, Group};
 use crate::proposal::{ChildChoice, ChildProposal};
 use crate::traffic;
 use crate::virtual_address::VirtualAddresses;
@@ -93,8 +93,13 @@ impl Session {
                     return Err((refusal, Reason::Protocol(SPI_TWICE)));
                 }
                 Some((choice, spi_outbound)) => {
+                    let ends = (&local, &remote);
+                    let Some(group) = self.answered_group(config, replaces, ends, contents) else {
+                        let refusal = Refusal::new(NotifyType::TsMaxQueue);
+                        return Err((refusal, Reason::Limit("CHILD SAs of one resource each")));
+                    };
                     let (config, mode) = (config.clone(), config.mode);
-                    let spi_inbound = ctx.child_spi();
+                    let spi_inbound = ctx.child_spi(&config, group);
                     return Ok(ChildDraft {
                         config,
                         replaces,
@@ -105,6 +110,7 @@ impl Session {
                         spi_outbound,
                         local,
                         remote,
+                        group,
                     });
                 }
             }
@@ -149,7 +155,14 @@ impl Session {
         if qesp.is_none() && offer.config.qesp.is_some_and(|qesp| qesp.is_required) {
             return Err(failed(Reason::NoQEsp));
         }
+        // a group has the same selectors
+        let is_of_resource = offer.group.resource().is_some();
+        if is_of_resource && (*local != offer.local || *remote != offer.remote) {
+            return Err(failed(Reason::NoTraffic));
+        }
+        let is_known = contents.has(NotifyType::SaResourceInfo);
         Ok(ChildDraft {
+            group: if is_known || is_of_resource { offer.group } else { Group::None },
             mode: offer.config.mode,
             qesp,
             config: offer.config,
@@ -186,6 +199,58 @@ impl Session {
         (local, remote)
     }
 
+    /// Returns what a new CHILD SA of a configuration is for: the first of a group, or no group.
+    pub(super) fn group_of(&self, config: &Arc<ChildConfig>) -> Group {
+        match config.per_resource > 0 && self.first_of_group(config).is_none() {
+            true => Group::First,
+            false => Group::None,
+        }
+    }
+
+    /// Returns the CHILD SA beside which those of resources are.
+    pub(super) fn first_of_group(&self, config: &Arc<ChildConfig>) -> Option<&Child> {
+        self.children.iter().find(|child| {
+            child.group == Group::First
+                && child.status == ChildStatus::Installed
+                && Arc::ptr_eq(&child.config, config)
+        })
+    }
+
+    /// Returns what the CHILD SA is for that a peer asks for; none: there are enough of them.
+    fn answered_group(
+        &self,
+        config: &Arc<ChildConfig>,
+        replaces: Option<ChildId>,
+        (local, remote): (&Vec<TrafficSelector>, &Vec<TrafficSelector>),
+        contents: &Contents<'_>,
+    ) -> Option<Group> {
+        if !contents.has(NotifyType::SaResourceInfo) || config.per_resource == 0 {
+            return Some(Group::None);
+        }
+        if let Some(old) = replaces.and_then(|old| self.child(old)) {
+            return Some(old.group);
+        }
+        let of_group = |child: &&Child| {
+            Arc::ptr_eq(&child.config, config)
+                && (&child.local, &child.remote) == (local, remote)
+                && matches!(child.status, ChildStatus::Installed | ChildStatus::Replaced(_))
+        };
+        let group: Vec<Group> =
+            self.children.iter().filter(of_group).map(|one| one.group).collect();
+        if !group.contains(&Group::First) {
+            return Some(Group::First);
+        }
+        let free = |number: &u32| !group.contains(&Group::Resource(*number));
+        (0..config.per_resource).find(free).map(Group::Resource)
+    }
+
+    /// Makes those of the other resources, after the first of a group was made by us.
+    pub(super) fn complete_group(&mut self, config: &Arc<ChildConfig>) {
+        for number in 0..config.per_resource {
+            self.queue(Task::CreateResource(config.clone(), number));
+        }
+    }
+
     /// Returns the protocol number of the Q-ESP that we offer or agree to. Each end knows only of
     /// itself whether it is behind a NAT; if neither is, there is none.
     pub(super) fn qesp(&self, config: &ChildConfig) -> Option<u8> {
@@ -194,23 +259,33 @@ impl Session {
 }
 
 impl ChildDraft {
-    /// Returns SA, TSi, TSr, mode and format of a response; `spi` and `qesp` are the draft's own.
-    pub(super) fn answer<'a>(&self, spi: &'a [u8], qesp: Option<&'a u8>) -> Vec<Payload<'a>> {
+    /// Returns SA, TSi, TSr, mode, format and group of a response; `spi`, `qesp` and `info` are the
+    /// draft's own.
+    pub(super) fn answer<'a>(
+        &self,
+        spi: &'a [u8],
+        qesp: Option<&'a u8>,
+        info: Option<&'a [u8]>,
+    ) -> Vec<Payload<'a>> {
         let proposals = vec![self.choice.answer.emit(ProtocolId::Esp, spi)];
         let mut payloads = vec![
             Payload::SecurityAssociation(SecurityAssociation { proposals }),
             Payload::TsInitiator(TrafficSelectors { selectors: self.remote.clone() }),
             Payload::TsResponder(TrafficSelectors { selectors: self.local.clone() }),
         ];
-        payloads.extend(notifies(self.mode, qesp));
+        payloads.extend(notifies(self.mode, qesp, info));
         payloads
     }
 }
 
 impl ChildOffer {
-    /// Returns mode and format of a request.
-    pub(super) fn notifies<'a>(&self, qesp: Option<&'a u8>) -> impl Iterator<Item = Payload<'a>> {
-        notifies(self.config.mode, qesp)
+    /// Returns mode, format and group of a request.
+    pub(super) fn notifies<'a>(
+        &self,
+        qesp: Option<&'a u8>,
+        info: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = Payload<'a>> {
+        notifies(self.config.mode, qesp, info)
     }
 
     /// Returns SA, TSi and TSr of a request.
@@ -223,15 +298,21 @@ impl ChildOffer {
     }
 }
 
-/// Both sides say the mode that is not the usual one, and that they use Q-ESP.
-fn notifies(mode: Mode, qesp: Option<&u8>) -> impl Iterator<Item = Payload<'_>> {
+/// Both sides say the mode that is not the usual one, that they use Q-ESP, and that the CHILD SA has a
+/// group.
+fn notifies<'a>(
+    mode: Mode,
+    qesp: Option<&'a u8>,
+    info: Option<&'a [u8]>,
+) -> impl Iterator<Item = Payload<'a>> {
     let transport = (mode == Mode::Transport)
         .then(|| Payload::Notify(Notify::new(NotifyType::UseTransportMode, &[])));
     let qesp = qesp.into_iter().flat_map(|protocol| {
         let notify = Notify::new(NotifyType::UseQEsp, std::slice::from_ref(protocol));
         [Payload::VendorId(QESP_VENDOR_ID), Payload::Notify(notify)]
     });
-    transport.into_iter().chain(qesp)
+    let group = info.map(|data| Payload::Notify(Notify::new(NotifyType::SaResourceInfo, data)));
+    transport.into_iter().chain(qesp).chain(group)
 }
 
 /// Returns the protocol number of the Q-ESP that the peer offers or agrees to.

@@ -13,7 +13,7 @@ use crate::contents::Contents;
 use crate::crypto::{Method, Spis};
 use crate::event::{ChildId, Reason};
 use crate::exchange::{
-    Agreement, ChildOffer, Collision, Create, Draft, Exchange, ExpectedFollowup, Followup,
+    Agreement, ChildOffer, Collision, Create, Draft, Exchange, ExpectedFollowup, Followup, Group,
     IkeDraft, Offer, Target,
 };
 use crate::proposal::{ChildProposal, IkeProposal};
@@ -32,16 +32,21 @@ impl Session {
         &mut self,
         config: &Arc<ChildConfig>,
         replaces: Option<ChildId>,
+        group: Group,
         ctx: &mut Context<'_>,
     ) {
         let old = replaces.and_then(|old| self.child(old));
-        let (local, remote) = match old {
+        // all of a group have the same (RFC 9611)
+        let first = group.resource().and_then(|_| self.first_of_group(config));
+        let (local, remote) = match old.or(first) {
             // not less than what it replaces (RFC 7296 §2.9.2)
             Some(old) => (old.local.clone(), old.remote.clone()),
             None => self.selectors(config),
         };
-        let spi = ctx.child_spi();
-        let offer = ChildOffer { config: config.clone(), replaces, local, remote, spi };
+        let is_new = group == Group::None && replaces.is_none();
+        let group = if is_new { self.group_of(config) } else { group };
+        let spi = ctx.child_spi(config, group);
+        let offer = ChildOffer { config: config.clone(), replaces, local, remote, spi, group };
         let method = first_method(config.proposals.first().map(|one| &one.key_exchanges));
         self.send_create(Offer::Child(offer), method, Vec::new(), ctx);
     }
@@ -66,7 +71,7 @@ impl Session {
         let nonce = ctx.nonce();
         let key_exchange = method.map(|method| method.generate(ctx.random));
         let public = key_exchange.as_ref().map_or_else(Vec::new, |one| one.public().to_vec());
-        let (child_spi, ike_spi, old_spi, qesp);
+        let (child_spi, ike_spi, old_spi, qesp, info);
         let mut payloads = Vec::new();
         let nonce_payload = Payload::Nonce(Nonce(&nonce));
         let key_exchange_payload = method
@@ -80,7 +85,8 @@ impl Session {
                     payloads.push(Payload::Notify(notify));
                 }
                 qesp = self.qesp(&offer.config);
-                payloads.extend(offer.notifies(qesp.as_ref()));
+                info = offer.group.info();
+                payloads.extend(offer.notifies(qesp.as_ref(), info.as_deref()));
                 child_spi = offer.spi.to_be_bytes();
                 let proposals = ChildProposal::emit(&offer.config.proposals, &child_spi);
                 let [sa, initiator, responder] = offer.payloads(proposals);
@@ -134,7 +140,8 @@ impl Session {
         }
         match self.agree(create, contents) {
             Ok((agreement, collision)) => self.proceed(spi, agreement, collision, contents, ctx),
-            Err((offer, reason)) => {
+            Err(refused) => {
+                let (offer, reason) = *refused;
                 // the peer made a CHILD SA that we do not want
                 if let (Offer::Child(offer), true) = (&offer, contents.sa.is_some()) {
                     self.queue(Task::DeleteUnused(offer.spi));
@@ -149,10 +156,11 @@ impl Session {
         &self,
         create: Create,
         contents: &Contents<'_>,
-    ) -> Result<(Agreement, Collision), (Offer, Reason)> {
+    ) -> Result<(Agreement, Collision), Box<(Offer, Reason)>> {
         let Create { offer, nonce, key_exchange, collision, .. } = create;
         let (Some(theirs), Some(nonce_responder)) = (&contents.sa, contents.nonce) else {
-            return Err((offer, Reason::Protocol("CREATE_CHILD_SA without SA or nonce")));
+            let reason = Reason::Protocol("CREATE_CHILD_SA without SA or nonce");
+            return Err(Box::new((offer, reason)));
         };
         let (chosen, additional, draft) = match offer {
             Offer::Child(child) => {
@@ -163,7 +171,7 @@ impl Session {
                 let again = Offer::Child(child.clone());
                 let draft = self
                     .accept_child(child, chosen, contents)
-                    .map_err(|(_, reason, _)| (again, reason))?;
+                    .map_err(|(_, reason, _)| Box::new((again, reason)))?;
                 let (method, additional) = methods.unwrap_or_default();
                 (method, additional, Draft::Child(draft))
             }
@@ -173,7 +181,7 @@ impl Session {
                 let responder = theirs.proposals.first().and_then(|one| one.spi.try_into().ok());
                 let responder = responder.map(u64::from_be_bytes).filter(|&spi| spi != 0);
                 let (Some(choice), Some(responder)) = (choice, responder) else {
-                    return Err((Offer::Ike(spi), Reason::NoProposal));
+                    return Err(Box::new((Offer::Ike(spi), Reason::NoProposal)));
                 };
                 let spis = Spis { initiator: spi, responder };
                 let (method, additional) = (choice.key_exchange, choice.additional.clone());
@@ -189,7 +197,7 @@ impl Session {
             }
             _ => Err("a key exchange that was not chosen"),
         };
-        let secret = secret.map_err(|what| (offer_of(&draft), Reason::Protocol(what)))?;
+        let secret = secret.map_err(|what| Box::new((offer_of(&draft), Reason::Protocol(what))))?;
         let agreement = Agreement {
             draft,
             initiated: true,
@@ -286,7 +294,18 @@ impl Session {
                             self.peer_deleted(id, ctx);
                         }
                     }
-                    None if temporary => self.delay(later, Task::CreateChild(offer.config)),
+                    None if temporary => {
+                        let task = match offer.group {
+                            Group::Resource(number) => Task::CreateResource(offer.config, number),
+                            Group::None | Group::First => Task::CreateChild(offer.config),
+                        };
+                        self.delay(later, task);
+                    }
+                    // it makes no more of them (RFC 9611)
+                    None if offer.group.resource().is_some() => {
+                        self.tasks.retain(|task| !task.is_of_resource(&offer.config));
+                        self.delayed.retain(|(_, task)| !task.is_of_resource(&offer.config));
+                    }
                     None => {}
                 }
                 if !temporary {
@@ -314,7 +333,9 @@ impl Session {
         // RFC 7296 §2.25.2
         let busy = match rekeys_ike {
             true => pending.is_some_and(Exchange::is_about_child),
-            false => pending.and_then(Exchange::target) == Some(Target::Ike),
+            false => {
+                pending.and_then(Exchange::target) == Some(Target::Ike) || self.reauth.is_under_way
+            }
         };
         if busy || status != Status::Active || self.phase != Phase::Established {
             return self.refuse(spi, header, NotifyType::TemporaryFailure, ctx);
@@ -372,8 +393,9 @@ impl Session {
         let method = draft.choice.key_exchange;
         let answered = answer_key_exchange(method, contents, ctx);
         let (public, secret) = answered.inspect_err(|_| ctx.ids.release(draft.spi_inbound))?;
-        let qesp = draft.qesp;
-        let mut sa_and_selectors = draft.answer(&spi_bytes, qesp.as_ref()).into_iter();
+        let (qesp, info) = (draft.qesp, draft.group.info());
+        let answer = draft.answer(&spi_bytes, qesp.as_ref(), info.as_deref());
+        let mut sa_and_selectors = answer.into_iter();
         let additional = draft.choice.additional.clone();
         let mut payloads: Vec<_> = sa_and_selectors.by_ref().take(1).collect();
         let agreement = agreement(Draft::Child(draft), contents, secret, additional, ctx);
@@ -570,6 +592,7 @@ fn offer_of(draft: &Draft) -> Offer {
             local: draft.local.clone(),
             remote: draft.remote.clone(),
             spi: draft.spi_inbound,
+            group: draft.group,
         }),
         Draft::Ike(draft) => Offer::Ike(draft.spis.initiator),
     }

@@ -319,15 +319,20 @@ impl Session {
         };
         let ppk_identity = mixed.as_ref().map(|(ppk, _)| ppk.identity());
         let remote = connection.remote.as_ref().map(Identity::body);
-        let offer = self.first_child.take().map(|config| ChildOffer {
-            replaces: None,
-            local: config.local.clone(),
-            remote: config.remote.clone(),
-            config,
-            spi: ctx.child_spi(),
+        let offer = self.first_child.take().map(|config| {
+            let group = self.group_of(&config);
+            ChildOffer {
+                replaces: None,
+                local: config.local.clone(),
+                remote: config.remote.clone(),
+                spi: ctx.child_spi(&config, group),
+                config,
+                group,
+            }
         });
         let spi = offer.as_ref().map_or(0, |offer| offer.spi).to_be_bytes();
         let qesp = offer.as_ref().and_then(|offer| self.qesp(&offer.config));
+        let info = offer.as_ref().and_then(|offer| offer.group.info());
         let proposals = offer.as_ref().map_or_else(Vec::new, |offer| {
             ChildProposal::without_key_exchange(&offer.config.proposals)
         });
@@ -360,7 +365,7 @@ impl Session {
             payloads.push(Payload::Notify(Notify::new(NotifyType::MobikeSupported, &[])));
         }
         if let Some(offer) = &offer {
-            payloads.extend(offer.notifies(qesp.as_ref()));
+            payloads.extend(offer.notifies(qesp.as_ref(), info.as_deref()));
             payloads.extend(offer.payloads(ChildProposal::emit(&proposals, &spi)));
         }
         self.send(self.current, ExchangeType::IkeAuth, &payloads, Exchange::Auth(offer), ctx);

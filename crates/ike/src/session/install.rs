@@ -3,7 +3,7 @@
 use super::{Child, ChildStatus, Context, Session};
 use crate::crypto::{ChildKeys, Nonces};
 use crate::event::{ChildId, ChildSa, Event, HalfSa, PacketFormat, Reason};
-use crate::exchange::{Agreement, ChildDraft, Collision, Draft, Target};
+use crate::exchange::{Agreement, ChildDraft, Collision, Draft, Group, Target};
 use crate::proposal::IkeChoice;
 use crate::sa::{IkeSa, Role, Status};
 
@@ -37,7 +37,11 @@ impl Session {
                 }
                 let unwanted =
                     replaces.and_then(|old| self.child(old)).is_some_and(|old| old.unwanted);
+                let (config, group) = (draft.config.clone(), draft.group);
                 let child = self.install(draft, keys, initiated, ctx);
+                if (initiated, group, replaces) == (true, Group::First, None) {
+                    self.complete_group(&config);
+                }
                 match (initiated, replaces) {
                     (_, None) => self.switch(child, ctx),
                     (true, Some(_)) if loses || unwanted => self.delete_child(child, ctx),
@@ -128,6 +132,7 @@ impl Session {
             unwanted: false,
             replaces: draft.replaces,
             rekey_at,
+            group: draft.group,
         });
         ctx.events.push_back(Event::Install(Box::new(ChildSa {
             child: id,
@@ -144,6 +149,7 @@ impl Session {
             },
             local: draft.local,
             remote: draft.remote,
+            resource: draft.group.resource(),
             inbound: HalfSa { spi: draft.spi_inbound, secrets: inbound },
             outbound: HalfSa { spi: draft.spi_outbound, secrets: outbound },
         })));

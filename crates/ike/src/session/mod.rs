@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use crate::config::{ChildConfig, Config, Connection};
 use crate::crypto::{Random, Spis};
 use crate::event::{ChildId, Event, MessageReport, Reason, SessionId, Transmit, UsedPpk};
-use crate::exchange::{Agreement, Draft, Exchange, Offer};
+use crate::exchange::{Agreement, Draft, Exchange, Group, Offer};
 use crate::identity::Identity;
 use crate::nat::{self, Hashes, Nat};
 use crate::path::Path;
@@ -165,6 +165,7 @@ pub(crate) struct Child {
     pub(crate) unwanted: bool,
     pub(crate) replaces: Option<ChildId>,
     pub(crate) rekey_at: Option<Instant>,
+    pub(crate) group: Group,
 }
 
 /// Where a CHILD SA is in its life.
@@ -729,9 +730,12 @@ impl Context<'_> {
     }
 
     /// Makes an SPI of a CHILD SA.
-    pub(crate) fn child_spi(&mut self) -> u32 {
+    pub(crate) fn child_spi(&mut self, config: &ChildConfig, group: Group) -> u32 {
         loop {
-            let spi = u32::from_be_bytes(self.bytes());
+            let mut spi = u32::from_be_bytes(self.bytes());
+            if let (Some(number), of @ 1..) = (group.resource(), config.per_resource) {
+                spi = (spi - spi % of).saturating_add(number % of);
+            }
             if spi > 255 && self.ids.reserve(spi) {
                 return spi;
             }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{ChildStatus, Context, Phase, Session, Task};
+use super::{Child, ChildStatus, Context, Phase, Session, Task};
 use crate::config::ChildConfig;
 use crate::contents::Contents;
 use crate::event::{Event, Reason, SessionId};
@@ -28,8 +28,9 @@ pub(crate) struct Reauthentication {
     pub(super) ends_at: Option<Instant>,
     /// Whether the time has come.
     is_due: bool,
-    /// Whether a session is being set up that replaces it.
-    is_under_way: bool,
+    /// Whether a session is being set up that replaces it. Until then no CHILD SA is made, so that those
+    /// of the other session are the newest: a responder may use them before we have them.
+    pub(super) is_under_way: bool,
     /// Whether another session has its CHILD SAs.
     pub(super) is_replaced: bool,
     /// The session that it replaces, until its CHILD SAs stand.
@@ -61,12 +62,28 @@ impl Session {
             && !reauth.is_under_way
     }
 
+    /// Begins with it as soon as nothing else is under way.
+    pub(crate) fn request_reauthentication(&mut self) {
+        self.reauth.is_due = true;
+    }
+
+    /// Checks whether nothing is under way, and packets are sent on all CHILD SAs.
+    fn is_settled(&self) -> bool {
+        let is_quiet = self.sas.iter().all(|sa| sa.pending.is_none() && sa.followup.is_none());
+        let stands = |child: &Child| match child.status {
+            ChildStatus::Installed => child.sends,
+            ChildStatus::Lingering(_) => true,
+            ChildStatus::Replaced(_) | ChildStatus::Deleting => false,
+        };
+        is_quiet && self.tasks.is_empty() && self.children.iter().all(stands)
+    }
+
     /// Begins the session that replaces this one.
     pub(crate) fn begin_successor(&mut self, ctx: &mut Context<'_>) -> Option<Self> {
         let connection = self.connection.clone().filter(|_| self.can_reauthenticate())?;
-        // of two of which one is about to replace the other only one sends
         let used = self.children.iter().filter(|child| {
-            child.sends && matches!(child.status, ChildStatus::Installed | ChildStatus::Replaced(_))
+            // the first of a group brings the others
+            child.status == ChildStatus::Installed && child.group.resource().is_none()
         });
         let configured = |name: &str| connection.children.iter().find(|one| one.name == name);
         let mut children: Vec<_> =
@@ -126,12 +143,11 @@ impl Session {
 
     /// Returns what it has to tell another session now.
     pub(crate) fn hand_over(&mut self) -> Option<Handover> {
-        if std::mem::take(&mut self.reauth.is_due) {
+        if self.reauth.is_due && self.is_settled() {
+            self.reauth.is_due = false;
             return Some(Handover::Begin(self.id));
         }
-        let idle = self.tasks.is_empty()
-            && self.delayed.is_empty()
-            && self.sas.iter().all(|sa| sa.pending.is_none());
+        let idle = self.delayed.is_empty() && self.is_settled();
         match self.phase {
             Phase::Established if idle => self.reauth.predecessor.take().map(Handover::Complete),
             Phase::Closing | Phase::Closed => self.reauth.predecessor.take().map(Handover::Fail),

@@ -353,8 +353,8 @@ impl Session {
         match draft {
             Ok(draft) => {
                 let spi_bytes = draft.spi_inbound.to_be_bytes();
-                let qesp = draft.qesp;
-                payloads.extend(draft.answer(&spi_bytes, qesp.as_ref()));
+                let (qesp, info) = (draft.qesp, draft.group.info());
+                payloads.extend(draft.answer(&spi_bytes, qesp.as_ref(), info.as_deref()));
                 self.respond(spi, request, &payloads, ctx);
                 let agreement = Agreement {
                     draft: Draft::Child(draft),

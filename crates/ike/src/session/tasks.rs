@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{ChildStatus, Context, Phase, Session};
 use crate::config::ChildConfig;
 use crate::event::{ChildId, Reason};
-use crate::exchange::{Exchange, Offer, Target};
+use crate::exchange::{Exchange, Group, Offer, Target};
 use crate::sa::Status;
 use crate::wire::{Delete, ExchangeType, NotifyType, Payload, ProtocolId};
 
@@ -14,6 +14,8 @@ use crate::wire::{Delete, ExchangeType, NotifyType, Payload, ProtocolId};
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
     CreateChild(Arc<ChildConfig>),
+    /// Makes the CHILD SA of a resource beside the first one of this configuration.
+    CreateResource(Arc<ChildConfig>, u32),
     RekeyChild(ChildId),
     DeleteChild(ChildId),
     /// Deletes what the peer made and we did not take, by our SPI.
@@ -128,20 +130,27 @@ impl Session {
 
     fn start(&mut self, task: Task, ctx: &mut Context<'_>) {
         match task {
-            Task::CreateChild(config) => self.create_child(&config, None, ctx),
+            Task::CreateChild(config) => self.create_child(&config, None, Group::None, ctx),
+            Task::CreateResource(config, number) => {
+                // an earlier one may have been refused, or the first is gone
+                if self.first_of_group(&config).is_some() {
+                    self.create_child(&config, None, Group::Resource(number), ctx);
+                }
+            }
             Task::RekeyChild(id) => {
                 let by_peer = self.sas.iter().filter_map(|sa| sa.followup.as_ref());
                 let later = ctx.retry_at();
                 if by_peer
                     .map(|one| one.agreement.target())
                     .any(|one| one == Some(Target::Child(id)))
+                    || self.reauth.is_under_way
                 {
                     // the peer is about to replace it
                     return self.delay(later, Task::RekeyChild(id));
                 }
                 let old = self.child(id).filter(|old| old.status == ChildStatus::Installed);
-                if let Some(config) = old.map(|old| old.config.clone()) {
-                    self.create_child(&config, Some(id), ctx);
+                if let Some((config, group)) = old.map(|old| (old.config.clone(), old.group)) {
+                    self.create_child(&config, Some(id), group, ctx);
                 }
             }
             Task::DeleteChild(id) => {
@@ -171,9 +180,17 @@ impl Session {
 }
 
 impl Task {
+    /// Checks whether it makes a CHILD SA of a resource.
+    pub(super) fn is_of_resource(&self, config: &Arc<ChildConfig>) -> bool {
+        matches!(self, Self::CreateResource(one, _) if Arc::ptr_eq(one, config))
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::CreateChild(one), Self::CreateChild(other)) => Arc::ptr_eq(one, other),
+            (Self::CreateResource(one, number), Self::CreateResource(other, its)) => {
+                Arc::ptr_eq(one, other) && number == its
+            }
             (Self::RekeyChild(one), Self::RekeyChild(other))
             | (Self::DeleteChild(one), Self::DeleteChild(other)) => one == other,
             (Self::DeleteUnused(one), Self::DeleteUnused(other)) => one == other,

@@ -48,7 +48,16 @@ impl Request {
     }
 
     fn emit(&self) -> (PayloadType, Vec<u8>) {
-        let mut payloads = Vec::new();
+        self.emit_after(Vec::new())
+    }
+
+    /// Writes it with a notification more.
+    fn emit_with(&self, notify_type: NotifyType, data: &[u8]) -> (PayloadType, Vec<u8>) {
+        self.emit_after(vec![Payload::Notify(Notify::new(notify_type, data))])
+    }
+
+    fn emit_after(&self, before: Vec<Payload<'_>>) -> (PayloadType, Vec<u8>) {
+        let mut payloads: Vec<Payload<'_>> = before;
         if let Some((protocol, spi)) = &self.rekeys {
             let (protocol, notify_type) = (*protocol, NotifyType::RekeySa);
             payloads.push(Payload::Notify(Notify { protocol, spi, notify_type, data: &[] }));
@@ -270,6 +279,34 @@ fn an_spi_that_another_child_of_the_peer_has_is_refused() {
     assert_eq!(world.hosts[B].installed, 2);
     assert_eq!(world.hosts[B].endpoint.child_spis(), 2, "none is reserved for what is refused");
     assert!(stands(&world, B));
+}
+
+#[test]
+fn more_child_sas_of_one_group_than_there_are_resources_are_refused() {
+    let mut world = {
+        let configs = crate::world::configs(headroom_ike::PostQuantum::Off).map(|mut config| {
+            let connection = std::sync::Arc::get_mut(&mut config.connections[0]).expect("ours");
+            let child = std::sync::Arc::get_mut(&mut connection.children[0]).expect("ours");
+            child.per_resource = 2;
+            config
+        });
+        let mut world = World::new(configs, 87);
+        (world.most, world.closing) = (usize::MAX, true);
+        world.connect(A);
+        world.settle();
+        world
+    };
+    assert_eq!(world.hosts[B].children.len(), 3);
+    // what it says about its resource means nothing
+    for data in [vec![], vec![0; 4], vec![9; 1000]] {
+        let mut impostor = Impostor::of(&world, A);
+        let request = Request::new(0x1234);
+        let (first, inner) = request.emit_with(NotifyType::SaResourceInfo, &data);
+        let answer = impostor.ask_raw(&mut world, CreateChildSa, first, &inner);
+        world.hosts[A].next_request += 1;
+        assert_eq!(answer.expect("an answer").notifies(), [NotifyType::TsMaxQueue]);
+        assert!(stands(&world, B) && world.hosts[B].children.len() == 3);
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod key_derivation;
 mod many;
 mod message_ids;
 mod passwords;
+mod per_resource;
 mod pki;
 mod ppk;
 mod reauth;

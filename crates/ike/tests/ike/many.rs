@@ -53,6 +53,7 @@ impl Side {
                     proposals: child.proposals.clone(),
                     qesp: None,
                     rekey: None,
+                    per_resource: 0,
                 }),
             };
             let ike = base.ike.clone();

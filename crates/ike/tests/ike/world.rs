@@ -56,6 +56,7 @@ pub(crate) struct Host {
     pub(crate) children: BTreeMap<ChildId, ChildSa>,
     pub(crate) sends_on: Vec<ChildId>,
     pub(crate) post_quantum: Option<bool>,
+    pub(crate) established: usize,
     pub(crate) installed: usize,
     pub(crate) rekeyed: usize,
     pub(crate) failed_children: Vec<Reason>,
@@ -123,6 +124,7 @@ pub(crate) fn configs(policy: PostQuantum) -> [Config; 2] {
             proposals: ChildProposal::default_offer(policy),
             qesp: None,
             rekey: None,
+            per_resource: 0,
         };
         let connection = Connection {
             name: "peer".to_owned(),
@@ -164,6 +166,7 @@ impl World {
                 children: BTreeMap::new(),
                 sends_on: Vec::new(),
                 post_quantum: None,
+                established: 0,
                 installed: 0,
                 rekeyed: 0,
                 failed_children: Vec::new(),
@@ -313,7 +316,7 @@ impl World {
     pub(crate) fn send_packet(&mut self, host: usize) {
         let sender = &self.hosts[host];
         let used = match self.oldest_sends {
-            true => sender.sends_on.first(),
+            true => sender.sends_on.iter().min(),
             false => sender.sends_on.last(),
         };
         if let Some(child) = used.and_then(|child| sender.children.get(child)) {
@@ -409,8 +412,10 @@ impl World {
             if !self.closing && !self.may_be_empty {
                 assert!(!host.sends_on.is_empty(), "host {at} has nothing to send on");
             }
-            let used = if self.oldest_sends { 1 } else { usize::MAX };
-            for child in host.sends_on.iter().take(used) {
+            let mut used = host.sends_on.clone();
+            used.sort();
+            used.truncate(if self.oldest_sends { 1 } else { usize::MAX });
+            for child in &used {
                 let child = &host.children[child];
                 let theirs = self.hosts[1 - at].children.values();
                 let mut theirs = theirs.filter(|one| one.inbound.spi == child.outbound.spi);
@@ -488,6 +493,7 @@ impl Host {
         note(|| format!("  {} {}", self.address, about(&event)));
         match event {
             Event::Established { session, post_quantum, assigned, ppk, .. } => {
+                self.established += 1;
                 self.ppk = ppk;
                 self.assigned = assigned;
                 self.session = Some(session);

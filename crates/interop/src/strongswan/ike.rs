@@ -262,6 +262,7 @@ fn config(host: &Host, peer: &Host) -> Config {
         proposals: vec![forward_secret, without],
         qesp: None,
         rekey: None,
+        per_resource: 0,
     };
     let connection = Connection {
         name: "charon".to_owned(),

@@ -53,11 +53,13 @@ impl Gateway {
             proposals: Vec::new(),
             qesp: None,
             rekey: None,
+            per_resource: 0,
         };
         let sa = ChildSa {
             child: ChildId(child),
             session,
             replaces: None,
+            resource: None,
             suite: "aes-256-gcm".parse().expect("a suite"),
             extended_sequence: true,
             mode: headroom_ike::Mode::Tunnel,
@@ -126,6 +128,7 @@ fn configured(name: &str) -> IkeChild {
         suites: Vec::new(),
         qesp: None,
         rekey: Duration::from_secs(3600),
+        per_queue: 0,
         rekey_limits: Limits::default(),
         life: Limits::default(),
         actions: ChildActions { start: none, close: none, dpd: none },
