@@ -1,0 +1,50 @@
+// Starts the browser for a test.
+
+import { chromium } from 'playwright-core'
+
+export const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
+
+export const launch = (options = {}) => chromium.launch({ executablePath, args: ['--no-sandbox'], ...options })
+
+// Opens the page over the fake session. What the page reports as an error fails the test.
+export async function openFake(browser, address, { fake = {}, hash = '', ...context } = {}) {
+  const scope = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...context })
+  const page = await scope.newPage()
+  page.errors = []
+  page.on('pageerror', error => page.errors.push(String(error)))
+  page.on('console', message => message.type() === 'error' && page.errors.push(message.text()))
+  await page.addInitScript(options => (globalThis.fake = options), fake)
+  await page.addInitScript(usePrivateStorage)
+  await page.goto(address + hash)
+  return page
+}
+
+// The browser's file dialogs cannot be driven: the pickers give files of the page's private storage.
+export function usePrivateStorage() {
+  globalThis.showDirectoryPicker = async () => {
+    const root = await navigator.storage.getDirectory()
+    return root.getDirectoryHandle(globalThis.pickedFolder ?? 'picked', { create: true })
+  }
+  globalThis.showSaveFilePicker = async ({ suggestedName }) => (await navigator.storage.getDirectory()).getFileHandle(suggestedName, { create: true })
+  globalThis.showOpenFilePicker = async () => {
+    const root = await navigator.storage.getDirectory()
+    return Promise.all((globalThis.pickedFiles ?? ['picked.bin']).map(name => root.getFileHandle(name)))
+  }
+}
+
+// Puts files into the page's private storage: {path: size or text}.
+export const putPrivate = (page, files) =>
+  page.evaluate(async files => {
+    for (const [path, content] of Object.entries(files)) {
+      const parts = path.split('/')
+      let folder = await navigator.storage.getDirectory()
+      for (const name of parts.slice(0, -1)) folder = await folder.getDirectoryHandle(name, { create: true })
+      const stream = await (await folder.getFileHandle(parts.at(-1), { create: true })).createWritable()
+      await stream.write(typeof content === 'number' ? new Uint8Array(content) : content)
+      await stream.close()
+    }
+  }, files)
+
+export const rows = page => page.locator('.rows .row')
+export const row = (page, name) => page.locator('.rows .row', { has: page.locator(`.filename:text-is(${JSON.stringify(name)})`) })
+export const shown = page => page.locator('body.ready .rows .row').first().waitFor()
