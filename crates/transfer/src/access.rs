@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use quinn::Connection;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DistinguishedName};
 
+use crate::connection::Connection;
 use crate::error::{Closing, Error};
 use crate::key::PublicKey;
 use crate::trust::{Access, AccessPolicy, by_signature_of_tls13};
@@ -47,6 +47,8 @@ pub(crate) struct Grant {
     pub(crate) comment: Option<String>,
     /// What the client may do.
     pub(crate) access: Access,
+    /// Whether the client's key is listed.
+    pub(crate) is_known: bool,
     access_control: Arc<AccessControl>,
     id: usize,
 }
@@ -68,10 +70,23 @@ impl AccessControl {
         let access = principal.access(&policy).ok_or_else(Error::not_let_in)?;
         let (id, key) = (connection.stable_id(), principal.key());
         let comment = key.and_then(|key| policy.keys.comment(&key).map(str::to_owned));
+        let is_known = key.is_some_and(|key| policy.keys.access(&key).is_some());
         let entry = Admitted { connection: connection.clone(), principal, access: access.clone() };
         admitted.insert(id, entry);
         drop(admitted);
-        Ok(Grant { key, comment, access, access_control: Arc::clone(self), id })
+        Ok(Grant { key, comment, access, is_known, access_control: Arc::clone(self), id })
+    }
+
+    /// Whether the policy lists this key.
+    pub(crate) fn knows(&self, key: &PublicKey) -> bool {
+        self.policy().keys.access(key).is_some()
+    }
+
+    /// Adds a key to the accepted ones.
+    pub(crate) fn enroll(&self, key: PublicKey, access: Access) {
+        let mut policy = AccessPolicy::clone(&self.policy());
+        policy.keys.insert(key, access);
+        self.set_policy(policy);
     }
 
     /// Replaces the policy. Connections of clients whose rights change end.
@@ -80,7 +95,7 @@ impl AccessControl {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy);
         for admitted in self.admitted().values() {
             if admitted.principal.access(&policy).as_ref() != Some(&admitted.access) {
-                admitted.connection.close(Closing::Changed.into(), b"");
+                admitted.connection.close(Closing::Changed, "");
             }
         }
     }
@@ -110,7 +125,7 @@ impl Grant {
 impl Principal {
     /// Returns the principal whose certificate was presented in this connection's handshake.
     pub(crate) fn certified(connection: &Connection) -> Option<Self> {
-        let certificates = connection.peer_identity()?;
+        let certificates = connection.native()?.peer_identity()?;
         let certificates = certificates.downcast::<Vec<CertificateDer<'static>>>().ok()?;
         (!certificates.is_empty()).then_some(Self::Certified(*certificates))
     }

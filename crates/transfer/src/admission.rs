@@ -142,6 +142,23 @@ impl Admission {
         Some((incoming, PendingHandshake { slot, handshakes, opening }))
     }
 
+    /// Accepts a TCP connection, unless there are too many.
+    pub(crate) fn accept_tcp(
+        self: &Arc<Self>,
+        address: IpAddr,
+        connections: usize,
+    ) -> Option<ConnectionSlot> {
+        if connections >= self.limits.connections {
+            self.reject(|rejected| rejected.full += 1);
+            return None;
+        }
+        let slot = ConnectionSlot::take(self, address).map(|(slot, _)| slot);
+        if slot.is_none() {
+            self.reject(|rejected| rejected.full_for_address += 1);
+        }
+        slot
+    }
+
     /// Counts a rejection. The log shows the counts now and then: a flood must not fill it.
     pub(crate) fn reject(&self, count: impl FnOnce(&mut RejectionCounts)) {
         let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,6 +223,7 @@ impl Drop for OpeningCount {
 }
 
 /// One of the connections of an address, until it is dropped.
+#[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     of: Arc<Admission>,
     address: IpAddr,

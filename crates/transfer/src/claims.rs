@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::path::RelPath;
-use quinn::Connection;
 
+use crate::connection::Connection;
 use crate::error::Closing;
 use crate::key::PublicKey;
 
@@ -75,7 +75,7 @@ impl FileClaims {
         }
         drop(table);
         if let Some(former) = &former {
-            former.close(Closing::Superseded.into(), b"");
+            former.close(Closing::Superseded, "");
         }
         Claim { all: self.all.clone(), slot, number, supersedes: former.is_some() }
     }

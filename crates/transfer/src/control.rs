@@ -1,9 +1,9 @@
 //! Messages on a stream, and the `Hello` with which both sides begin.
 
 use headroom_transfer_proto::message::{self, Message, VERSION};
-use quinn::{RecvStream, SendStream};
 use tokio::sync::mpsc;
 
+use crate::connection::{RecvStream, SendStream};
 use crate::error::Error;
 
 /// Queued messages are sent when they reach this many bytes.
@@ -26,9 +26,10 @@ pub(crate) struct MessageReader {
 }
 
 impl MessageWriter {
-    pub(crate) fn new(stream: SendStream) -> Self {
+    pub(crate) fn new(stream: impl Into<SendStream>) -> Self {
+        let stream = stream.into();
         // messages take precedence over data
-        let _ = stream.set_priority(1);
+        stream.set_priority(1);
         Self { stream, out: Vec::new() }
     }
 
@@ -72,7 +73,7 @@ impl MessageWriter {
     /// Closes the stream. What was sent arrives as long as the connection lives.
     pub(crate) async fn close(mut self) -> Result<(), Error> {
         self.flush().await?;
-        let _ = self.stream.finish();
+        self.stream.finish();
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl MessageWriter {
     /// while (RFC 9000, section 13.2.1): only needed before the connection is closed.
     pub(crate) async fn close_and_wait(mut self) -> Result<(), Error> {
         self.flush().await?;
-        let _ = self.stream.finish();
+        self.stream.finish();
         match self.stream.stopped().await {
             Ok(_) | Err(quinn::StoppedError::ZeroRttRejected) => Ok(()),
             Err(quinn::StoppedError::ConnectionLost(error)) => Err(error.into()),
@@ -89,8 +90,8 @@ impl MessageWriter {
 }
 
 impl MessageReader {
-    pub(crate) const fn new(stream: RecvStream) -> Self {
-        Self { stream, received: Vec::new(), start: 0 }
+    pub(crate) fn new(stream: impl Into<RecvStream>) -> Self {
+        Self { stream: stream.into(), received: Vec::new(), start: 0 }
     }
 
     /// Receives the next message; `None` at the end of the stream. Cancel-safe: a dropped future
@@ -110,8 +111,8 @@ impl MessageReader {
                 self.received.drain(..self.start);
                 self.start = 0;
             }
-            match self.stream.read_chunk(FULL, true).await? {
-                Some(chunk) => self.received.extend_from_slice(&chunk.bytes),
+            match self.stream.read_chunk(FULL).await? {
+                Some(chunk) => self.received.extend_from_slice(&chunk),
                 None if self.received.is_empty() => return Ok(None),
                 None => return Err(Error::Protocol("its last message is incomplete".to_owned())),
             }
@@ -120,7 +121,7 @@ impl MessageReader {
 
     /// Discards everything until the peer closes the stream.
     pub(crate) async fn drain(mut self) {
-        while let Ok(Some(_)) = self.stream.read_chunk(FULL, false).await {}
+        while let Ok(Some(_)) = self.stream.read_chunk(FULL).await {}
     }
 
     /// Receives the next message, which must come.

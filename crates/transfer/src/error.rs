@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use headroom_transfer_proto::message;
 use headroom_transfer_proto::path::printable;
-use quinn::{Connection, ConnectionError, Side, TransportErrorCode, VarInt};
+use quinn::{ConnectionError, Side, TransportErrorCode, VarInt};
 
 use crate::key::PublicKey;
 use crate::{files, identity, trust};
@@ -97,9 +97,9 @@ pub enum Error {
     Protocol(String),
 }
 
-/// Adds which side a message comes from.
-pub(crate) fn from_peer(connection: &Connection, reason: &str) -> String {
-    match connection.side() {
+/// Adds which side a message comes from; `own` is this side.
+pub(crate) fn from_peer(own: Side, reason: &str) -> String {
+    match own {
         Side::Client => format!("on the server: {reason}"),
         Side::Server => format!("at the client: {reason}"),
     }

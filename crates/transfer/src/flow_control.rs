@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quinn::{Connection, VarInt};
-
+use crate::connection::Connection;
 use crate::idle_socket::ActivityFlag;
 use crate::quic::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
 
@@ -35,7 +34,7 @@ impl FlowControlBudget {
         moving.insert(id, connection.clone());
         self.activity.set(true);
         let share = share(moving.len());
-        connection.set_max_concurrent_uni_streams(VarInt::from_u32(DATA_STREAMS));
+        connection.set_data_streams(DATA_STREAMS);
         set(connection, share);
         if share != before {
             moving.values().for_each(|connection| set(connection, share));
@@ -73,7 +72,7 @@ impl Drop for OpenWindow {
         let before = share(moving.len());
         let Some(connection) = moving.remove(&self.id) else { return };
         self.budget.activity.set(!moving.is_empty());
-        connection.set_max_concurrent_uni_streams(VarInt::from_u32(0));
+        connection.set_data_streams(0);
         set(&connection, u64::from(QUIET_WINDOW));
         let share = share(moving.len());
         if share != before {
@@ -89,8 +88,7 @@ fn share(count: usize) -> u64 {
 }
 
 fn set(connection: &Connection, bytes: u64) {
-    connection.set_receive_window(VarInt::from_u64(bytes).unwrap_or(VarInt::from_u32(WINDOW)));
-    connection.set_send_window(bytes);
+    connection.set_windows(bytes);
 }
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ mod access;
 mod admission;
 mod claims;
 pub mod client;
+mod connection;
 mod control;
 mod delivery;
 mod error;

@@ -17,12 +17,14 @@ use quinn::{
     IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use rustls::client::Resumption;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 
 use self::refusal::refusal;
 use self::socket::{client_endpoint, socket};
 use crate::access::AccessControl;
+use crate::connection::HTTP3_STREAMS;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::idle_socket::{ActivityFlag, IdleAwareSocket};
@@ -50,6 +52,9 @@ const STREAM_WINDOW: u32 = 8 << 20;
 pub(crate) const WINDOW: u32 = 16 << 20;
 /// The receive window of an idle client of a server: one message fits.
 pub(crate) const QUIET_WINDOW: u32 = 2 << 20;
+/// Bytes of datagrams that wait to be read: WebTransport's settings promise to take them, and
+/// nothing here uses them.
+const DATAGRAMS: usize = 4096;
 /// The most data streams at once; a sender uses fewer.
 pub(crate) const DATA_STREAMS: u32 = 16;
 
@@ -260,35 +265,85 @@ fn server_config(
     access_control: Arc<AccessControl>,
 ) -> Result<ServerConfig, Error> {
     let (certificates, key) = identity.credentials();
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
+    let tls = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
         .with_client_cert_verifier(access_control)
         .with_single_cert(certificates, key)
         .map_err(tls_error)?;
-    tls.alpn_protocols = vec![ALPN.to_vec()];
+    let mut config = quic_server(tls, &[ALPN])?;
+    let mut transport = server_transport();
+    // one request at a time: data streams belong to it
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
+}
+
+/// Adds QUIC to a server's TLS configuration.
+fn quic_server(mut tls: rustls::ServerConfig, protocols: &[&[u8]]) -> Result<ServerConfig, Error> {
+    tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     // a removed key must not return with a ticket
     tls.session_storage = Arc::new(NoServerSessionStorage {});
     tls.send_tls13_tickets = 0;
     tls.max_early_data_size = 0;
     let crypto = QuicServerConfig::try_from(tls).map_err(quic_error)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-    let mut transport = transport();
-    // one request at a time: data streams belong to it
-    transport
-        .max_concurrent_bidi_streams(VarInt::from_u32(1))
-        .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .send_window(u64::from(QUIET_WINDOW))
-        .receive_window(VarInt::from_u32(UNAUTHENTICATED_WINDOW));
-    config.transport_config(Arc::new(transport));
     // bounds for connection attempts that are not accepted yet
     config.max_incoming(1024).incoming_buffer_size(64 << 10).incoming_buffer_size_total(4 << 20);
     Ok(config)
 }
 
+/// Returns the parameters of a server's connections before a client is authenticated.
+fn server_transport() -> TransportConfig {
+    let mut transport = transport();
+    transport
+        .send_window(u64::from(QUIET_WINDOW))
+        .receive_window(VarInt::from_u32(UNAUTHENTICATED_WINDOW));
+    transport
+}
+
 /// Opens the receive window for requests of an accepted client.
-pub(crate) fn open_request_window(connection: &Connection) {
-    connection.set_receive_window(VarInt::from_u32(QUIET_WINDOW));
+pub(crate) fn open_request_window(connection: &crate::connection::Connection) {
+    connection.set_receive_window(QUIET_WINDOW);
+}
+
+/// Listens for browsers; whoever accepts their connections has the configuration.
+pub(crate) fn listen_web(
+    address: SocketAddr,
+    identity: &Identity,
+    activity: ActivityFlag,
+    config: ServerConfig,
+) -> Result<Endpoint, Error> {
+    let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
+    let socket = socket(address, false).map_err(doing)?;
+    let socket = Arc::new(IdleAwareSocket::new(socket, activity).map_err(doing)?);
+    let (endpoint, runtime) = (endpoint_config(identity), Arc::new(TokioRuntime));
+    Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime).map_err(doing)
+}
+
+/// Makes the configuration of a server for browsers, with its own certificate. No client presents
+/// one.
+pub(crate) fn web_config(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, Error> {
+    let tls = rustls::ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(tls_error)?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .map_err(tls_error)?;
+    let mut config = quic_server(tls, &[wtransport::tls::WEBTRANSPORT_ALPN])?;
+    let mut transport = server_transport();
+    // the session's own stream, and a request; the next one may begin before this one is closed
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(3))
+        .max_concurrent_uni_streams(VarInt::from_u32(HTTP3_STREAMS))
+        .datagram_receive_buffer_size(Some(DATAGRAMS));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
 }
 
 fn transport() -> TransportConfig {

@@ -4,12 +4,13 @@ mod cleanup;
 mod names;
 mod record;
 mod stream;
+mod web;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use headroom_transfer_proto::message::{
@@ -17,7 +18,7 @@ use headroom_transfer_proto::message::{
     TreeOptions, Wanted,
 };
 use headroom_transfer_proto::path::RelPath;
-use quinn::{Connection, Endpoint, Incoming};
+use quinn::{Endpoint, Incoming};
 use tokio::task::spawn_blocking;
 
 use self::record::Tally;
@@ -25,20 +26,22 @@ use crate::access::{AccessControl, Grant, Principal};
 use crate::admission::{Admission, ConnectionSlot, HandshakePermit, PendingHandshake};
 pub use crate::admission::{Limits, RejectionCounts};
 use crate::claims::ClaimTable;
+use crate::connection::Connection;
 use crate::control::{MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode};
 use crate::error::{Closing, Error};
 use crate::files::{self, Excludes, FileType, Metadata, Root, Source, settable};
 use crate::flow_control::FlowControlBudget;
 use crate::identity::Identity;
+use crate::key::PublicKey;
 use crate::lanes::{LaneHandle, LaneParams, Port, UsedLanes};
 pub use crate::path_policy::PathPolicy;
-use crate::proof;
+use crate::proof::{self, BrowserBinding};
 use crate::quic::{HANDSHAKE, listen, open_request_window};
 use crate::rate::{ClientRates, Rates};
-use crate::streams::ping_when_silent;
-use crate::trust::{AccessPolicy, Followed};
+use crate::trust::{AccessPolicy, Followed, Invitations};
 pub use record::{Log, Outcome, Record};
+pub use web::{Admits, PATH as WEB_PATH, TcpSlot, WebCertificate, WebEndpoint};
 
 /// How long a client may take to send a request.
 const REQUEST: Duration = Duration::from_secs(10);
@@ -156,6 +159,11 @@ struct Shared {
     lanes: Option<Port>,
     claims: ClaimTable,
     log: Option<Arc<dyn Log>>,
+    invitations: OnceLock<Invitations>,
+    /// Listens for browsers.
+    web: OnceLock<Endpoint>,
+    /// TCP connections of browsers.
+    tcp: AtomicUsize,
 }
 
 impl Server {
@@ -183,6 +191,9 @@ impl Server {
             lanes: port.filter(|_| lanes).map(|port| port.allow_measurement(insecure_measurement)),
             claims: ClaimTable::default(),
             log,
+            invitations: OnceLock::new(),
+            web: OnceLock::new(),
+            tcp: AtomicUsize::new(0),
         };
         Ok(Self { endpoint, shared: Arc::new(shared) })
     }
@@ -247,14 +258,23 @@ impl Server {
         }
     }
 
+    /// Accepts these invitations. They can be set once.
+    pub fn set_invitations(&self, invitations: Invitations) {
+        let _ = self.shared.invitations.set(invitations);
+    }
+
     /// Returns the number of connections, handshakes included.
     pub fn connections(&self) -> usize {
-        self.endpoint.open_connections()
+        let web = self.shared.web.get().map_or(0, Endpoint::open_connections);
+        self.endpoint.open_connections() + web + self.shared.tcp.load(Ordering::Relaxed)
     }
 
     /// Closes all connections.
     pub fn stop(&self) {
         self.endpoint.close(Closing::Leaving.into(), b"");
+        if let Some(web) = self.shared.web.get() {
+            web.close(Closing::Leaving.into(), b"");
+        }
     }
 
     /// Closes all connections, and waits until the clients know.
@@ -283,8 +303,7 @@ impl Server {
     }
 
     fn accept(&self, incoming: Incoming) {
-        let connections = self.endpoint.open_connections();
-        let accepted = self.shared.admission.accept(incoming, connections);
+        let accepted = self.shared.admission.accept(incoming, self.connections());
         let Some((incoming, waiting)) = accepted else { return };
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -299,12 +318,24 @@ impl Server {
 
 impl Shared {
     async fn serve(&self, incoming: Incoming, waiting: PendingHandshake) -> Result<(), Error> {
-        let (_slot, handshake, connection) = self.handshake(incoming, waiting).await?;
+        let connect = async |incoming: Incoming| Ok(incoming.accept()?.await?);
+        let (slot, handshake, connection) = self.handshake(incoming, waiting, connect).await?;
+        self.serve_session(connection.into(), slot, handshake, None).await
+    }
+
+    /// Answers the requests of a session, until it ends.
+    async fn serve_session(
+        &self,
+        connection: Connection,
+        _slot: ConnectionSlot,
+        handshake: HandshakePermit,
+        browser: Option<BrowserBinding>,
+    ) -> Result<(), Error> {
         let mut session = None;
         if let Some(principal) = Principal::certified(&connection) {
             // the key may have been removed since the handshake
             let started = self.start_session(&connection, principal).inspect_err(|error| {
-                connection.close(Closing::Refused.into(), error.reason().as_bytes());
+                connection.close(Closing::Refused, &error.reason());
             });
             session = Some(started?);
         }
@@ -324,7 +355,11 @@ impl Shared {
                 Err(error) => return Err(error.into()),
             };
             let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-            let reading = self.read_request(&connection, &mut session, &mut reader);
+            if let (Some(browser), None) = (&browser, &session) {
+                writer.send(&Message::Challenge { nonce: browser.nonce }).await?;
+            }
+            let reading =
+                self.read_request(&connection, browser.as_ref(), &mut session, &mut reader);
             let request = tokio::time::timeout(REQUEST, reading)
                 .await
                 .map_err(|_| Error::Protocol("it does not say what it wants".to_owned()))
@@ -362,7 +397,7 @@ impl Shared {
                 let reason = error.reason();
                 if matches!(error, Error::Protocol(_)) {
                     self.admission.reject(|rejected| rejected.protocol += 1);
-                    connection.close(Closing::Rules.into(), reason.as_bytes());
+                    connection.close(Closing::Rules, &reason);
                 } else {
                     // received if the client still reads
                     let about_files = matches!(error, Error::Files(_)).then_some(true);
@@ -385,11 +420,12 @@ impl Shared {
     }
 
     /// Waits for permission for a handshake, then completes it.
-    async fn handshake(
+    async fn handshake<T>(
         &self,
         incoming: Incoming,
         waiting: PendingHandshake,
-    ) -> Result<(ConnectionSlot, HandshakePermit, Connection), Error> {
+        connect: impl AsyncFnOnce(Incoming) -> Result<T, Error>,
+    ) -> Result<(ConnectionSlot, HandshakePermit, T), Error> {
         let late = |_| {
             self.admission.reject(|rejected| rejected.slow += 1);
             Error::Lost("its handshake takes too long".to_owned())
@@ -405,16 +441,12 @@ impl Shared {
             incoming.refuse();
             return Err(Error::Lost("the server is stopping".to_owned()));
         };
-        let done = match incoming.accept() {
-            Ok(connecting) => tokio::time::timeout(HANDSHAKE, connecting).await,
-            Err(error) => Ok(Err(error)),
-        };
-        match done {
+        match tokio::time::timeout(HANDSHAKE, connect(incoming)).await {
             Ok(Ok(connection)) => Ok((slot, permit, connection)),
             Ok(Err(error)) => {
                 self.admission.reject(|rejected| rejected.failed += 1);
                 permit.fail(slot);
-                Err(error.into())
+                Err(error)
             }
             Err(elapsed) => {
                 permit.fail(slot);
@@ -429,6 +461,7 @@ impl Shared {
     async fn read_request(
         &self,
         connection: &Connection,
+        browser: Option<&BrowserBinding>,
         session: &mut Option<Session>,
         reader: &mut MessageReader,
     ) -> Result<(Option<u64>, Message), Error> {
@@ -436,9 +469,19 @@ impl Shared {
         let mut message = reader.expect().await?;
         if session.is_none() {
             let principal = match message {
-                Message::Proof { key, signature } => {
-                    let key = proof::check(key, &signature, connection)?;
+                Message::Proof { key, signature, binding, nonce } => {
+                    let key = match (browser, connection.native()) {
+                        (Some(browser), _) => browser.check(key, &signature, binding, nonce)?,
+                        (None, Some(connection)) if binding.is_none() => {
+                            proof::check(key, &signature, connection)?
+                        }
+                        _ => return Err(Error::Refused("its proof is a browser's".to_owned())),
+                    };
                     message = reader.expect().await?;
+                    if let Message::Invited { secret, name } = message {
+                        self.invite(key, &secret, name).await?;
+                        message = reader.expect().await?;
+                    }
                     Principal::Signed(key)
                 }
                 _ => Principal::Anonymous,
@@ -446,6 +489,26 @@ impl Shared {
             *session = Some(self.start_session(connection, principal)?);
         }
         Ok((peer_limit_bps, message))
+    }
+
+    /// Adds a key to the accepted ones, if the secret is that of an open invitation. A key that is
+    /// accepted already needs none.
+    async fn invite(&self, key: PublicKey, secret: &[u8; 32], name: String) -> Result<(), Error> {
+        if self.access_control.knows(&key) {
+            return Ok(());
+        }
+        let invited = self.invitations.get().and_then(|all| all.take(secret));
+        let Some(invitation) = invited else {
+            return Err(Error::Refused(
+                "this invitation was used already, or has expired: ask for another one".to_owned(),
+            ));
+        };
+        let access = invitation.access().clone();
+        let added = spawn_blocking(move || invitation.add(key, &name)).await;
+        added.map_err(|error| Error::task(&error))??;
+        tracing::info!("an invitation added the key {}", key.fingerprint());
+        self.access_control.enroll(key, access);
+        Ok(())
     }
 
     /// Starts the session of a client, if the policy accepts it.
@@ -530,6 +593,7 @@ impl Request<'_> {
         let moves = !matches!(
             request,
             Message::List { .. }
+                | Message::Rights
                 | Message::MakeDirectory { .. }
                 | Message::Rename { .. }
                 | Message::Remove { .. }
@@ -538,7 +602,7 @@ impl Request<'_> {
         let connection = self.connection.clone();
         let asking = async {
             if let Some(open) = &open {
-                ping_when_silent(&connection, || open.bytes()).await;
+                connection.ping_when_silent(|| open.bytes()).await;
             }
             std::future::pending().await
         };
@@ -561,6 +625,7 @@ impl Request<'_> {
             Message::PutStream { to, fsync } => self.put_stream(to, fsync).await?,
             Message::GetStream { from, tree } => self.get_stream(from, tree).await?,
             Message::List { path } => return self.list(path).await,
+            Message::Rights => return self.rights().await,
             Message::MakeDirectory { path, parents } => self.make_directory(path, parents).await?,
             Message::Rename { from, to, replace } => self.rename(from, to, replace).await?,
             Message::Remove { path, recursive } => self.remove(path, recursive).await?,
@@ -708,8 +773,12 @@ impl Request<'_> {
         &mut self,
         offer: Option<&LanesOffer>,
     ) -> Result<(Option<LanesAnswer>, Option<LaneHandle>), Error> {
-        let Some((offer, port)) = offer.zip(self.lanes) else { return Ok((None, None)) };
-        let accepted = port.accept(offer, self.connection, self.used_lanes)?;
+        let (Some((offer, port)), Some(connection)) =
+            (offer.zip(self.lanes), self.connection.native())
+        else {
+            return Ok((None, None));
+        };
+        let accepted = port.accept(offer, connection, self.used_lanes)?;
         let params = accepted.as_ref().map(|(_, handle)| handle.params());
         if let Some(params) = params.filter(LaneParams::is_measurement) {
             let LaneParams { cipher, chunk, .. } = params;
@@ -722,6 +791,12 @@ impl Request<'_> {
             );
         }
         Ok(accepted.unzip())
+    }
+
+    async fn rights(&mut self) -> Result<(), Error> {
+        let Grant { is_known, access, .. } = self.client;
+        let (read_only, rate_bps) = (access.read_only, access.rate_bps);
+        self.writer.send(&Message::Granted { known: *is_known, read_only, rate_bps }).await
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {

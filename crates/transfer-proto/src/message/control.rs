@@ -6,6 +6,7 @@ use super::attributes::{Keep, TreeOptions};
 use super::bounded;
 use super::parts::{Compress, EntryKind, Inline, LanesAnswer, LanesOffer, Listed, Wanted};
 use crate::path::RelPath;
+use crate::proof::{Binding, NONCE_BYTES};
 use crate::span::ChainingValue;
 
 /// The version of the protocol that this program speaks.
@@ -377,8 +378,49 @@ pub enum Message {
         /// Its Ed25519 key.
         #[cbor(n(0), with = "minicbor::bytes")]
         key: [u8; 32],
-        /// The signature over [`crate::proof::to_sign`].
+        /// The signature over [`crate::proof::to_sign`], or with a binding over
+        /// [`Binding::to_sign`].
         #[cbor(n(1), with = "minicbor::bytes")]
         signature: [u8; 64],
+        /// To what it is bound, from a browser.
+        #[n(2)]
+        binding: Option<Binding>,
+        /// A browser's nonce.
+        #[cbor(n(3), with = "minicbor::bytes")]
+        nonce: Option<[u8; NONCE_BYTES]>,
+    },
+    /// Server to browser, first on a stream while nothing is proven: a nonce to be signed.
+    #[n(33)]
+    Challenge {
+        /// It, used for one session only.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        nonce: [u8; NONCE_BYTES],
+    },
+    /// Client to server, after the proof of its key: the secret of an invitation, by which the
+    /// server adds the key to those that it accepts.
+    #[n(34)]
+    Invited {
+        /// The secret.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        secret: [u8; 32],
+        /// A name for the key, for people: at most 64 bytes.
+        #[cbor(n(1), with = "bounded::name")]
+        name: String,
+    },
+    /// Client to server: what may this client do?
+    #[n(35)]
+    Rights,
+    /// Server to client: what the client may do.
+    #[n(36)]
+    Granted {
+        /// Whether its key is one that the server knows.
+        #[n(0)]
+        known: bool,
+        /// Whether it may only read.
+        #[n(1)]
+        read_only: bool,
+        /// The most bits per second, for all connections of the key.
+        #[n(2)]
+        rate_bps: Option<u64>,
     },
 }

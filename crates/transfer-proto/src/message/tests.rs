@@ -253,11 +253,28 @@ fn message() -> impl Strategy<Value = Message> {
         )
         .prop_flat_map(|lanes| (Just(lanes), option::of(any::<u32>().prop_map(Keep))))
         .prop_map(|(lanes, keep)| Message::Accepted { lanes, keep }),
-        (any::<[u8; 32]>(), any::<[u8; 32]>()).prop_map(|(key, half)| {
-            let mut signature = [0; 64];
-            signature[..32].copy_from_slice(&half);
-            Message::Proof { key, signature }
-        }),
+        (
+            any::<[u8; 32]>(),
+            any::<[u8; 32]>(),
+            option::of(sample::select(vec![
+                Binding::Exporter,
+                Binding::Certificate,
+                Binding::Origin
+            ])),
+            option::of(any::<[u8; 32]>())
+        )
+            .prop_map(|(key, half, binding, nonce)| {
+                let mut signature = [0; 64];
+                signature[..32].copy_from_slice(&half);
+                Message::Proof { key, signature, binding, nonce }
+            }),
+        any::<[u8; 32]>().prop_map(|nonce| Message::Challenge { nonce }),
+        (any::<[u8; 32]>(), "[a-z ]{0,20}")
+            .prop_map(|(secret, name)| Message::Invited { secret, name }),
+        Just(Message::Rights),
+        (any::<bool>(), any::<bool>(), option::of(id())).prop_map(
+            |(known, read_only, rate_bps)| Message::Granted { known, read_only, rate_bps }
+        ),
         (sentence(), option::of(any::<bool>()))
             .prop_map(|(reason, about_files)| Message::Refused { reason, about_files }),
         (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),

@@ -46,7 +46,7 @@ impl Client {
         let tree = accepted.limit(tree, &observer);
         let source = Source::new(paths.iter().cloned(), tree.links).keeping(tree.keep);
         let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
-        let (connection, offering) = (self.connection.clone(), Offering::Content);
+        let (connection, offering) = (self.connection.clone().into(), Offering::Content);
         let sender = Sender::new(connection, offering, observer, limits, accepted.lanes);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
         let sent = sender.send(source, &mut self.next_id, &mut writer, &mut reader).await?;
@@ -105,7 +105,7 @@ impl Client {
         let params = accepted.report_params(&observer);
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
-            connection: self.connection.clone(),
+            connection: self.connection.clone().into(),
             destination,
             fsync,
             observer,

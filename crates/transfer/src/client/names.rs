@@ -162,7 +162,7 @@ impl Client {
                 }
                 Message::Left { reason, .. } => {
                     summary.failed += 1;
-                    let reason = from_peer(&self.connection, &reason);
+                    let reason = from_peer(self.connection.side(), &reason);
                     observer.event(Event::Failed { reason: &reason });
                 }
                 Message::End { .. } => return Ok(summary),

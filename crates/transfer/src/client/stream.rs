@@ -32,7 +32,7 @@ impl Client {
         let request = Message::PutStream { to: name.clone(), fsync };
         let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
         let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
-        let mut stream = self.connection.open_uni().await?;
+        let mut stream = self.connection.open_uni().await?.into();
         let moved = match pipe::send(from, &mut stream, &limits, &observer).await {
             Ok(passed) => {
                 let (root, bytes) = (*passed.root.as_bytes(), passed.bytes);
@@ -52,7 +52,7 @@ impl Client {
                 Ok(Summary { stored: 1, moved, ..Summary::default() })
             }
             Message::Failed { reason, .. } => {
-                let reason = from_peer(&self.connection, &reason);
+                let reason = from_peer(self.connection.side(), &reason);
                 observer.event(Event::Failed { reason: &reason });
                 Ok(Summary { failed: 1, moved, ..Summary::default() })
             }
@@ -76,7 +76,7 @@ impl Client {
         let request = Message::GetStream { from: name.clone(), tree: Some(self.tree) };
         let (_speaker, mut reader, _) = self.request(&request, None).await?;
         let limits = RateLimits::default().and(self.rate_bps);
-        let stream = self.connection.accept_uni().await?;
+        let stream = self.connection.accept_uni().await?.into();
         let (came, _) = pipe::receive(stream, to, &limits, &observer).await;
         let came = match came {
             Ok(came) => Some(came),

@@ -84,7 +84,7 @@ impl Client {
         let source = Source::new([from.join(".")], tree.links).keeping(tree.keep);
         let source = source.without(excludes);
         let sender = Sender::new(
-            self.connection.clone(),
+            self.connection.clone().into(),
             options.offering(),
             observer,
             limits,
@@ -129,7 +129,7 @@ impl Client {
         let excludes = Arc::new(options.excludes.clone());
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
-            connection: self.connection.clone(),
+            connection: self.connection.clone().into(),
             destination,
             fsync,
             observer,

@@ -2,7 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-use quinn::{Connection, ConnectionError, SendStream};
+use quinn::ConnectionError;
+
+use crate::connection::{Connection, SendStream};
 
 /// A data stream. One that is dropped early, as when another part of the file cannot be read,
 /// is reset: quinn would finish it as if it were complete, and the receiver would take that for
@@ -19,7 +21,7 @@ impl DataStream {
 
     /// Finishes the stream: everything was written.
     pub(super) fn end(mut self) {
-        let _ = self.stream.finish();
+        self.stream.finish();
         self.is_whole = true;
     }
 }
@@ -28,7 +30,7 @@ impl Drop for DataStream {
     fn drop(&mut self) {
         if !self.is_whole {
             // without effect if everything is acknowledged
-            let _ = self.stream.reset(0u32.into());
+            self.stream.reset();
         }
     }
 }

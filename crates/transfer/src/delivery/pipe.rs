@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headroom_transfer_proto::span::Hash;
-use quinn::{RecvStream, SendStream};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::event::{Event, Observer};
+use crate::connection::{RecvStream, SendStream};
 use crate::error::Error;
 use crate::rate::RateLimits;
 
@@ -76,11 +76,11 @@ pub(crate) async fn send(
         reading.await.map_err(|error| PipeError::Connection(Error::task(&error)))?;
     match read {
         Ok(passed) => {
-            let _ = stream.finish();
+            stream.finish();
             Ok(passed)
         }
         Err(error) => {
-            let _ = stream.reset(0u32.into());
+            stream.reset();
             Err(PipeError::Local(error))
         }
     }
@@ -118,7 +118,7 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
         let bytes = filled as u64;
         // the writer ends early only if it cannot write
         if bytes > 0 && take.send(piece).await.is_err() {
-            let _ = stream.stop(0u32.into());
+            stream.stop();
             break None;
         }
         observer.event(Event::Offered { bytes });

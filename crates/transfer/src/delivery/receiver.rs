@@ -19,7 +19,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use headroom_transfer_proto::message::{EntryKind, Message, TreeOptions};
-use quinn::Connection;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -33,6 +32,7 @@ use super::failed_directories::FailedDirectories;
 use super::lane_status::report_lane_status;
 use super::summary::{Counts, Summary};
 use crate::claims::FileClaims;
+use crate::connection::Connection;
 use crate::control::{MessageReader, MessageWriter, unexpected};
 use crate::error::Error;
 use crate::lanes::LaneHandle;

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use headroom_transfer_proto::message::{
     Compress, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
 };
-use quinn::Connection;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -21,6 +20,7 @@ use super::compression::AdaptiveCompressor;
 use super::event::{Event, Observer};
 use super::lane_status::report_lane_status;
 use super::summary::{Counts, Summary};
+use crate::connection::Connection;
 use crate::control::{MessageReader, MessageWriter};
 use crate::error::{Error, from_peer};
 use crate::files::Source;
@@ -170,7 +170,7 @@ impl Sender {
             }
         }
         if let Some(reason) = shared.failed_directories().summary() {
-            let reason = from_peer(&shared.connection, &reason);
+            let reason = from_peer(shared.connection.side(), &reason);
             shared.observer.event(Event::Failed { reason: &reason });
         }
         match shared.offered().len() {

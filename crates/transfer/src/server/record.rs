@@ -124,6 +124,7 @@ pub(super) fn named(request: &Message) -> (&'static str, Vec<Vec<u8>>) {
         Message::MakeDirectory { path, .. } => ("mkdir", one(Some(path))),
         Message::Rename { from, to, .. } => ("mv", [one(Some(from)), one(to.as_ref())].concat()),
         Message::Remove { path, .. } => ("rm", one(Some(path))),
+        Message::Rights => ("sign-in", Vec::new()),
         _ => ("unknown", Vec::new()),
     }
 }

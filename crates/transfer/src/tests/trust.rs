@@ -384,14 +384,14 @@ fn a_wrong_proof_and_one_of_another_session_are_refused() {
                 panic!("it is a proof")
             };
             let key = ground.client.public().bytes();
-            let by_mallory = Message::Proof { key, signature };
+            let by_mallory = Message::Proof { key, signature, binding: None, nonce: None };
             let Message::Proof { mut signature, .. } =
                 proof::make(&ground.client, &here).expect("a proof")
             else {
                 panic!("it is a proof")
             };
             signature[40] ^= 1;
-            let damaged = Message::Proof { key, signature };
+            let damaged = Message::Proof { key, signature, binding: None, nonce: None };
             for wrong in [of_there, by_mallory, damaged] {
                 let (_endpoint, connection) = reach().await;
                 let answer = ask(&connection, &[wrong, LOOK]).await.expect("an answer");

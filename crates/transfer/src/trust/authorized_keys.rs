@@ -93,6 +93,21 @@ impl AuthorizedKeys {
         Ok(Self(keys))
     }
 
+    /// Parses the options of a line, as they are written ahead of a key.
+    pub fn parse_options(options: &str) -> Result<Access, String> {
+        match options {
+            "" => Ok(Access::default()),
+            options => {
+                let mut access = Access::default();
+                let rest = parse_options(options, &mut access)?;
+                match rest.trim().is_empty() {
+                    true => Ok(access),
+                    false => Err(format!("`{}` is not an option", rest.trim())),
+                }
+            }
+        }
+    }
+
     /// Adds a key.
     pub fn insert(&mut self, key: PublicKey, access: Access) {
         self.0.insert(key, Line { access, number: 0, comment: None });
@@ -157,26 +172,31 @@ fn text(path: &Path) -> Result<String, Error> {
 
 fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {
     let mut access = Access::default();
-    let (mut rest, mut given) = (line, Vec::new());
+    let mut rest = line;
     if !line.starts_with("ssh-ed25519 ") {
-        loop {
-            let name = &rest[..rest.find([',', ' ', '\t', '=']).unwrap_or(rest.len())];
-            if given.contains(&name) {
-                return Err(format!("`{name}` is given twice: remove one"));
-            }
-            given.push(name);
-            rest = option(name, &rest[name.len()..], &mut access)?;
-            match rest.strip_prefix(',') {
-                Some(next) => rest = next,
-                None => break,
-            }
-        }
-        rest = rest.trim_start();
+        rest = parse_options(line, &mut access)?.trim_start();
     }
     let mut words = rest.split_whitespace();
     let (word, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let key = format!("{word} {key}").parse().map_err(|error| format!("{error}"))?;
     Ok((key, access))
+}
+
+/// Parses the options at the beginning of a text, and returns the rest of it.
+fn parse_options<'t>(text: &'t str, access: &mut Access) -> Result<&'t str, String> {
+    let (mut rest, mut given) = (text, Vec::new());
+    loop {
+        let name = &rest[..rest.find([',', ' ', '\t', '=']).unwrap_or(rest.len())];
+        if given.contains(&name) {
+            return Err(format!("`{name}` is given twice: remove one"));
+        }
+        given.push(name);
+        rest = option(name, &rest[name.len()..], access)?;
+        match rest.strip_prefix(',') {
+            Some(next) => rest = next,
+            None => return Ok(rest),
+        }
+    }
 }
 
 /// Returns what follows the key in its line.

@@ -1,9 +1,10 @@
-//! Trust: known hosts, authorized keys, certificate authorities.
+//! Trust: known hosts, authorized keys, invitations, certificate authorities.
 
 mod authority;
 mod authorized_keys;
 mod error;
 mod followed;
+mod invitations;
 mod known_hosts;
 mod policy;
 pub(crate) mod tls;
@@ -13,6 +14,7 @@ pub use authority::Authority;
 pub use authorized_keys::{Access, AuthorizedKeys};
 pub use error::Error;
 pub use followed::Followed;
+pub use invitations::{Invitation, Invitations};
 pub use known_hosts::{HostStatus, KnownHosts};
 pub use policy::AccessPolicy;
 pub(crate) use tls::{by_signature_of_tls13, provider};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use headroom_transfer_proto::message::{DataHeader, body_len};
 use headroom_transfer_proto::span::SPAN_BYTES;
-use quinn::{Connection, RecvStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::incoming::Writing;
 use super::shared::{Shared, WorkerEvent};
+use crate::connection::{Connection, RecvStream};
 use crate::delivery::compression::decompress;
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -53,7 +53,7 @@ async fn take_piece(
     let Some(header) = header(&mut stream).await? else { return Ok(()) };
     let Some(incoming) = shared.open().get(&header.id).cloned() else {
         // it failed here, and the sender does not know yet
-        let _ = stream.stop(0u32.into());
+        stream.stop();
         return Ok(());
     };
     let zstd = header.zstd == Some(true);
@@ -92,7 +92,7 @@ async fn take_piece(
         let moved = match written {
             Ok(moved) => moved,
             Err(error) => {
-                let _ = stream.stop(0u32.into());
+                stream.stop();
                 let _ = events.send(WorkerEvent::WriteFailed(header.id, error)).await;
                 return Ok(());
             }
@@ -140,10 +140,10 @@ async fn fill(
     buffer.clear();
     buffer.reserve_exact(len);
     while buffer.len() < len {
-        match stream.read_chunk(limits.slice(len - buffer.len()), true).await {
+        match stream.read_chunk(limits.slice(len - buffer.len())).await {
             Ok(Some(chunk)) => {
-                buffer.extend_from_slice(&chunk.bytes);
-                limits.take(chunk.bytes.len()).await;
+                buffer.extend_from_slice(&chunk);
+                limits.take(chunk.len()).await;
             }
             Ok(None) => return Err(Error::Protocol("a piece of a file is incomplete".to_owned())),
             Err(quinn::ReadError::Reset(_)) => return Ok(false),

@@ -12,7 +12,6 @@ use headroom_transfer_proto::message::{
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
-use quinn::Connection;
 use tokio::sync::mpsc;
 
 use super::destination::Destination;
@@ -22,6 +21,7 @@ use super::linked::Linked;
 use super::shared::{Shared, WorkerEvent};
 use super::sync_mode::SyncMode;
 use crate::claims::{Claim, FileClaims};
+use crate::connection::Connection;
 use crate::control::unexpected;
 use crate::delivery::event::Event;
 use crate::delivery::failed_directories::FailedDirectories;
@@ -164,7 +164,7 @@ impl Worker {
                 self.failed_there(&reason);
             }
             Message::Remark { text, left_out } => {
-                let reason = from_peer(&self.connection, &text);
+                let reason = from_peer(self.connection.side(), &text);
                 self.shared.counts.add(|counts| {
                     counts.left_out = counts.left_out.saturating_add(left_out);
                 });
@@ -477,7 +477,7 @@ impl Worker {
 
     /// Counts a failure that the sender reported.
     fn failed_there(&self, reason: &str) {
-        self.count_failed(&from_peer(&self.connection, reason));
+        self.count_failed(&from_peer(self.connection.side(), reason));
     }
 
     pub(super) fn count_failed(&self, reason: &str) {

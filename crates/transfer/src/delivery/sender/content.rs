@@ -13,6 +13,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::open_file::{Extent, OpenFile, Sealed};
 use super::shared::Shared;
+use crate::connection::SendStream;
 use crate::delivery::data_stream::DataStream;
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -306,7 +307,7 @@ impl Shared {
     /// Writes a span on a stream, and waits until all of it is acknowledged. Returns its size.
     async fn write_fallback(
         &self,
-        stream: &mut quinn::SendStream,
+        stream: &mut SendStream,
         id: u64,
         opened: &Arc<OpenFile>,
         span: u64,
@@ -334,7 +335,7 @@ impl Shared {
             Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(len)),
             Err(error) => return Err(error.into()),
         }
-        let _ = stream.finish();
+        stream.finish();
         match stream.stopped().await {
             Ok(_) | Err(quinn::StoppedError::ZeroRttRejected) => Ok(Ok(len)),
             Err(quinn::StoppedError::ConnectionLost(error)) => Err(error.into()),
@@ -384,7 +385,7 @@ impl Shared {
     /// Writes bytes of a file, as fast as the limits allow.
     async fn write(
         &self,
-        stream: &mut quinn::SendStream,
+        stream: &mut SendStream,
         mut bytes: Bytes,
     ) -> Result<(), quinn::WriteError> {
         while !bytes.is_empty() {
@@ -401,7 +402,7 @@ impl Shared {
     /// Writes a span of `len` bytes, as it is or as a zstd frame.
     async fn write_span(
         &self,
-        stream: &mut quinn::SendStream,
+        stream: &mut SendStream,
         zstd: bool,
         len: usize,
         bytes: Bytes,

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::message::{MOST_OPEN_FILES, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
-use quinn::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::open_file::OpenFile;
+use crate::connection::Connection;
 use crate::delivery::compression::AdaptiveCompressor;
 use crate::delivery::event::{Event, Observer};
 use crate::delivery::failed_directories::FailedDirectories;
@@ -105,7 +105,7 @@ impl Shared {
             failed_directories.add(&entry.path);
         }
         drop(failed_directories);
-        self.failed(&from_peer(&self.connection, reason));
+        self.failed(&from_peer(self.connection.side(), reason));
     }
 
     pub(super) fn failed(&self, reason: &str) {

@@ -75,10 +75,10 @@ impl Shared {
                 self.observer.event(Event::Removed { path: &path });
             }
             Message::Left { reason, failed: true } => {
-                self.failed(&from_peer(&self.connection, &reason));
+                self.failed(&from_peer(self.connection.side(), &reason));
             }
             Message::Left { reason, failed: false } => {
-                let reason = from_peer(&self.connection, &reason);
+                let reason = from_peer(self.connection.side(), &reason);
                 self.observer.event(Event::LeftOut { reason: &reason });
             }
             other => return Err(unexpected(&other)),
