@@ -50,7 +50,8 @@ the file of authorized keys. A line is [OPTIONS] KEY [COMMENT]; the options are 
 
 Examples:
   headroom serve --root /srv/files
-  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read";
+  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read
+  headroom serve --root /srv/files --web --invite";
 
 const PUT_HELP: &str = concat!(
     "Examples:
@@ -146,6 +147,25 @@ pub(crate) struct Serve {
     /// (--cipher none and simplecrypt) and in packets of a fixed length (--chunk)
     #[arg(long)]
     pub(crate) insecure_measurement: bool,
+    /// Also serve a page for browsers, over HTTPS and WebTransport, at this TCP and UDP address
+    /// [default: port 4861 of all addresses]
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1)]
+    pub(crate) web: Option<Option<SocketAddr>>,
+    /// Print a link by which one browser adds its key to the authorized keys, once and within an
+    /// hour, with these options of a line, such as read-only
+    #[arg(long, value_name = "OPTIONS", num_args = 0..=1, requires = "web")]
+    pub(crate) invite: Option<Option<String>>,
+    /// A name by which browsers reach the page, beside addresses and the names of this machine;
+    /// may be given more than once
+    #[arg(long, value_name = "NAME", requires = "web")]
+    pub(crate) web_name: Vec<String>,
+    /// The page's certificate and intermediate ones (PEM), read again when they change [default: a
+    /// self-signed one, of which browsers warn]
+    #[arg(long, value_name = "FILE", requires_all = ["web", "web_key"])]
+    pub(crate) web_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "web_cert")]
+    pub(crate) web_key: Option<PathBuf>,
     /// Append one line per request to this file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,

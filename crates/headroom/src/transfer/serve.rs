@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
+use headroom_page::{CertificateSource, Page};
 use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Options, PathPolicy};
-use headroom_transfer::trust::{AccessPolicy, AuthorizedKeys, Followed};
-use headroom_transfer::{DEFAULT_PORT, Error, Server, block_on};
+use headroom_transfer::trust::{AccessPolicy, AuthorizedKeys, Followed, Invitation, Invitations};
+use headroom_transfer::{DEFAULT_PORT, Error, Identity, Server, block_on};
 use serde_json::json;
 
 use super::arguments::{Serve, ServeOnce};
@@ -60,10 +61,14 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
                 arguments.root.display()
             ));
         }
+        let page = page(arguments, &server, &identity)?;
         if let Some(age) = arguments.keep_partial.0 {
             server.remove_unfinished(age);
         }
         notify::notify(notify::ServiceState::Ready);
+        if let Some(page) = page {
+            page.start();
+        }
         match followed {
             Some(file) => server.serve_following(file, policy.clone()).await,
             None => server.serve().await,
@@ -72,6 +77,54 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         server.close().await;
         Ok(ExitCode::SUCCESS)
     })?
+}
+
+/// Starts the page, and prints where it is and an invitation, if they are wanted.
+fn page(arguments: &Serve, server: &Server, identity: &Identity) -> anyhow::Result<Option<Page>> {
+    let Some(address) = arguments.web else { return Ok(None) };
+    let certificate = match (&arguments.web_cert, &arguments.web_key) {
+        (Some(certificate), Some(key)) => {
+            CertificateSource::Files { certificate: certificate.clone(), key: key.clone() }
+        }
+        _ => CertificateSource::SelfSigned(settings::file("web.pem")?),
+    };
+    let root = arguments.root.canonicalize().ok();
+    let root_name = root.as_deref().and_then(|root| Some(root.file_name()?.to_string_lossy()));
+    let options = |address| headroom_page::Options {
+        address,
+        certificate: certificate.clone(),
+        names: arguments.web_name.clone(),
+        root_name: root_name.as_deref().unwrap_or("/").to_owned(),
+        anonymous_read: arguments.anonymous.is_some(),
+    };
+    let bind = |address| Page::bind(server, identity, options(address));
+    let beside = SocketAddr::new(server.address()?.ip(), headroom_page::DEFAULT_PORT);
+    let page = bind(address.unwrap_or(beside))?;
+    let secret = arguments.invite.as_ref().map(|options| {
+        let path = settings::file_or(arguments.authorized_keys.as_deref(), "authorized_keys")?;
+        let invitation = Invitation::new(&path, options.as_deref().unwrap_or_default())
+            .map_err(|wrong| Usage(format!("--invite: {wrong}")))?;
+        let invitations = Invitations::default();
+        let secret = invitations.open(invitation).context("cannot make an invitation")?;
+        server.set_invitations(invitations);
+        anyhow::Ok(secret)
+    });
+    let invitation = secret.transpose()?.map(|secret| page.invitation_url(&secret));
+    let (url, hash) = (page.url(), page.certificate_hash());
+    if arguments.json {
+        say(&json!({"event": "page", "url": url, "address": page.address().to_string(), "certificate": hash, "self_signed": page.is_self_signed(), "invitation": invitation}).to_string());
+        return Ok(Some(page));
+    }
+    say(&format!("the page is at {url}"));
+    if page.is_self_signed() {
+        say(&format!(
+            "browsers warn of its certificate. Its SHA-256 fingerprint, to compare, is {hash}"
+        ));
+    }
+    if let Some(invitation) = invitation {
+        say(&format!("one browser is let in, once and within an hour, by {invitation}"));
+    }
+    Ok(Some(page))
 }
 
 /// The far end of `--ssh`, which has a pipe for a client.
@@ -113,7 +166,13 @@ fn policy(arguments: &Serve) -> anyhow::Result<(AccessPolicy, Option<Followed>)>
         }
         None => keys,
     };
-    if keys.is_empty() && authority.is_none() && !anonymous_read {
+    let invites = arguments.invite.is_some();
+    if keys.is_empty()
+        && authority.is_none()
+        && !anonymous_read
+        && !invites
+        && arguments.web.is_none()
+    {
         bail!(Usage(
             "no client could connect: put public keys of clients, as their `headroom identity` prints them, into ~/.config/headroom/authorized_keys or a file for --authorized-keys, or use --anonymous read"
                 .to_owned()

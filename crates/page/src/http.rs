@@ -1,0 +1,217 @@
+//! HTTPS: the files of the page, and where its sessions connect to. Nothing else is read from
+//! requests than method, path and a few headers; nothing of the directory that is served is
+//! reachable here.
+
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use headroom_transfer::server::WEB_PATH;
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::Shared;
+use crate::assets::{self, File};
+
+/// How long a TLS handshake, and the head of a request, may take. A connection without requests is
+/// closed after this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of the head of a request.
+const MOST_HEAD: usize = 16 << 10;
+
+/// The answer to a request.
+type Answer = Response<Full<Bytes>>;
+
+/// Serves for ever.
+pub(crate) async fn serve(shared: Arc<Shared>) {
+    let listener = shared.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let listener = listener.map(TcpListener::from_std);
+    let Some(Ok(listener)) = listener else {
+        tracing::warn!("the page cannot listen");
+        return std::future::pending().await;
+    };
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // too many open files, perhaps: others end meanwhile
+                tracing::debug!("a TCP connection was not accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some(slot) = shared.server.admit_tcp(peer.ip()) else { continue };
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            if let Err(error) = connection(shared, stream).await {
+                tracing::debug!("{peer}: {error}");
+            }
+            drop(slot);
+        });
+    }
+}
+
+async fn connection(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let _ = stream.set_nodelay(true);
+    let tls = TlsAcceptor::from(shared.certificate().0.config);
+    let stream = tokio::time::timeout(PATIENCE, tls.accept(stream)).await??;
+    let answering = service_fn(move |request| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(answer(&shared, &request)) }
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(MOST_HEAD)
+        .serve_connection(TokioIo::new(stream), answering)
+        .await?;
+    Ok(())
+}
+
+/// Answers a request, by its head alone.
+fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
+    let headers = request.headers();
+    let host = match allowed_host(shared, headers) {
+        Ok(host) => host,
+        Err(refused) => return closing(refused, ""),
+    };
+    if !request.body().is_end_stream() {
+        return closing(StatusCode::PAYLOAD_TOO_LARGE, host);
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED, host);
+        answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    let mut answer = match request.uri().path() {
+        "/connect.json" => connect(shared, host),
+        path => match assets::file(path) {
+            Some(file) => of_file(file, headers, host),
+            None => empty(StatusCode::NOT_FOUND, host),
+        },
+    };
+    if request.method() == Method::HEAD {
+        let length = answer.body().size_hint().exact().unwrap_or(0);
+        *answer.body_mut() = Full::default();
+        answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    answer
+}
+
+/// Returns the name that the client asked for, if it is one of this server and no page of another
+/// origin asks.
+pub(crate) fn allowed_host<'h>(
+    shared: &Shared,
+    headers: &'h HeaderMap,
+) -> Result<&'h str, StatusCode> {
+    let (_, names) = shared.certificate();
+    let text = |name: HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (None, _) => Ok(None),
+            (Some(value), None) => value.to_str().map(Some).map_err(|_| StatusCode::BAD_REQUEST),
+            _ => Err(StatusCode::BAD_REQUEST),
+        }
+    };
+    let host = text(header::HOST)?.ok_or(StatusCode::BAD_REQUEST)?;
+    if !names.admits(host) {
+        return Err(StatusCode::MISDIRECTED_REQUEST);
+    }
+    match text(header::ORIGIN)? {
+        Some(origin) if !names.admits_origin(host, origin) => Err(StatusCode::FORBIDDEN),
+        _ => Ok(host),
+    }
+}
+
+/// Says where and how the page's session connects.
+fn connect(shared: &Shared, host: &str) -> Answer {
+    let name = crate::certificate::host_names().into_iter().next();
+    let hash = HEXLOWER.encode(&shared.sessions.certificate().hash());
+    let body = json!({
+        "program": concat!("headroom ", env!("CARGO_PKG_VERSION")),
+        "name": name.unwrap_or_else(|| host.to_owned()),
+        "fingerprint": shared.fingerprint.to_string(),
+        "root": shared.options.root_name,
+        "anonymous": shared.options.anonymous_read,
+        "path": WEB_PATH,
+        "webtransport": { "port": shared.address.port(), "hashes": [hash] },
+    });
+    let mut answer = with_body(StatusCode::OK, host, Bytes::from(body.to_string()));
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+fn of_file(file: &File, asked: &HeaderMap, host: &str) -> Answer {
+    let tag = format!("\"{}\"", file.tag);
+    let is_known = asked
+        .get(header::IF_NONE_MATCH)
+        .and_then(|tags| tags.to_str().ok())
+        .is_some_and(|tags| tags.split(',').any(|it| it.trim().trim_start_matches("W/") == tag));
+    let mut answer = match is_known {
+        true => empty(StatusCode::NOT_MODIFIED, host),
+        false => with_body(StatusCode::OK, host, Bytes::from_static(file.bytes)),
+    };
+    let headers = answer.headers_mut();
+    if !is_known {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.content_type));
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    answer
+}
+
+/// Answers, and ends the connection.
+fn closing(status: StatusCode, host: &str) -> Answer {
+    let mut answer = empty(status, host);
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+fn empty(status: StatusCode, host: &str) -> Answer {
+    with_body(status, host, Bytes::new())
+}
+
+/// Makes an answer with the headers of all of them. `host` was checked, and has no character that
+/// means something in a policy.
+fn with_body(status: StatusCode, host: &str, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    let sockets = if host.is_empty() { String::new() } else { format!(" wss://{host}") };
+    let policy = format!(
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
+         img-src 'self' blob:; connect-src 'self'{sockets}; worker-src 'self'; form-action 'none'; \
+         frame-ancestors 'none'; base-uri 'none'"
+    );
+    let headers = answer.headers_mut();
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-embedder-policy", "require-corp"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("x-frame-options", "DENY"),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    answer
+}

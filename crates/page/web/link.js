@@ -1,0 +1,229 @@
+// One connection to the server: streams, messages, and the proof of this browser's key.
+
+import * as protocol from './protocol.js';
+import { TransferError, codeOf } from './errors.js';
+import { browserName } from './key.js';
+
+const CONNECT_MS = 8000;
+
+// Resolves with it, or rejects after so many milliseconds.
+export function within(ms, promise, what) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new TransferError('lost', what)), ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+export const lost = error => error instanceof TransferError ? error
+  : new TransferError('lost', `the connection was lost${error?.message ? `: ${error.message}` : ''}`);
+
+const fromHex = text => new Uint8Array(text.match(/../g).map(it => parseInt(it, 16)));
+
+// Reads messages of a stream.
+class MessageReader {
+  #reader;
+  #buffer = new Uint8Array(0);
+
+  constructor(readable) {
+    this.#reader = readable.getReader();
+  }
+
+  // Returns the next message; null at the end.
+  async next() {
+    for (;;) {
+      if (this.#buffer.length >= 4) {
+        let length;
+        try {
+          length = protocol.bodyLength(this.#buffer.subarray(0, 4));
+        } catch (error) {
+          throw new TransferError('protocol', error.message);
+        }
+        if (this.#buffer.length >= 4 + length) {
+          const body = this.#buffer.subarray(4, 4 + length);
+          this.#buffer = this.#buffer.subarray(4 + length);
+          try {
+            return protocol.decode(body);
+          } catch (error) {
+            throw new TransferError('protocol', error.message);
+          }
+        }
+      }
+      let read;
+      try {
+        read = await this.#reader.read();
+      } catch (error) {
+        throw lost(error);
+      }
+      if (read.done) {
+        if (this.#buffer.length > 0) throw new TransferError('lost', 'the last message is incomplete');
+        return null;
+      }
+      const joined = new Uint8Array(this.#buffer.length + read.value.length);
+      joined.set(this.#buffer);
+      joined.set(read.value, this.#buffer.length);
+      this.#buffer = joined;
+    }
+  }
+
+  // Returns the next message, which must come.
+  async expect() {
+    const message = await this.next();
+    if (!message) throw new TransferError('lost', 'the server ended the request');
+    return message;
+  }
+
+  cancel() {
+    this.#reader.cancel().catch(() => {});
+  }
+}
+
+// Writes messages to a stream, together where several wait.
+class MessageWriter {
+  #writer;
+  #waiting = [];
+  #flushing = null;
+
+  constructor(writable) {
+    this.#writer = writable.getWriter();
+    this.#writer.closed.catch(() => {});
+  }
+
+  // Queues messages, and resolves when they are accepted for sending.
+  send(...messages) {
+    this.#waiting.push(...messages);
+    this.#flushing ??= Promise.resolve().then(() => this.#flush());
+    return this.#flushing;
+  }
+
+  async #flush() {
+    try {
+      while (this.#waiting.length > 0) {
+        const messages = this.#waiting.splice(0);
+        const bytes = new Uint8Array(messages.reduce((sum, it) => sum + it.length, 0));
+        let at = 0;
+        for (const message of messages) {
+          bytes.set(message, at);
+          at += message.length;
+        }
+        await this.#writer.write(bytes);
+      }
+    } catch (error) {
+      throw lost(error);
+    } finally {
+      this.#flushing = null;
+    }
+  }
+
+  close() {
+    this.#writer.close().catch(() => {});
+  }
+}
+
+// A connection that has proven its key, or still has to.
+export class Link {
+  // Numbers entries of all requests.
+  nextId = 0;
+  granted = null;
+  ended = false;
+
+  constructor(transport, kind, config) {
+    this.transport = transport;
+    this.kind = kind;
+    this.config = config;
+    this.uni = transport.incomingUnidirectionalStreams.getReader();
+    const end = () => { this.ended = true; };
+    this.closed = transport.closed.then(end, end);
+  }
+
+  // Connects by WebTransport.
+  static async webTransport(config) {
+    const { port, hashes } = config.webtransport;
+    const host = location.hostname;
+    const transport = new WebTransport(`https://${host}:${location.port || port}${config.path}`, {
+      congestionControl: 'throughput',
+      serverCertificateHashes: hashes.map(hash => ({ algorithm: 'sha-256', value: fromHex(hash) })),
+    });
+    transport.closed.catch(() => {});
+    try {
+      await within(CONNECT_MS, transport.ready, 'the server does not answer at its UDP port');
+    } catch (error) {
+      try { transport.close(); } catch { /* it never opened */ }
+      throw lost(error);
+    }
+    return new Link(transport, 'webtransport', config);
+  }
+
+  // Proves the key, once for each connection, and asks what it may do.
+  async signIn(key, secrets = {}) {
+    const { reader, writer } = await this.#stream();
+    const challenge = await within(CONNECT_MS, reader.expect(), 'the server does not answer');
+    if (challenge.type !== 'challenge') throw unexpected(challenge);
+    const { kind, boundTo } = await this.#binding();
+    const nonce = crypto.getRandomValues(new Uint8Array(32));
+    const signature = await key.sign(protocol.toSign(kind, key.bytes, boundTo, challenge.nonce, nonce));
+    const messages = [protocol.hello(0), protocol.proof(kind, key.bytes, signature, nonce)];
+    if (secrets.invite) messages.push(protocol.invited(secrets.invite, browserName()));
+    messages.push(protocol.rights());
+    await writer.send(...messages);
+    writer.close();
+    const hello = await within(CONNECT_MS, reader.expect(), 'the server does not answer');
+    if (hello.type === 'refused') throw new TransferError('unauthorized', hello.reason);
+    if (hello.type !== 'hello') throw unexpected(hello);
+    const granted = await reader.expect();
+    if (granted.type === 'refused') throw new TransferError('unauthorized', granted.reason);
+    if (granted.type !== 'granted') throw unexpected(granted);
+    this.granted = granted;
+    return granted;
+  }
+
+  // To what the proof is bound: the session where the browser can export it, else the certificate
+  // that was pinned, else the origin.
+  async #binding() {
+    if (this.kind === 'webtransport') {
+      if (typeof this.transport.exportKeyingMaterial === 'function') {
+        const label = new TextDecoder().decode(protocol.exporterLabel());
+        const exported = await this.transport.exportKeyingMaterial(32, label);
+        return { kind: 'exporter', boundTo: new Uint8Array(exported) };
+      }
+      return { kind: 'certificate', boundTo: fromHex(this.config.webtransport.hashes[0]) };
+    }
+    const origin = new TextEncoder().encode(location.origin);
+    return { kind: 'origin', boundTo: new Uint8Array(await crypto.subtle.digest('SHA-256', origin)) };
+  }
+
+  async #stream() {
+    try {
+      const { readable, writable } = await this.transport.createBidirectionalStream();
+      return { reader: new MessageReader(readable), writer: new MessageWriter(writable) };
+    } catch (error) {
+      throw lost(error);
+    }
+  }
+
+  // Sends a request, and returns its streams when the server has accepted it.
+  async request(message, rate = 0) {
+    const { reader, writer } = await this.#stream();
+    await writer.send(protocol.hello(rate), message);
+    const hello = await reader.expect();
+    if (hello.type === 'refused') throw refusal(hello);
+    if (hello.type !== 'hello') throw unexpected(hello);
+    const accepted = await reader.expect();
+    if (accepted.type === 'refused') throw refusal(accepted);
+    if (accepted.type !== 'accepted') throw unexpected(accepted);
+    return { reader, writer, rate: hello.rate };
+  }
+
+  close() {
+    this.ended = true;
+    try { this.transport.close(); } catch { /* it is closed */ }
+  }
+}
+
+export function unexpected(message) {
+  return new TransferError('protocol', `the server sends ${message.type}, which is not allowed here`);
+}
+
+export function refusal(message) {
+  return new TransferError(message.aboutFiles ? codeOf(message.reason) : 'refused', message.reason);
+}

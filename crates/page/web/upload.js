@@ -1,0 +1,356 @@
+// An upload: the sender of a delivery (docs/transfer.md).
+
+import * as protocol from './protocol.js';
+import { TransferError, codeOf } from './errors.js';
+import { lost, refusal, unexpected } from './link.js';
+import { joined, toBytes } from './paths.js';
+
+// Files up to this size travel in a message.
+const MOST_INLINE = 64 << 10;
+// What may be offered and not answered: files without content, and all entries.
+const MOST_OPEN = 48;
+const MOST_UNANSWERED = 2048;
+// Pieces that move at once, of all files, and spans in each. A piece has one span in memory.
+const PIECES = 4;
+const SPANS_OF_PIECE = 8;
+
+const hex = bytes => Array.from(bytes, it => it.toString(16).padStart(2, '0')).join('');
+
+class Semaphore {
+  #free;
+  #waiting = [];
+
+  constructor(count) {
+    this.#free = count;
+  }
+
+  async take() {
+    if (this.#free > 0) this.#free--;
+    else await new Promise(resolve => this.#waiting.push(resolve));
+  }
+
+  give() {
+    const next = this.#waiting.shift();
+    if (next) next();
+    else this.#free++;
+  }
+}
+
+export class Upload {
+  // Bytes that moved, in all runs.
+  moved = 0;
+  #files;
+  #directory;
+  #onprogress;
+  #listing;
+  #done = new Map();
+
+  // `listing` returns the names in a directory, if files that exist are not to be replaced.
+  constructor(files, directory, onprogress, listing) {
+    this.#files = files;
+    this.#directory = directory;
+    this.#onprogress = onprogress;
+    this.#listing = listing;
+  }
+
+  async run(link, pace, signal) {
+    if (this.#listing) {
+      await this.#findExisting();
+      this.#listing = null;
+    }
+    const left = this.#files.filter(it => !this.#done.has(it.path));
+    if (left.length > 0) {
+      const streams = await link.request(protocol.put(toBytes(this.#directory), false));
+      await new Run(this, link, pace, signal, streams).send(left);
+    }
+    const results = [...this.#done.values()];
+    const failed = results.filter(it => it.state === 'failed').map(({ file, reason, code }) => ({ file, reason, code }));
+    return { files: results.length - failed.length, failed };
+  }
+
+  // Fails files whose names exist. Somebody else may make them later: those are replaced.
+  async #findExisting() {
+    const listed = new Map();
+    for (const { path, file } of this.#files) {
+      const at = path.lastIndexOf('/');
+      const directory = joined(this.#directory, at < 0 ? '' : path.slice(0, at)).replace(/\/$/, '');
+      if (!listed.has(directory)) listed.set(directory, await this.#listing(directory));
+      if (listed.get(directory).has(path.slice(at + 1))) {
+        this.done(path, { file: path, bytes: 0, total: file.size, state: 'failed', code: 'exists', reason: `${path} exists already` });
+      }
+    }
+  }
+
+  tell(event) {
+    this.#onprogress(event);
+  }
+
+  done(path, event) {
+    this.#done.set(path, event);
+    this.tell(event);
+  }
+}
+
+// One file that is sent.
+class Outgoing {
+  constructor(id, { path, file }) {
+    Object.assign(this, { id, path, file });
+    this.size = file.size;
+    // chaining values that the server has, by span
+    this.held = new Map();
+    this.hash = null;
+    this.bytes = 0;
+    this.present = 0;
+    this.answered = false;
+  }
+}
+
+class Run {
+  #of;
+  #link;
+  #pace;
+  #signal;
+  #reader;
+  #writer;
+  #offered = new Map();
+  #open = new Semaphore(MOST_OPEN);
+  #unanswered = new Semaphore(MOST_UNANSWERED);
+  #pieces = new Semaphore(PIECES);
+  #fail;
+  #failed;
+  #ended = false;
+
+  constructor(of, link, pace, signal, { reader, writer }) {
+    this.#of = of;
+    this.#link = link;
+    this.#pace = pace;
+    this.#signal = signal;
+    this.#reader = reader;
+    this.#writer = writer;
+    this.#failed = new Promise((_, reject) => { this.#fail = reject; });
+    this.#failed.catch(() => {});
+  }
+
+  async send(files) {
+    const offering = this.#offer(files).catch(error => this.#fail(error));
+    try {
+      await Promise.race([this.#answers(), this.#failed, this.#link.closed.then(() => {
+        throw new TransferError('lost', 'the connection was lost');
+      })]);
+      await offering;
+      this.#writer.close();
+    } finally {
+      this.#ended = true;
+      for (const entry of this.#offered.values()) entry.hash?.free?.();
+    }
+  }
+
+  async #offer(files) {
+    const now = Date.now();
+    const directories = new Set();
+    let bytes = 0;
+    for (const { path, file, modified } of files) {
+      const parents = path.split('/').slice(0, -1);
+      for (let depth = 1; depth <= parents.length; depth++) {
+        const directory = parents.slice(0, depth).join('/');
+        if (directories.has(directory)) continue;
+        directories.add(directory);
+        await this.#unanswered.take();
+        const id = this.#link.nextId++;
+        this.#offered.set(id, { id, directory });
+        await this.#writer.send(protocol.directoryEntry(id, toBytes(directory), now));
+      }
+      if (this.#ended) return;
+      await this.#unanswered.take();
+      const time = modified ?? file.lastModified ?? now;
+      const outgoing = new Outgoing(this.#link.nextId++, { path, file });
+      bytes += file.size;
+      let content = null;
+      if (file.size <= MOST_INLINE) {
+        try {
+          content = new Uint8Array(await file.arrayBuffer());
+        } catch (error) {
+          this.#unanswered.give();
+          this.#failedFile(outgoing, `it cannot be read: ${error.message}`, 'changed');
+          continue;
+        }
+        await this.#pace.take(content.length);
+        this.#of.moved += content.length;
+        outgoing.bytes = content.length;
+        outgoing.root = protocol.hash(content);
+      } else {
+        await this.#open.take();
+        outgoing.isOpen = true;
+      }
+      if (this.#ended) return;
+      this.#offered.set(outgoing.id, outgoing);
+      this.#tell(outgoing, 'moving');
+      await this.#writer.send(protocol.fileEntry(outgoing.id, toBytes(path), outgoing.size, time, content ?? undefined));
+    }
+    await this.#writer.send(protocol.entriesEnd(files.length, bytes));
+  }
+
+  async #answers() {
+    for (;;) {
+      const message = await this.#reader.expect();
+      switch (message.type) {
+        case 'have': {
+          const file = this.#offered.get(message.id);
+          if (!file?.file) throw unexpected(message);
+          for (let i = 0; i * 32 < message.values.length; i++) {
+            file.held.set(message.first + i, message.values.subarray(i * 32, i * 32 + 32));
+          }
+          if (message.last) this.#sendFile(file).catch(error => this.#fail(lost(error)));
+          break;
+        }
+        case 'stored': {
+          const entry = this.#answered(message.id);
+          if (!entry.file) break;
+          const { path, size, present } = entry;
+          this.#of.done(path, { file: path, bytes: size, total: size, present, state: 'verified', hash: hex(entry.root) });
+          break;
+        }
+        case 'failed': {
+          const entry = this.#answered(message.id);
+          if (entry.file) this.#failedFile(entry, message.reason, codeOf(message.reason));
+          break;
+        }
+        case 'end': return;
+        case 'refused': throw refusal(message);
+        default: throw unexpected(message);
+      }
+    }
+  }
+
+  #answered(id) {
+    const entry = this.#offered.get(id);
+    if (!entry) throw new TransferError('protocol', 'the server answers what was not offered');
+    this.#offered.delete(id);
+    entry.answered = true;
+    if (entry.isOpen) this.#open.give();
+    this.#unanswered.give();
+    return entry;
+  }
+
+  #failedFile(entry, reason, code) {
+    const { path, bytes, size } = entry;
+    this.#of.done(path, { file: path, bytes, total: size, state: 'failed', reason, code });
+  }
+
+  #tell(file, state) {
+    const { path, bytes, size, present } = file;
+    this.#of.tell({ file: path, bytes, total: size, present, state });
+  }
+
+  async #span(file, number) {
+    const span = protocol.spanBytes();
+    const bytes = new Uint8Array(await file.file.slice(number * span, Math.min(file.size, (number + 1) * span)).arrayBuffer());
+    return bytes;
+  }
+
+  // Sends the spans that the server lacks, then the hash.
+  async #sendFile(file) {
+    const hash = file.hash = new protocol.FileHash(file.size);
+    const count = hash.count;
+    const pieces = [];
+    let sent = 0;
+    try {
+      // what the server has counts if it is the same here
+      for (const [number, value] of file.held) {
+        if (this.#isOver(file)) return;
+        const bytes = await this.#span(file, number);
+        const own = hash.value(number, bytes);
+        if (own.every((byte, i) => byte === value[i])) {
+          hash.insert(number, own);
+          file.present += bytes.length;
+          file.bytes = file.present;
+          this.#tell(file, 'hashing');
+        }
+      }
+      let next = 0;
+      const moving = new Set();
+      while (next < count && !this.#isOver(file)) {
+        if (hash.contains(next)) {
+          next++;
+          continue;
+        }
+        const start = next;
+        while (next < count && next - start < SPANS_OF_PIECE && !hash.contains(next)) next++;
+        await this.#pieces.take();
+        const piece = this.#sendPiece(file, hash, start, next).finally(() => {
+          this.#pieces.give();
+          moving.delete(piece);
+        });
+        piece.catch(() => {});
+        moving.add(piece);
+        pieces.push(piece);
+      }
+      for (const bytes of await Promise.all(pieces)) sent += bytes;
+      if (this.#isOver(file)) return;
+      file.root = hash.root();
+      await this.#writer.send(protocol.sealed(file.id, file.root, sent));
+    } catch (error) {
+      if (this.#isOver(file) || error.code === 'lost') throw error;
+      // the file cannot be read any more, or is another one now
+      await Promise.allSettled(pieces);
+      this.#answered(file.id);
+      this.#failedFile(file, `it changed or cannot be read: ${error.message}`, 'changed');
+      await this.#writer.send(protocol.withdrawn(file.id, 'it changed, or cannot be read, in the browser'));
+    } finally {
+      await Promise.allSettled(pieces);
+      file.hash = null;
+      hash.free();
+    }
+  }
+
+  #isOver(file) {
+    return this.#ended || file.answered;
+  }
+
+  // Sends spans on a stream of their own. Returns how many bytes they have.
+  async #sendPiece(file, hash, start, end) {
+    const span = protocol.spanBytes();
+    const offset = start * span;
+    const length = Math.min(file.size, end * span) - offset;
+    let writer;
+    try {
+      writer = (await this.#link.transport.createUnidirectionalStream({ sendOrder: 0 })).getWriter();
+      writer.closed.catch(() => {});
+      await writer.write(protocol.dataHeader(file.id, offset, length));
+    } catch (error) {
+      throw lost(error);
+    }
+    for (let number = start; number < end; number++) {
+      let bytes;
+      try {
+        bytes = await this.#span(file, number);
+        if (this.#isOver(file)) {
+          writer.abort().catch(() => {});
+          return length;
+        }
+        hash.add(number, bytes);
+      } catch (error) {
+        writer.abort().catch(() => {});
+        throw error;
+      }
+      for (let at = 0; at < bytes.length;) {
+        const part = bytes.subarray(at, at + this.#pace.slice(bytes.length - at));
+        await this.#pace.take(part.length);
+        try {
+          await writer.ready;
+          await writer.write(part);
+        } catch (error) {
+          // the server stopped the stream, and says why in a message; else the connection is lost
+          if (this.#link.ended) throw lost(error);
+          return length;
+        }
+        at += part.length;
+        file.bytes += part.length;
+        this.#of.moved += part.length;
+        this.#tell(file, 'moving');
+      }
+    }
+    writer.close().catch(() => {});
+    return length;
+  }
+}
