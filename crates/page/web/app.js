@@ -181,7 +181,6 @@ function connectParts() {
   }
   queue.addEventListener('state', ({ transfer }) => reportState(transfer))
   queue.addEventListener('second', showProgress)
-  queue.addEventListener('removed', ({ transfer }) => transfer.stored?.remove())
   queue.addEventListener('unkept', () => say(t('unkept')))
   for (const type of ['added', 'state', 'removed', 'change']) queue.addEventListener(type, showCount)
   for (const button of document.querySelectorAll('.tabs button')) button.addEventListener('click', () => view(button.dataset.view))

@@ -90,6 +90,7 @@ export async function collect({ handles, files: given, folders: empty, names }, 
   }
   files = files.map(file => ({ ...file, path: renamed(file.path) })).filter(file => file.path)
   folders = folders.map(renamed).filter(Boolean)
+  files.sort((a, b) => (a.path < b.path ? -1 : 1))
   return { files, folders }
 }
 
@@ -134,10 +135,10 @@ export async function chooseTarget(entries) {
   }
 }
 
-// Makes the sink for a target.
+// Makes the sink for a target. Its name is that of the transfer: what it has, it has after a reload.
 export function sinkFor(target, id) {
   if (target.kind !== 'disk') return sinks.opfs({ name: id })
-  return target.handle.kind === 'file' ? sinks.saveToFile(target.handle) : sinks.saveToDirectory(target.handle)
+  return target.handle.kind === 'file' ? sinks.saveToFile(target.handle, { name: id }) : sinks.saveToDirectory(target.handle, { name: id })
 }
 
 export const blobSink = () => sinks.blob()

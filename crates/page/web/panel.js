@@ -1,13 +1,13 @@
 // Shows the queue of transfers.
 
 import { ask, tell } from './dialogs.js'
-import { clock, duration, fullDate, h, icon, nameElement, percent, quoted, rate, setText, size } from './format.js'
+import { clock, duration, fullDate, h, icon, nameElement, percent, quoted, rate, setText, size, visible } from './format.js'
 import { pick, saveFile } from './local.js'
 import { draw } from './plot.js'
 import { receipt, receiptJson, receiptText } from './receipt.js'
 import { keepSetting, setting } from './store.js'
 import { t } from './texts.js'
-import { isOpen, reasonOf } from './transfers.js'
+import { isOpen } from './transfers.js'
 
 const FILES_SHOWN = 200
 const LIMITS = [0, 0.5, 1, 2, 5, 10, 25, 50, 100] // MB/s; 0 is none
@@ -161,7 +161,7 @@ class Card {
     Object.assign(this, { transfer, queue, panel })
     const up = transfer.direction === 'up'
     const id = `transfer-${transfer.id}`
-    this.name = h('h4', { id, title: transfer.name }, nameElement(transfer.name), transfer.more > 0 && h('span.more', {}, ` ${t('and-more', { n: transfer.more })}`))
+    this.name = h('h3', { id, title: visible(transfer.name) }, nameElement(transfer.name), transfer.more > 0 && h('span.more', {}, ` ${t('and-more', { n: transfer.more })}`))
     this.controls = h('div.controls')
     this.progress = h('progress', { max: 1, value: 0, 'aria-labelledby': id })
     this.state = h('p.state')
@@ -284,14 +284,14 @@ class Card {
     const parts = []
     if (error) parts.push(h('p', {}, t(`error.${error.code}`), error.message && h('span.detail', {}, ' ', nameElement(error.message, 'bdi'))))
     if (state === 'done' && transfer.failures) {
-      const codes = new Set([...transfer.files.values()].filter(file => file.state === 'failed').map(file => reasonOf(file.reason).code))
+      const codes = new Set([...transfer.files.values()].filter(file => file.state === 'failed').map(file => file.reason.code))
       for (const code of codes) parts.push(h('p', {}, t(`error.${code}`)))
     }
     if (state === 'needs') parts.push(h('p', {}, t(transfer.direction === 'up' ? 'needs.up' : 'needs.down')))
     if (state === 'interrupted' && !error) parts.push(h('p', {}, t('interrupted.text')))
     const actions = []
     const add = (label, action, kind = '') => actions.push(h(`button${kind}`, { type: 'button', onclick: action }, t(label)))
-    const exists = [...(error ? [error.code] : []), ...[...transfer.files.values()].filter(file => file.state === 'failed').map(file => reasonOf(file.reason).code)].includes('exists')
+    const exists = [...(error ? [error.code] : []), ...[...transfer.files.values()].filter(file => file.state === 'failed').map(file => file.reason.code)].includes('exists')
     if (state === 'interrupted') add('resume', () => queue.resume(transfer), '.primary')
     if (state === 'needs') add(transfer.direction === 'up' ? 'choose.again' : 'resume', () => this.#choose(), '.primary')
     if (state === 'failed' || (state === 'done' && transfer.failures)) {
@@ -359,7 +359,7 @@ class Card {
     const order = { failed: 0, hashing: 1, moving: 1, verified: 2 }
     const files = [...transfer.files].sort((a, b) => (order[a[1].state] ?? 3) - (order[b[1].state] ?? 3)).slice(0, FILES_SHOWN)
     const lines = files.map(([path, file]) => {
-      const words = file.state === 'failed' ? t(`error.${reasonOf(file.reason).code}`) : t(`file.${file.state}`)
+      const words = file.state === 'failed' ? t(`error.${file.reason.code}`) : t(`file.${file.state}`)
       const part = file.state === 'moving' ? ` ${percent(file.bytes, file.total)}` : ''
       return h('li', { 'data-state': file.state }, nameElement(path), h('span.file-state', {}, `${words}${part} · ${size(file.total)}`), file.hash && h('code', { title: 'BLAKE3' }, file.hash))
     })

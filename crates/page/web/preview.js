@@ -69,7 +69,7 @@ export class Preview extends EventTarget {
     const sink = blobSink()
     const outcome = await this.session.download(entry.path, sink, { signal })
     const [failed] = outcome?.failed ?? []
-    if (failed) throw new Error(failed.reason)
+    if (failed) throw Object.assign(new Error(failed.reason), { code: failed.code })
     return (await sink.result())[0].file
   }
 

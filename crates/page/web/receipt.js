@@ -9,7 +9,7 @@ export function receipt(transfer, session) {
   const failed = []
   for (const [path, file] of transfer.files) {
     if (file.state === 'verified') files.push({ path, size: file.total, blake3: file.hash ?? null, verified: iso(file.time) })
-    else failed.push({ path, size: file.total, reason: file.reason ?? file.state })
+    else failed.push({ path, size: file.total, reason: file.reason?.code ?? file.state })
   }
   return {
     format: 'headroom-receipt/1',

@@ -54,7 +54,7 @@ class Transfer {
   }
 
   // Takes one report about a file.
-  progress({ file, bytes, total, state, reason, hash, present }) {
+  progress({ file, bytes, total, state, reason, code, hash, present }) {
     let known = this.files.get(file)
     if (!known) {
       known = { bytes: 0, total: 0, state: '', present: 0 }
@@ -74,7 +74,7 @@ class Transfer {
     if (more > there) this.moved += more - there
     if (!this.complete) this.total += total - known.total
     if (known.state === 'failed') this.failures -= 1
-    Object.assign(known, { bytes: compared, total, state, reason, compared: state === 'hashing' ? bytes : undefined })
+    Object.assign(known, { bytes: compared, total, state, reason: state === 'failed' ? reasonOf(reason, code) : undefined })
     if (hash) known.hash = hash
     if (state === 'failed') this.failures += 1
     if (state === 'verified') {
@@ -195,8 +195,20 @@ export class Queue extends EventTarget {
     this.transfers = this.transfers.filter(other => other !== transfer)
     this.unsaved.delete(transfer.id)
     this.releases.get(transfer.id)?.()
+    this.#removeParts(transfer)
     this.#emit('removed', transfer)
     await store.forgetTransfer(transfer.id).catch(() => {})
+  }
+
+  // Removes what the browser's storage has of a download. Not before the entry goes: a browser
+  // copies into its download folder in its own time, and what was cancelled may be resumed.
+  async #removeParts({ id, direction, target }) {
+    if (direction !== 'down' || !target) return
+    try {
+      await sinkFor(target, id).remove?.()
+    } catch {
+      // It is not there, or still being read: the browser removes it with the page's data.
+    }
   }
 
   clearFinished() {
@@ -270,15 +282,15 @@ export class Queue extends EventTarget {
     let end = 'done'
     try {
       const outcome = await (transfer.direction === 'up' ? this.#upload(transfer, signal, onprogress) : this.#download(transfer, signal, onprogress))
-      for (const { file, reason } of outcome?.failed ?? []) {
+      for (const { file, reason, code } of outcome?.failed ?? []) {
         if (transfer.files.get(file)?.state !== 'failed') {
           const known = transfer.files.get(file)
-          transfer.progress({ file, bytes: known?.bytes ?? 0, total: known?.total ?? 0, state: 'failed', reason })
+          transfer.progress({ file, bytes: known?.bytes ?? 0, total: known?.total ?? 0, state: 'failed', reason, code })
         }
       }
       if (transfer.failures && !transfer.verified) {
         const first = [...transfer.files.values()].find(file => file.state === 'failed')
-        transfer.error = reasonOf(first.reason)
+        transfer.error = first.reason
         end = 'failed'
       }
     } catch (error) {
@@ -329,8 +341,6 @@ export class Queue extends EventTarget {
     ])
     if (transfer.target.kind === 'browser') {
       for (const { path, file } of await sink.result()) saveFile(file, baseName(path))
-      // The browser copies in its own time; what this page kept goes when the entry is removed.
-      transfer.stored = sink
     }
     return outcome
   }
@@ -449,8 +459,9 @@ export function errorOf(error) {
   return { code: local[error.name] ?? 'unknown', message: error.message }
 }
 
-// Makes the same of a file's reason, which is a code, "code: message", or an error.
-export function reasonOf(reason) {
+// Makes the same of a file's reason: a text with a code, a code alone, "code: message", or an error.
+function reasonOf(reason, given) {
+  if (CODES.has(given)) return { code: given, message: String(reason ?? '') }
   if (reason && typeof reason === 'object') return errorOf(reason)
   const [code, ...rest] = String(reason ?? '').split(': ')
   return CODES.has(code) ? { code, message: rest.join(': ') } : { code: 'unknown', message: String(reason ?? '') }

@@ -1,6 +1,10 @@
 // Starts the browser for a test.
 
-import { chromium } from 'playwright-core'
+import { createRequire } from 'node:module'
+
+// The packages lie beside these scripts, or in the cache of scripts/fetch-parts.
+export const require = createRequire(process.env.PAGE_MODULES ? `${process.env.PAGE_MODULES}/` : import.meta.url)
+const { chromium } = require('playwright-core')
 
 export const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
 
