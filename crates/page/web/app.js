@@ -50,23 +50,23 @@ async function start() {
   await route(secrets.path)
 }
 
-// Takes the secret of an invitation or a share link out of the address and of this entry of the
-// history, so that it is neither read over a shoulder nor found later.
+// Takes the secret of an invitation out of the address and of this entry of the history, so that
+// it is neither read over a shoulder nor found later.
 function takeSecrets() {
   const parameters = new URLSearchParams(location.hash.slice(1))
-  const secrets = { invite: parameters.get('invite') ?? undefined, share: parameters.get('share') ?? undefined }
-  if (!secrets.invite && !secrets.share) return { path: history.state?.path ?? pathOf(location.hash) }
+  const invite = parameters.get('invite')
+  if (!invite) return { path: history.state?.path ?? pathOf(location.hash) }
   history.replaceState({ path: '' }, '', location.pathname)
-  return { ...secrets, path: '' }
+  return { invite, path: '' }
 }
 
-async function enter({ invite, share }) {
-  if (session.authorized && !invite && !share) return
+async function enter({ invite }) {
+  if (session.authorized && !invite) return
   try {
-    await session.signIn({ invite, share })
+    await session.signIn({ invite })
   } catch (error) {
     if (error.code !== 'unauthorized') throw error
-    const reason = invite ? t('sign.invite-refused') : share ? t('sign.share-refused') : undefined
+    const reason = invite ? t('sign.invite-refused') : undefined
     document.body.classList.add('signing-in')
     await signIn($('files'), session, reason)
     document.body.classList.remove('signing-in')
@@ -151,11 +151,16 @@ async function route(path, reveal) {
   await pane.show(path, reveal)
 }
 
+// Tells a screen reader where it is.
+function sayPlace() {
+  say(`${pane.path ? quoted(pane.path.slice(pane.path.lastIndexOf('/') + 1)) : t('root')}: ${pane.sum.textContent}`)
+}
+
 const titleOf = path => `${path ? visible(path.slice(path.lastIndexOf('/') + 1)) : visible(session.server.name)} · Headroom`
 
 function navigate(path) {
   history.pushState({ path }, '', addressOf(path))
-  route(path)
+  route(path).then(sayPlace)
   pane.grid.focus()
 }
 
@@ -204,6 +209,7 @@ function connectParts() {
     else return
     event.preventDefault()
   })
+  addEventListener('online', () => session && queue.knock())
   // A drop beside the pane would leave the page.
   for (const type of ['dragover', 'drop']) addEventListener(type, event => event.preventDefault())
   document.addEventListener('visibilitychange', () => {
@@ -226,7 +232,7 @@ function view(name) {
 }
 
 const onServer = path => `${session.server.name}:/${path}`
-const placeOf = target => (target.kind === 'disk' ? join(t('this-computer'), target.handle.name) : t('downloads'))
+const placeOf = target => (target.kind === 'disk' ? join(t('this-computer'), target.handle.name) : t(target.archive ? 'downloads.tar' : 'downloads'))
 
 async function startDownload(entries) {
   if (!entries.length) return

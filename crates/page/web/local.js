@@ -3,6 +3,7 @@
 
 import * as sinks from './sinks.js'
 import { h, join } from './format.js'
+import { tar } from './tar.js'
 
 // Chromium gives handles of files, which survive a reload. Others give the files alone.
 export const keepsHandles = 'showOpenFilePicker' in window
@@ -124,7 +125,7 @@ export async function allowed(handles, mode, ask) {
 // storage and from there its download folder. Null if they changed their mind.
 export async function chooseTarget(entries) {
   const single = entries.length === 1 && entries[0].type === 'file'
-  if (!savesToDisk) return { kind: 'browser' }
+  if (!savesToDisk) return { kind: 'browser', archive: !single }
   try {
     return single
       ? { kind: 'disk', handle: await showSaveFilePicker({ id: 'download', suggestedName: entries[0].name }) }
@@ -142,6 +143,13 @@ export function sinkFor(target, id) {
 }
 
 export const blobSink = () => sinks.blob()
+
+// Hands files that arrived to the browser's downloads: one as it is, several as one tar archive,
+// as a browser that has no folders for pages would mix up theirs.
+export function saveAll(files, name) {
+  if (files.length === 1 && !files[0].path.includes('/')) saveFile(files[0].file, files[0].path)
+  else saveFile(tar(files), `${name}.tar`)
+}
 
 // Hands a file to the browser's downloads.
 export function saveFile(file, name) {

@@ -19,6 +19,7 @@ export default {
   'server': 'Server',
   'this-computer': 'Dieser Computer',
   'downloads': 'Downloads',
+  'downloads.tar': 'Downloads, als eine Tar-Datei',
   'unkept': 'Der Browser merkt sich diese Übertragung nicht: Nach einem Neuladen muss sie neu gestartet werden.',
 
   'connection': 'Verbindung',
@@ -46,7 +47,6 @@ export default {
   'sign.title': 'Der Server kennt diesen Browser noch nicht',
   'sign.text': 'Dieser Browser hat sich einen Schlüssel gemacht. Die private Hälfte verlässt ihn nie. Tragen Sie die öffentliche Hälfte einmal auf dem Server ein.',
   'sign.invite-refused': 'Die Einladung ist verbraucht, abgelaufen oder widerrufen. Bitten Sie um eine neue, oder tragen Sie den Schlüssel dieses Browsers auf dem Server ein.',
-  'sign.share-refused': 'Der Link ist verbraucht, abgelaufen oder widerrufen. Bitten Sie um einen neuen.',
   'sign.key': 'Öffentlicher Schlüssel dieses Browsers',
   'sign.step1': 'Kopieren Sie diese Zeile. Sie ist nicht geheim.',
   'sign.step2': 'Hängen Sie sie auf dem Server an diese Datei an, oder senden Sie sie dem, der den Server betreibt:',

@@ -20,6 +20,7 @@ export default {
   'server': 'Server',
   'this-computer': 'This computer',
   'downloads': 'Downloads',
+  'downloads.tar': 'Downloads, as one tar file',
   'unkept': 'The browser does not keep this transfer: after a reload it has to be started again.',
 
   'connection': 'Connection',
@@ -47,7 +48,6 @@ export default {
   'sign.title': 'The server does not know this browser yet',
   'sign.text': 'This browser has made itself a key. The private half never leaves it. Add the public half to the server once.',
   'sign.invite-refused': 'The invitation is used up, expired or revoked. Ask for a new one, or add this browser’s key to the server.',
-  'sign.share-refused': 'The link is used up, expired or revoked. Ask for a new one.',
   'sign.key': 'This browser’s public key',
   'sign.step1': 'Copy this line. It is not secret.',
   'sign.step2': 'Append it to this file on the server, or send it to the person who runs the server:',

@@ -1,9 +1,9 @@
 // The queue of transfers: what runs, waits, failed and is done. Knows nothing of elements.
 
-import { allowed, collect, saveFile, sinkFor } from './local.js'
+import { allowed, collect, saveAll, sinkFor } from './local.js'
 import { RateHistory } from './plot.js'
 import * as store from './store.js'
-import { baseName, join } from './format.js'
+import { join } from './format.js'
 
 // States of a transfer:
 //   waiting      for its turn          running     moving, or comparing what is there
@@ -13,6 +13,8 @@ import { baseName, join } from './format.js'
 //   cancelled    by the reader
 const OPEN = new Set(['waiting', 'running', 'paused', 'offline', 'interrupted', 'needs'])
 const SAVE_EVERY = 2000 // ms
+const KNOCK_EVERY = 15 // seconds between attempts while the connection is lost
+const FLUSH_AFTER = 100 // ms that a verified file may be known to this page alone
 const AVERAGE_OVER = 5 // seconds that the present rate is an average of
 
 export const isOpen = transfer => OPEN.has(transfer.state)
@@ -92,6 +94,7 @@ export class Queue extends EventTarget {
     this.transfers = []
     this.session = null
     this.online = false
+    this.offlineSeconds = 0
     this.unsaved = new Map()
     this.releases = new Map()
     setInterval(() => this.#second(), 1000)
@@ -113,6 +116,12 @@ export class Queue extends EventTarget {
     this.#next()
   }
 
+  // Tries what waits although the connection is lost: a session connects when it is used.
+  knock() {
+    for (const transfer of this.transfers) if (transfer.state === 'offline') this.#set(transfer, 'waiting')
+    this.#next(true)
+  }
+
   // Reads transfers that no other tab has.
   async restore() {
     const records = await store.transfersKept().catch(() => [])
@@ -122,7 +131,7 @@ export class Queue extends EventTarget {
       if (!(await this.#own(record.id))) continue
       const verified = await store.verifiedOf(record.id)
       const transfer = new Transfer({ ...record, complete: record.total > 0 })
-      Object.assign(transfer, { bytes: 0, total: record.total, error: record.error })
+      Object.assign(transfer, { error: record.error, failures: isOpen(record) ? 0 : record.failures })
       for (const { file, size, hash, time } of verified) {
         transfer.files.set(file, { bytes: size, total: size, state: 'verified', hash, time })
         transfer.bytes += size
@@ -252,8 +261,8 @@ export class Queue extends EventTarget {
 
   // One upload and one download run at a time: each has the line to itself, and a short one in the
   // other direction need not wait.
-  #next() {
-    if (!this.online) return
+  #next(anyway = false) {
+    if (!this.online && !anyway) return
     for (const direction of ['up', 'down']) {
       const mine = this.transfers.filter(transfer => transfer.direction === direction)
       if (mine.some(transfer => transfer.state === 'running')) continue
@@ -340,7 +349,7 @@ export class Queue extends EventTarget {
       counting,
     ])
     if (transfer.target.kind === 'browser') {
-      for (const { path, file } of await sink.result()) saveFile(file, baseName(path))
+      saveAll(await sink.result(), transfer.name)
     }
     return outcome
   }
@@ -378,6 +387,7 @@ export class Queue extends EventTarget {
 
   #verified(transfer, file, { total, hash, time }) {
     const list = this.unsaved.get(transfer.id) ?? []
+    if (!list.length) setTimeout(() => this.#flush(transfer), FLUSH_AFTER)
     list.push({ id: transfer.id, file, size: total, hash, time })
     this.unsaved.set(transfer.id, list)
   }
@@ -408,6 +418,8 @@ export class Queue extends EventTarget {
       if (Date.now() - transfer.saved > SAVE_EVERY) this.#save(transfer)
     }
     this.#emit('second')
+    this.offlineSeconds = this.online || !this.session ? 0 : this.offlineSeconds + 1
+    if (this.offlineSeconds % KNOCK_EVERY === KNOCK_EVERY - 1) this.knock()
   }
 
   // Takes a transfer for this tab, until it is removed or the tab is closed.

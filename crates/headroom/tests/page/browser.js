@@ -11,14 +11,14 @@ export const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
 export const launch = (options = {}) => chromium.launch({ executablePath, args: ['--no-sandbox'], ...options })
 
 // Opens the page over the fake session. What the page reports as an error fails the test.
-export async function openFake(browser, address, { fake = {}, hash = '', ...context } = {}) {
+export async function openFake(browser, address, { fake = {}, hash = '', pickers = true, ...context } = {}) {
   const scope = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...context })
   const page = await scope.newPage()
   page.errors = []
   page.on('pageerror', error => page.errors.push(String(error)))
   page.on('console', message => message.type() === 'error' && page.errors.push(message.text()))
   await page.addInitScript(options => (globalThis.fake = options), fake)
-  await page.addInitScript(usePrivateStorage)
+  await page.addInitScript(pickers ? usePrivateStorage : removePickers)
   await page.goto(address + hash)
   return page
 }
@@ -33,6 +33,14 @@ export function usePrivateStorage() {
   globalThis.showOpenFilePicker = async () => {
     const root = await navigator.storage.getDirectory()
     return Promise.all((globalThis.pickedFiles ?? ['picked.bin']).map(name => root.getFileHandle(name)))
+  }
+}
+
+// What browsers other than Chromium have: no access to files that lasts.
+function removePickers() {
+  for (const name of ['showDirectoryPicker', 'showSaveFilePicker', 'showOpenFilePicker']) {
+    delete globalThis[name]
+    delete Window.prototype[name]
   }
 }
 

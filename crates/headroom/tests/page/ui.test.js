@@ -1,6 +1,7 @@
 // The page over a session without a server: what it shows, and what keys and buttons do.
 
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { readdir, readFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
@@ -206,6 +207,32 @@ onPage('uploads a folder, tells the end, and saves a receipt', {}, async page =>
   assert.ok(receipt.files.every(file => /^[0-9a-f]{64}$/.test(file.blake3) && file.verified))
 })
 
+onPage('saves a folder as a tar archive where a page has no folders', { pickers: false }, async page => {
+  await shown(page)
+  await select(page, 'Annual report 2025')
+  const [download] = await Promise.all([page.waitForEvent('download'), button(page, 'Download 1').click()])
+  assert.equal(download.suggestedFilename(), 'Annual report 2025.tar')
+  const names = execFileSync('tar', ['-tf', await download.path()], { encoding: 'utf8' }).trim().split('\n')
+  assert.deepEqual(names.sort(), ['Charts/Headcount.png', 'Charts/Revenue.svg', 'Figures.xlsx', 'Report 2025.pdf'].map(name => `Annual report 2025/${name}`))
+  await card(page, 'done').getByText('Downloads, as one tar file').waitFor()
+})
+
+onPage('asks for the same files again where the browser keeps no access to them', { pickers: false, fake: { speed: 1e6 } }, async page => {
+  const choose = async name => {
+    const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.getByRole('button', { name, exact: true }).last().click()])
+    await chooser.setFiles({ name: 'mine.bin', mimeType: 'application/octet-stream', buffer: Buffer.alloc(4_000_000) })
+  }
+  await shown(page)
+  await choose('Upload files')
+  await page.waitForFunction(() => Number(sessionStorage.getItem('partial mine.bin')) > 5e5)
+  page.on('dialog', dialog => dialog.accept()) // the browser's own question before a reload
+  await page.reload()
+  await card(page, 'needs').getByText('does not keep access').waitFor()
+  await page.evaluate(() => (fakeControl.options.speed = 1e8))
+  await choose('Choose again')
+  await card(page, 'done').getByText(/Verified at/).waitFor()
+})
+
 onPage('offers to resume after a reload and sends only what is missing', { fake: { speed: 10e6 } }, async page => {
   await shown(page)
   await putPrivate(page, { 'picked/1.bin': 1_000_000, 'picked/2.bin': 30_000_000 })
@@ -363,7 +390,7 @@ test('has the same texts with the same values in every language', async () => {
 })
 
 test('is small: below 60 KB compressed, without what the protocol brings', async () => {
-  const parts = /^(index\.html|page\.css|icon\.svg|(app|dialogs|format|list|local|pane|panel|plot|preview|receipt|signin|store|texts|texts\.\w+|transfers)\.js)$/
+  const parts = /^(index\.html|page\.css|icon\.svg|(app|dialogs|format|list|local|pane|panel|plot|preview|receipt|signin|store|tar|texts|texts\.\w+|transfers)\.js)$/
   let bytes = 0
   for (const name of await readdir(WEB)) if (parts.test(name)) bytes += gzipSync(await readFile(new URL(name, WEB)), { level: 9 }).length
   console.log(`front end: ${bytes} bytes compressed`)
