@@ -1,7 +1,7 @@
 // Starts the page: connection, sign-in, address, and what joins panes and transfers.
 
 import { ask, tell } from './dialogs.js'
-import { duration, h, icon, join, percent, quoted, setText, visible } from './format.js'
+import { baseName, duration, h, icon, join, percent, quoted, setText, visible } from './format.js'
 import { chooseTarget, keepsHandles, topNames } from './local.js'
 import { addressOf, errorText, Pane, pathOf } from './pane.js'
 import { Panel } from './panel.js'
@@ -153,10 +153,10 @@ async function route(path, reveal) {
 
 // Tells a screen reader where it is.
 function sayPlace() {
-  say(`${pane.path ? quoted(pane.path.slice(pane.path.lastIndexOf('/') + 1)) : t('root')}: ${pane.sum.textContent}`)
+  say(`${pane.path ? quoted(baseName(pane.path)) : t('root')}: ${pane.sum.textContent}`)
 }
 
-const titleOf = path => `${path ? visible(path.slice(path.lastIndexOf('/') + 1)) : visible(session.server.name)} · Headroom`
+const titleOf = path => `${path ? visible(baseName(path)) : visible(session.server.name)} · Headroom`
 
 function navigate(path) {
   history.pushState({ path }, '', addressOf(path))

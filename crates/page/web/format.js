@@ -133,5 +133,6 @@ export function duration(seconds) {
   return `${unit(Math.floor(whole / 86400), 'day')} ${unit(Math.floor(whole / 3600) % 24, 'hour')}`
 }
 
+export const baseName = path => path.slice(path.lastIndexOf('/') + 1)
 export const parentOf = path => path.slice(0, Math.max(0, path.lastIndexOf('/')))
 export const join = (folder, name) => (folder ? `${folder}/${name}` : name)

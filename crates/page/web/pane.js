@@ -1,7 +1,7 @@
 // One pane: a folder of a session, with its path, filter, list, and what can be done there.
 
 import { ask, badName, tell } from './dialogs.js'
-import { h, icon, join, nameElement, number, parentOf, quoted, setText, size } from './format.js'
+import { baseName, h, icon, join, nameElement, number, parentOf, quoted, setText, size } from './format.js'
 import { FileList } from './list.js'
 import { dropped, pick } from './local.js'
 import { t } from './texts.js'
@@ -232,8 +232,9 @@ export class Pane extends EventTarget {
   }
 
   #download() {
-    const { list } = this
-    const entries = list.selected.size ? list.chosen() : list.shown
+    const { list, path } = this
+    const whole = !list.selected.size && !list.filter && path
+    const entries = whole ? [{ name: baseName(path), path, type: 'directory', size: 0 }] : list.selected.size ? list.chosen() : list.shown
     this.#emit('download', { entries: entries.filter(entry => entry.type === 'file' || entry.type === 'directory') })
   }
 

@@ -3,7 +3,7 @@
 import { h, icon } from './format.js'
 import { t } from './texts.js'
 
-const ASK_AGAIN = 5000 // ms
+const ASK_AGAIN = 2500 // ms; the server reads its list every two seconds
 
 // Shows the screen in `root` until the server knows the key.
 export function signIn(root, session, reason) {

@@ -35,10 +35,11 @@ function record(key, value) {
 export function tar(files) {
   const parts = []
   for (const { path, file } of files) {
+    const name = path.toWellFormed().split('/').filter(part => part && part !== '.' && part !== '..').join('/')
     const modified = file.lastModified || Date.now()
-    const pax = encoder.encode(record('path', path.toWellFormed()) + record('size', file.size))
+    const pax = encoder.encode(record('path', name) + record('size', file.size))
     parts.push(header({ name: 'pax', size: pax.length, modified, type: 'x' }), pax, padding(pax.length))
-    parts.push(header({ name: path.toWellFormed(), size: file.size, modified, type: '0' }), file, padding(file.size))
+    parts.push(header({ name, size: file.size, modified, type: '0' }), file, padding(file.size))
   }
   parts.push(new Uint8Array(2 * BLOCK))
   return new Blob(parts, { type: 'application/x-tar' })
