@@ -142,7 +142,7 @@ export function sinkFor(target, id) {
   return target.handle.kind === 'file' ? sinks.saveToFile(target.handle, { name: id }) : sinks.saveToDirectory(target.handle, { name: id })
 }
 
-export const blobSink = () => sinks.blob()
+export const blobSink = most => sinks.blob({ most })
 
 // Hands files that arrived to the browser's downloads: one as it is, several as one tar archive,
 // as a browser that has no folders for pages would mix up theirs.

@@ -350,8 +350,8 @@ export class Pane extends EventTarget {
       }
       try {
         this.sum.textContent = t('delete.counting', { n: count.files })
-        const below = await countBelow(this.session, entry.path, stop, below => (this.sum.textContent = t('delete.counting', { n: count.files + below.files })))
-        count.files += below.files
+        const below = await countBelow(this.session, entry.path, stop, below => (this.sum.textContent = t('delete.counting', { n: count.files + below.files + below.others })))
+        count.files += below.files + below.others
         count.bytes += below.bytes
       } catch (error) {
         count.files += error.counted?.files ?? 0

@@ -65,8 +65,8 @@ export class Preview extends EventTarget {
     this.address = null
   }
 
-  async #whole(entry, signal) {
-    const sink = blobSink()
+  async #whole(entry, most, signal) {
+    const sink = blobSink(most)
     const outcome = await this.session.download(entry.path, sink, { signal })
     const [failed] = outcome?.failed ?? []
     if (failed) throw Object.assign(new Error(failed.reason), { code: failed.code })
@@ -76,7 +76,7 @@ export class Preview extends EventTarget {
   async #image(entry, signal) {
     if (entry.size > IMAGE_LIMIT) return h('p.message', {}, t('preview.large', { size: size(IMAGE_LIMIT) }))
     const type = IMAGE_TYPES[entry.name.slice(entry.name.lastIndexOf('.') + 1).toLowerCase()]
-    const file = await this.#whole(entry, signal)
+    const file = await this.#whole(entry, IMAGE_LIMIT, signal)
     if (signal.aborted) return ''
     this.address = URL.createObjectURL(new Blob([file], { type: `image/${type}` }))
     const image = h('img', { alt: t('preview.image'), src: this.address })
@@ -96,7 +96,7 @@ export class Preview extends EventTarget {
       more = entry.size > bytes.length
     } else {
       if (entry.size > WHOLE_LIMIT) return h('p.message', {}, t('preview.large', { size: size(WHOLE_LIMIT) }))
-      bytes = new Uint8Array(await (await this.#whole(entry, signal)).arrayBuffer())
+      bytes = new Uint8Array(await (await this.#whole(entry, WHOLE_LIMIT, signal)).arrayBuffer())
       more = bytes.length > TEXT_LIMIT
       bytes = bytes.subarray(0, TEXT_LIMIT)
     }

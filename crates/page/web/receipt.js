@@ -1,4 +1,5 @@
-// Writes what a transfer proved: which files, their sizes and hashes, and by whose key.
+// Writes what a transfer proved: which files, their sizes and hashes, and the key that
+// the server states. A browser cannot have the server prove that key.
 
 import { exactSize, fullDate, visible } from './format.js'
 import { t } from './texts.js'
@@ -14,7 +15,7 @@ export function receipt(transfer, session) {
   return {
     format: 'headroom-receipt/1',
     direction: transfer.direction === 'up' ? 'upload' : 'download',
-    server: { name: session.server.name, key: session.server.fingerprint },
+    server: { name: session.server.name, key_stated: session.server.fingerprint },
     client: { key: session.key?.fingerprint ?? null },
     transport: session.transport,
     source: transfer.source,
@@ -39,7 +40,7 @@ export function receiptText(content) {
     '',
     line(t('receipt.direction'), t(content.direction === 'upload' ? 'receipt.upload' : 'receipt.download')),
     line(t('receipt.server'), visible(content.server.name)),
-    line(t('receipt.server-key'), content.server.key),
+    line(t('receipt.server-key'), content.server.key_stated),
     ...(content.client.key ? [line(t('receipt.client-key'), content.client.key)] : []),
     line(t('receipt.from'), visible(content.source)),
     line(t('receipt.to'), visible(content.destination)),

@@ -292,13 +292,19 @@ export class Queue extends EventTarget {
     let end = 'done'
     try {
       const outcome = await (transfer.direction === 'up' ? this.#upload(transfer, signal, onprogress) : this.#download(transfer, signal, onprogress))
-      for (const { file, reason, code } of outcome?.failed ?? []) {
+      for (const { file: path, reason, code } of outcome?.failed ?? []) {
+        const file = path || transfer.name // what could not be listed has no path
         if (transfer.files.get(file)?.state !== 'failed') {
           const known = transfer.files.get(file)
           transfer.progress({ file, bytes: known?.bytes ?? 0, total: known?.total ?? 0, state: 'failed', reason, code })
         }
       }
-      if (transfer.failures && !transfer.verified) {
+      const missing = transfer.direction === 'down' && transfer.complete ? transfer.count - transfer.verified - transfer.failures : 0
+      if (missing > 0) {
+        transfer.failures += missing
+        transfer.error = { code: 'incomplete' }
+        if (!transfer.verified) end = 'failed'
+      } else if (transfer.failures && !transfer.verified) {
         const first = [...transfer.files.values()].find(file => file.state === 'failed')
         transfer.error = first.reason
         end = 'failed'
@@ -348,7 +354,7 @@ export class Queue extends EventTarget {
     const failed = []
     for (let at = 0; at < transfer.paths.length; at += MOST_SOURCES) {
       const outcome = await this.session.download(transfer.paths.slice(at, at + MOST_SOURCES), sink, { signal, onprogress })
-      failed.push(...outcome.failed)
+      for (const failure of outcome.failed) failed.push(failure)
     }
     await counting
     if (transfer.target.kind === 'browser') {
@@ -441,7 +447,7 @@ export class Queue extends EventTarget {
 
 // Counts the files below a folder and their bytes. An error has what was `counted` until then.
 export async function countBelow(session, path, signal, onprogress) {
-  const counted = { files: 0, folders: 0, bytes: 0 }
+  const counted = { files: 0, folders: 0, others: 0, bytes: 0 }
   const waiting = [path]
   try {
     while (waiting.length) {
@@ -451,9 +457,11 @@ export async function countBelow(session, path, signal, onprogress) {
           if (entry.type === 'directory') {
             counted.folders += 1
             waiting.push(entry.path)
-          } else {
+          } else if (entry.type === 'file') {
             counted.files += 1
-            counted.bytes += entry.type === 'file' ? entry.size : 0
+            counted.bytes += entry.size
+          } else {
+            counted.others += 1 // links, which are deleted and not downloaded
           }
         }
         onprogress?.(counted)

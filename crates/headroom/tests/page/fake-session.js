@@ -206,7 +206,7 @@ class Session {
   }
 
   async download(paths, sink, { signal, onprogress } = {}) {
-    const items = [paths].flat().flatMap(path => below(path, find(path)).map(([path, node]) => ({ path, node, size: node.size })))
+    const items = options.leaveOut ? [] : [paths].flat().flatMap(path => below(path, find(path)).map(([path, node]) => ({ path, node, size: node.size })))
     const base = [paths].flat()[0].split('/').slice(0, -1).join('/')
     return this.#each(items, signal, onprogress, async ({ path, node }) => {
       await this.#move(path, node.size, signal, onprogress)

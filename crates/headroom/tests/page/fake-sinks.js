@@ -17,9 +17,9 @@ export const saveToDirectory = root => ({
   },
 })
 
-export function blob() {
+export function blob({ most = Infinity } = {}) {
   const files = []
-  return { async store(path, content) { files.push({ path, file: new File([content], path) }) }, result: async () => files }
+  return { async store(path, content) { if (content.size > most) throw new Error('too long'); files.push({ path, file: new File([content], path) }) }, result: async () => files }
 }
 
 export const opfs = () => ({ ...blob(), async remove() {} })

@@ -297,6 +297,26 @@ withServer('shows and moves files with hostile names, and runs nothing', {}, asy
   assert.deepEqual(page.errors, [])
 })
 
+withServer('goes on over HTTPS where UDP is blocked, and says so', {}, async server => {
+  await plant(server, { 'down.bin': 2_000_000 })
+  // As in a network without UDP: the browser's WebTransport never connects.
+  const page = await server.enter(browser, { prepare: () => {
+    globalThis.WebTransport = class {
+      ready = Promise.reject(new Error('UDP is blocked'))
+      closed = this.ready
+      close() {}
+    }
+  } })
+  await page.getByText('UDP is blocked here: slower, same verification.').waitFor()
+  const hash = await fill(page, 'picked.bin', 3_000_000)
+  await button(page, 'Upload files').click()
+  await verified(page, 'picked.bin')
+  await select(page, 'down.bin')
+  await button(page, 'Download 1').click()
+  await verified(page, 'down.bin')
+  assert.equal((await onDisk(server.root))['picked.bin'], hash)
+})
+
 withServer('serves two tabs of a browser at once', {}, async server => {
   const page = await server.enter(browser)
   const other = await page.context().newPage()

@@ -66,9 +66,10 @@ export class Server {
   }
 
   // Opens the page in a browser that the server does not know.
-  async open(browser, { url = this.url, ...options } = {}) {
+  async open(browser, { url = this.url, prepare, ...options } = {}) {
     const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...options })
     await context.addInitScript(usePrivateStorage)
+    if (prepare) await context.addInitScript(prepare)
     if (process.env.PAGE_FROM_DISK) await context.route(/\/[^/]*\.(js|css|html|svg|wasm)$|\/$/, fromDisk)
     const page = await context.newPage()
     page.errors = []

@@ -202,7 +202,7 @@ onPage('uploads a folder, tells the end, and saves a receipt', {}, async page =>
   const [download] = await Promise.all([page.waitForEvent('download'), button(page, 'Save as JSON').click()])
   const receipt = JSON.parse(await readFile(await download.path(), 'utf8'))
   assert.equal(receipt.format, 'headroom-receipt/1')
-  assert.match(receipt.server.key, /^SHA256:/)
+  assert.match(receipt.server.key_stated, /^SHA256:/)
   assert.deepEqual(receipt.files.map(file => [file.path, file.size]).sort(), [['picked/a.txt', 3], ['picked/sub/b.txt', 3], ['picked/Ümläut.bin', 70_000]])
   assert.ok(receipt.files.every(file => /^[0-9a-f]{64}$/.test(file.blake3) && file.verified))
 })
@@ -258,6 +258,13 @@ onPage('says why a transfer failed and tries again', { fake: { full: 4e6 } }, as
   await page.evaluate(() => (fakeControl.options.full = Infinity))
   await page.locator('.reason').getByRole('button', { name: 'Try again' }).click()
   await card(page, 'done').getByText(/Verified at/).waitFor()
+})
+
+onPage('does not believe a server that sends less than it lists', { fake: { leaveOut: true } }, async page => {
+  await shown(page)
+  await select(page, 'Annual report 2025')
+  await button(page, 'Download 1').click()
+  await card(page, 'failed').getByText('did not send all files').waitFor()
 })
 
 onPage('asks what to do with names that are taken', {}, async page => {
