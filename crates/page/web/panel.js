@@ -10,6 +10,7 @@ import { t } from './texts.js'
 import { isOpen } from './transfers.js'
 
 const FILES_SHOWN = 200
+const ENDED = new Set(['done', 'cancelled'])
 const LIMITS = [0, 0.5, 1, 2, 5, 10, 25, 50, 100] // MB/s; 0 is none
 
 export class Panel {
@@ -191,7 +192,7 @@ class Card {
     }
     const whole = transfer.total || transfer.bytesKept || 0
     const moved = transfer.state === 'done' && !transfer.failures ? whole : transfer.bytes || (isOpen(transfer) && transfer.bytesKept) || 0
-    this.progress.hidden = ['done', 'cancelled'].includes(transfer.state)
+    this.progress.hidden = ENDED.has(transfer.state)
     // Without a value the browser shows that something is going on.
     if (whole || transfer.state !== 'running') this.progress.value = whole ? Math.min(1, moved / whole) : 0
     else this.progress.removeAttribute('value')
@@ -199,7 +200,8 @@ class Card {
     setText(this.figures, this.#figures(moved, whole))
     const running = transfer.state === 'running' && transfer.seconds > 0
     setText(this.rate, running ? rate(transfer.rate) : '')
-    setText(this.left, running && transfer.left !== undefined ? t('left', { time: duration(transfer.left) }) : '')
+    const time = running && transfer.left !== undefined ? t('left', { time: duration(transfer.left) }) : ''
+    setText(this.left, ENDED.has(transfer.state) ? size(transfer.state === 'done' && !transfer.failures ? whole : transfer.bytes) : time)
     setText(this.average, t('average', { rate: rate(transfer.average) }))
     const shown = transfer.history.points.length > 2 && ['running', 'offline', 'paused'].includes(transfer.state)
     if (shown !== this.figure.hidden) return
@@ -240,9 +242,8 @@ class Card {
     const { transfer } = this
     const { state } = transfer
     const parts = []
-    if (state === 'done' || state === 'cancelled') {
+    if (ENDED.has(state)) {
       if (transfer.count > 1) parts.push(t('sum.files', { n: transfer.verified || transfer.count }))
-      parts.push(size(state === 'done' && !transfer.failures ? whole : transfer.bytes))
       if (transfer.average) parts.push(t('average', { rate: rate(transfer.average) }))
       return parts.join(' · ')
     }
