@@ -4,8 +4,12 @@
 //! of `tests/page/package-lock.json`. Where one is missing the tests are skipped, unless
 //! `HEADROOM_TESTS=required`.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use common::parts;
 
 /// A session without a server, so that the page can be shown whatever is rare in a real one.
 #[test]
@@ -21,64 +25,39 @@ fn the_page_moves_files_from_and_to_a_real_server() {
 /// Runs a script with the tests of one kind; what fails is in its output.
 fn run(script: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
-    let Some((node, chromium, modules)) = tools(&folder) else { return };
-    let mut command = Command::new(&node);
-    command
-        .arg("--test")
-        .arg("--test-reporter=spec")
+    let Some(chromium) = common::browser::browser() else { return };
+    let Some((node, modules)) = node(&folder) else { return };
+    let output = Command::new(node)
+        .args(["--test", "--test-reporter=spec"])
         .arg(folder.join(script))
         .env("HEADROOM", env!("CARGO_BIN_EXE_headroom"))
         .env("CHROMIUM", chromium)
-        .env("PAGE_MODULES", modules);
-    let output = command.output().expect("node starts");
+        .env("PAGE_MODULES", modules)
+        .output()
+        .expect("node starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}: {}\n{printed}\n{errors}", output.status);
 }
 
-/// Node.js, Chromium and the folder of the packages, or none with a message.
-fn tools(folder: &Path) -> Option<(PathBuf, PathBuf, PathBuf)> {
-    let parts = parts();
-    let node = program("node", &parts.join("bin/node"));
-    let chromium = program("chromium", &parts.join("bin/chromium"));
-    let modules = [folder.join("node_modules"), parts.join("page/node_modules")]
+/// Node.js, of the cache or the system, and the packages beside the scripts or in the cache. Where
+/// tests are required, none is a failure.
+fn node(folder: &Path) -> Option<(PathBuf, PathBuf)> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let node = std::iter::once(parts().join("bin"))
+        .chain(std::env::split_paths(&path))
+        .map(|folder| folder.join("node"))
+        .find(|path| path.is_file());
+    let modules = [parts().join("page/node_modules"), folder.join("node_modules")]
         .into_iter()
         .find(|modules| modules.join("playwright-core/package.json").is_file());
-    match (node, chromium, modules) {
-        (Some(node), Some(chromium), Some(modules)) => Some((node, chromium, modules)),
-        (node, chromium, _) => {
-            let missing = if node.is_none() {
-                "Node.js"
-            } else if chromium.is_none() {
-                "Chromium"
-            } else {
-                "the packages of tests/page/package-lock.json"
-            };
-            let how = format!("no {missing}: run scripts/fetch-parts --with-browser");
-            let required = std::env::var_os("CI").is_some()
-                || std::env::var("HEADROOM_TESTS").is_ok_and(|value| value == "required");
-            assert!(!required, "{how}");
-            eprintln!("skipped: {how}");
-            None
-        }
+    let found = node.zip(modules);
+    if found.is_none() {
+        let required = std::env::var_os("CI").is_some()
+            || std::env::var("HEADROOM_TESTS").is_ok_and(|value| value == "required");
+        let how = "no Node.js or none of the packages of tests/page/package-lock.json: run scripts/fetch-parts --with-browser";
+        assert!(!required, "{how}");
+        eprintln!("skipped: {how}");
     }
-}
-
-/// A program of the cache, else of the system.
-fn program(name: &str, cached: &Path) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::iter::once(cached.to_owned())
-        .chain(std::env::split_paths(&path).map(|folder| folder.join(name)))
-        .find(|path| path.is_file())
-}
-
-/// The cache of `fetch-parts`.
-fn parts() -> PathBuf {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    variable("HEADROOM_PARTS").unwrap_or_else(|| {
-        variable("XDG_CACHE_HOME")
-            .or_else(|| Some(variable("HOME")?.join(".cache")))
-            .unwrap_or_default()
-            .join("headroom/parts")
-    })
+    found
 }

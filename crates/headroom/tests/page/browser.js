@@ -8,11 +8,15 @@ const { chromium } = require('playwright-core')
 
 export const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
 
+// A test waits for what happens, and on a busy machine that takes a while.
+export const PATIENCE = 90_000
+
 export const launch = (options = {}) => chromium.launch({ executablePath, args: ['--no-sandbox'], ...options })
 
 // Opens the page over the fake session. What the page reports as an error fails the test.
 export async function openFake(browser, address, { fake = {}, hash = '', pickers = true, ...context } = {}) {
   const scope = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...context })
+  scope.setDefaultTimeout(PATIENCE)
   const page = await scope.newPage()
   page.errors = []
   page.on('pageerror', error => page.errors.push(String(error)))

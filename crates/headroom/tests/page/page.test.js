@@ -14,10 +14,11 @@ after(() => browser?.close())
 
 // Runs a test with a server of its own.
 function withServer(name, options, work) {
-  test(name, { timeout: 120_000 }, async () => {
+  // A disk of its own is mounted, which only root may.
+  const skip = options.disk && process.getuid() !== 0 && !process.env.CI && process.env.HEADROOM_TESTS !== 'required' && 'needs root'
+  test(name, { timeout: 240_000, skip }, async () => {
     const server = await Server.start(options)
     try {
-      await options.prepare?.(server)
       await work(server)
     } finally {
       for (const context of browser.contexts()) await context.close()

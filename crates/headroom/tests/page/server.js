@@ -1,11 +1,11 @@
 // Starts the real `headroom serve --web` and opens its page.
 
 import { spawn } from 'node:child_process'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { shown, usePrivateStorage } from './browser.js'
+import { PATIENCE, usePrivateStorage } from './browser.js'
 
 const program = process.env.HEADROOM
 
@@ -18,7 +18,7 @@ export class Server {
     server.keys = join(server.home, 'authorized_keys')
     server.options = options
     await writeFile(server.keys, '')
-    await import('node:fs/promises').then(fs => fs.mkdir(server.root))
+    await mkdir(server.root)
     await server.launch('127.0.0.1:0')
     return server
   }
@@ -68,6 +68,7 @@ export class Server {
   // Opens the page in a browser that the server does not know.
   async open(browser, { url = this.url, prepare, ...options } = {}) {
     const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...options })
+    context.setDefaultTimeout(PATIENCE)
     await context.addInitScript(usePrivateStorage)
     if (prepare) await context.addInitScript(prepare)
     if (process.env.PAGE_FROM_DISK) await context.route(/\/[^/]*\.(js|css|html|svg|wasm)$|\/$/, fromDisk)
@@ -98,5 +99,3 @@ async function fromDisk(route) {
   const name = basename(new URL(route.request().url()).pathname) || 'index.html'
   await route.fulfill({ path: new URL(`../../../page/web/${name}`, import.meta.url).pathname }).catch(() => route.continue())
 }
-
-export { shown }
