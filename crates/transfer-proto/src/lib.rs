@@ -3,6 +3,7 @@
 
 pub mod lane;
 pub mod message;
+pub mod mux;
 pub mod path;
 pub mod proof;
 pub mod span;

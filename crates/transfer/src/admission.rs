@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use quinn::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -33,6 +34,11 @@ pub struct Limits {
     /// The number of handshakes beyond which an address must be validated first, which takes one
     /// more round trip (RFC 9000, section 8.1.2).
     pub unvalidated: usize,
+    /// TCP connections at once, of browsers. Each needs a file descriptor, so there are at most
+    /// half as many as those.
+    pub tcp: usize,
+    /// Of these, from one IPv4 address or one IPv6 /64.
+    pub tcp_of_address: usize,
 }
 
 impl Default for Limits {
@@ -43,6 +49,8 @@ impl Default for Limits {
             handshakes: 256,
             handshakes_of_address: 64,
             unvalidated: 32,
+            tcp: 1024,
+            tcp_of_address: 256,
         }
     }
 }
@@ -90,6 +98,9 @@ pub(crate) struct Admission {
     limits: Limits,
     /// Handshakes in progress or waiting.
     opening: AtomicUsize,
+    /// TCP connections, and how many there may be.
+    tcp: AtomicUsize,
+    most_tcp: usize,
     handshakes: Arc<Semaphore>,
     addresses: Mutex<HashMap<IpAddr, Address>>,
     rejected: Mutex<(RejectionCounts, Option<Instant>)>,
@@ -99,6 +110,7 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 struct Address {
     connections: usize,
+    tcp: usize,
     handshakes: Arc<Semaphore>,
 }
 
@@ -107,6 +119,8 @@ impl Admission {
         Arc::new(Self {
             limits,
             opening: AtomicUsize::new(0),
+            tcp: AtomicUsize::new(0),
+            most_tcp: limits.tcp.min(file_descriptors() / 2),
             handshakes: Arc::new(Semaphore::new(limits.handshakes)),
             addresses: Mutex::default(),
             rejected: Mutex::default(),
@@ -143,20 +157,62 @@ impl Admission {
     }
 
     /// Accepts a TCP connection, unless there are too many.
-    pub(crate) fn accept_tcp(
-        self: &Arc<Self>,
-        address: IpAddr,
-        connections: usize,
-    ) -> Option<ConnectionSlot> {
-        if connections >= self.limits.connections {
+    pub(crate) fn accept_tcp(self: &Arc<Self>, address: IpAddr) -> Option<TcpSlot> {
+        let address = network(address);
+        if self.tcp.load(Ordering::Relaxed) >= self.most_tcp {
             self.reject(|rejected| rejected.full += 1);
             return None;
         }
-        let slot = ConnectionSlot::take(self, address).map(|(slot, _)| slot);
-        if slot.is_none() {
+        let mut addresses = self.addresses();
+        let of_address = self.address(&mut addresses, address);
+        let is_full = of_address.tcp >= self.limits.tcp_of_address;
+        let handshakes = Arc::clone(&of_address.handshakes);
+        of_address.tcp += usize::from(!is_full);
+        drop(addresses);
+        if is_full {
             self.reject(|rejected| rejected.full_for_address += 1);
+            return None;
         }
-        slot
+        self.tcp.fetch_add(1, Ordering::Relaxed);
+        Some(TcpSlot { of: Arc::clone(self), address, handshakes })
+    }
+
+    fn address<'a>(
+        &self,
+        addresses: &'a mut HashMap<IpAddr, Address>,
+        address: IpAddr,
+    ) -> &'a mut Address {
+        addresses.entry(address).or_insert_with(|| Address {
+            connections: 0,
+            tcp: 0,
+            handshakes: Arc::new(Semaphore::new(self.limits.handshakes_of_address)),
+        })
+    }
+
+    /// Gives back what an address has.
+    fn release(&self, address: IpAddr, give: impl FnOnce(&mut Address)) {
+        let mut addresses = self.addresses();
+        if let Some(of_address) = addresses.get_mut(&address) {
+            give(of_address);
+            if of_address.connections == 0 && of_address.tcp == 0 {
+                addresses.remove(&address);
+            }
+        }
+    }
+
+    /// Permits a session over a TCP connection as long as its client is not authenticated, unless
+    /// too many are not.
+    pub(crate) fn session_permit(self: &Arc<Self>, address: IpAddr) -> Option<HandshakePermit> {
+        let own = self.addresses().get(&network(address)).map(|it| Arc::clone(&it.handshakes))?;
+        let own = own.try_acquire_owned().ok();
+        let all =
+            own.and_then(|own| Some((own, Arc::clone(&self.handshakes).try_acquire_owned().ok()?)));
+        let Some((own, all)) = all else {
+            self.reject(|rejected| rejected.full_for_address += 1);
+            return None;
+        };
+        self.opening.fetch_add(1, Ordering::Relaxed);
+        Some(HandshakePermit { opening: OpeningCount(Arc::clone(self)), permits: [own, all] })
     }
 
     /// Counts a rejection. The log shows the counts now and then: a flood must not fill it.
@@ -233,10 +289,7 @@ impl ConnectionSlot {
     fn take(of: &Arc<Admission>, address: IpAddr) -> Option<(Self, Arc<Semaphore>)> {
         let address = network(address);
         let mut addresses = of.addresses();
-        let of_address = addresses.entry(address).or_insert_with(|| Address {
-            connections: 0,
-            handshakes: Arc::new(Semaphore::new(of.limits.handshakes_of_address)),
-        });
+        let of_address = of.address(&mut addresses, address);
         if of_address.connections >= of.limits.of_address {
             return None;
         }
@@ -249,14 +302,37 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut addresses = self.of.addresses();
-        if let Some(of_address) = addresses.get_mut(&self.address) {
-            of_address.connections -= 1;
-            if of_address.connections == 0 {
-                addresses.remove(&self.address);
-            }
-        }
+        self.of.release(self.address, |of_address| of_address.connections -= 1);
     }
+}
+
+/// One of the TCP connections of an address, until it is dropped.
+#[derive(Debug)]
+pub struct TcpSlot {
+    of: Arc<Admission>,
+    address: IpAddr,
+    handshakes: Arc<Semaphore>,
+}
+
+impl TcpSlot {
+    /// Waits for permission for a TLS handshake: those of one address count together.
+    pub async fn handshake(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.handshakes).acquire_owned().await.ok()
+    }
+}
+
+impl Drop for TcpSlot {
+    fn drop(&mut self) {
+        self.of.tcp.fetch_sub(1, Ordering::Relaxed);
+        self.of.release(self.address, |of_address| of_address.tcp -= 1);
+    }
+}
+
+/// Returns how many file descriptors this process may have, and lets it have as many as it can.
+fn file_descriptors() -> usize {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    let is_raised = soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
+    usize::try_from(if is_raised { hard } else { soft }).unwrap_or(usize::MAX)
 }
 
 /// Returns the network that one customer of a provider has: an IPv4 address, an IPv6 /64.
@@ -291,6 +367,25 @@ mod tests {
         let again = take("192.0.2.1").expect("it was given back");
         drop((two, other, sister, again));
         assert!(admission.addresses().is_empty());
+    }
+
+    #[test]
+    fn tcp_connections_have_bounds_of_their_own() {
+        let limits = Limits { tcp: 3, tcp_of_address: 2, of_address: 1, ..Limits::default() };
+        let admission = Admission::new(limits);
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let quic = ConnectionSlot::take(&admission, one).expect("a place");
+        let first = admission.accept_tcp(one).expect("a place");
+        let second = admission.accept_tcp(one).expect("QUIC takes none of them");
+        assert!(admission.accept_tcp(one).is_none(), "too many of this address");
+        assert!(ConnectionSlot::take(&admission, other).is_some());
+        let third = admission.accept_tcp(other).expect("a place");
+        assert!(admission.accept_tcp(IpAddr::from([192, 0, 2, 3])).is_none(), "too many");
+        drop(first);
+        drop(admission.accept_tcp(one).expect("one was given back"));
+        drop((quic, second, third));
+        assert!(admission.addresses().is_empty());
+        assert_eq!(admission.tcp.load(Ordering::Relaxed), 0);
     }
 
     #[test]

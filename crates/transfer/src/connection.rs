@@ -1,6 +1,6 @@
-//! What carries a session: a QUIC connection of our own protocol, or a WebTransport session of a
-//! browser. Both have streams and nothing else in common with their lower layers; requests and
-//! deliveries see this alone.
+//! What carries a session: a QUIC connection of our own protocol, or a browser's WebTransport
+//! session or WebSocket. All have streams, and nothing else in common; requests and deliveries see
+//! this alone.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use quinn::{ConnectionError, ReadError, ReadExactError, Side, StoppedError, VarInt, WriteError};
 
 use crate::error::Closing;
+use crate::mux::{MuxConnection, MuxRecvStream, MuxSendStream};
 use crate::streams::ping_when_silent;
 
 /// Streams that HTTP/3 itself opens, which a browser must always be able to: control, the two of
@@ -25,6 +26,8 @@ pub(crate) enum Connection {
     Quic(quinn::Connection),
     /// WebTransport over HTTP/3.
     Web(wtransport::Connection),
+    /// Streams over a WebSocket.
+    Mux(MuxConnection),
 }
 
 impl From<quinn::Connection> for Connection {
@@ -39,14 +42,16 @@ impl Connection {
     pub(crate) const fn native(&self) -> Option<&quinn::Connection> {
         match self {
             Self::Quic(connection) => Some(connection),
-            Self::Web(_) => None,
+            Self::Web(_) | Self::Mux(_) => None,
         }
     }
 
-    fn quic(&self) -> &quinn::Connection {
+    /// Returns the QUIC connection below, or the WebSocket's streams.
+    fn lower(&self) -> Result<&quinn::Connection, &MuxConnection> {
         match self {
-            Self::Quic(connection) => connection,
-            Self::Web(session) => session.quic_connection(),
+            Self::Quic(connection) => Ok(connection),
+            Self::Web(session) => Ok(session.quic_connection()),
+            Self::Mux(streams) => Err(streams),
         }
     }
 
@@ -61,6 +66,10 @@ impl Connection {
                 .await
                 .map(|(send, recv)| (SendStream::Web(send), RecvStream::Web(recv)))
                 .map_err(|error| ended(session, &error)),
+            Self::Mux(streams) => {
+                let (send, recv) = streams.accept_bi().await?;
+                Ok((SendStream::Mux(send), RecvStream::Mux(recv)))
+            }
         }
     }
 
@@ -73,6 +82,7 @@ impl Connection {
                 .await
                 .map(RecvStream::Web)
                 .map_err(|error| ended(session, &error)),
+            Self::Mux(streams) => streams.accept_uni().await.map(RecvStream::Mux),
         }
     }
 
@@ -87,59 +97,83 @@ impl Connection {
                     session.quic_connection().close_reason().unwrap_or(ConnectionError::Reset)
                 })
             }
+            Self::Mux(streams) => streams.open_uni().map(SendStream::Mux),
         }
     }
 
     /// Closes the connection.
     pub(crate) fn close(&self, code: Closing, reason: &str) {
-        self.quic().close(code.into(), reason.as_bytes());
+        match self.lower() {
+            Ok(quic) => quic.close(code.into(), reason.as_bytes()),
+            Err(streams) => streams.close(code.into(), reason),
+        }
     }
 
     /// Returns why it ended; `None` while it is open.
     pub(crate) fn close_reason(&self) -> Option<ConnectionError> {
-        self.quic().close_reason()
+        match self.lower() {
+            Ok(quic) => quic.close_reason(),
+            Err(streams) => streams.close_reason(),
+        }
     }
 
     /// Returns the peer's address.
     pub(crate) fn remote_address(&self) -> SocketAddr {
-        self.quic().remote_address()
+        match self.lower() {
+            Ok(quic) => quic.remote_address(),
+            Err(streams) => streams.remote_address(),
+        }
     }
 
     /// Returns a number that no other connection of this process has at the same time.
     pub(crate) fn stable_id(&self) -> usize {
-        self.quic().stable_id()
+        match self.lower() {
+            Ok(quic) => quic.stable_id(),
+            Err(streams) => streams.stable_id(),
+        }
     }
 
     /// Returns which side this one is.
     pub(crate) fn side(&self) -> Side {
-        self.quic().side()
+        self.lower().map_or(Side::Server, quinn::Connection::side)
     }
 
-    /// Returns the round trip time.
+    /// Returns the round trip time, for lanes; a WebSocket has none.
     pub(crate) fn rtt(&self) -> Duration {
-        self.quic().rtt()
+        self.lower().map_or(Duration::ZERO, quinn::Connection::rtt)
     }
 
-    /// Lets the peer have this many data streams.
+    /// Lets the peer have this many data streams. Those of a WebSocket cost no more than their
+    /// bytes.
     pub(crate) fn set_data_streams(&self, count: u32) {
         let own = if self.native().is_some() { 0 } else { HTTP3_STREAMS };
-        self.quic().set_max_concurrent_uni_streams(VarInt::from_u32(count + own));
+        if let Ok(quic) = self.lower() {
+            quic.set_max_concurrent_uni_streams(VarInt::from_u32(count + own));
+        }
     }
 
     /// Sets the window for what is received and not read.
     pub(crate) fn set_receive_window(&self, bytes: u32) {
-        self.quic().set_receive_window(VarInt::from_u32(bytes));
+        match self.lower() {
+            Ok(quic) => quic.set_receive_window(VarInt::from_u32(bytes)),
+            Err(streams) => streams.set_receive_window(u64::from(bytes)),
+        }
     }
 
     /// Sets the windows for what is received and not read, and sent and not acknowledged.
     pub(crate) fn set_windows(&self, bytes: u64) {
         self.set_receive_window(u32::try_from(bytes).unwrap_or(u32::MAX));
-        self.quic().set_send_window(bytes);
+        if let Ok(quic) = self.lower() {
+            quic.set_send_window(bytes);
+        }
     }
 
-    /// Pings the peer while nothing arrives, until the connection ends.
+    /// Pings the peer while nothing arrives, until the connection ends. TCP does so by itself.
     pub(crate) async fn ping_when_silent(&self, window: impl Fn() -> u32) {
-        ping_when_silent(self.quic(), window).await;
+        match self.lower() {
+            Ok(quic) => ping_when_silent(quic, window).await,
+            Err(streams) => streams.ended().await,
+        }
     }
 }
 
@@ -166,6 +200,7 @@ fn ended(
 pub(crate) enum SendStream {
     Quic(quinn::SendStream),
     Web(wtransport::SendStream),
+    Mux(MuxSendStream),
 }
 
 impl From<quinn::SendStream> for SendStream {
@@ -175,52 +210,60 @@ impl From<quinn::SendStream> for SendStream {
 }
 
 impl SendStream {
-    fn quic(&mut self) -> &mut quinn::SendStream {
+    fn lower(&mut self) -> Result<&mut quinn::SendStream, &mut MuxSendStream> {
         match self {
-            Self::Quic(stream) => stream,
-            Self::Web(stream) => stream.quic_stream_mut(),
+            Self::Quic(stream) => Ok(stream),
+            Self::Web(stream) => Ok(stream.quic_stream_mut()),
+            Self::Mux(stream) => Err(stream),
         }
     }
 
-    /// Sets the priority, 0 by default.
-    pub(crate) fn set_priority(&self, priority: i32) {
-        let stream = match self {
-            Self::Quic(stream) => stream,
-            Self::Web(stream) => stream.quic_stream(),
-        };
-        let _ = stream.set_priority(priority);
+    /// Sets the priority, 0 by default. Over a WebSocket frames are sent as they come.
+    pub(crate) fn set_priority(&mut self, priority: i32) {
+        if let Ok(stream) = self.lower() {
+            let _ = stream.set_priority(priority);
+        }
     }
 
     /// Writes all of it.
     pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        self.quic().write_all(bytes).await
+        match self.lower() {
+            Ok(stream) => stream.write_all(bytes).await,
+            Err(stream) => stream.write(Bytes::copy_from_slice(bytes)).await,
+        }
     }
 
-    /// Writes all of it without copying.
+    /// Writes all of it without copying, where that is possible.
     pub(crate) async fn write_chunk(&mut self, bytes: Bytes) -> Result<(), WriteError> {
-        self.quic().write_chunk(bytes).await
+        match self.lower() {
+            Ok(stream) => stream.write_chunk(bytes).await,
+            Err(stream) => stream.write(bytes).await,
+        }
     }
 
     /// Closes the stream: everything is written.
     pub(crate) fn finish(&mut self) {
-        let _ = self.quic().finish();
+        match self.lower() {
+            Ok(stream) => drop(stream.finish()),
+            Err(stream) => stream.finish(),
+        }
     }
 
     /// Gives the stream up: what was not received yet is lost.
     pub(crate) fn reset(&mut self) {
-        let code = self.error_code();
-        let _ = self.quic().reset(code);
+        let code = error_code(matches!(self, Self::Web(_)));
+        match self.lower() {
+            Ok(stream) => drop(stream.reset(code)),
+            Err(stream) => stream.reset(),
+        }
     }
 
-    /// Waits until the peer has acknowledged a finished stream, or stopped it.
+    /// Waits until the peer has acknowledged a finished stream, or stopped it. What is passed to a
+    /// WebSocket arrives before its end.
     pub(crate) async fn stopped(&mut self) -> Result<Option<VarInt>, StoppedError> {
-        self.quic().stopped().await
-    }
-
-    fn error_code(&self) -> VarInt {
-        match self {
-            Self::Quic(_) => VarInt::from_u32(0),
-            Self::Web(_) => webtransport_error(),
+        match self.lower() {
+            Ok(stream) => stream.stopped().await,
+            Err(_) => Ok(None),
         }
     }
 }
@@ -230,6 +273,7 @@ impl SendStream {
 pub(crate) enum RecvStream {
     Quic(quinn::RecvStream),
     Web(wtransport::RecvStream),
+    Mux(MuxRecvStream),
 }
 
 impl From<quinn::RecvStream> for RecvStream {
@@ -239,38 +283,61 @@ impl From<quinn::RecvStream> for RecvStream {
 }
 
 impl RecvStream {
-    fn quic(&mut self) -> &mut quinn::RecvStream {
+    fn lower(&mut self) -> Result<&mut quinn::RecvStream, &mut MuxRecvStream> {
         match self {
-            Self::Quic(stream) => stream,
-            Self::Web(stream) => stream.quic_stream_mut(),
+            Self::Quic(stream) => Ok(stream),
+            Self::Web(stream) => Ok(stream.quic_stream_mut()),
+            Self::Mux(stream) => Err(stream),
         }
     }
 
     /// Reads what is there, at most this many bytes; `None` at the end.
     pub(crate) async fn read_chunk(&mut self, most: usize) -> Result<Option<Bytes>, ReadError> {
-        Ok(self.quic().read_chunk(most, true).await?.map(|chunk| chunk.bytes))
+        match self.lower() {
+            Ok(stream) => Ok(stream.read_chunk(most, true).await?.map(|chunk| chunk.bytes)),
+            Err(stream) => stream.read(most).await,
+        }
     }
 
     /// Reads into a buffer; `None` at the end.
     pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
-        self.quic().read(buffer).await
+        let stream = match self.lower() {
+            Ok(stream) => return stream.read(buffer).await,
+            Err(stream) => stream,
+        };
+        Ok(stream.read(buffer.len()).await?.map(|bytes| {
+            buffer[..bytes.len()].copy_from_slice(&bytes);
+            bytes.len()
+        }))
     }
 
     /// Fills a buffer.
     pub(crate) async fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ReadExactError> {
-        self.quic().read_exact(buffer).await
+        if let Ok(stream) = self.lower() {
+            return stream.read_exact(buffer).await;
+        }
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let read = self.read(&mut buffer[filled..]).await.map_err(ReadExactError::ReadError)?;
+            filled += read.ok_or(ReadExactError::FinishedEarly(filled))?;
+        }
+        Ok(())
     }
 
     /// Tells the peer to send nothing more.
     pub(crate) fn stop(&mut self) {
-        let code = match self {
-            Self::Quic(_) => VarInt::from_u32(0),
-            Self::Web(_) => webtransport_error(),
-        };
-        let _ = self.quic().stop(code);
+        let code = error_code(matches!(self, Self::Web(_)));
+        match self.lower() {
+            Ok(stream) => drop(stream.stop(code)),
+            Err(stream) => stream.stop(),
+        }
     }
 }
 
-fn webtransport_error() -> VarInt {
-    VarInt::from_u64(WEBTRANSPORT_ERROR).unwrap_or(VarInt::MAX)
+/// Returns the error code of a stream that is given up.
+fn error_code(is_webtransport: bool) -> VarInt {
+    match is_webtransport {
+        true => VarInt::from_u64(WEBTRANSPORT_ERROR).unwrap_or(VarInt::MAX),
+        false => VarInt::from_u32(0),
+    }
 }

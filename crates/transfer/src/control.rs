@@ -27,7 +27,7 @@ pub(crate) struct MessageReader {
 
 impl MessageWriter {
     pub(crate) fn new(stream: impl Into<SendStream>) -> Self {
-        let stream = stream.into();
+        let mut stream = stream.into();
         // messages take precedence over data
         stream.set_priority(1);
         Self { stream, out: Vec::new() }

@@ -112,9 +112,41 @@ impl BrowserBinding {
 }
 
 fn verify(key: [u8; 32], signature: &[u8; 64], signed: &[u8]) -> Result<PublicKey, Error> {
+    if has_small_order(&key) {
+        return Err(Error::Refused("its key is one for which anybody can sign".to_owned()));
+    }
     let verified = UnparsedPublicKey::new(&ED25519, key).verify(signed, signature);
     verified.map_err(|_| Error::Refused("the proof of its key is wrong".to_owned()))?;
     Ok(key.into())
+}
+
+/// Whether a key is a point of small order, in any encoding: verification accepts signatures for
+/// it that need no private key (RFC 8032 does not forbid them).
+fn has_small_order(key: &[u8; 32]) -> bool {
+    // y of the points of order 1 to 8, and the same plus the prime where that fits
+    const LAST: [u8; 32] = {
+        let mut bytes = [0xff; 32];
+        bytes[31] = 0x7f;
+        bytes
+    };
+    const EIGHTH: [[u8; 32]; 2] = [
+        [
+            0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef,
+            0x98, 0xf0, 0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88,
+            0x6d, 0x53, 0xfc, 0x05,
+        ],
+        [
+            0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10,
+            0x67, 0x0f, 0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77,
+            0x92, 0xac, 0x03, 0x7a,
+        ],
+    ];
+    let mut y = *key;
+    y[31] &= 0x7f;
+    let small = y[1..].iter().all(|byte| *byte == 0) && y[0] <= 1;
+    // the prime is 2^255 - 19
+    let large = y[1..] == LAST[1..] && (0xec..=0xee).contains(&y[0]);
+    small || large || EIGHTH.contains(&y)
 }
 
 /// Returns the SHA-256 hash.
@@ -139,4 +171,32 @@ fn exported(connection: &Connection) -> Result<[u8; EXPORTED_BYTES], Error> {
     // this fails only for lengths that no exporter supports
     exported.map_err(|_| Error::Protocol("its session exports no key".to_owned()))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_small_order_proves_nothing() {
+        // R = A, S = 0: verification alone accepts these for the identity, whatever is signed
+        let mut identity = [0; 32];
+        identity[0] = 1;
+        let mut signature = [0; 64];
+        signature[..32].copy_from_slice(&identity);
+        let accepted = |key: [u8; 32]| {
+            UnparsedPublicKey::new(&ED25519, key).verify(b"anything", &signature).is_ok()
+        };
+        assert!(accepted(identity), "the library does not check it");
+        for sign in [0, 0x80] {
+            for (first, last) in [(0, 0), (1, 0), (0xec, 0x7f), (0xed, 0x7f), (0xee, 0x7f)] {
+                let mut key = [if last == 0 { 0 } else { 0xff }; 32];
+                (key[0], key[31]) = (first, last | sign);
+                let error = verify(key, &signature, b"anything").expect_err("of small order");
+                assert!(error.to_string().contains("anybody can sign"), "{error}");
+            }
+        }
+        let usual = Identity::ephemeral().expect("a key").public().bytes();
+        assert!(!has_small_order(&usual));
+    }
 }

@@ -9,7 +9,7 @@ mod web;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -162,8 +162,6 @@ struct Shared {
     invitations: OnceLock<Invitations>,
     /// Listens for browsers.
     web: OnceLock<Endpoint>,
-    /// TCP connections of browsers.
-    tcp: AtomicUsize,
 }
 
 impl Server {
@@ -193,7 +191,6 @@ impl Server {
             log,
             invitations: OnceLock::new(),
             web: OnceLock::new(),
-            tcp: AtomicUsize::new(0),
         };
         Ok(Self { endpoint, shared: Arc::new(shared) })
     }
@@ -266,7 +263,7 @@ impl Server {
     /// Returns the number of connections, handshakes included.
     pub fn connections(&self) -> usize {
         let web = self.shared.web.get().map_or(0, Endpoint::open_connections);
-        self.endpoint.open_connections() + web + self.shared.tcp.load(Ordering::Relaxed)
+        self.endpoint.open_connections() + web
     }
 
     /// Closes all connections.
@@ -327,7 +324,7 @@ impl Shared {
     async fn serve_session(
         &self,
         connection: Connection,
-        _slot: ConnectionSlot,
+        _slot: impl Send,
         handshake: HandshakePermit,
         browser: Option<BrowserBinding>,
     ) -> Result<(), Error> {

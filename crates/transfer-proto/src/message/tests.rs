@@ -3,9 +3,11 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample;
 
 use super::*;
 use crate::path::{RelPath, printable};
+use crate::proof::Binding;
 use crate::span::ChainingValue;
 
 proptest! {

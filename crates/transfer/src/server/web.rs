@@ -1,7 +1,6 @@
 //! Serves browsers: WebTransport over HTTP/3, beside the server's own port.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headroom_transfer_proto::path::printable;
@@ -10,10 +9,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use wtransport::endpoint::{IncomingSessionFuture, SessionRequest};
 
 use super::{Server, Shared};
-use crate::admission::{ConnectionSlot, PendingHandshake};
+use crate::admission::PendingHandshake;
+pub use crate::admission::TcpSlot;
 use crate::connection::Connection;
-use crate::error::Error;
+use crate::error::{Closing, Error};
 use crate::identity::Identity;
+use crate::mux::MuxConnection;
 use crate::proof::{BrowserBinding, sha256};
 use crate::quic::{listen_web, web_config};
 
@@ -81,26 +82,28 @@ impl Server {
 }
 
 impl Server {
-    /// Counts a TCP connection with those of the address, unless there are too many, until the
-    /// result is dropped.
+    /// Accepts a TCP connection of a browser, unless there are too many, until the result is
+    /// dropped.
     pub fn admit_tcp(&self, address: IpAddr) -> Option<TcpSlot> {
-        let tcp = &self.shared.tcp;
-        let slot = self.shared.admission.accept_tcp(address, self.connections())?;
-        tcp.fetch_add(1, Ordering::Relaxed);
-        Some(TcpSlot { server: self.clone(), _slot: slot })
+        self.shared.admission.accept_tcp(address)
     }
-}
 
-/// One of the TCP connections of the page.
-#[derive(Debug)]
-pub struct TcpSlot {
-    server: Server,
-    _slot: ConnectionSlot,
-}
-
-impl Drop for TcpSlot {
-    fn drop(&mut self) {
-        self.server.shared.tcp.fetch_sub(1, Ordering::Relaxed);
+    /// Serves a session over a WebSocket, whose page has this origin, until it ends.
+    pub async fn serve_socket(&self, streams: MuxConnection, origin: &str) {
+        let client = streams.remote_address();
+        let Some(permit) = self.shared.admission.session_permit(client.ip()) else {
+            return streams.close(Closing::Full.into(), "too many connections");
+        };
+        let connection = Connection::Mux(streams.clone());
+        let served = match BrowserBinding::of_origin(origin) {
+            Ok(binding) => self.shared.serve_session(connection, (), permit, Some(binding)).await,
+            Err(error) => Err(error),
+        };
+        streams.close(Closing::Done.into(), "");
+        match served {
+            Ok(()) => tracing::debug!("{client} has ended its session"),
+            Err(error) => tracing::debug!("{client}: {error}"),
+        }
     }
 }
 
