@@ -3,12 +3,13 @@
 //! reachable here.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use headroom_transfer::server::WEB_PATH;
+use headroom_transfer::server::{TcpSlot, WEB_PATH};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -20,17 +21,19 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::Shared;
 use crate::assets::{self, File};
+use crate::{Shared, socket};
 
 /// How long a TLS handshake, and the head of a request, may take. A connection without requests is
 /// closed after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may last that does not become a WebSocket; browsers open others.
+const LONGEST: Duration = Duration::from_secs(60);
 /// The most bytes of the head of a request.
 const MOST_HEAD: usize = 16 << 10;
 
 /// The answer to a request.
-type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// Serves for ever.
 pub(crate) async fn serve(shared: Arc<Shared>) {
@@ -53,10 +56,11 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
         let Some(slot) = shared.server.admit_tcp(peer.ip()) else { continue };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            if let Err(error) = connection(shared, stream).await {
+            // the slot stays with a WebSocket
+            let slot = Arc::new(slot);
+            if let Err(error) = connection(shared, stream, peer, &slot).await {
                 tracing::debug!("{peer}: {error}");
             }
-            drop(slot);
         });
     }
 }
@@ -64,21 +68,33 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
 async fn connection(
     shared: Arc<Shared>,
     stream: TcpStream,
+    peer: SocketAddr,
+    slot: &Arc<TcpSlot>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let _ = stream.set_nodelay(true);
     let tls = TlsAcceptor::from(shared.certificate().0.config);
-    let stream = tokio::time::timeout(PATIENCE, tls.accept(stream)).await??;
-    let answering = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer(&shared, &request)) }
+    let handshake = async {
+        let permit = slot.handshake().await;
+        let stream = tls.accept(stream).await;
+        drop(permit);
+        stream
+    };
+    let stream = tokio::time::timeout(PATIENCE, handshake).await??;
+    let answering = service_fn(|request| {
+        let answer = match request.uri().path() {
+            WEB_PATH => socket::answer(&shared, request, peer, slot),
+            _ => answer(&shared, &request),
+        };
+        std::future::ready(Ok::<_, Infallible>(answer))
     });
-    http1::Builder::new()
+    // a WebSocket goes on when this is over; a client that does not read its answers does not
+    let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(MOST_HEAD)
         .serve_connection(TokioIo::new(stream), answering)
-        .await?;
-    Ok(())
+        .with_upgrades();
+    Ok(tokio::time::timeout(LONGEST, serving).await??)
 }
 
 /// Answers a request, by its head alone.
@@ -178,13 +194,13 @@ fn of_file(file: &File, asked: &HeaderMap, host: &str) -> Answer {
 }
 
 /// Answers, and ends the connection.
-fn closing(status: StatusCode, host: &str) -> Answer {
+pub(crate) fn closing(status: StatusCode, host: &str) -> Answer {
     let mut answer = empty(status, host);
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-fn empty(status: StatusCode, host: &str) -> Answer {
+pub(crate) fn empty(status: StatusCode, host: &str) -> Answer {
     with_body(status, host, Bytes::new())
 }
 

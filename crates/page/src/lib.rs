@@ -1,5 +1,5 @@
 //! The page in a browser: its files over HTTPS, and its sessions over WebTransport on the same
-//! address and port. The sessions are those of a [`headroom_transfer::Server`], with the same root
+//! address and port, or over a WebSocket of that HTTPS server where UDP is blocked. The sessions are those of a [`headroom_transfer::Server`], with the same root
 //! and the same rules.
 
 mod assets;
@@ -7,6 +7,7 @@ mod certificate;
 mod error;
 mod http;
 mod names;
+mod socket;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,6 +116,12 @@ impl Page {
     #[must_use]
     pub fn certificate_hash(&self) -> String {
         HEXLOWER.encode(&self.0.certificate().0.hash)
+    }
+
+    /// Returns the SHA-256 hash of the certificate that new sessions are shown.
+    #[must_use]
+    pub fn session_hash(&self) -> [u8; 32] {
+        self.0.sessions.certificate().hash()
     }
 
     /// Whether the certificate for HTTPS is our own, so that browsers warn.

@@ -55,11 +55,15 @@ export class Download {
     this.tell(event);
   }
 
-  // The remote path of an entry: the source that it belongs to and the rest.
+  // The remote path of an entry: the source that it belongs to and the rest; null if it belongs
+  // to none.
   remote(path) {
     const [first, ...rest] = path.split('/');
-    const source = this.#sources.find(it => it.replace(/\/+$/, '').split('/').pop() === first);
-    return source === undefined ? path : [source.replace(/\/+$/, ''), ...rest].filter(it => it !== '').join('/');
+    const named = it => it.split('/').filter(part => part !== '').pop() ?? '';
+    const source = this.#sources.find(it => named(it) === first);
+    // the content of the root has no name before it
+    if (source === undefined) return this.#sources.some(it => named(it) === '') ? path : null;
+    return [source.replace(/^\/+|\/+$/g, ''), ...rest].join('/');
   }
 }
 
@@ -180,6 +184,7 @@ class Run {
   async #entry(entry) {
     const path = toText(entry.path);
     const remote = this.#of.remote(path);
+    if (remote === null) throw new TransferError('protocol', 'the server sends what was not asked for');
     if (entry.kind === 'directory') {
       await this.#of.sink.directory?.(path);
       await this.#writer.send(protocol.stored(entry.id));
@@ -364,6 +369,9 @@ class Run {
     const file = this.#files.get(id);
     if (!file) return;
     const span = protocol.spanBytes();
+    if (offset % span !== 0 || length === 0 || offset + length > file.size) {
+      throw new TransferError('protocol', 'a hole is not within its file');
+    }
     file.writing++;
     try {
       for (let at = offset; at < offset + length && !file.ended;) {

@@ -3,6 +3,7 @@
 import * as protocol from './protocol.js';
 import { TransferError, codeOf } from './errors.js';
 import { browserName } from './key.js';
+import { MuxTransport } from './mux.js';
 
 const CONNECT_MS = 8000;
 
@@ -122,6 +123,8 @@ class MessageWriter {
 
 // A connection that has proven its key, or still has to.
 export class Link {
+  // Whether the exporter of this browser is used, if it has one: drafts differ in it.
+  static exports = true;
   // Numbers entries of all requests.
   nextId = 0;
   granted = null;
@@ -154,6 +157,18 @@ export class Link {
     return new Link(transport, 'webtransport', config);
   }
 
+  // Connects by a WebSocket of the server of this page.
+  static async webSocket(config) {
+    const transport = new MuxTransport(`wss://${location.host}${config.path}`);
+    try {
+      await within(CONNECT_MS, transport.ready, 'the server does not answer');
+    } catch (error) {
+      transport.close();
+      throw lost(error);
+    }
+    return new Link(transport, 'websocket', config);
+  }
+
   // Proves the key, once for each connection, and asks what it may do.
   async signIn(key, secrets = {}) {
     const { reader, writer } = await this.#stream();
@@ -171,7 +186,13 @@ export class Link {
     if (hello.type === 'refused') throw new TransferError('unauthorized', hello.reason);
     if (hello.type !== 'hello') throw unexpected(hello);
     const granted = await reader.expect();
-    if (granted.type === 'refused') throw new TransferError('unauthorized', granted.reason);
+    if (granted.type === 'refused') {
+      if (kind === 'exporter' && granted.reason.includes('proof of its key')) {
+        Link.exports = false;
+        throw new TransferError('lost', 'the server computes another key of the session');
+      }
+      throw new TransferError('unauthorized', granted.reason);
+    }
     if (granted.type !== 'granted') throw unexpected(granted);
     this.granted = granted;
     return granted;
@@ -181,10 +202,9 @@ export class Link {
   // that was pinned, else the origin.
   async #binding() {
     if (this.kind === 'webtransport') {
-      if (typeof this.transport.exportKeyingMaterial === 'function') {
-        const label = new TextDecoder().decode(protocol.exporterLabel());
-        const exported = await this.transport.exportKeyingMaterial(32, label);
-        return { kind: 'exporter', boundTo: new Uint8Array(exported) };
+      if (Link.exports && typeof this.transport.exportKeyingMaterial === 'function') {
+        const label = protocol.exporterLabel();
+        return { kind: 'exporter', boundTo: await this.transport.exportKeyingMaterial(label, new Uint8Array(0), 32) };
       }
       return { kind: 'certificate', boundTo: fromHex(this.config.webtransport.hashes[0]) };
     }

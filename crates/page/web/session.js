@@ -17,6 +17,8 @@ export { TransferError } from './errors.js';
 
 // How long the server may be away before a transfer gives up.
 const PATIENCE_MS = 300_000;
+// How long a WebSocket is used before WebTransport is tried again.
+const UDP_AGAIN_MS = 120_000;
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000];
 
 const sleep = (ms, signal) => new Promise((resolve, reject) => {
@@ -92,14 +94,33 @@ export class Session {
     this.#onstate({ state, transport: this.transport, ...more });
   }
 
-  // Opens a connection: WebTransport, unless that did not work before.
+  // Opens a connection: by WebTransport, or by a WebSocket if that does not work while the HTTPS
+  // server answers. Once it has worked, one failure does not mean that UDP is blocked.
   async #connect() {
     if (this.#closed) throw new TransferError('lost', 'the session is closed');
-    if (typeof WebTransport === 'undefined') throw new TransferError('lost', 'this browser has no WebTransport');
-    const link = await Link.webTransport(this.#config);
+    let link = null;
+    const isTried = typeof WebTransport === 'function' && Date.now() >= this.#udpFrom;
+    if (isTried) {
+      try {
+        link = await Link.webTransport(this.#config);
+        this.#udpWorked = true;
+        this.#failures = 0;
+      } catch (error) {
+        if (this.#udpWorked && ++this.#failures < 3) throw error;
+        this.#udpFrom = Date.now() + UDP_AGAIN_MS;
+      }
+    }
+    link ??= await Link.webSocket(this.#config);
+    this.transport = link.kind;
     if (this.#closed) link.close();
     return link;
   }
+
+  #udpWorked = false;
+  #failures = 0;
+  // when UDP is tried next
+  #udpFrom = 0;
+
 
   // Returns a connection that is signed in.
   async #signed(link) {

@@ -6,16 +6,18 @@
 // is closed.
 
 import { TransferError } from './errors.js';
+import { toBytes } from './paths.js';
 
 const SPAN = 1 << 20;
 // The folder of downloads in OPFS.
 const FOLDER = 'downloads';
 
-// Keeps files in memory.
-export function blob() {
+// Keeps files in memory, of at most so many bytes each.
+export function blob({ most = Infinity } = {}) {
   const results = [];
   return {
     async open(path, size) {
+      if (size > most) throw new TransferError('refused', 'it is longer than was listed');
       const parts = new Map();
       return {
         have: () => null,
@@ -65,7 +67,7 @@ function call(operation, parameters, transfer = []) {
 }
 
 async function digest(text) {
-  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)));
+  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', toBytes(text)));
   return Array.from(hash.subarray(0, 16), it => it.toString(16).padStart(2, '0')).join('');
 }
 
@@ -184,15 +186,36 @@ export function saveToFile(file, { name = `file ${file.name}` } = {}) {
 
 // Saves files into the user's directory, with their directories.
 export function saveToDirectory(root, { name = `directory ${root.name}` } = {}) {
+  // names that differ at the server and not on this disk get different ones
+  const given = new Map();
+  const own = (directory, part) => {
+    if (!given.has(directory)) given.set(directory, { names: new Map(), taken: new Set() });
+    const { names, taken } = given.get(directory);
+    if (!names.has(part)) {
+      const safe = safeName(part);
+      const [, stem, extension] = /^(.+?)(\.[^.]*)?$/s.exec(safe);
+      let tried = safe;
+      for (let number = 2; taken.has(tried.toLowerCase()); number++) tried = `${stem} (${number})${extension ?? ''}`;
+      taken.add(tried.toLowerCase());
+      names.set(part, tried);
+    }
+    return names.get(part);
+  };
   const folder = async parts => {
     let at = root;
-    for (const part of parts) at = await at.getDirectoryHandle(safeName(part), { create: true });
+    let path = '';
+    for (const part of parts) {
+      const safe = own(path, part);
+      at = await at.getDirectoryHandle(safe, { create: true });
+      path += `/${part}`;
+    }
     return at;
   };
   const target = async path => {
     const parts = path.split('/');
     const last = parts.pop();
-    return (await folder(parts)).getFileHandle(safeName(last), { create: true });
+    const safe = own(parts.map(part => `/${part}`).join(''), last);
+    return (await folder(parts)).getFileHandle(safe, { create: true });
   };
   return through(name, target, path => folder(path.split('/')));
 }

@@ -81,6 +81,10 @@ export class Upload {
     }
   }
 
+  get directory() {
+    return this.#directory;
+  }
+
   tell(event) {
     this.#onprogress(event);
   }
@@ -141,7 +145,7 @@ class Run {
       this.#writer.close();
     } finally {
       this.#ended = true;
-      for (const entry of this.#offered.values()) entry.hash?.free?.();
+      for (const entry of this.#offered.values()) entry.release?.();
     }
   }
 
@@ -181,6 +185,12 @@ class Run {
       } else {
         await this.#open.take();
         outgoing.isOpen = true;
+        if (!await this.#claim(outgoing)) {
+          this.#open.give();
+          this.#unanswered.give();
+          this.#failedFile(outgoing, 'another tab is sending this file', 'refused');
+          continue;
+        }
       }
       if (this.#ended) return;
       this.#offered.set(outgoing.id, outgoing);
@@ -188,6 +198,18 @@ class Run {
       await this.#writer.send(protocol.fileEntry(outgoing.id, toBytes(path), outgoing.size, time, content ?? undefined));
     }
     await this.#writer.send(protocol.entriesEnd(files.length, bytes));
+  }
+
+  // Claims a file among the tabs of this browser: to the server they are one client, whose later
+  // transfer of a file ends an earlier one.
+  #claim(file) {
+    const name = `headroom upload ${joined(this.#of.directory, file.path)}`;
+    return new Promise(resolve => {
+      navigator.locks.request(name, { ifAvailable: true }, lock => {
+        resolve(lock !== null);
+        return lock && new Promise(release => { file.release = release; });
+      }).catch(() => resolve(true));
+    });
   }
 
   async #answers() {
@@ -228,6 +250,7 @@ class Run {
     this.#offered.delete(id);
     entry.answered = true;
     if (entry.isOpen) this.#open.give();
+    entry.release?.();
     this.#unanswered.give();
     return entry;
   }
