@@ -35,7 +35,9 @@ function record(key, value) {
 export function tar(files) {
   const parts = []
   for (const { path, file } of files) {
-    const name = path.toWellFormed().split('/').filter(part => part && part !== '.' && part !== '..').join('/')
+    // An archive's names are UTF-8: other bytes become %e9, so that names stay apart.
+    const utf8 = path.replace(/\p{Cs}/gu, byte => `%${(byte.charCodeAt(0) & 0xff).toString(16)}`)
+    const name = utf8.split('/').filter(part => part && part !== '.' && part !== '..').join('/')
     const modified = file.lastModified || Date.now()
     const pax = encoder.encode(record('path', name) + record('size', file.size))
     parts.push(header({ name: 'pax', size: pax.length, modified, type: 'x' }), pax, padding(pax.length))
