@@ -23,6 +23,7 @@ fn main() -> anyhow::Result<()> {
         .out_name("protocol")
         .web(true)?
         .typescript(false)
+        .remove_name_section(true)
         .remove_producers_section(true)
         .omit_default_module_path(false)
         .generate(&made)?;
@@ -66,7 +67,6 @@ fn compile(root: &Path, target: &Path) -> anyhow::Result<()> {
         .env("CARGO_PROFILE_RELEASE_LTO", "true")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
         .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "true")
         .env("CARGO_INCREMENTAL", "0")
         .status()
         .context("cannot run cargo")?;
