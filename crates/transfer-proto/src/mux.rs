@@ -14,8 +14,8 @@ pub const STREAM_WINDOW: u32 = 1 << 20;
 pub const SERVER_WINDOW: u32 = 128 << 10;
 /// The same to the client.
 pub const CLIENT_WINDOW: u32 = 16 << 20;
-/// Streams that one side may have open at once.
-pub const MOST_STREAMS: usize = 64;
+/// Streams that the client may have open at once. The server may have a span of each in memory.
+pub const MOST_STREAMS: usize = 24;
 
 /// Bytes ahead of the data.
 const HEAD: usize = 5;

@@ -143,8 +143,7 @@ impl Connection {
         self.lower().map_or(Duration::ZERO, quinn::Connection::rtt)
     }
 
-    /// Lets the peer have this many data streams. Those of a WebSocket cost no more than their
-    /// bytes.
+    /// Lets the peer have this many data streams. Over a WebSocket their number is fixed.
     pub(crate) fn set_data_streams(&self, count: u32) {
         let own = if self.native().is_some() { 0 } else { HTTP3_STREAMS };
         if let Ok(quic) = self.lower() {

@@ -143,7 +143,8 @@ impl MuxConnection {
     /// It violates the protocol: the text says how. The connection has ended then.
     pub fn receive(&self, frame: &Bytes) -> Result<(), String> {
         if self.close_reason().is_some() {
-            return Err("the connection has ended".to_owned());
+            // it came while the last frames leave
+            return Ok(());
         }
         self.take(frame).inspect_err(|error| self.end(closed(VarInt::from_u32(2), error)))
     }
@@ -264,7 +265,8 @@ impl MuxConnection {
         }
         // streams that nobody has accepted count even when they have ended
         let unaccepted = state.requests.len() + state.data.len();
-        if state.streams.len().max(unaccepted) >= 2 * MOST_STREAMS {
+        let open = state.streams.keys().filter(|it| !it.is_by_server()).count();
+        if open.max(unaccepted) >= MOST_STREAMS {
             return Err("there are too many streams".to_owned());
         }
         *seen += 1;
