@@ -83,6 +83,45 @@ pub(crate) struct Answer {
     transforms: Vec<Transform>,
 }
 
+/// An offer of either kind.
+trait Offer: Clone {
+    /// What is chosen of it.
+    type Choice;
+
+    fn suites(&self) -> &[Suite];
+
+    fn with_suites(&self, suites: Vec<Suite>) -> Self;
+
+    /// Chooses from one of a peer's proposals.
+    fn pick(&self, their: &Proposal<'_>, sent: KeyExchangeMethod) -> Option<Self::Choice>;
+}
+
+/// Returns the proposals as they are numbered on the wire: AEADs and ciphers with a separate integrity
+/// algorithm are not mixed (RFC 5282 §8).
+fn numbered<T: Offer>(offers: &[T]) -> Vec<T> {
+    let split = |offer: &T| {
+        let groups = group(offer.suites());
+        groups.into_iter().map(|suites| offer.with_suites(suites)).collect::<Vec<_>>()
+    };
+    offers.iter().flat_map(split).collect()
+}
+
+fn choose<T: Offer>(
+    offers: &[T],
+    theirs: &[Proposal<'_>],
+    sent: KeyExchangeMethod,
+) -> Option<T::Choice> {
+    let offers = numbered(offers);
+    offers.iter().find_map(|ours| theirs.iter().find_map(|their| ours.pick(their, sent)))
+}
+
+fn accept<T: Offer>(offers: &[T], theirs: &[Proposal<'_>]) -> Option<T::Choice> {
+    let [their] = theirs else { return None };
+    let offers = numbered(offers);
+    let ours = offers.get(usize::from(their.number).checked_sub(1)?)?;
+    is_one_choice(their).then(|| ours.pick(their, KeyExchangeMethod::None)).flatten()
+}
+
 impl IkeProposal {
     /// Returns the default offer: AES-256-GCM, AES-128-GCM or ChaCha20-Poly1305, and X25519, P-256
     /// or P-384 with ML-KEM-768 or ML-KEM-1024 as policy says.
@@ -97,16 +136,6 @@ impl IkeProposal {
         policy.offers(offer)
     }
 
-    /// Returns the proposals as they are numbered on the wire: AEADs and ciphers with a separate
-    /// integrity algorithm are not mixed (RFC 5282 §8).
-    pub(crate) fn numbered(offers: &[Self]) -> Vec<Self> {
-        let split = |offer: &Self| {
-            let groups = group(&offer.suites);
-            groups.into_iter().map(|suites| Self { suites, ..offer.clone() }).collect::<Vec<_>>()
-        };
-        offers.iter().flat_map(split).collect()
-    }
-
     /// Writes the proposals, numbered from 1.
     pub(crate) fn emit<'a>(offers: &[Self], spi: &'a [u8]) -> Vec<Proposal<'a>> {
         let transforms = |offer: &Self| {
@@ -117,7 +146,7 @@ impl IkeProposal {
             transforms.extend(methods);
             transforms
         };
-        proposals(&Self::numbered(offers), ProtocolId::Ike, spi, transforms)
+        proposals(&numbered(offers), ProtocolId::Ike, spi, transforms)
     }
 
     /// Chooses from what a peer offers, by the order of our offers. Of several acceptable key
@@ -127,16 +156,12 @@ impl IkeProposal {
         theirs: &[Proposal<'_>],
         sent: KeyExchangeMethod,
     ) -> Option<IkeChoice> {
-        let offers = Self::numbered(offers);
-        offers.iter().find_map(|ours| theirs.iter().find_map(|their| ours.pick(their, sent)))
+        choose(offers, theirs, sent)
     }
 
     /// Checks a responder's choice against what was offered.
     pub(crate) fn accept(offers: &[Self], theirs: &[Proposal<'_>]) -> Option<IkeChoice> {
-        let [their] = theirs else { return None };
-        let offers = Self::numbered(offers);
-        let ours = offers.get(usize::from(their.number).checked_sub(1)?)?;
-        is_one_choice(their).then(|| ours.pick(their, KeyExchangeMethod::None)).flatten()
+        accept(offers, theirs)
     }
 
     /// Checks whether a choice is one of these offers.
@@ -152,6 +177,18 @@ impl IkeProposal {
                     .zip(&choice.additional)
                     .all(|(any, one)| any.contains(one))
         })
+    }
+}
+
+impl Offer for IkeProposal {
+    type Choice = IkeChoice;
+
+    fn suites(&self) -> &[Suite] {
+        &self.suites
+    }
+
+    fn with_suites(&self, suites: Vec<Suite>) -> Self {
+        Self { suites, ..self.clone() }
     }
 
     fn pick(&self, their: &Proposal<'_>, sent: KeyExchangeMethod) -> Option<IkeChoice> {
@@ -198,14 +235,6 @@ impl ChildProposal {
         stripped
     }
 
-    fn numbered(offers: &[Self]) -> Vec<Self> {
-        let split = |offer: &Self| {
-            let groups = group(&offer.suites);
-            groups.into_iter().map(|suites| Self { suites, ..offer.clone() }).collect::<Vec<_>>()
-        };
-        offers.iter().flat_map(split).collect()
-    }
-
     pub(crate) fn emit<'a>(offers: &[Self], spi: &'a [u8]) -> Vec<Proposal<'a>> {
         let transforms = |offer: &Self| {
             let mut transforms = suite_transforms(&offer.suites);
@@ -213,7 +242,7 @@ impl ChildProposal {
             transforms.extend(offer.extended_sequence.iter().map(|&on| sequence_numbers(on)));
             transforms
         };
-        proposals(&Self::numbered(offers), ProtocolId::Esp, spi, transforms)
+        proposals(&numbered(offers), ProtocolId::Esp, spi, transforms)
     }
 
     pub(crate) fn choose(
@@ -221,21 +250,27 @@ impl ChildProposal {
         theirs: &[Proposal<'_>],
         sent: KeyExchangeMethod,
     ) -> Option<(ChildChoice, u32)> {
-        let offers = Self::numbered(offers);
-        offers.iter().find_map(|ours| {
-            theirs.iter().find_map(|their| Some((ours.pick(their, sent)?, spi(their)?)))
-        })
+        choose(offers, theirs, sent)
     }
 
     pub(crate) fn accept(offers: &[Self], theirs: &[Proposal<'_>]) -> Option<(ChildChoice, u32)> {
-        let [their] = theirs else { return None };
-        let offers = Self::numbered(offers);
-        let ours = offers.get(usize::from(their.number).checked_sub(1)?)?;
-        let choice = ours.pick(their, KeyExchangeMethod::None).filter(|_| is_one_choice(their))?;
-        Some((choice, spi(their)?))
+        accept(offers, theirs)
+    }
+}
+
+impl Offer for ChildProposal {
+    /// With the SPI that the peer receives on.
+    type Choice = (ChildChoice, u32);
+
+    fn suites(&self) -> &[Suite] {
+        &self.suites
     }
 
-    fn pick(&self, their: &Proposal<'_>, sent: KeyExchangeMethod) -> Option<ChildChoice> {
+    fn with_suites(&self, suites: Vec<Suite>) -> Self {
+        Self { suites, ..self.clone() }
+    }
+
+    fn pick(&self, their: &Proposal<'_>, sent: KeyExchangeMethod) -> Option<Self::Choice> {
         let offered = Offered(their);
         if their.protocol != ProtocolId::Esp || !offered.has_only_types_of_esp() {
             return None;
@@ -254,7 +289,8 @@ impl ChildProposal {
             .iter()
             .copied()
             .find(|&extended| offered.take(sequence_numbers(extended), &mut answer))?;
-        Some(ChildChoice { suite, key_exchange, additional, extended_sequence, answer })
+        let choice = ChildChoice { suite, key_exchange, additional, extended_sequence, answer };
+        Some((choice, spi(their)?))
     }
 }
 
