@@ -118,12 +118,15 @@ impl PpkUse {
         let permits = |ppk: &&Ppk| ppk.exchange.permits_intermediate();
         let offered =
             contents.notifies.iter().filter(|one| one.notify_type == NotifyType::PpkIdentityKey);
+        let mut wrong = None;
         for notify in offered.take(MAX_OFFERED) {
             let Some(named) = notify.data.len().checked_sub(CONFIRMATION) else { continue };
-            let found = possible.clone().find(|connection| {
-                connection.ppk.as_ref().filter(permits).is_some_and(|ppk| {
-                    notify.data[..named] == ppk.identity()
-                        && same_mac(&ppk.identity_key(choice.prf, nonces, spis), notify.data)
+            let found = possible.clone().find(|&connection| {
+                let ppk = connection.ppk.as_ref().filter(permits);
+                let ppk = ppk.filter(|ppk| notify.data[..named] == ppk.identity());
+                wrong = wrong.or(ppk);
+                ppk.is_some_and(|ppk| {
+                    same_mac(&ppk.identity_key(choice.prf, nonces, spis), notify.data)
                 })
             });
             if let Some(found) = found {
@@ -131,7 +134,16 @@ impl PpkUse {
             }
         }
         let needs = |one: &Arc<Connection>| one.ppk.as_ref().is_some_and(|ppk| ppk.is_required);
-        if possible.clone().all(needs) { Err(Reason::NoPpk) } else { Ok(None) }
+        match (possible.clone().all(needs), wrong) {
+            (false, _) => Ok(None),
+            (true, None) => Err(Reason::NoPpk),
+            // a guess counts as any other
+            (true, Some(ppk)) => {
+                let id = String::from_utf8_lossy(&ppk.id);
+                let who = format!("who has another post-quantum pre-shared key of the name {id:?}");
+                Err(Reason::Authentication(who))
+            }
+        }
     }
 }
 
