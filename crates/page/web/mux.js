@@ -247,6 +247,8 @@ export class MuxTransport {
     const id = (this.#next[oneWay]++ << 2 | oneWay << 1) >>> 0;
     const stream = { id, receiveOver: oneWay === 1 };
     this.#streams.set(id, stream);
+    // it is open before it has data: the server may be the first to say something
+    this.#send(DATA, id);
     return stream;
   }
 
