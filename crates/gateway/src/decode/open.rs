@@ -35,9 +35,7 @@ pub(super) fn open(
     }
     let mut tried = HIGH_HALVES;
     if opened.is_none() && known.searches() && fits.is_ok() {
-        let left = known.searches_left.min(search.thorough);
-        if left > 0 {
-            known.searches_left -= 1;
+        if search.thorough > 0 && known.searches_thoroughly() {
             search.thorough -= 1;
             tried = MAX_HIGH_HALVES;
             let mut further = HIGH_HALVES..MAX_HIGH_HALVES;

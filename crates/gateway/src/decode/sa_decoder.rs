@@ -11,7 +11,8 @@ const MAX_DIAGNOSES: u32 = 100;
 /// High halves of the sequence number tried for each packet before one was opened: the capture may
 /// begin in the middle.
 pub(super) const HIGH_HALVES: u64 = 64;
-/// Packets of each SA for which all high halves are tried.
+/// The first packets of an SA for which all high halves are tried. Later ones are the fifth, the
+/// ninth, the 17th and so on: forged packets at the beginning do not end the search.
 const SEARCHES: u32 = 3;
 
 /// Why a packet was not opened, and the findings.
@@ -46,7 +47,8 @@ pub(super) struct SaDecoder {
     /// Packets opened, without replays.
     distinct: u64,
     pub(super) diagnoses_left: u32,
-    pub(super) searches_left: u32,
+    /// Packets that no likely high half opened.
+    unopened: u32,
     pub(super) padding_reported: bool,
 }
 
@@ -66,7 +68,7 @@ impl SaDecoder {
             window: Window::new(spec.window, 0),
             distinct: 0,
             diagnoses_left: MAX_DIAGNOSES,
-            searches_left: SEARCHES,
+            unopened: 0,
             padding_reported: false,
             spec,
         })
@@ -131,6 +133,13 @@ impl SaDecoder {
     /// Checks whether the high half of the sequence number is still unknown.
     pub(super) fn searches(&self) -> bool {
         self.spec.extended_sequence && self.tally.last.is_none()
+    }
+
+    /// Decides whether all high halves are tried for a packet that no likely one opened.
+    pub(super) fn searches_thoroughly(&mut self) -> bool {
+        let before = self.unopened;
+        self.unopened = before.saturating_add(1);
+        before < SEARCHES || before.is_power_of_two()
     }
 
     /// Returns the possible sequence numbers of a packet, the most likely first.
