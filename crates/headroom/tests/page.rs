@@ -17,6 +17,12 @@ fn the_page_shows_transfers_names_and_errors_and_has_no_barriers() {
     run("ui.test.js");
 }
 
+/// The protocol module of the page alone, without a browser.
+#[test]
+fn the_page_believes_no_server_that_lies() {
+    run("download.test.js");
+}
+
 #[test]
 fn the_page_moves_files_from_and_to_a_real_server() {
     run("page.test.js");

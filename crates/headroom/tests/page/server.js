@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { PATIENCE, usePrivateStorage } from './browser.js'
 
@@ -71,7 +71,6 @@ export class Server {
     context.setDefaultTimeout(PATIENCE)
     await context.addInitScript(usePrivateStorage)
     if (prepare) await context.addInitScript(prepare)
-    if (process.env.PAGE_FROM_DISK) await context.route(/\/[^/]*\.(js|css|html|svg|wasm)$|\/$/, fromDisk)
     const page = await context.newPage()
     page.errors = []
     page.on('pageerror', error => page.errors.push(String(error)))
@@ -92,10 +91,4 @@ export class Server {
   async authorize(line) {
     await writeFile(this.keys, `${await readFile(this.keys, 'utf8')}${line}\n`)
   }
-}
-
-// While the page is developed: its files as they are, not as the program was built with them.
-async function fromDisk(route) {
-  const name = basename(new URL(route.request().url()).pathname) || 'index.html'
-  await route.fulfill({ path: new URL(`../../../page/web/${name}`, import.meta.url).pathname }).catch(() => route.continue())
 }
