@@ -7,6 +7,9 @@ import { toBytes, toText } from './paths.js';
 
 // The most chaining values in one message.
 const MOST_VALUES = 16 << 10;
+// The longest hole in one message, and the most files that may be offered and unanswered.
+const MOST_HOLE = 64 << 20;
+const MOST_OPEN = 64;
 // After so long without data, a datagram is sent, so that a server that was restarted says so.
 const SILENCE_MS = 4000;
 
@@ -20,6 +23,8 @@ export class Download {
   #onprogress;
   // what is done already, by path: not fetched again after an interruption
   #done = new Map();
+  // the sources of which the server sent something
+  #seen = new Set();
 
   constructor(paths, sink, onprogress) {
     this.#sources = paths;
@@ -35,6 +40,11 @@ export class Download {
     const results = [...this.#done.values()];
     const failed = results.filter(it => it.state === 'failed').map(({ file, reason, code }) => ({ file, reason, code }));
     for (const reason of run.unreadable) failed.push({ file: '', reason, code: codeOf(reason) });
+    // what the server leaves out without a word is not done; the root alone may be empty
+    const silent = this.#sources.filter(it => named(it) !== '' && !this.#seen.has(it));
+    if (silent.length > run.unreadable.length) {
+      for (const file of silent) failed.push({ file, reason: 'the server sent nothing of it', code: 'not-found' });
+    }
     return { files: results.length - results.filter(it => it.state === 'failed').length, failed };
   }
 
@@ -59,13 +69,16 @@ export class Download {
   // to none.
   remote(path) {
     const [first, ...rest] = path.split('/');
-    const named = it => it.split('/').filter(part => part !== '').pop() ?? '';
     const source = this.#sources.find(it => named(it) === first);
     // the content of the root has no name before it
     if (source === undefined) return this.#sources.some(it => named(it) === '') ? path : null;
+    this.#seen.add(source);
     return [source.replace(/^\/+|\/+$/g, ''), ...rest].join('/');
   }
 }
+
+// The last component of a path, which is empty for the root.
+const named = path => path.split('/').filter(part => part !== '').pop() ?? '';
 
 // One file that arrives.
 class Incoming {
@@ -102,6 +115,8 @@ class Run {
   #failed;
   #stored = 0;
   #lost = 0;
+  // the lowest number that the next entry may have
+  #nextId = 0;
   #heard = performance.now();
 
   constructor(of, link, pace, signal, { reader, writer }) {
@@ -183,6 +198,8 @@ class Run {
 
   async #entry(entry) {
     const path = toText(entry.path);
+    if (entry.id < this.#nextId) throw new TransferError('protocol', 'the server uses the number of an entry again');
+    this.#nextId = entry.id + 1;
     const remote = this.#of.remote(path);
     if (remote === null) throw new TransferError('protocol', 'the server sends what was not asked for');
     if (entry.kind === 'directory') {
@@ -201,6 +218,7 @@ class Run {
       await this.#writer.send(protocol.stored(entry.id));
       return;
     }
+    if (!entry.content && this.#files.size >= MOST_OPEN) throw new TransferError('protocol', 'the server offers too many files at once');
     let handle;
     try {
       handle = await this.#of.sink.open(path, entry.size, { modified: entry.modified, remote });
@@ -369,7 +387,7 @@ class Run {
     const file = this.#files.get(id);
     if (!file) return;
     const span = protocol.spanBytes();
-    if (offset % span !== 0 || length === 0 || offset + length > file.size) {
+    if (offset % span !== 0 || length === 0 || length > MOST_HOLE || offset + length > file.size) {
       throw new TransferError('protocol', 'a hole is not within its file');
     }
     file.writing++;
