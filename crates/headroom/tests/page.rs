@@ -28,6 +28,11 @@ fn the_page_moves_files_from_and_to_a_real_server() {
     run("page.test.js");
 }
 
+#[test]
+fn the_page_believes_no_server_that_lies_about_a_download() {
+    run("download.test.js");
+}
+
 /// Runs a script with the tests of one kind; what fails is in its output.
 fn run(script: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
