@@ -4,7 +4,9 @@ mod libreswan;
 mod openiked;
 
 use std::cell::RefCell;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -90,11 +92,8 @@ impl Guest {
 
     /// Makes a private key.
     fn key(&self) -> Result<String> {
-        let openssl = self.peers.locate(OPENSSL)?;
-        let words = ["ecparam", "-genkey", "-name", "prime256v1", "-noout"];
-        let output = peer::command(&openssl).args(words).output().context("running openssl")?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let key = self.openssl(&["ecparam", "-genkey", "-name", "prime256v1", "-noout"], b"")?;
+        Ok(String::from_utf8(key)?)
     }
 
     /// Writes a file of the tree, for its owner alone.
@@ -104,6 +103,31 @@ impl Guest {
         self.machine
             .run(&format!("umask 077; rm -f /tree{path}; printf '{text}' >/tree{path}"))
             .map(drop)
+    }
+
+    /// Writes a file of any bytes.
+    fn write_bytes(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        let encoded = self.openssl(&["base64", "-A"], bytes)?;
+        let encoded = String::from_utf8(encoded)?;
+        self.machine.run(&format!("umask 077; rm -f /tree{path}.b64"))?;
+        // a line of the console is short
+        for part in encoded.trim().as_bytes().chunks(1000) {
+            let part = std::str::from_utf8(part)?;
+            self.machine.run(&format!("printf '{part}' >>/tree{path}.b64"))?;
+        }
+        self.machine.run(&format!("umask 077; base64 -d /tree{path}.b64 >/tree{path}")).map(drop)
+    }
+
+    /// Runs this host's openssl.
+    fn openssl(&self, words: &[&str], input: &[u8]) -> Result<Vec<u8>> {
+        let openssl = self.peers.locate(OPENSSL)?;
+        let mut command = peer::command(&openssl);
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().context("running openssl")?;
+        running.stdin.take().context("no standard input")?.write_all(input)?;
+        let output = running.wait_with_output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(output.stdout)
     }
 
     /// Runs a program of the tree.
@@ -185,14 +209,14 @@ impl Peer for InGuest {
 
     fn start<'a>(
         &'a mut self,
-        _: &'a Path,
+        folder: &'a Path,
         link: &'a Link,
         trial: Trial,
     ) -> Result<Box<dyn Daemon + 'a>> {
         let guest = self.guest.borrow_mut();
         Ok(match self.daemon {
-            Daemons::Libreswan => Box::new(libreswan::Pluto::start(guest, link, trial)?),
-            Daemons::OpenIked => Box::new(openiked::Iked::start(guest, link, trial)?),
+            Daemons::Libreswan => Box::new(libreswan::Pluto::start(guest, folder, link, trial)?),
+            Daemons::OpenIked => Box::new(openiked::Iked::start(guest, folder, link, trial)?),
         })
     }
 }

@@ -1,12 +1,14 @@
 //! libreswan: pluto, with the kernel's ESP.
 
 use std::cell::RefMut;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
 use super::{CHROOT, Guest};
-use crate::ike::ours::{NAMES, SECRET};
+use crate::ike::ours::{NAMES, SECRET, THEIRS};
 use crate::ike::{Daemon, Link, Trial};
+use crate::pki::KeyKind;
 use crate::strongswan::road_warrior::Method;
 
 const LOG: &str = "/run/pluto.log";
@@ -17,7 +19,7 @@ pub(super) fn lacks(trial: Trial) -> Option<&'static str> {
         Trial::Fragments => {
             Some("it fragments above 1280 bytes only, and without ML-KEM no message is as long")
         }
-        Trial::Certificates(..) => Some("not tried: certificates were given to strongSwan alone"),
+        Trial::Certificates(KeyKind::Ed25519, _) => Some("it has no Ed25519"),
         Trial::Eap(Method::MsChapV2) => Some("it has no EAP-MSCHAPv2"),
         Trial::Eap(Method::Tls) => Some("not tried: EAP is tried with strongSwan alone"),
         Trial::Childless => Some("it begins no IKE SA without a CHILD SA but for labeled IPsec"),
@@ -33,6 +35,7 @@ pub(super) struct Pluto<'a> {
 impl<'a> Pluto<'a> {
     pub(super) fn start(
         mut guest: RefMut<'a, Guest>,
+        folder: &Path,
         link: &'a Link,
         trial: Trial,
     ) -> Result<Self> {
@@ -43,6 +46,9 @@ impl<'a> Pluto<'a> {
             .machine
             .run(&format!("rm -rf /tree/var/lib/ipsec/nss/* /tree/run/pluto/* /tree{LOG}"))?;
         guest.run("/usr/bin/certutil -N -d sql:/var/lib/ipsec/nss --empty-password")?;
+        if trial.certificates().is_some() {
+            give_certificates(&mut guest, folder)?;
+        }
         guest.machine.run(&format!(
             "{CHROOT} /usr/libexec/ipsec/pluto --config /etc/ipsec.conf --nofork --stderrlog \
              --nhelpers 0 >/tree{LOG} 2>&1 </dev/null & echo $! >/pluto.pid; n=0; \
@@ -104,6 +110,22 @@ impl Daemon for Pluto<'_> {
     }
 }
 
+/// Puts the authority, the daemon's certificate and its key into the daemon's database.
+fn give_certificates(guest: &mut Guest, folder: &Path) -> Result<()> {
+    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (certificate, key) = (file(&format!("{THEIRS}.pem")), file(&format!("{THEIRS}.key")));
+    let words = ["pkcs12", "-export", "-in", &certificate, "-inkey", &key, "-name", THEIRS];
+    let bundle = guest.openssl(&[&words[..], &["-passout", "pass:bundle"]].concat(), b"")?;
+    guest.write_bytes("/etc/theirs.p12", &bundle)?;
+    guest.write("/etc/authority.pem", &std::fs::read_to_string(file("authority.pem"))?)?;
+    let database = "-d sql:/var/lib/ipsec/nss";
+    guest.run(&format!(
+        "/usr/bin/certutil -A {database} -n authority -t CT,, -a -i /etc/authority.pem"
+    ))?;
+    guest.run(&format!("/usr/bin/pk12util -i /etc/theirs.p12 {database} -W bundle -K '' 2>&1"))?;
+    Ok(())
+}
+
 impl Drop for Pluto<'_> {
     fn drop(&mut self) {
         let _ = self.guest.machine.run(
@@ -124,6 +146,15 @@ fn configuration(link: &Link, trial: Trial) -> String {
         Trial::WeMove => ("encapsulation=auto\n\tmobike=yes", "%any"),
         _ => ("encapsulation=yes", &*ours),
     };
+    let proof = match trial.certificates() {
+        None => "\tauthby=secret\n".to_owned(),
+        Some(kind) => {
+            let method = if kind == KeyKind::Rsa { "rsa-sha2" } else { "ecdsa" };
+            format!(
+                "\tauthby={method}\n\tleftcert={THEIRS}\n\tleftsendcert=always\n\trightca=%same\n"
+            )
+        }
+    };
     format!(
         "config setup\n\
          \tnssdir=/var/lib/ipsec/nss\n\
@@ -136,7 +167,7 @@ fn configuration(link: &Link, trial: Trial) -> String {
          \tright={}\n\
          \trightid=@{}\n\
          \trightsubnet={}/32\n\
-         \tauthby=secret\n\
+         {proof}\
          \tike=aes_gcm256-sha2_384-dh31\n\
          \tesp=aes_gcm256\n\
          \t{path}\n\

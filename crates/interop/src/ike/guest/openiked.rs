@@ -1,12 +1,14 @@
 //! OpenIKED: iked, with the kernel's ESP by PF_KEY.
 
 use std::cell::RefMut;
+use std::path::Path;
 
 use anyhow::Result;
 
 use super::{CHROOT, Guest};
-use crate::ike::ours::{NAMES, SECRET};
+use crate::ike::ours::{NAMES, SECRET, THEIRS};
 use crate::ike::{Daemon, Link, Trial};
+use crate::pki::KeyKind;
 
 /// It configures the kernel by PF_KEY, which has no AEAD on Linux (net/key/af_key.c), and truncates
 /// HMAC-SHA-256 to 96 bits.
@@ -26,7 +28,7 @@ pub(super) fn lacks(trial: Trial) -> Option<&'static str> {
             "it takes the new address for its IKE SA, but Linux refuses that of the CHILD SAs by PF_KEY \
              (EINVAL)",
         ),
-        Trial::Certificates(..) => Some("not tried: certificates were given to strongSwan alone"),
+        Trial::Certificates(KeyKind::Ed25519, _) => Some("it has no Ed25519"),
         Trial::Eap(_) => Some("it has EAP as a responder alone"),
         Trial::Childless => Some("it begins no IKE SA without a CHILD SA"),
         _ => None,
@@ -41,9 +43,27 @@ pub(super) struct Iked<'a> {
 impl<'a> Iked<'a> {
     pub(super) fn start(
         mut guest: RefMut<'a, Guest>,
+        folder: &Path,
         link: &'a Link,
         trial: Trial,
     ) -> Result<Self> {
+        if trial.certificates().is_some() {
+            let files = [
+                ("authority.pem".to_owned(), "ca/ca.crt"),
+                (format!("{THEIRS}.pem"), "certs/theirs.crt"),
+                (format!("{THEIRS}.key"), "private/local.key"),
+            ];
+            guest.machine.run("mkdir -p /tree/etc/iked/ca /tree/etc/iked/certs")?;
+            for (from, to) in files {
+                let text = std::fs::read_to_string(folder.join(from))?;
+                guest.write(&format!("/etc/iked/{to}"), &text.replace('\r', ""))?;
+            }
+            // it reads them as another user
+            guest.machine.run(
+                "chmod 755 /tree/etc/iked /tree/etc/iked/ca /tree/etc/iked/certs && \
+                 chmod 644 /tree/etc/iked/ca/ca.crt /tree/etc/iked/certs/theirs.crt",
+            )?;
+        }
         guest.write("/etc/iked.conf", &configuration(link, trial))?;
         let mut iked = Self { guest, link };
         if !trial.they_initiate() {
@@ -119,11 +139,15 @@ fn configuration(link: &Link, trial: Trial) -> String {
     } else {
         ""
     };
+    let proof = match trial.certificates() {
+        None => format!("psk \"{SECRET}\""),
+        Some(_) => "rfc7427".to_owned(),
+    };
     format!(
         "ikev2 \"join\" {role} esp from {} to {} local {} peer {} \
          ikesa enc aes-256-gcm prf hmac-sha2-384 group curve25519 \
          childsa enc aes-256 auth hmac-sha2-384 group curve25519 noesn \
-         srcid {} dstid {} {ike}{child}psk \"{SECRET}\"\n",
+         srcid {} dstid {} {ike}{child}{proof}\n",
         link.inner[1], link.inner[0], link.outer[1], link.seen[0], NAMES[1], NAMES[0]
     )
 }
