@@ -1,20 +1,18 @@
-//! CREATE_CHILD_SA and IKE_FOLLOWUP_KE: new CHILD SAs, and rekeying of both kinds of SA with its
-//! collisions (RFC 7296 §1.3, §2.8, §2.25; RFC 9370 §2.2.4).
+//! CREATE_CHILD_SA: what new CHILD SAs and rekeying of both kinds of SA have in common (RFC 7296 §1.3,
+//! §2.8, §2.25).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use headroom_suite::Key;
 
 use super::responder::Refusal;
 use super::{Child, ChildStatus, Context, Phase, Session, Task};
-use crate::config::ChildConfig;
 use crate::contents::Contents;
 use crate::crypto::{Method, Spis};
-use crate::event::{ChildId, Reason};
+use crate::event::Reason;
 use crate::exchange::{
-    Agreement, ChildOffer, Collision, Create, Draft, Exchange, ExpectedFollowup, Followup, Group,
-    IkeDraft, Offer, Target,
+    Agreement, ChildOffer, Collision, Create, Draft, Exchange, ExpectedFollowup, Group, IkeDraft,
+    Offer, Target,
 };
 use crate::proposal::{ChildProposal, IkeProposal};
 use crate::sa::{Opened, Status};
@@ -23,43 +21,9 @@ use crate::wire::{
     SecurityAssociation,
 };
 
-/// The longest name that a responder may give to an exchange that is followed up.
-const MAX_LINK: usize = 1024;
-
 impl Session {
-    /// Asks for a CHILD SA, a new one or one that replaces another.
-    pub(super) fn create_child(
-        &mut self,
-        config: &Arc<ChildConfig>,
-        replaces: Option<ChildId>,
-        group: Group,
-        ctx: &mut Context<'_>,
-    ) {
-        let old = replaces.and_then(|old| self.child(old));
-        // all of a group have the same (RFC 9611)
-        let first = group.resource().and_then(|_| self.first_of_group(config));
-        let (local, remote) = match old.or(first) {
-            // not less than what it replaces (RFC 7296 §2.9.2)
-            Some(old) => (old.local.clone(), old.remote.clone()),
-            None => self.selectors(config),
-        };
-        let is_new = group == Group::None && replaces.is_none();
-        let group = if is_new { self.group_of(config) } else { group };
-        let spi = ctx.child_spi(config, group);
-        let offer = ChildOffer { config: config.clone(), replaces, local, remote, spi, group };
-        let method = first_method(config.proposals.first().map(|one| &one.key_exchanges));
-        self.send_create(Offer::Child(offer), method, Vec::new(), ctx);
-    }
-
-    /// Asks to replace the IKE SA.
-    pub(super) fn rekey_ike(&mut self, ctx: &mut Context<'_>) {
-        let Some(connection) = &self.connection else { return };
-        let method = first_method(connection.ike.first().map(|one| &one.key_exchanges));
-        let spi = ctx.ike_spi();
-        self.send_create(Offer::Ike(spi), method, Vec::new(), ctx);
-    }
-
-    fn send_create(
+    /// Sends a request, with a public value of this method if there is one.
+    pub(super) fn send_create(
         &mut self,
         offer: Offer,
         method: Option<Method>,
@@ -209,66 +173,6 @@ impl Session {
         Ok((agreement, collision))
     }
 
-    /// Continues with the next additional key exchange, or ends with the new SA.
-    fn proceed(
-        &mut self,
-        spi: u64,
-        mut agreement: Agreement,
-        collision: Collision,
-        contents: &Contents<'_>,
-        ctx: &mut Context<'_>,
-    ) {
-        let Some(method) = agreement.remaining.pop_front() else {
-            return self.complete(spi, agreement, &collision, ctx);
-        };
-        let link = contents.notify(NotifyType::AdditionalKeyExchange);
-        // it is sent back, and must leave room for a public value
-        let Some(link) = link.filter(|link| link.data.len() <= MAX_LINK) else {
-            let reason = Reason::Protocol("no ADDITIONAL_KEY_EXCHANGE");
-            return self.create_failed(offer_of(&agreement.draft), reason, ctx);
-        };
-        if agreement.loses(&collision) {
-            // what it would make is redundant: the responder forgets it after a while
-            let reason = Reason::Refused(NotifyType::TemporaryFailure);
-            return self.create_failed(offer_of(&agreement.draft), reason, ctx);
-        }
-        let key_exchange = method.generate(ctx.random);
-        let public = key_exchange.public().to_vec();
-        let link = link.data.to_vec();
-        let payloads = [
-            Payload::KeyExchange(KeyExchange { method: method.id(), data: &public }),
-            Payload::Notify(Notify::new(NotifyType::AdditionalKeyExchange, &link)),
-        ];
-        let followup = Followup { agreement, key_exchange, collision };
-        let exchange = Exchange::Followup(Box::new(followup));
-        self.send(spi, ExchangeType::IkeFollowupKe, &payloads, exchange, ctx);
-    }
-
-    pub(super) fn followup_response(
-        &mut self,
-        spi: u64,
-        followup: Followup,
-        contents: &Contents<'_>,
-        ctx: &mut Context<'_>,
-    ) {
-        let Followup { mut agreement, key_exchange, collision } = followup;
-        if let Some(error) = contents.error() {
-            let reason = Reason::Refused(error.notify_type);
-            return self.create_failed(offer_of(&agreement.draft), reason, ctx);
-        }
-        let theirs = contents.key_exchange.filter(|one| one.method == key_exchange.method().id());
-        match theirs.and_then(|theirs| key_exchange.finish(theirs.data).ok()) {
-            Some(secret) => {
-                agreement.secrets.push(secret);
-                self.proceed(spi, agreement, collision, contents, ctx);
-            }
-            None => {
-                let reason = Reason::Protocol("an invalid public value");
-                self.create_failed(offer_of(&agreement.draft), reason, ctx);
-            }
-        }
-    }
-
     /// Takes back what was asked for.
     pub(super) fn create_failed(&mut self, offer: Offer, reason: Reason, ctx: &mut Context<'_>) {
         let later = ctx.retry_at();
@@ -354,107 +258,8 @@ impl Session {
         }
     }
 
-    fn child_request(
-        &mut self,
-        spi: u64,
-        header: &Header,
-        contents: &Contents<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Result<(), Refusal> {
-        let mut replaces = None;
-        let mut candidates =
-            self.connection.as_ref().map_or_else(Vec::new, |one| one.children.clone());
-        if let Some(rekey) = contents.notify(NotifyType::RekeySa) {
-            // RFC 7296 §2.25.1
-            let old = rekey.spi.try_into().ok().map(u32::from_be_bytes);
-            let old = self.children.iter().find(|child| {
-                Some(child.spi_outbound) == old
-                    && !matches!(child.status, ChildStatus::Lingering(_))
-            });
-            let old = old.ok_or_else(|| {
-                // perhaps it is the one that our request made, whose answer is late
-                Refusal::new(match self.is_making_child() {
-                    true => NotifyType::TemporaryFailure,
-                    false => NotifyType::ChildSaNotFound,
-                })
-            })?;
-            if old.status != ChildStatus::Installed {
-                return Err(Refusal::new(NotifyType::TemporaryFailure));
-            }
-            replaces = Some(old.id);
-            candidates = vec![old.config.clone()];
-        }
-        let drafted = self.draft_child(&candidates, replaces, false, contents, ctx);
-        let draft = drafted.map_err(|(refusal, reason)| {
-            self.child_failed(None, reason, ctx);
-            refusal
-        })?;
-        let spi_bytes = draft.spi_inbound.to_be_bytes();
-        let method = draft.choice.key_exchange;
-        let answered = answer_key_exchange(method, contents, ctx);
-        let (public, secret) = answered.inspect_err(|_| ctx.ids.release(draft.spi_inbound))?;
-        let (qesp, info) = (draft.qesp, draft.group.info());
-        let answer = draft.answer(&spi_bytes, qesp.as_ref(), info.as_deref());
-        let mut sa_and_selectors = answer.into_iter();
-        let additional = draft.choice.additional.clone();
-        let mut payloads: Vec<_> = sa_and_selectors.by_ref().take(1).collect();
-        let agreement = agreement(Draft::Child(draft), contents, secret, additional, ctx);
-        let nonce = agreement.nonce_responder.clone();
-        payloads.push(Payload::Nonce(Nonce(&nonce)));
-        payloads.extend(
-            public.as_ref().map(|(method, data)| {
-                Payload::KeyExchange(KeyExchange { method: method.id(), data })
-            }),
-        );
-        payloads.extend(sa_and_selectors);
-        self.answer(spi, header, payloads, agreement, ctx);
-        Ok(())
-    }
-
-    fn ike_rekey_request(
-        &mut self,
-        spi: u64,
-        header: &Header,
-        contents: &Contents<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Result<(), Refusal> {
-        let (Some(theirs), Some(connection)) = (&contents.sa, self.connection.clone()) else {
-            return Err(Refusal::new(NotifyType::NoProposalChosen));
-        };
-        if spi != self.current {
-            // its own collision is not decided yet
-            return Err(Refusal::new(NotifyType::TemporaryFailure));
-        }
-        let sent = contents.key_exchange.map(|one| one.method);
-        let sent = sent.ok_or(Refusal::new(NotifyType::InvalidSyntax))?;
-        let choice = IkeProposal::choose(&connection.ike, &theirs.proposals, sent);
-        let choice = choice.ok_or(Refusal::new(NotifyType::NoProposalChosen))?;
-        let initiator = theirs.proposals.first().and_then(|one| one.spi.try_into().ok());
-        let initiator = initiator.map(u64::from_be_bytes).filter(|&spi| spi != 0);
-        let initiator = initiator.ok_or(Refusal::new(NotifyType::InvalidSyntax))?;
-        let (public, secret) = answer_key_exchange(Some(choice.key_exchange), contents, ctx)?;
-        let spis = Spis { initiator, responder: ctx.ike_spi() };
-        let spi_bytes = spis.responder.to_be_bytes();
-        let proposals = vec![choice.answer.emit(ProtocolId::Ike, &spi_bytes)];
-        let additional = choice.additional.clone();
-        let draft = Draft::Ike(IkeDraft { choice, spis });
-        let agreement = agreement(draft, contents, secret, additional, ctx);
-        let nonce = agreement.nonce_responder.clone();
-        let mut payloads = vec![
-            Payload::SecurityAssociation(SecurityAssociation { proposals }),
-            Payload::Nonce(Nonce(&nonce)),
-        ];
-        payloads.extend(
-            public.as_ref().map(|(method, data)| {
-                Payload::KeyExchange(KeyExchange { method: method.id(), data })
-            }),
-        );
-        self.answer(spi, header, payloads, agreement, ctx);
-        Ok(())
-    }
-
     /// Answers, and completes unless key exchanges are left.
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         spi: u64,
         header: &Header,
@@ -489,45 +294,6 @@ impl Session {
         }
     }
 
-    pub(super) fn followup_request(
-        &mut self,
-        spi: u64,
-        opened: &Opened,
-        contents: &Contents<'_>,
-        ctx: &mut Context<'_>,
-    ) {
-        let header = &opened.header;
-        let link = contents.notify(NotifyType::AdditionalKeyExchange).map(|notify| notify.data);
-        let Some(sa) = self.sa(spi) else { return };
-        let expected = sa.followup.take_if(|expected| Some(&expected.link[..]) == link);
-        let status = sa.status;
-        let Some(ExpectedFollowup { mut agreement, .. }) = expected else {
-            return self.refuse(spi, header, NotifyType::StateNotFound, ctx);
-        };
-        // our own rekeying won meanwhile
-        if self.phase != Phase::Established || status != Status::Active {
-            ctx.release(&agreement);
-            return self.refuse(spi, header, NotifyType::TemporaryFailure, ctx);
-        }
-        let is_gone = |child: &Child| matches!(child.status, ChildStatus::Lingering(_));
-        if let Some(Target::Child(old)) = agreement.target()
-            && self.child(old).is_none_or(is_gone)
-        {
-            // our own rekeying won, or it was closed with what had replaced it
-            ctx.release(&agreement);
-            return self.refuse(spi, header, NotifyType::ChildSaNotFound, ctx);
-        }
-        let method = agreement.remaining.pop_front();
-        let answered = answer_key_exchange(method, contents, ctx);
-        let Ok((Some((method, public)), Some(secret))) = answered else {
-            ctx.release(&agreement);
-            return self.refuse(spi, header, NotifyType::InvalidSyntax, ctx);
-        };
-        agreement.secrets.push(secret);
-        let payload = Payload::KeyExchange(KeyExchange { method: method.id(), data: &public });
-        self.answer(spi, header, vec![payload], agreement, ctx);
-    }
-
     /// Checks whether a key exchange method is one that we offered.
     fn offers(&self, offer: &Offer, method: Method) -> bool {
         match offer {
@@ -541,14 +307,14 @@ impl Session {
     }
 }
 
-fn first_method(methods: Option<&Vec<Method>>) -> Option<Method> {
+pub(super) fn first_method(methods: Option<&Vec<Method>>) -> Option<Method> {
     methods.and_then(|methods| methods.first().copied())
 }
 
 /// Computes our part of a key exchange, of which there may be none.
-type Answered = (Option<(Method, Vec<u8>)>, Option<Key>);
+pub(super) type Answered = (Option<(Method, Vec<u8>)>, Option<Key>);
 
-fn answer_key_exchange(
+pub(super) fn answer_key_exchange(
     method: Option<Method>,
     contents: &Contents<'_>,
     ctx: &mut Context<'_>,
@@ -566,7 +332,7 @@ fn answer_key_exchange(
     Ok((Some((method, public)), Some(secret)))
 }
 
-fn agreement(
+pub(super) fn agreement(
     draft: Draft,
     contents: &Contents<'_>,
     secret: Option<Key>,
@@ -584,7 +350,7 @@ fn agreement(
 }
 
 /// Returns what was asked for, to take it back.
-fn offer_of(draft: &Draft) -> Offer {
+pub(super) fn offer_of(draft: &Draft) -> Offer {
     match draft {
         Draft::Child(draft) => Offer::Child(ChildOffer {
             config: draft.config.clone(),

@@ -6,11 +6,14 @@
 mod child;
 mod create_child;
 mod eap;
+mod followup;
 mod found_by;
+mod ike_rekey;
 mod informational;
 mod initiator;
 mod install;
 mod mobility;
+mod new_child;
 mod ppk;
 mod proof;
 mod reauth;
