@@ -621,7 +621,7 @@ fn refuses_peers_of_ike_with_their_line() {
         ("[ike]\n", "[ike]\ninitate = true\n", 3, "unknown field `initate`"),
         ("[ike]\n", "[ike]\nrekey_seconds = 0\n", 3, "must be 1 to"),
         ("[ike]\n", "[ike]\nreauth_seconds = 0\n", 3, "must be 1 to"),
-        ("[ike]\n", "[ike]\nmodp2048 = 1\n", 3, "boolean"),
+        ("[ike]\n", "[ike]\nmodp2048 = 1\n", 3, "true or false"),
         ("[[child]]\n", "[[child]]\nper_queue = true\n", 7, "needs `queues` above 1"),
         ("[ike]\n", "[ike]\nsuites = \"aes-512-gcm\"\n", 3, "aes-256-gcm"),
         ("[ike]\n", "[ike]\nsuites = [\"aes-256-gcm\", \"3des-cbc+hmac-sha1\"]\n", 3, "not secure"),
