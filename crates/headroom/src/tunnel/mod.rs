@@ -58,7 +58,7 @@ fn tunnel(command: Tunnel) -> anyhow::Result<ExitCode> {
             print_warnings(&client.reload(new_keys)?);
             print_line(&format!("{} has reloaded its configuration", client.name()));
         }
-        Tunnel::Keygen(arguments) => generate(arguments)?,
+        Tunnel::Keygen(arguments) => generate(*arguments)?,
         Tunnel::Check { file } => return check(&file, &folder),
         Tunnel::Wireshark { file } => {
             let config = Config::read(&file, Purpose::Decode).map_err(Error::from)?;
