@@ -319,12 +319,13 @@ impl MuxConnection {
 
     fn send(&self, frame: &Frame<'_>, permit: Option<OwnedSemaphorePermit>) {
         let outgoing = lock(&self.0.outgoing);
-        if let Some(outgoing) = &*outgoing {
-            // the receiver goes when the WebSocket has ended
-            let _ = outgoing.send(Waiting { bytes: frame.encode().into(), _permit: permit });
-        }
+        let Some(sender) = &*outgoing else { return };
+        // counted before it can be taken
+        let before = self.0.waiting.fetch_add(1, Ordering::Relaxed);
+        // the receiver goes when the WebSocket has ended
+        let _ = sender.send(Waiting { bytes: frame.encode().into(), _permit: permit });
         drop(outgoing);
-        if self.0.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+        if before >= MOST_WAITING {
             self.end(closed(VarInt::from_u32(2), "the client does not read"));
         }
     }
@@ -635,5 +636,72 @@ impl MuxRecvStream {
 impl Drop for MuxRecvStream {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection() -> (MuxConnection, Outgoing) {
+        MuxConnection::new(SocketAddr::from(([127, 0, 0, 1], 4861)))
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2).build().expect("a runtime").block_on(test);
+    }
+
+    #[test]
+    fn a_client_that_reads_gets_everything_and_is_never_cut_off() {
+        run(async {
+            let (connection, mut outgoing) = connection();
+            let (client, bytes) = (connection.clone(), 64_u64 << 20);
+            let reading = tokio::spawn(async move {
+                let mut got = 0;
+                while let Some(frame) = outgoing.next().await {
+                    let Frame::Data { stream, end, bytes } = Frame::parse(&frame).expect("a frame")
+                    else {
+                        continue;
+                    };
+                    got += bytes.len() as u64;
+                    let credit = u32::try_from(bytes.len()).expect("it is short");
+                    for stream in [Some(stream), None] {
+                        let frame = Frame::Credit { stream, bytes: credit }.encode();
+                        client.receive(&frame.into()).expect("credit");
+                    }
+                    if end {
+                        break;
+                    }
+                }
+                got
+            });
+            let mut stream = connection.open_uni().expect("a stream");
+            // short pieces, so that taking and sending meet often
+            let piece = Bytes::from_static(&[7; 4 << 10]);
+            for _ in 0..bytes / piece.len() as u64 {
+                stream.write(piece.clone()).await.expect("it goes on");
+            }
+            stream.finish();
+            assert_eq!(reading.await.expect("no panic"), bytes);
+            assert!(connection.close_reason().is_none());
+        });
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_is_cut_off() {
+        let (connection, _outgoing) = connection();
+        for index in 0..u32::try_from(2 * MOST_WAITING).expect("it is small") {
+            let stream = StreamId::new(index, false, true);
+            let frame = Frame::Data { stream, end: false, bytes: b"x" }.encode();
+            if connection.receive(&frame.into()).is_err() || connection.close_reason().is_some() {
+                break;
+            }
+            // nobody wants it: the client is told so
+            let accepted = lock(&connection.0.state).data.pop_front().expect("it was opened");
+            drop(MuxRecvStream { connection: connection.clone(), stream: Arc::clone(&accepted) });
+            connection.receive(&Frame::Reset { stream }.encode().into()).expect("it is given up");
+        }
+        assert!(connection.close_reason().is_some());
     }
 }
