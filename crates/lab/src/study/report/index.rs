@@ -41,9 +41,13 @@ pub fn write(folder: &Path) -> Result<usize> {
 
 const TITLE: &str = "What does securing a transfer cost? The studies, run again";
 
+/// How the figures of the answers are to be read.
+const LEGEND: &str = "Brackets are 95 % intervals, n is the number of runs: five at least where it is not given. \
+                      Each report names its links, programs and machines.";
+
 /// The same for where pages are not shown: a repository.
 fn markdown(studies: &[(String, StudyResults)]) -> String {
-    let mut text = format!("# {TITLE}\n\n");
+    let mut text = format!("# {TITLE}\n\n{LEGEND}\n\n");
     for (folder, study) in studies {
         let _ = writeln!(
             text,
@@ -67,7 +71,7 @@ fn page(studies: &[(String, StudyResults)]) -> String {
     );
     let _ = writeln!(
         body,
-        "<h1>{TITLE}</h1>\n<p class=\"lead\">Papers asked; this machine was measured. Each question leads to the paper's answer, to ours, and to every figure behind it.</p>\n<ul>"
+        "<h1>{TITLE}</h1>\n<p class=\"lead\">Papers asked; this machine was measured. Each question leads to the paper's answer, to ours, and to every figure behind it. {LEGEND}</p>\n<ul>"
     );
     for (folder, study) in studies {
         let _ = writeln!(
