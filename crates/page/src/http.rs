@@ -12,15 +12,16 @@ use data_encoding::HEXLOWER;
 use headroom_transfer::server::{TcpSlot, WEB_PATH};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use crate::answer::{Answer, allowed_host, closing, empty, with_body};
 use crate::assets::{self, File};
 use crate::{Shared, socket};
 
@@ -31,9 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most bytes of the head of a request.
 const MOST_HEAD: usize = 16 << 10;
-
-/// The answer to a request.
-pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// Serves for ever.
 pub(crate) async fn serve(shared: Arc<Shared>) {
@@ -127,31 +125,6 @@ fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
     answer
 }
 
-/// Returns the name that the client asked for, if it is one of this server and no page of another
-/// origin asks.
-pub(crate) fn allowed_host<'h>(
-    shared: &Shared,
-    headers: &'h HeaderMap,
-) -> Result<&'h str, StatusCode> {
-    let (_, names) = shared.certificate();
-    let text = |name: HeaderName| {
-        let mut values = headers.get_all(name).iter();
-        match (values.next(), values.next()) {
-            (None, _) => Ok(None),
-            (Some(value), None) => value.to_str().map(Some).map_err(|_| StatusCode::BAD_REQUEST),
-            _ => Err(StatusCode::BAD_REQUEST),
-        }
-    };
-    let host = text(header::HOST)?.ok_or(StatusCode::BAD_REQUEST)?;
-    if !names.admits(host) {
-        return Err(StatusCode::MISDIRECTED_REQUEST);
-    }
-    match text(header::ORIGIN)? {
-        Some(origin) if !names.admits_origin(host, origin) => Err(StatusCode::FORBIDDEN),
-        _ => Ok(host),
-    }
-}
-
 /// Says where and how the page's session connects.
 fn connect(shared: &Shared, host: &str) -> Answer {
     let name = crate::certificate::host_names().into_iter().next();
@@ -189,45 +162,6 @@ fn of_file(file: &File, asked: &HeaderMap, host: &str) -> Answer {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(header::ETAG, tag);
-    }
-    answer
-}
-
-/// Answers, and ends the connection.
-pub(crate) fn closing(status: StatusCode, host: &str) -> Answer {
-    let mut answer = empty(status, host);
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    answer
-}
-
-pub(crate) fn empty(status: StatusCode, host: &str) -> Answer {
-    with_body(status, host, Bytes::new())
-}
-
-/// Makes an answer with the headers of all of them. `host` was checked, and has no character that
-/// means something in a policy.
-fn with_body(status: StatusCode, host: &str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
-    *answer.status_mut() = status;
-    let sockets = if host.is_empty() { String::new() } else { format!(" wss://{host}") };
-    let policy = format!(
-        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
-         img-src 'self' blob:; connect-src 'self'{sockets}; worker-src 'self'; form-action 'none'; \
-         frame-ancestors 'none'; base-uri 'none'"
-    );
-    let headers = answer.headers_mut();
-    if let Ok(policy) = HeaderValue::from_str(&policy) {
-        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    }
-    for (name, value) in [
-        ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
-        ("cross-origin-opener-policy", "same-origin"),
-        ("cross-origin-embedder-policy", "require-corp"),
-        ("cross-origin-resource-policy", "same-origin"),
-        ("x-frame-options", "DENY"),
-    ] {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     answer
 }

@@ -2,6 +2,7 @@
 //! address and port, or over a WebSocket of that HTTPS server where UDP is blocked. The sessions are those of a [`headroom_transfer::Server`], with the same root
 //! and the same rules.
 
+mod answer;
 mod assets;
 mod certificate;
 mod error;

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 
 use crate::Shared;
-use crate::http::{Answer, allowed_host, closing, empty};
+use crate::answer::{Answer, allowed_host, closing, empty};
 
 /// The most bytes of a message: more than a frame of a stream.
 const MOST_MESSAGE: usize = 66 << 10;
