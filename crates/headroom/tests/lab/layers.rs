@@ -576,10 +576,8 @@ fn ipsec_over_ipv4_in_both_modes() {
     let plan = format!("stacks = {stacks:?}\nfamily = \"ipv4\"\nrepetitions = 2\n{DOWNLOAD}");
     let results = measure_plan(&ground, &plan);
     assert!(seen_in_clear(&results).values().all(|seen| !seen), "{results}");
-    let bytes = bytes(&results);
-    // eight bytes more in each packet
-    assert!(bytes["ftp/qesp"] > bytes["ftp/esp"], "{bytes:?}");
     let facts = &results["environment"]["stacks"];
+    // eight bytes more in each packet; how many packets acknowledge the file differs by more
     assert_eq!(text(&facts["ftp/esp"], "esp: inner MTU"), "1446");
     assert_eq!(text(&facts["ftp/qesp"], "qesp: inner MTU"), "1438");
     assert_eq!(text(&facts[cbc], "ah+esp: protocol"), "ah+esp, transport mode");
