@@ -34,13 +34,12 @@ pub(super) fn open(
         known.spec.extended_sequence = opened.is_none();
     }
     let mut tried = HIGH_HALVES;
-    if opened.is_none() && known.searches() && fits.is_ok() {
-        if search.thorough > 0 && known.searches_thoroughly() {
-            search.thorough -= 1;
-            tried = MAX_HIGH_HALVES;
-            let mut further = HIGH_HALVES..MAX_HIGH_HALVES;
-            opened = further.find_map(|high| open(known, high << 32 | u64::from(low)));
-        }
+    let is_unknown = opened.is_none() && known.searches() && fits.is_ok();
+    if is_unknown && search.thorough > 0 && known.searches_thoroughly() {
+        search.thorough -= 1;
+        tried = MAX_HIGH_HALVES;
+        let mut further = HIGH_HALVES..MAX_HIGH_HALVES;
+        opened = further.find_map(|high| open(known, high << 32 | u64::from(low)));
     }
     let Some((number, mut text)) = opened else {
         let reason = fits.err().unwrap_or(Reason::Forged);
