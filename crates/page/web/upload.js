@@ -106,6 +106,8 @@ class Outgoing {
     this.bytes = 0;
     this.present = 0;
     this.answered = false;
+    // whether the server stopped a stream with its content
+    this.isStopped = false;
   }
 }
 
@@ -292,7 +294,7 @@ class Run {
       }
       let next = 0;
       const moving = new Set();
-      while (next < count && !this.#isOver(file)) {
+      while (next < count && !this.#isOver(file) && !file.isStopped) {
         if (hash.contains(next)) {
           next++;
           continue;
@@ -309,7 +311,8 @@ class Run {
         pieces.push(piece);
       }
       for (const bytes of await Promise.all(pieces)) sent += bytes;
-      if (this.#isOver(file)) return;
+      // not every span was read: the server's message, which follows, says why it stopped
+      if (this.#isOver(file) || file.isStopped) return;
       file.root = hash.root();
       await this.#writer.send(protocol.sealed(file.id, file.root, sent));
     } catch (error) {
@@ -365,6 +368,7 @@ class Run {
         } catch (error) {
           // the server stopped the stream, and says why in a message; else the connection is lost
           if (this.#link.ended) throw lost(error);
+          file.isStopped = true;
           return length;
         }
         at += part.length;

@@ -20,6 +20,10 @@ function withServer(name, options, work) {
     const server = await Server.start(options)
     try {
       await work(server)
+    } catch (error) {
+      // What the page showed says more than what did not come.
+      for (const page of browser.contexts().flatMap(context => context.pages())) console.log(await page.locator('body').innerText({ timeout: 5000 }).catch(String), page.errors)
+      throw error
     } finally {
       for (const context of browser.contexts()) await context.close()
       await server.stop()
