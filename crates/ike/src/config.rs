@@ -108,6 +108,13 @@ pub struct Connection {
     pub liveness: Option<Duration>,
 }
 
+impl Connection {
+    /// Decides whether a responder accepts a peer from this address.
+    pub(crate) fn accepts(&self, from: IpAddr) -> bool {
+        self.remote_address.is_none_or(|address| address == from)
+    }
+}
+
 /// How both peers prove who they are. Each may do it in its own way (RFC 7296 §2.15).
 #[derive(Debug)]
 pub struct Auth {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use headroom_suite::Key;
 
 use super::proof::Proof;
-use super::responder::accepts;
 use super::{Context, PpkUse, Session, Setup};
 use crate::config::{Connection, LocalAuth, RemoteAuth};
 use crate::contents::Contents;
@@ -52,7 +51,7 @@ impl Session {
                 && matches!(one.auth.remote, RemoteAuth::Eap(_))
                 && one.ppk.as_ref().is_none_or(|ppk| !ppk.is_required)
                 && !matches!(setup.ppk, PpkUse::Mixed(_))
-                && accepts(one, from)
+                && one.accepts(from)
                 && us.as_ref().is_none_or(|us| one.local.matches(us))
                 && IkeProposal::permit(&one.ike, &setup.choice)
         };

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::responder::accepts;
 use super::{Context, Session};
 use crate::config::{Config, Connection, Ppk};
 use crate::contents::Contents;
@@ -114,7 +113,7 @@ impl PpkUse {
         let possible = config
             .connections
             .iter()
-            .filter(|one| accepts(one, from) && IkeProposal::permit(&one.ike, choice));
+            .filter(|one| one.accepts(from) && IkeProposal::permit(&one.ike, choice));
         let permits = |ppk: &&Ppk| ppk.exchange.permits_intermediate();
         let offered =
             contents.notifies.iter().filter(|one| one.notify_type == NotifyType::PpkIdentityKey);

@@ -42,7 +42,7 @@ impl Session {
         };
         let intermediate = contents.has(NotifyType::IntermediateExchangeSupported);
         let from = ctx.path.remote.ip();
-        let possible = ctx.config.connections.iter().filter(|one| accepts(one, from));
+        let possible = ctx.config.connections.iter().filter(|one| one.accepts(from));
         let signs = possible.clone().any(|one| one.auth.signs());
         let authorities: Vec<_> =
             possible.clone().filter_map(|one| one.auth.remote.authorities()).collect();
@@ -94,7 +94,7 @@ impl Session {
             let request = CertificateRequest { encoding, authorities: &requested };
             payloads.push(Payload::CertificateRequest(request));
         }
-        let possible = ctx.config.connections.iter().filter(|one| accepts(one, from));
+        let possible = ctx.config.connections.iter().filter(|one| one.accepts(from));
         let ppk = PpkUse::choose(possible, contents);
         let hashes = our_hashes();
         if signs {
@@ -250,7 +250,7 @@ impl Session {
         let fits = |one: &&Arc<Connection>| {
             let remote = |name| one.remote.as_ref().is_none_or(|remote| remote.matches(name));
             let local = |us: &Identity| one.local.matches(us);
-            accepts(one, from)
+            one.accepts(from)
                 && name.as_ref().is_some_and(remote)
                 && us.as_ref().is_none_or(local)
                 && one.auth.remote.fits(auth.method)
@@ -399,8 +399,4 @@ impl Refusal {
     pub(crate) fn new(notify_type: NotifyType) -> Self {
         Self { notify_type, data: Vec::new() }
     }
-}
-
-pub(super) fn accepts(connection: &Connection, from: std::net::IpAddr) -> bool {
-    connection.remote_address.is_none_or(|address| address == from)
 }
