@@ -98,6 +98,7 @@ export class Queue extends EventTarget {
     this.offlineSeconds = 0
     this.unsaved = new Map()
     this.releases = new Map()
+    this.watched = new Set()
     setInterval(() => this.#second(), 1000)
   }
 
@@ -129,7 +130,10 @@ export class Queue extends EventTarget {
     records.sort((a, b) => a.order - b.order)
     for (const record of records) {
       if (record.server !== this.session.server.fingerprint || this.find(record.id)) continue
-      if (!(await this.#own(record.id))) continue
+      if (!(await this.#own(record.id))) {
+        this.#watch(record.id)
+        continue
+      }
       const verified = await store.verifiedOf(record.id)
       const transfer = new Transfer({ ...record, complete: record.total > 0 })
       Object.assign(transfer, { error: record.error, failures: isOpen(record) ? 0 : record.failures })
@@ -429,6 +433,19 @@ export class Queue extends EventTarget {
     this.#emit('second')
     this.offlineSeconds = this.online || !this.session ? 0 : this.offlineSeconds + 1
     if (this.offlineSeconds % KNOCK_EVERY === KNOCK_EVERY - 1) this.knock()
+  }
+
+  // Looks again when the tab that has a transfer is closed or removes it.
+  #watch(id) {
+    if (this.watched.has(id)) return
+    this.watched.add(id)
+    navigator.locks
+      .request(`headroom-transfer-${id}`, () => {})
+      .then(() => {
+        this.watched.delete(id)
+        return this.restore()
+      })
+      .catch(() => {})
   }
 
   // Takes a transfer for this tab, until it is removed or the tab is closed.

@@ -11,7 +11,7 @@ export const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
 // A test waits for what happens, and on a busy machine that takes a while.
 export const PATIENCE = 90_000
 
-export const launch = (options = {}) => chromium.launch({ executablePath, args: ['--no-sandbox'], ...options })
+export const launch = (options = {}) => chromium.launch({ executablePath, timeout: PATIENCE, args: ['--no-sandbox'], ...options })
 
 // Opens the page over the fake session. What the page reports as an error fails the test.
 export async function openFake(browser, address, { fake = {}, hash = '', pickers = true, ...context } = {}) {

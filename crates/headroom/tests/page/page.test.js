@@ -43,7 +43,8 @@ const underway = (page, least = 2) => page.waitForFunction(least => {
   return bar && bar.value * 100 > least && bar.value < 1
 }, least)
 
-// Limits the rate by the page's own control, so that a transfer lasts until the test has acted.
+// Limits the rate by the page's own control, so that a transfer lasts until the test has acted:
+// 12 MB take 24 s, and a test acts after 3.
 const limit = (page, label) => page.getByLabel('Rate limit').selectOption({ label })
 
 // Reads files of the page's private storage, where the test's pickers save: {path: SHA-256}.
@@ -168,7 +169,7 @@ withServer('uploads a tree and verifies it', {}, async server => {
 withServer('pauses and resumes an upload', {}, async server => {
   const page = await server.enter(browser)
   const hash = await fill(page, 'picked.bin', 12_000_000)
-  await limit(page, '2.00 MB/s')
+  await limit(page, '500 kB/s')
   await button(page, 'Upload files').click()
   await underway(page)
   await page.getByRole('button', { name: /^Pause: / }).click()
@@ -181,10 +182,10 @@ withServer('pauses and resumes an upload', {}, async server => {
 
 withServer('resumes an upload after a reload', {}, async server => {
   const page = await server.enter(browser)
-  const hash = await fill(page, 'picked.bin', 12_000_000)
-  await limit(page, '2.00 MB/s')
+  const hash = await fill(page, 'picked.bin', 24_000_000)
+  await limit(page, '1.00 MB/s')
   await button(page, 'Upload files').click()
-  await underway(page, 20)
+  await underway(page, 25) // so that each of the four pieces has a whole span at the server
   await page.reload()
   await card(page, 'interrupted').getByText('Only what is missing is sent').waitFor()
   assert.equal((await parts(server.root)).length, 1)
@@ -197,10 +198,10 @@ withServer('resumes an upload after a reload', {}, async server => {
 withServer('resumes a download after a reload', {}, async server => {
   await plant(server, { 'big.bin': 12_000_000 })
   const page = await server.enter(browser)
-  await limit(page, '2.00 MB/s')
+  await limit(page, '500 kB/s')
   await select(page, 'big.bin')
   await button(page, 'Download 1').click()
-  await underway(page, 20)
+  await underway(page, 10)
   await page.reload()
   await card(page, 'interrupted').getByText('Only what is missing is sent').waitFor()
   await limit(page, 'None')
@@ -216,7 +217,7 @@ withServer('continues by itself when the server was killed and is back', {}, asy
   await plant(server, { 'down.bin': 12_000_000 })
   const page = await server.enter(browser)
   const hash = await fill(page, 'picked.bin', 12_000_000)
-  await limit(page, '2.00 MB/s')
+  await limit(page, '500 kB/s')
   await button(page, 'Upload files').click()
   await select(page, 'down.bin')
   await button(page, 'Download 1').click()
