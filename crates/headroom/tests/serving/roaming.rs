@@ -1,8 +1,6 @@
 //! Transfers over a network that changes or fails in the middle: another address of the
 //! client, an outage, a server or a link that stands still. Judged by events and bytes.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use common::{Ground, HEADROOM, part};
+use crate::common::{Ground, HEADROOM, part};
 use headroom_testing::{Host, link, privileged};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

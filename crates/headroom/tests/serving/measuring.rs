@@ -1,13 +1,11 @@
 //! What is for measurement alone, between two hosts: in clear, in fragments, at ports
 //! of its own, and loud.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Output, Stdio};
 
-use common::{Ground, HEADROOM};
+use crate::common::{Ground, HEADROOM};
 use headroom_testing::{Capture, Host, address, contains, link, privileged};
 use serde_json::Value;
 

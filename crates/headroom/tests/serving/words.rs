@@ -1,14 +1,12 @@
 //! What the transfer's commands say, and by which code they end.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{Ground, HEADROOM};
+use crate::common::{Ground, HEADROOM};
 
 /// A server that lets two keys in, one of which may only read, and their clients.
 struct Hosts {
@@ -262,7 +260,7 @@ fn each_request_has_its_line_in_the_log_of_the_server() {
     assert_eq!(missing.status.code(), Some(1), "{missing:?}");
     let refused = hosts.run_of("reader", &["put", &own, &hosts.place("b")]);
     assert_eq!(refused.status.code(), Some(5), "{refused:?}");
-    common::wait_for("three lines", || {
+    crate::common::wait_for("three lines", || {
         fs::read_to_string(&log).is_ok_and(|text| text.lines().count() >= 3)
     });
     let text = fs::read_to_string(&log).expect("the log");
@@ -300,7 +298,7 @@ fn the_log_reports_done_only_when_the_client_knows() {
     for nth in 0..25 {
         hosts.succeed(&["put", &tree.display().to_string(), &hosts.place(&format!("t{nth}"))]);
     }
-    common::wait_for("all lines", || {
+    crate::common::wait_for("all lines", || {
         fs::read_to_string(&log).is_ok_and(|text| text.lines().count() >= 25)
     });
     let text = fs::read_to_string(&log).expect("the log");

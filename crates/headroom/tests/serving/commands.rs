@@ -1,7 +1,5 @@
 //! Files between two processes, which are killed.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Ground, HEADROOM};
+use crate::common::{Ground, HEADROOM};
 use headroom_testing::{privileged, retried, write_executable};
 
 /// Longer than anything here takes, even on a busy machine.
@@ -461,7 +459,7 @@ fn a_server_reports_that_it_listens_and_rereads_its_keys() {
     let place = hosts.place("");
     hosts.succeed(&["ls", &place]);
     hosts.ground.write("authorized_keys", "# nobody\n");
-    common::wait_for("the change", || {
+    crate::common::wait_for("the change", || {
         let output = hosts.client(&["ls", &place]).output().expect("it starts");
         assert!(matches!(output.status.code(), Some(0 | 5)), "{output:?}");
         output.status.code() == Some(5)

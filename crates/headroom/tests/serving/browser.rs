@@ -4,12 +4,10 @@
 //! of `tests/page/package-lock.json`. Where one is missing the tests are skipped, unless
 //! `HEADROOM_TESTS=required`.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::parts;
+use crate::common::parts;
 
 /// A session without a server, so that the page can be shown whatever is rare in a real one.
 #[test]
@@ -28,15 +26,10 @@ fn the_page_moves_files_from_and_to_a_real_server() {
     run("page.test.js");
 }
 
-#[test]
-fn the_page_believes_no_server_that_lies_about_a_download() {
-    run("download.test.js");
-}
-
 /// Runs a script with the tests of one kind; what fails is in its output.
 fn run(script: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
-    let Some(chromium) = common::browser::browser() else { return };
+    let Some(chromium) = crate::common::browser::browser() else { return };
     let Some((node, modules)) = node(&folder) else { return };
     let output = Command::new(node)
         .args(["--test", "--test-reporter=spec"])

@@ -1,0 +1,12 @@
+//! `headroom serve`, the commands that talk to it and its page. One program, so that its
+//! tests, which wait most of the time, run beside each other; `tests/transfer_snapshots.rs`
+//! has what they print.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod browser;
+mod commands;
+mod measuring;
+mod roaming;
+mod words;
