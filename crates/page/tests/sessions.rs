@@ -161,7 +161,13 @@ fn an_invitation_adds_the_key_of_one_browser() {
 
         let session = ground.connect().await.expect("a session");
         let answer = first.show(&session, &ground.pinned(), invited(secret)).await;
-        let granted = Message::Granted { known: true, read_only: true, rate_bps: None };
+        let granted = Message::Granted {
+            known: true,
+            read_only: true,
+            rate_bps: None,
+            may_share: Some(false),
+            share: None,
+        };
         assert_eq!(answer, granted);
         let lines = std::fs::read_to_string(ground.authorized_keys()).expect("the file");
         assert_eq!(lines.lines().count(), 1, "{lines}");

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use headroom_transfer_proto::message;
+use headroom_transfer_proto::message::{self, ErrorCode};
 use headroom_transfer_proto::path::printable;
 use quinn::{ConnectionError, Side, TransportErrorCode, VarInt};
 
@@ -78,6 +78,14 @@ pub enum Error {
     /// The server refuses the request.
     #[error("the server refuses: {0}")]
     Refused(String),
+    /// The server refuses the request, for a reason that programs can tell.
+    #[error("the server refuses: {reason}")]
+    Denied {
+        /// The reason for programs.
+        code: ErrorCode,
+        /// The same for people.
+        reason: String,
+    },
     /// A named file on the server is missing, or cannot be read or written.
     #[error("on the server: {0}")]
     OnServer(String),
@@ -230,6 +238,27 @@ impl Error {
         )
     }
 
+    /// Makes the error for a share that is not open, or not any longer.
+    pub(crate) fn share_ended() -> Self {
+        let reason = "this share link has expired, was revoked, or is not one of this server: ask for another one";
+        Self::Denied { code: ErrorCode::SHARE_ENDED, reason: reason.to_owned() }
+    }
+
+    /// Makes the error for a request that is not one of the share's.
+    pub(crate) fn not_shared() -> Self {
+        let reason = "this share link does not allow that".to_owned();
+        Self::Denied { code: ErrorCode::NOT_SHARED, reason }
+    }
+
+    /// Returns the reason for programs.
+    pub(crate) fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Denied { code, .. } => Some(*code),
+            Self::Files(error) => error.code(),
+            _ => None,
+        }
+    }
+
     /// Makes the error for a refusal by the server.
     pub(crate) const fn refused(reason: String, about_files: Option<bool>) -> Self {
         match about_files {
@@ -241,7 +270,9 @@ impl Error {
     /// Returns the reason to tell the peer.
     pub(crate) fn reason(&self) -> String {
         match self {
-            Self::Refused(reason) | Self::Protocol(reason) => reason.clone(),
+            Self::Refused(reason) | Self::Protocol(reason) | Self::Denied { reason, .. } => {
+                reason.clone()
+            }
             error => error.to_string(),
         }
     }

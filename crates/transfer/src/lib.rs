@@ -109,7 +109,7 @@ pub use error::Error;
 pub use files::{BadPattern, Excludes};
 pub use headroom_transfer_proto::lane::{Chunk, Cipher};
 pub use headroom_transfer_proto::message::{
-    Compress, Keep, Links, Listed, ListedKind, Time, TreeOptions,
+    Compress, Keep, Links, Listed, ListedKind, ShareTerms, Time, TreeOptions,
 };
 pub use headroom_transfer_proto::path;
 pub use identity::Identity;

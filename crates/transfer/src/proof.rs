@@ -4,7 +4,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
-use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::message::{ErrorCode, Message};
 use headroom_transfer_proto::proof::{
     Binding, EXPORTED_BYTES, EXPORTER_LABEL, NONCE_BYTES, WEBTRANSPORT_EXPORTER_LABEL, to_sign,
     webtransport_exporter_context,
@@ -97,7 +97,7 @@ impl BrowserBinding {
         binding: Option<Binding>,
         client_nonce: Option<[u8; NONCE_BYTES]>,
     ) -> Result<PublicKey, Error> {
-        let refused = |what: &str| Error::Refused(format!("the proof of its key {what}"));
+        let refused = |what: &str| wrong(format!("the proof of its key {what}"));
         let (Some(binding), Some(client_nonce)) = (binding, client_nonce) else {
             return Err(refused("is not one of a browser"));
         };
@@ -111,12 +111,16 @@ impl BrowserBinding {
     }
 }
 
+const fn wrong(reason: String) -> Error {
+    Error::Denied { code: ErrorCode::PROOF, reason }
+}
+
 fn verify(key: [u8; 32], signature: &[u8; 64], signed: &[u8]) -> Result<PublicKey, Error> {
     if has_small_order(&key) {
-        return Err(Error::Refused("its key is one for which anybody can sign".to_owned()));
+        return Err(wrong("its key is one for which anybody can sign".to_owned()));
     }
     let verified = UnparsedPublicKey::new(&ED25519, key).verify(signed, signature);
-    verified.map_err(|_| Error::Refused("the proof of its key is wrong".to_owned()))?;
+    verified.map_err(|_| wrong("the proof of its key is wrong".to_owned()))?;
     Ok(key.into())
 }
 

@@ -3,6 +3,7 @@
 mod cleanup;
 mod names;
 mod record;
+mod shares;
 mod stream;
 mod web;
 
@@ -14,14 +15,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use headroom_transfer_proto::message::{
-    Compress, Keep, LanesAnswer, LanesOffer, Links, Listed, ListedKind, MOST_LISTED, Message,
-    TreeOptions, Wanted,
+    Compress, ErrorCode, Keep, LanesAnswer, LanesOffer, Links, Listed, ListedKind, MOST_LISTED,
+    Message, TreeOptions, Wanted,
 };
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Endpoint, Incoming};
 use tokio::task::spawn_blocking;
 
 use self::record::Tally;
+use self::shares::{Expiry, Sharing};
 use crate::access::{AccessControl, Grant, Principal};
 use crate::admission::{Admission, ConnectionSlot, HandshakePermit, PendingHandshake};
 pub use crate::admission::{Limits, RejectionCounts};
@@ -160,6 +162,7 @@ struct Shared {
     claims: ClaimTable,
     log: Option<Arc<dyn Log>>,
     invitations: OnceLock<Invitations>,
+    sharing: OnceLock<Arc<Sharing>>,
     /// Listens for browsers.
     web: OnceLock<Endpoint>,
 }
@@ -190,6 +193,7 @@ impl Server {
             claims: ClaimTable::default(),
             log,
             invitations: OnceLock::new(),
+            sharing: OnceLock::new(),
             web: OnceLock::new(),
         };
         Ok(Self { endpoint, shared: Arc::new(shared) })
@@ -369,7 +373,10 @@ impl Shared {
                 (Some(session), Ok((peer_limit_bps, message))) => {
                     let mut request = Request {
                         connection: &connection,
-                        root: &session.root,
+                        root: session.root.clone(),
+                        access_control: &self.access_control,
+                        sharing: self.sharing.get(),
+                        share_id: None,
                         paths: self.paths,
                         allow: self.allow,
                         rates: &session.rates,
@@ -398,12 +405,14 @@ impl Shared {
                 } else {
                     // received if the client still reads
                     let about_files = matches!(error, Error::Files(_)).then_some(true);
-                    let _ = writer.send(&Message::Refused { reason, about_files }).await;
+                    let stranger = session.is_none().then_some(ErrorCode::UNAUTHORIZED);
+                    let code = error.code().or(stranger);
+                    let _ = writer.send(&Message::Refused { reason, about_files, code }).await;
                 }
             }
-            let goes_on = session
-                .as_ref()
-                .filter(|_| matches!(outcome, Ok(()) | Err(Error::Refused(_) | Error::Files(_))));
+            let refused =
+                matches!(outcome, Err(Error::Refused(_) | Error::Denied { .. } | Error::Files(_)));
+            let goes_on = session.as_ref().filter(|_| outcome.is_ok() || refused);
             let Some(session) = goes_on else {
                 // lets the message arrive before the connection is closed
                 let _ = tokio::time::timeout(REQUEST, writer.close_and_wait()).await;
@@ -475,11 +484,21 @@ impl Shared {
                         _ => return Err(Error::Refused("its proof is a browser's".to_owned())),
                     };
                     message = reader.expect().await?;
-                    if let Message::Invited { secret, name } = message {
-                        self.invite(key, &secret, name).await?;
-                        message = reader.expect().await?;
+                    match message {
+                        Message::Invited { secret, name } => {
+                            self.invite(key, &secret, name).await?;
+                            message = reader.expect().await?;
+                            Principal::Signed(key)
+                        }
+                        Message::ShareSecret { secret } => {
+                            let sharing = self.sharing.get().ok_or_else(Error::share_ended)?;
+                            let share = sharing.shares.find(&secret, &key);
+                            let share = share.map_err(shares::unusable)?;
+                            message = reader.expect().await?;
+                            Principal::Shared(key, share)
+                        }
+                        _ => Principal::Signed(key),
                     }
-                    Principal::Signed(key)
                 }
                 _ => Principal::Anonymous,
             };
@@ -496,9 +515,9 @@ impl Shared {
         }
         let invited = self.invitations.get().and_then(|all| all.take(secret));
         let Some(invitation) = invited else {
-            return Err(Error::Refused(
-                "this invitation was used already, or has expired: ask for another one".to_owned(),
-            ));
+            let reason = "this invitation was used already, or has expired: ask for another one";
+            let reason = reason.to_owned();
+            return Err(Error::Denied { code: ErrorCode::INVITATION, reason });
         };
         let access = invitation.access().clone();
         let added = spawn_blocking(move || invitation.add(key, &name)).await;
@@ -524,8 +543,12 @@ impl Shared {
             None => self.root.clone(),
         };
         open_request_window(connection);
-        let rates = self.rates.of(grant.key, grant.access.rate_bps);
-        Ok(Session { grant, root, rates })
+        // the limit of a key holds for its share links, too
+        let limited = grant.share.as_ref().map_or(grant.key, |share| Some(share.by));
+        let rates = self.rates.of(limited, grant.access.rate_bps);
+        let expiry =
+            grant.share.as_ref().map(|share| Expiry::watch(connection.clone(), Arc::clone(share)));
+        Ok(Session { grant, root, rates, _expiry: expiry })
     }
 }
 
@@ -534,12 +557,17 @@ struct Session {
     grant: Grant,
     root: Root,
     rates: ClientRates,
+    _expiry: Option<Expiry>,
 }
 
 /// A request and its answer.
 struct Request<'a> {
     connection: &'a Connection,
-    root: &'a Root,
+    root: Root,
+    access_control: &'a AccessControl,
+    sharing: Option<&'a Arc<Sharing>>,
+    /// The ID of a share that the request has made or revoked.
+    share_id: Option<String>,
     paths: PathPolicy,
     allow: Allow,
     rates: &'a ClientRates,
@@ -561,17 +589,26 @@ impl Request<'_> {
     /// Handles a request, and logs how it ended.
     async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         let (began, clock) = (SystemTime::now(), Instant::now());
-        let (operation, paths) = record::named(&request);
+        let (operation, mut paths) = record::named(&request);
+        if let Some(root) = self.client.share.as_ref().and(self.client.access.root.as_ref()) {
+            paths.iter_mut().for_each(|path| {
+                let below = std::mem::take(path);
+                *path =
+                    [b"/", root.as_bytes(), below.strip_suffix(b"/").unwrap_or(&below)].concat();
+            });
+        }
         let outcome = self.perform(request, next_id).await;
         if let Some(log) = self.log {
             let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
             let failed = count(&self.tally.failed);
             let reason = outcome.as_ref().err().map(Error::reason);
+            let share = self.client.share.as_ref().map(|share| share.id.as_str());
             log.ended(&Record {
                 began,
                 took: clock.elapsed(),
                 client: self.client.comment.as_deref(),
                 key: self.client.key.map(|key| key.fingerprint()),
+                share: share.or(self.share_id.as_deref()),
                 address: self.connection.remote_address(),
                 operation,
                 paths: &paths,
@@ -591,6 +628,9 @@ impl Request<'_> {
             request,
             Message::List { .. }
                 | Message::Rights
+                | Message::Share { .. }
+                | Message::Shares
+                | Message::Revoke { .. }
                 | Message::MakeDirectory { .. }
                 | Message::Rename { .. }
                 | Message::Remove { .. }
@@ -610,6 +650,7 @@ impl Request<'_> {
     }
 
     async fn answer_to(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
+        self.check_share(&request).await?;
         let summary = match request {
             Message::Put { to, rename, fsync, lanes, tree } => {
                 self.put(to, rename, fsync, lanes.as_ref(), tree).await?
@@ -623,6 +664,11 @@ impl Request<'_> {
             Message::GetStream { from, tree } => self.get_stream(from, tree).await?,
             Message::List { path } => return self.list(path).await,
             Message::Rights => return self.rights().await,
+            Message::Share { path, write, seconds, uses, name } => {
+                return self.share(path, write, seconds, uses, name).await;
+            }
+            Message::Shares => return self.shares().await,
+            Message::Revoke { id } => self.revoke(id).await?,
             Message::MakeDirectory { path, parents } => self.make_directory(path, parents).await?,
             Message::Rename { from, to, replace } => self.rename(from, to, replace).await?,
             Message::Remove { path, recursive } => self.remove(path, recursive).await?,
@@ -635,7 +681,10 @@ impl Request<'_> {
     /// Fails if the client's key may only read.
     fn may_write(&self) -> Result<(), Error> {
         match self.client.access.read_only {
-            true => Err(Error::Refused("this identity may only read".to_owned())),
+            true => {
+                let reason = "this identity may only read".to_owned();
+                Err(Error::Denied { code: ErrorCode::READ_ONLY, reason })
+            }
             false => Ok(()),
         }
     }
@@ -762,7 +811,8 @@ impl Request<'_> {
             ));
         }
         let keep = tree.unwrap_or_default().keep;
-        Ok(self.paths.source(self.root, wanted, links).keeping(keep))
+        let is_file = self.client.share.as_ref().is_some_and(|share| share.is_file);
+        Ok(self.paths.source(&self.root, wanted, links).keeping(keep).only_files(is_file))
     }
 
     /// Accepts lanes, if the client offers some and they are allowed here.
@@ -793,10 +843,16 @@ impl Request<'_> {
     async fn rights(&mut self) -> Result<(), Error> {
         let Grant { is_known, access, .. } = self.client;
         let (read_only, rate_bps) = (access.read_only, access.rate_bps);
-        self.writer.send(&Message::Granted { known: *is_known, read_only, rate_bps }).await
+        let (known, may_share, share) = (*is_known, Some(self.may_share()), self.shared_terms());
+        let granted = Message::Granted { known, read_only, rate_bps, may_share, share };
+        self.writer.send(&granted).await
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {
+        if let Some(name) = self.client.share.as_deref().and_then(shares::file_name) {
+            let name = RelPath::single(name).map_err(|error| Error::Refused(error.to_string()))?;
+            return self.list_shared_file(name).await;
+        }
         let (root, paths) = (self.root.clone(), self.paths);
         let (lists, mut listed_parts) = tokio::sync::mpsc::channel(2);
         let lister = spawn_blocking(move || {

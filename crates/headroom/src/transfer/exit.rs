@@ -30,7 +30,7 @@ const fn of_transfer(error: &Error) -> u8 {
         | Error::Interrupted(_)
         | Error::Protocol(_) => 3,
         Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
-        Error::Refused(_) => 5,
+        Error::Refused(_) | Error::Denied { .. } => 5,
         Error::Identity(_) | Error::Files(_) | Error::OnServer(_) | Error::System { .. } => 1,
     }
 }

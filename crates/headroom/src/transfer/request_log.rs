@@ -63,6 +63,9 @@ fn text(record: &Record<'_>) -> String {
     if let Some(key) = record.key {
         words.push(format!("key={key}"));
     }
+    if let Some(share) = record.share {
+        words.push(format!("share={}", quoted(share.as_bytes())));
+    }
     words.push(format!("address={}", record.address));
     words.extend(record.paths.iter().map(|path| format!("path={}", quoted(path))));
     let Record { bytes, stored, failed, .. } = record;
@@ -83,6 +86,7 @@ fn object(record: &Record<'_>) -> Value {
         "outcome": record.outcome.name(),
         "client": record.client,
         "key": record.key.map(|key| key.to_string()),
+        "share": record.share,
         "address": record.address.to_string(),
         "paths": paths,
         "bytes": record.bytes,
@@ -113,6 +117,7 @@ mod tests {
             took: Duration::from_millis(1234),
             client: Some("alice@laptop"),
             key: None,
+            share: None,
             address: "192.0.2.1:51234".parse().expect("an address"),
             operation: "put",
             paths,

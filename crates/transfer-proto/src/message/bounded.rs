@@ -7,8 +7,8 @@ use minicbor::decode::{Decoder, Error};
 use minicbor::encode::{self, Encoder, Write};
 
 use super::limits::{
-    MOST_ATTRIBUTE_BYTES, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES,
-    MOST_SUITES, MOST_VALUES,
+    MOST_ATTRIBUTE_BYTES, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SHARES_LISTED,
+    MOST_SOURCES, MOST_SUITES, MOST_VALUES,
 };
 use crate::path::{RelPath, printable};
 use crate::span::ChainingValue;
@@ -114,6 +114,7 @@ list!(sources, MOST_SOURCES);
 list!(listing, MOST_LISTED);
 list!(lanes, MOST_LANES);
 list!(suites, MOST_SUITES);
+list!(shares, MOST_SHARES_LISTED);
 
 pub(super) mod path {
     use crate::message::bounded::*;

@@ -4,7 +4,9 @@ use minicbor::{Decode, Encode};
 
 use super::attributes::{Keep, TreeOptions};
 use super::bounded;
-use super::parts::{Compress, EntryKind, Inline, LanesAnswer, LanesOffer, Listed, Wanted};
+use super::parts::{
+    Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms, Wanted,
+};
 use crate::path::RelPath;
 use crate::proof::{Binding, NONCE_BYTES};
 use crate::span::ChainingValue;
@@ -91,6 +93,9 @@ pub enum Message {
         /// Otherwise it is the client's rights or its request.
         #[n(1)]
         about_files: Option<bool>,
+        /// The same reason for programs.
+        #[n(2)]
+        code: Option<ErrorCode>,
     },
     /// Sender to receiver: something to store.
     #[n(6)]
@@ -422,5 +427,73 @@ pub enum Message {
         /// The most bits per second, for all connections of the key.
         #[n(2)]
         rate_bps: Option<u64>,
+        /// Whether it may make share links.
+        #[n(3)]
+        may_share: Option<bool>,
+        /// The share whose link it has shown.
+        #[n(4)]
+        share: Option<Box<ShareTerms>>,
+    },
+    /// Client to server: make a share link.
+    #[n(37)]
+    Share {
+        /// The file or directory; `None` is the root.
+        #[cbor(n(0), with = "bounded::path_or_root")]
+        path: Option<RelPath>,
+        /// Whether its holder may only send files into the directory; otherwise only fetch.
+        #[n(1)]
+        write: bool,
+        /// Seconds until it expires.
+        #[n(2)]
+        seconds: u64,
+        /// The most browsers that may use it; `None` is any number.
+        #[n(3)]
+        uses: Option<u32>,
+        /// A note for people: at most 64 bytes.
+        #[cbor(n(4), with = "bounded::name")]
+        name: String,
+    },
+    /// Server to client: the share link is made.
+    #[n(38)]
+    Shared {
+        /// The share.
+        #[n(0)]
+        terms: Box<ShareTerms>,
+        /// The secret of its link.
+        #[cbor(n(1), with = "minicbor::bytes")]
+        secret: [u8; 32],
+        /// The URL of the server's page: the link is this and `#share=`, with the secret in
+        /// base64url (RFC 4648, section 5) without padding.
+        #[cbor(n(2), with = "bounded::text")]
+        page: String,
+    },
+    /// Client to server: which share links has this key made?
+    #[n(39)]
+    Shares,
+    /// Server to client: a part of the answer.
+    #[n(40)]
+    SharesListed {
+        /// At most [`MOST_SHARES_LISTED`](super::MOST_SHARES_LISTED).
+        #[cbor(n(0), with = "bounded::shares")]
+        shares: Vec<ShareTerms>,
+        /// Whether this is the last part.
+        #[n(1)]
+        last: bool,
+    },
+    /// Client to server: end a share, and the sessions that it has. Answered by
+    /// [`Self::Accepted`] and [`Self::End`].
+    #[n(41)]
+    Revoke {
+        /// The share's ID.
+        #[cbor(n(0), with = "bounded::name")]
+        id: String,
+    },
+    /// Client to server, after the proof of its key: the secret of a share link, by which this
+    /// session is the share's.
+    #[n(42)]
+    ShareSecret {
+        /// The secret.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        secret: [u8; 32],
     },
 }

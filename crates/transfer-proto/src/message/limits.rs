@@ -24,3 +24,5 @@ pub const MOST_PATTERNS: usize = 256;
 pub const MOST_XATTRS: usize = 64;
 /// The most bytes of all attributes of one entry, names and values.
 pub const MOST_ATTRIBUTE_BYTES: usize = 16 << 10;
+/// The most shares in one `Message::SharesListed`.
+pub const MOST_SHARES_LISTED: usize = 64;

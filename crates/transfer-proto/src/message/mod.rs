@@ -18,9 +18,10 @@ pub use control::{Message, VERSION};
 pub use frame::{Error, MOST_BYTES, body_len};
 pub use limits::{
     MOST_ATTRIBUTE_BYTES, MOST_HOLE, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_OPEN_FILES,
-    MOST_PATTERNS, MOST_SOURCES, MOST_SUITES, MOST_UNANSWERED, MOST_VALUES, MOST_XATTRS,
+    MOST_PATTERNS, MOST_SHARES_LISTED, MOST_SOURCES, MOST_SUITES, MOST_UNANSWERED, MOST_VALUES,
+    MOST_XATTRS,
 };
 pub use parts::{
-    Compress, DataHeader, EntryKind, Inline, LanesAnswer, LanesOffer, Listed, ListedKind, Time,
-    Wanted,
+    Compress, DataHeader, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed,
+    ListedKind, ShareTerms, Time, Wanted,
 };

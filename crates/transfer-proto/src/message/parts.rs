@@ -224,3 +224,89 @@ pub enum ListedKind {
     #[n(3)]
     Other,
 }
+
+/// The reason of a refusal or failure, for programs. Numbers of later versions are unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct ErrorCode(#[n(0)] pub u32);
+
+impl ErrorCode {
+    /// The server does not know the key.
+    pub const UNAUTHORIZED: Self = Self(1);
+    /// The proof of the key is wrong.
+    pub const PROOF: Self = Self(2);
+    /// The key may only read.
+    pub const READ_ONLY: Self = Self(3);
+    /// There is nothing of that name.
+    pub const NOT_FOUND: Self = Self(4);
+    /// Something else has the name.
+    pub const EXISTS: Self = Self(5);
+    /// The disk or a quota is full.
+    pub const NO_SPACE: Self = Self(6);
+    /// The file changed while it was read.
+    pub const CHANGED: Self = Self(7);
+    /// The share has expired, was revoked, or is not one of this server.
+    pub const SHARE_ENDED: Self = Self(8);
+    /// Other browsers have used the share as often as it may be.
+    pub const SHARE_USED: Self = Self(9);
+    /// The share does not allow this request.
+    pub const NOT_SHARED: Self = Self(10);
+    /// The invitation was used or has expired.
+    pub const INVITATION: Self = Self(11);
+
+    /// Returns the code's name; `None` for one of a later version.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::UNAUTHORIZED => "unauthorized",
+            Self::PROOF => "proof",
+            Self::READ_ONLY => "read-only",
+            Self::NOT_FOUND => "not-found",
+            Self::EXISTS => "exists",
+            Self::NO_SPACE => "no-space",
+            Self::CHANGED => "changed",
+            Self::SHARE_ENDED => "share-ended",
+            Self::SHARE_USED => "share-used",
+            Self::NOT_SHARED => "not-shared",
+            Self::INVITATION => "invitation",
+            _ => return None,
+        })
+    }
+}
+
+/// What a share link allows.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ShareTerms {
+    /// Its ID, which is no secret: at most 64 bytes.
+    #[cbor(n(0), with = "bounded::name")]
+    pub id: String,
+    /// To its maker, the path below the maker's root; to its holder, the last component.
+    #[cbor(n(1), with = "bounded::path_or_root")]
+    pub path: Option<RelPath>,
+    /// Whether it is a file; otherwise it is a directory.
+    #[n(2)]
+    pub is_file: bool,
+    /// Whether its holder may only send files; otherwise only fetch.
+    #[n(3)]
+    pub write: bool,
+    /// When it was made, in seconds since 1970 (UTC).
+    #[n(4)]
+    pub created: u64,
+    /// When it expires, in seconds since 1970 (UTC).
+    #[n(5)]
+    pub expires: u64,
+    /// The most browsers that may use it; `None` is any number.
+    #[n(6)]
+    pub uses: Option<u32>,
+    /// How many have used it.
+    #[n(7)]
+    pub used: u32,
+    /// Its maker's note: at most 64 bytes.
+    #[cbor(n(8), with = "bounded::name")]
+    pub name: String,
+    /// Who made it: the comment of the key in `authorized_keys`, or its fingerprint, at most 64
+    /// bytes.
+    #[cbor(n(9), with = "bounded::name")]
+    pub by: String,
+}

@@ -146,7 +146,7 @@ fn the_greatest_messages_fit() {
 #[test]
 fn a_long_text_is_truncated_between_characters() {
     let mut bytes = Vec::new();
-    Message::Refused { reason: "ä".repeat(5000), about_files: None }
+    Message::Refused { reason: "ä".repeat(5000), about_files: None, code: None }
         .frame(&mut bytes)
         .expect("it is cut");
     let Ok(Message::Refused { reason, .. }) = Message::parse(&bytes[4..]) else {
@@ -162,7 +162,11 @@ fn control_characters_of_a_peers_message_are_escaped_when_it_is_parsed() {
     let reason = || hostile.to_owned();
     let program = reason();
     for message in [
-        Message::Refused { reason: reason(), about_files: Some(true) },
+        Message::Refused {
+            reason: reason(),
+            about_files: Some(true),
+            code: Some(ErrorCode::NOT_FOUND),
+        },
         Message::Withdrawn { id: 1, reason: reason() },
         Message::Failed { id: 1, reason: reason() },
         Message::Unreadable { reason: reason(), path: None },
@@ -186,7 +190,7 @@ fn control_characters_of_a_peers_message_are_escaped_when_it_is_parsed() {
     }
     // however long it becomes, it keeps to its bound
     let mut bytes = Vec::new();
-    Message::Refused { reason: "\x1b".repeat(8192), about_files: None }
+    Message::Refused { reason: "\x1b".repeat(8192), about_files: None, code: None }
         .frame(&mut bytes)
         .expect("it fits");
     let Ok(Message::Refused { reason, .. }) = Message::parse(&bytes[4..]) else {
@@ -274,11 +278,38 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<[u8; 32]>(), "[a-z ]{0,20}")
             .prop_map(|(secret, name)| Message::Invited { secret, name }),
         Just(Message::Rights),
-        (any::<bool>(), any::<bool>(), option::of(id())).prop_map(
-            |(known, read_only, rate_bps)| Message::Granted { known, read_only, rate_bps }
+        (
+            any::<bool>(),
+            any::<bool>(),
+            option::of(id()),
+            option::of(any::<bool>()),
+            option::of(terms())
+        )
+            .prop_map(|(known, read_only, rate_bps, may_share, share)| {
+                let share = share.map(Box::new);
+                Message::Granted { known, read_only, rate_bps, may_share, share }
+            }),
+        (option::of(path()), any::<bool>(), id(), option::of(any::<u32>()), "[a-z ]{0,20}")
+            .prop_map(|(path, write, seconds, uses, name)| Message::Share {
+                path,
+                write,
+                seconds,
+                uses,
+                name
+            }),
+        (terms(), any::<[u8; 32]>(), sentence()).prop_map(|(terms, secret, page)| {
+            Message::Shared { terms: Box::new(terms), secret, page }
+        }),
+        Just(Message::Shares),
+        (vec(terms(), 0..4), any::<bool>())
+            .prop_map(|(shares, last)| Message::SharesListed { shares, last }),
+        "[a-z]{0,20}".prop_map(|id| Message::Revoke { id }),
+        any::<[u8; 32]>().prop_map(|secret| Message::ShareSecret { secret }),
+        (sentence(), option::of(any::<bool>()), option::of(any::<u32>())).prop_map(
+            |(reason, about_files, code)| {
+                Message::Refused { reason, about_files, code: code.map(ErrorCode) }
+            }
         ),
-        (sentence(), option::of(any::<bool>()))
-            .prop_map(|(reason, about_files)| Message::Refused { reason, about_files }),
         (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),
         (id(), id()).prop_map(|(files, bytes)| Message::EntriesEnd { files, bytes }),
         (id(), id(), vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40), any::<bool>())
@@ -309,6 +340,25 @@ fn message() -> impl Strategy<Value = Message> {
         (sentence(), id()).prop_map(|(text, left_out)| Message::Remark { text, left_out }),
         of_a_sync(),
     ]
+}
+
+fn terms() -> impl Strategy<Value = ShareTerms> {
+    let flags = (any::<bool>(), any::<bool>(), option::of(any::<u32>()), any::<u32>());
+    let texts = ("[a-z]{0,8}", option::of(path()), "[a-z ]{0,20}", "[a-z ]{0,20}");
+    (texts, flags, any::<u64>(), any::<u64>()).prop_map(
+        |((id, path, name, by), (is_file, write, uses, used), created, expires)| ShareTerms {
+            id,
+            path,
+            is_file,
+            write,
+            created,
+            expires,
+            uses,
+            used,
+            name,
+            by,
+        },
+    )
 }
 
 /// A sentence that a terminal may see: others do not arrive as they are.

@@ -329,7 +329,9 @@ impl Client {
                 }
                 Ok((writer, reader, Accepted { peer_limit_bps, lanes, keep }))
             }
-            Message::Refused { reason, about_files } => Err(Error::refused(reason, about_files)),
+            Message::Refused { reason, about_files, .. } => {
+                Err(Error::refused(reason, about_files))
+            }
             other => Err(unexpected(&other)),
         }
     }

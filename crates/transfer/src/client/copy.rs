@@ -150,7 +150,7 @@ impl Client {
                         return Ok(());
                     }
                 }
-                Message::Refused { reason, about_files } => {
+                Message::Refused { reason, about_files, .. } => {
                     return Err(Error::refused(reason, about_files));
                 }
                 other => return Err(unexpected(&other)),

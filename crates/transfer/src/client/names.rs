@@ -166,7 +166,7 @@ impl Client {
                     observer.event(Event::Failed { reason: &reason });
                 }
                 Message::End { .. } => return Ok(summary),
-                Message::Refused { reason, about_files } => {
+                Message::Refused { reason, about_files, .. } => {
                     return Err(Error::refused(reason, about_files));
                 }
                 other => return Err(unexpected(&other)),

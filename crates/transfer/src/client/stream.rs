@@ -56,7 +56,9 @@ impl Client {
                 observer.event(Event::Failed { reason: &reason });
                 Ok(Summary { failed: 1, moved, ..Summary::default() })
             }
-            Message::Refused { reason, about_files } => Err(Error::refused(reason, about_files)),
+            Message::Refused { reason, about_files, .. } => {
+                Err(Error::refused(reason, about_files))
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -104,7 +106,7 @@ impl Client {
                     "{name} is incomplete: do not use what was written. On the server: {reason}"
                 )
             }
-            (Message::Refused { reason, about_files }, _) => {
+            (Message::Refused { reason, about_files, .. }, _) => {
                 return Err(Error::refused(reason, about_files));
             }
             (other, _) => return Err(unexpected(&other)),

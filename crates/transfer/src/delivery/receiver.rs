@@ -172,7 +172,7 @@ async fn receive_messages(
             | Message::Hole { .. }
             | Message::Remark { .. }
             | Message::Unreadable { .. } => {}
-            Message::Refused { reason, about_files } => {
+            Message::Refused { reason, about_files, .. } => {
                 return Error::refused(reason, about_files);
             }
             other => return unexpected(&other),

@@ -162,7 +162,7 @@ impl Sender {
                     let entry = shared.answered(id)?;
                     shared.failed_there(&entry, &reason);
                 }
-                Message::Refused { reason, about_files } => {
+                Message::Refused { reason, about_files, .. } => {
                     return Err(Error::refused(reason, about_files));
                 }
                 Message::End { .. } => break,

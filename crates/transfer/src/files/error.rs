@@ -2,7 +2,7 @@
 
 use std::io;
 
-use headroom_transfer_proto::message::{MOST_ATTRIBUTE_BYTES, MOST_XATTRS};
+use headroom_transfer_proto::message::{ErrorCode, MOST_ATTRIBUTE_BYTES, MOST_XATTRS};
 use headroom_transfer_proto::path::{PathError, RelPath, shown};
 use headroom_units::size;
 use nix::errno::Errno;
@@ -217,6 +217,30 @@ impl Error {
     /// Makes an error for a missing name.
     pub(crate) fn missing(path: &RelPath) -> Self {
         Self::new(path.as_bytes(), "removed", ErrorKind::Missing)
+    }
+
+    /// Makes an error for a missing name that is to be shared, or was.
+    pub(crate) fn not_there(path: &RelPath) -> Self {
+        Self::unshared(path.as_bytes(), ErrorKind::Missing)
+    }
+
+    /// Makes an error for a path that cannot be shared.
+    pub(crate) fn unshared(path: &[u8], kind: ErrorKind) -> Self {
+        Self::new(path, "shared", kind)
+    }
+
+    /// Returns the reason for programs.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        Some(match *self.kind {
+            ErrorKind::Missing => ErrorCode::NOT_FOUND,
+            ErrorKind::Clash { .. } | ErrorKind::NotEmpty => ErrorCode::EXISTS,
+            ErrorKind::Full | ErrorKind::FullOnce | ErrorKind::NoSpace { .. } => {
+                ErrorCode::NO_SPACE
+            }
+            ErrorKind::Changed | ErrorKind::Shorter | ErrorKind::Replaced => ErrorCode::CHANGED,
+            _ => return None,
+        })
     }
 
     /// Makes an error for a name that cannot be used.

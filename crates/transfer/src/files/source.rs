@@ -75,6 +75,8 @@ pub struct Source {
     given: HashSet<RelPath>,
     /// Whether paths of the current source begin with its name.
     is_named: bool,
+    /// Whether sources that are not files are errors.
+    only_files: bool,
     /// The directory of the last source: the next is often in it, too.
     parent: Option<(PathBuf, Beneath)>,
 }
@@ -149,8 +151,14 @@ impl Source {
 
     fn of(starts: VecDeque<Start>, links: Links) -> Self {
         let (excludes, levels, given) = (Arc::new(Excludes::none()), Vec::new(), HashSet::new());
-        let keep = Keep::NONE;
-        Self { links, keep, excludes, starts, levels, given, is_named: false, parent: None }
+        let (keep, is_named, only_files) = (Keep::NONE, false, false);
+        Self { links, keep, excludes, starts, levels, given, is_named, only_files, parent: None }
+    }
+
+    /// Sets whether sources that are not files, such as directories, are errors.
+    #[must_use]
+    pub fn only_files(self, only_files: bool) -> Self {
+        Self { only_files, ..self }
     }
 
     /// Skips what is excluded, silently.
@@ -188,6 +196,9 @@ impl Source {
             return Err(place.error(ErrorKind::Twice));
         }
         let metadata = place.look().map_err(|kind| place.error(kind))?;
+        if self.only_files && metadata.file_type != FileType::File {
+            return Err(place.error(ErrorKind::NoFile));
+        }
         self.visit(place, metadata)
     }
 

@@ -114,7 +114,7 @@ impl Request<'_> {
     }
 
     /// Reports success of a request about one name.
-    async fn one_done(&mut self) -> Result<Summary, Error> {
+    pub(super) async fn one_done(&mut self) -> Result<Summary, Error> {
         self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
         self.writer.send(&Message::End { stored: 1, failed: 0 }).await?;
         Ok(Summary { stored: 1, ..Summary::default() })

@@ -28,11 +28,14 @@ pub struct Record<'a> {
     pub client: Option<&'a str>,
     /// The client's key, if it has proven one.
     pub key: Option<Fingerprint>,
+    /// The ID of the share whose link the client uses, or that it has made or revoked.
+    pub share: Option<&'a str>,
     /// The client's address.
     pub address: SocketAddr,
     /// The operation.
     pub operation: &'static str,
-    /// The paths in the request, below the client's root, with a leading `/`.
+    /// The paths in the request, below the client's root, with a leading `/`. With a share link,
+    /// below the server's root.
     pub paths: &'a [Vec<u8>],
     /// Bytes of files that were sent or received.
     pub bytes: u64,
@@ -78,7 +81,7 @@ impl Outcome {
         match outcome {
             Ok(()) if failed == 0 => Self::Done,
             Ok(()) => Self::Failed,
-            Err(Error::Refused(_)) => Self::Refused,
+            Err(Error::Refused(_) | Error::Denied { .. }) => Self::Refused,
             Err(Error::Lost(_) | Error::Interrupted(_)) => Self::Lost,
             Err(Error::Protocol(_)) => Self::Protocol,
             Err(_) => Self::Failed,
@@ -125,6 +128,9 @@ pub(super) fn named(request: &Message) -> (&'static str, Vec<Vec<u8>>) {
         Message::Rename { from, to, .. } => ("mv", [one(Some(from)), one(to.as_ref())].concat()),
         Message::Remove { path, .. } => ("rm", one(Some(path))),
         Message::Rights => ("sign-in", Vec::new()),
+        Message::Share { path, .. } => ("share", one(path.as_ref())),
+        Message::Shares => ("shares", Vec::new()),
+        Message::Revoke { .. } => ("revoke", Vec::new()),
         _ => ("unknown", Vec::new()),
     }
 }

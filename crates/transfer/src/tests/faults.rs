@@ -105,7 +105,8 @@ fn messages_of_a_server_cannot_change_a_terminals_writing_direction() {
         assert_eq!(got.expect("it ends").failed, 1);
         assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
 
-        let said = greet(vec![Message::Refused { reason: hostile(), about_files: None }]);
+        let said =
+            greet(vec![Message::Refused { reason: hostile(), about_files: None, code: None }]);
         let mut client = answering(&ground, said.clone()).await;
         let listed = client.list(b"", |_| {}).await.expect_err("refused");
         let mut client = answering(&ground, said).await;

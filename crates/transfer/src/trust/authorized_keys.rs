@@ -157,7 +157,7 @@ impl AuthorizedKeys {
 }
 
 /// Reads a file that nobody else can have written.
-fn text(path: &Path) -> Result<String, Error> {
+pub(super) fn text(path: &Path) -> Result<String, Error> {
     let system = |cause| Error::System { doing: "read", path: path.to_owned(), cause };
     let mut file = File::open(path).map_err(system)?;
     let meta = file.metadata().map_err(system)?;

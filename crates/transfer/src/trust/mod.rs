@@ -1,4 +1,4 @@
-//! Trust: known hosts, authorized keys, invitations, certificate authorities.
+//! Trust: known hosts, authorized keys, invitations, shares, certificate authorities.
 
 mod authority;
 mod authorized_keys;
@@ -7,6 +7,7 @@ mod followed;
 mod invitations;
 mod known_hosts;
 mod policy;
+mod shares;
 pub(crate) mod tls;
 mod verify;
 
@@ -17,6 +18,8 @@ pub use followed::Followed;
 pub use invitations::{Invitation, Invitations};
 pub use known_hosts::{HostStatus, KnownHosts};
 pub use policy::AccessPolicy;
+pub(crate) use shares::{LONGEST, MOST_USES, Unusable};
+pub use shares::{NewShare, Share, Shares, root_name};
 pub(crate) use tls::{by_signature_of_tls13, provider};
 pub use verify::HostKeys;
 pub(crate) use verify::ServerVerifier;
