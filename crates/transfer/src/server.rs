@@ -537,9 +537,13 @@ impl Shared {
         tracing::debug!("{} is {}", connection.remote_address(), grant.name());
         let root = match &grant.access.root {
             // this is not about a path of the request: the client is refused
-            Some(root) => {
-                self.root.below(root).map_err(|error| Error::Refused(error.to_string()))?
-            }
+            Some(root) => self.root.below(root).map_err(|error| match grant.share {
+                Some(_) => {
+                    let reason = "what this link shares is not there any longer".to_owned();
+                    Error::Denied { code: ErrorCode::NOT_FOUND, reason }
+                }
+                None => Error::Refused(error.to_string()),
+            })?,
             None => self.root.clone(),
         };
         open_request_window(connection);
