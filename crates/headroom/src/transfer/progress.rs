@@ -241,7 +241,7 @@ impl Observer for Progress {
             Event::Kept { bytes } => add(&self.counts.kept, bytes),
             // it is done with, and nothing of it is moved
             Event::Hole { bytes } => add(&self.counts.kept, bytes),
-            Event::Saved { .. } => {}
+            Event::Saved { .. } | Event::Hashed { .. } => {}
             Event::Moved { bytes } => add(&self.counts.moved, bytes),
             Event::Stored { path } => {
                 self.counts.begin(path);

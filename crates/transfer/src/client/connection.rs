@@ -215,6 +215,18 @@ impl Client {
         PublicKey::of_certificate(certificates.first()?)
     }
 
+    /// Whether the connection has ended, so that no request can use it.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.connection.close_reason().is_some()
+    }
+
+    /// Returns the user's home on a server that ssh started.
+    #[must_use]
+    pub fn home(&self) -> Option<&[u8]> {
+        self.ssh_server.as_ref().map(SshServer::home)
+    }
+
     /// Limits later requests to this many bits of file content per second.
     pub const fn limit(&mut self, rate_bps: Option<u64>) {
         self.rate_bps = rate_bps;

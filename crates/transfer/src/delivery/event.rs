@@ -43,6 +43,16 @@ pub enum Event<'a> {
         /// Its name.
         path: &'a RelPath,
     },
+    /// The content of a file has this BLAKE3 hash, as it was sent or has arrived. It is stored only
+    /// if both are the same.
+    Hashed {
+        /// Its name.
+        path: &'a RelPath,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The hash.
+        hash: &'a [u8; 32],
+    },
     /// Something is stored and verified.
     Stored {
         /// Its name.

@@ -114,6 +114,11 @@ impl KnownHosts {
         Ok(())
     }
 
+    /// Returns the names of all hosts, as [`crate::Host::known_as`] returns them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.known.iter().map(|known| known.host.as_str())
+    }
+
     /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path

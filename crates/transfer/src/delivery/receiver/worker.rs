@@ -323,6 +323,7 @@ impl Worker {
         let stored = root.store_with(path, &inline.content, &seal, attributes).map(drop);
         self.shared.counts.add(|counts| counts.moved += bytes);
         self.shared.observer.event(Event::Moved { bytes });
+        self.shared.observer.event(Event::Hashed { path, bytes, hash: &inline.root });
         stored
     }
 
@@ -449,6 +450,7 @@ impl Worker {
                     self.shared.counts.add(|counts| counts.kept += kept);
                     self.shared.observer.event(Event::Kept { bytes: kept });
                 }
+                self.shared.observer.event(Event::Hashed { path: &path, bytes: size, hash: &root });
                 self.stored(id, &path);
             }
             Err(error) => self.failed(id, &error.to_string()),

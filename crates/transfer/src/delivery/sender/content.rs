@@ -36,11 +36,14 @@ impl Shared {
         held: Vec<(u64, ChainingValue)>,
         messages: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
-        let begun = self.offered().get(&id).map(|entry| entry.path.clone());
-        if let Some(path) = begun {
-            self.observer.event(Event::Begun { path: &path });
+        let begun = self.offered().get(&id).map(|entry| (entry.path.clone(), entry.bytes));
+        if let Some((path, _)) = &begun {
+            self.observer.event(Event::Begun { path });
         }
         let outcome = self.send_spans(id, file, held, &messages).await?;
+        if let (Some((path, bytes)), Ok((hash, _))) = (&begun, &outcome) {
+            self.observer.event(Event::Hashed { path, bytes: *bytes, hash });
+        }
         let last = match outcome {
             Ok((root, bytes)) => Message::Sealed { id, root, bytes },
             Err(reason) => {

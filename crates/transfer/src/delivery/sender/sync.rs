@@ -101,6 +101,11 @@ impl Shared {
                 }
                 self.counts.add(|counts| counts.moved += bytes);
                 self.observer.event(Event::Moved { bytes });
+                let path = self.offered().get(&id).map(|entry| entry.path.clone());
+                if let Some(path) = path {
+                    let hash = &inline.root;
+                    self.observer.event(Event::Hashed { path: &path, bytes, hash });
+                }
                 Message::Content { id, inline }
             }
             Err(reason) => {

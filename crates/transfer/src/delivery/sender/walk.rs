@@ -130,6 +130,8 @@ impl Walk {
                             bytes = len as u64;
                             let turn = self.shared.limits.take_blocking(len, &self.shared.stop);
                             turn.map_err(|_| Ended)?;
+                            let hash = &inline.root;
+                            self.shared.observer.event(Event::Hashed { path: &path, bytes, hash });
                             Some(inline)
                         }
                         Err(reason) => return self.unreadable(reason, None).map(|()| 0),
