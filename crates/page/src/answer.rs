@@ -49,16 +49,21 @@ pub(crate) fn empty(status: StatusCode, host: &str) -> Answer {
 /// Makes an answer with the headers of all of them. `host` was checked, and has no character that
 /// means something in a policy.
 pub(crate) fn with_body(status: StatusCode, host: &str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
-    *answer.status_mut() = status;
     let sockets = if host.is_empty() { String::new() } else { format!(" wss://{host}") };
     let policy = format!(
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
          img-src 'self' blob:; connect-src 'self'{sockets}; worker-src 'self'; form-action 'none'; \
          frame-ancestors 'none'; base-uri 'none'"
     );
-    let headers = answer.headers_mut();
-    if let Ok(policy) = HeaderValue::from_str(&policy) {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    secure(answer.headers_mut(), &policy);
+    answer
+}
+
+/// Sets a content security policy, and what keeps other origins away from an answer.
+pub fn secure(headers: &mut HeaderMap, policy: &str) {
+    if let Ok(policy) = HeaderValue::from_str(policy) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     for (name, value) in [
@@ -71,5 +76,4 @@ pub(crate) fn with_body(status: StatusCode, host: &str, body: Bytes) -> Answer {
     ] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    answer
 }

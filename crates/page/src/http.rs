@@ -145,12 +145,18 @@ fn connect(shared: &Shared, host: &str) -> Answer {
     answer
 }
 
-fn of_file(file: &File, asked: &HeaderMap, host: &str) -> Answer {
-    let tag = format!("\"{}\"", file.tag);
-    let is_known = asked
+/// Whether the client has the file of this tag, in quotation marks, already.
+#[must_use]
+pub fn is_cached(tag: &str, asked: &HeaderMap) -> bool {
+    asked
         .get(header::IF_NONE_MATCH)
         .and_then(|tags| tags.to_str().ok())
-        .is_some_and(|tags| tags.split(',').any(|it| it.trim().trim_start_matches("W/") == tag));
+        .is_some_and(|tags| tags.split(',').any(|it| it.trim().trim_start_matches("W/") == tag))
+}
+
+fn of_file(file: &File, asked: &HeaderMap, host: &str) -> Answer {
+    let tag = format!("\"{}\"", file.tag);
+    let is_known = is_cached(&tag, asked);
     let mut answer = match is_known {
         true => empty(StatusCode::NOT_MODIFIED, host),
         false => with_body(StatusCode::OK, host, Bytes::from_static(file.bytes)),

@@ -19,8 +19,12 @@ use headroom_transfer::server::WebEndpoint;
 use headroom_transfer::{Fingerprint, Identity, Server};
 use tokio::task::spawn_blocking;
 
+pub use answer::secure;
+pub use assets::{File, file};
 pub use certificate::CertificateSource;
 pub use error::Error;
+pub use http::is_cached;
+pub use socket::upgrade_headers;
 
 use self::certificate::{PageCertificate, host_names, own_names, session_certificate};
 use self::names::Names;

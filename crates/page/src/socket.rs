@@ -51,16 +51,9 @@ pub(crate) fn answer(
     let Some(origin) = origin.map(str::to_owned) else {
         return closing(StatusCode::FORBIDDEN, &host);
     };
-    let has = |name: HeaderName, wanted: &str| has_token(headers, &name, wanted);
-    let is_socket = request.method() == Method::GET
-        && has(header::CONNECTION, "upgrade")
-        && has(header::UPGRADE, "websocket")
-        && has(header::SEC_WEBSOCKET_VERSION, "13");
-    let accept = headers
-        .get(header::SEC_WEBSOCKET_KEY)
-        .filter(|_| is_socket)
-        .and_then(|key| HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok());
-    let Some(accept) = accept else { return closing(StatusCode::BAD_REQUEST, &host) };
+    let Some(upgraded) = upgrade_headers(request.method(), headers) else {
+        return closing(StatusCode::BAD_REQUEST, &host);
+    };
     let upgrade = hyper::upgrade::on(&mut request);
     let (shared, slot) = (Arc::clone(shared), Arc::clone(slot));
     tokio::spawn(async move {
@@ -70,11 +63,26 @@ pub(crate) fn answer(
         drop(slot);
     });
     let mut answer = empty(StatusCode::SWITCHING_PROTOCOLS, &host);
-    let headers = answer.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    answer.headers_mut().extend(upgraded);
     answer
+}
+
+/// Returns the headers of the answer that upgrades a connection to a WebSocket, if that is what a
+/// request with these headers asks for.
+#[must_use]
+pub fn upgrade_headers(method: &Method, headers: &HeaderMap) -> Option<HeaderMap> {
+    let has = |name: HeaderName, wanted: &str| has_token(headers, &name, wanted);
+    let is_socket = method == Method::GET
+        && has(header::CONNECTION, "upgrade")
+        && has(header::UPGRADE, "websocket")
+        && has(header::SEC_WEBSOCKET_VERSION, "13");
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| is_socket)?;
+    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok()?;
+    let mut answer = HeaderMap::new();
+    answer.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    answer.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    answer.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    Some(answer)
 }
 
 fn has_token(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {

@@ -25,9 +25,10 @@ function iconOf(entry) {
 
 export class FileList extends EventTarget {
   // `grid` is the element that scrolls and has the focus.
-  constructor(grid) {
+  constructor(grid, { draggable = false } = {}) {
     super()
     this.grid = grid
+    this.draggable = draggable
     this.entries = []
     this.shown = []
     this.selected = new Set()
@@ -207,7 +208,7 @@ export class FileList extends EventTarget {
     row.size = h('span.size', { role: 'gridcell' })
     row.date = h('span.date', { role: 'gridcell' })
     row.check = h('span.check', { role: 'gridcell' }, h('span.box', { 'aria-hidden': 'true' }))
-    row.element = h('div.row', { role: 'row' }, row.check, h('span.name', { role: 'gridcell' }, row.icon, row.label), row.size, row.date)
+    row.element = h('div.row', { role: 'row', draggable: this.draggable }, row.check, h('span.name', { role: 'gridcell' }, row.icon, row.label), row.size, row.date)
     this.body.append(row.element)
     return row
   }
@@ -268,6 +269,16 @@ export class FileList extends EventTarget {
     const { name } = this.shown[at]
     if (!this.selected.delete(name)) this.selected.add(name)
     this.#selectionChanged()
+  }
+
+  // Returns the entry that an event is about. One that is not selected becomes the selection.
+  take(event) {
+    const entry = this.shown[this.#indexOf(event)]
+    if (entry && !this.selected.has(entry.name)) {
+      this.selected = new Set([entry.name])
+      this.#selectionChanged()
+    }
+    return entry
   }
 
   #indexOf(event) {

@@ -18,9 +18,11 @@ export function errorText(error) {
 
 // Events: navigate {path}, download {entries}, upload {origin, folder, names}, preview {entry}.
 export class Pane extends EventTarget {
-  constructor(root) {
+  // `verb` names what the main button does: download, or copy to another pane. Without `uploads`
+  // the pane takes no files of the browser.
+  constructor(root, { verb = 'download', uploads = true } = {}) {
     super()
-    this.root = root
+    Object.assign(this, { root, verb, uploads })
     this.path = ''
     this.session = null
     this.#build()
@@ -36,7 +38,7 @@ export class Pane extends EventTarget {
     this.uploadFiles = button('upload', () => this.#pick(false))
     this.uploadFolder = button('upload-folder', () => this.#pick(true))
     this.newFolder = button('new-folder', () => this.makeFolder())
-    this.download = button('download', () => this.#download())
+    this.download = button(this.verb, () => this.startDownload())
     this.rename = button('rename', () => this.renameChosen(), '.slight')
     this.remove = button('delete', () => this.deleteChosen(), '.slight')
     this.look = button('eye', () => this.#emit('preview', { entry: this.list.chosen()[0] }), '.slight')
@@ -50,7 +52,7 @@ export class Pane extends EventTarget {
       h('div.stage', {}, this.busy, this.grid, this.empty, this.drop),
       h('div.status', {}, this.sum, h('div.tools', { role: 'group' }, this.look, this.rename, this.remove)),
     )
-    const { list } = (this.list = new FileList(this.grid), this)
+    const { list } = (this.list = new FileList(this.grid, { draggable: !this.uploads }), this)
     list.addEventListener('open', ({ entry }) => this.#open(entry))
     list.addEventListener('up', () => this.path && this.#emit('navigate', { path: parentOf(this.path) }))
     list.addEventListener('delete', () => this.writable && this.deleteChosen())
@@ -67,7 +69,7 @@ export class Pane extends EventTarget {
       event.preventDefault()
       this.grid.focus()
     })
-    this.#listenForDrops()
+    if (this.uploads) this.#listenForDrops()
     this.translate()
   }
 
@@ -99,7 +101,8 @@ export class Pane extends EventTarget {
 
   use(session) {
     this.session = session
-    for (const element of [this.uploadFiles, this.uploadFolder, this.newFolder]) element.hidden = !this.writable
+    for (const element of [this.uploadFiles, this.uploadFolder]) element.hidden = !this.writable || !this.uploads
+    this.newFolder.hidden = !this.writable
   }
 
   #emit(type, detail) {
@@ -203,8 +206,8 @@ export class Pane extends EventTarget {
     if (bytes) parts.push(size(bytes))
     if (list.filter && !selected.size) parts.push(t('sum.filtered', { n: list.entries.length }))
     setText(this.sum, parts.filter(Boolean).join(' · '))
-    setText(this.download.lastChild, selected.size ? t('download.chosen', { n: selected.size }) : t('download.all'))
-    this.download.title = t(selected.size ? 'download.chosen.title' : 'download.all.title')
+    setText(this.download.lastChild, selected.size ? t(`${this.verb}.chosen`, { n: selected.size }) : t(`${this.verb}.all`))
+    this.download.title = t(`${this.verb}.${selected.size ? 'chosen' : 'all'}.title`)
     this.download.disabled = !list.shown.length
     this.download.classList.toggle('primary', !this.writable || selected.size > 0)
     this.rename.hidden = !this.writable || selected.size !== 1
@@ -221,19 +224,20 @@ export class Pane extends EventTarget {
       ? [h('p.headline', {}, t('list.failed')), h('p', {}, errorText(this.error)), h('button', { type: 'button', onclick: () => this.show(this.path) }, t('retry'))]
       : this.list.filter
         ? [h('p.headline', {}, t('list.unmatched')), h('button', { type: 'button', onclick: () => this.#clearFilter() }, t('filter.clear'))]
-        : [h('p.headline', {}, t('list.empty')), this.writable && h('p', {}, t('list.empty.hint'))]
+        : [h('p.headline', {}, t('list.empty')), this.writable && this.uploads && h('p', {}, t('list.empty.hint'))]
     this.empty.replaceChildren(...lines.filter(Boolean))
   }
 
   #open(entry) {
     if (entry.type === 'directory') this.#emit('navigate', { path: entry.path })
     else if (entry.type === 'file') this.#emit('preview', { entry })
-    else tell(t(entry.type === 'link' ? 'link.title' : 'other.title'), t(entry.type === 'link' ? 'link.text' : 'other.text', { target: quoted(entry.target ?? '') }))
+    else tell(t(entry.type === 'link' ? 'link.title' : 'other.title'), t(entry.type === 'link' ? (this.uploads ? 'link.text' : 'link.leads') : 'other.text', { target: quoted(entry.target ?? '') }))
   }
 
-  #download() {
+  startDownload() {
     const { list, path } = this
-    const whole = !list.selected.size && !list.filter && path
+    // what is copied to a pane goes into the folder that it shows
+    const whole = !list.selected.size && !list.filter && path && this.uploads
     const entries = whole ? [{ name: baseName(path), path, type: 'directory', size: 0 }] : list.selected.size ? list.chosen() : list.shown
     this.#emit('download', { entries: entries.filter(entry => entry.type === 'file' || entry.type === 'directory') })
   }

@@ -342,7 +342,8 @@ class Card {
 
   async #receipt() {
     const { transfer, queue } = this
-    const content = receipt(transfer, queue.session)
+    await queue.readFiles?.(transfer, { all: true })
+    const content = receipt(transfer, queue.sessionOf?.(transfer) ?? queue.session)
     const text = receiptText(content)
     const choice = await ask({
       title: t('receipt.title'), wide: true, body: h('pre', { tabIndex: 0 }, text.slice(0, 20_000)),
@@ -357,6 +358,7 @@ class Card {
   #details() {
     if (!this.details.open) return
     const { transfer } = this
+    this.queue.readFiles?.(transfer)
     const order = { failed: 0, hashing: 1, moving: 1, verified: 2 }
     const files = [...transfer.files].sort((a, b) => (order[a[1].state] ?? 3) - (order[b[1].state] ?? 3)).slice(0, FILES_SHOWN)
     const lines = files.map(([path, file]) => {

@@ -14,9 +14,10 @@ const IMAGE_LIMIT = 25 * 1024 * 1024
 const IMAGE_TYPES = { png: 'png', jpg: 'jpeg', jpeg: 'jpeg', gif: 'gif', webp: 'webp', avif: 'avif', bmp: 'bmp', ico: 'x-icon' }
 
 export class Preview extends EventTarget {
-  constructor(root) {
+  // `verb` names what the button does: download, or copy.
+  constructor(root, { verb = 'download' } = {}) {
     super()
-    this.root = root
+    Object.assign(this, { root, verb })
     this.content = h('div.content', { tabIndex: 0 })
     this.head = h('div.preview-head')
     this.foot = h('div.preview-foot')
@@ -39,7 +40,7 @@ export class Preview extends EventTarget {
     this.head.replaceChildren(h('h2', {}, nameElement(entry.name)), this.closer)
     this.foot.replaceChildren(
       h('p', {}, [size(entry.size), entry.modified && fullDate(entry.modified)].filter(Boolean).join(' · ')),
-      h('button.primary', { type: 'button', onclick: () => this.dispatchEvent(Object.assign(new Event('download'), { entry })) }, icon('download'), h('span', {}, t('download'))),
+      h('button.primary', { type: 'button', onclick: () => this.dispatchEvent(Object.assign(new Event('download'), { entry })) }, icon(this.verb), h('span', {}, t(this.verb))),
     )
     this.foot.firstChild.title = exactSize(entry.size)
     this.content.replaceChildren(h('p.message', {}, t('preview.loading')))

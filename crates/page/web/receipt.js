@@ -15,7 +15,7 @@ export function receipt(transfer, session) {
   return {
     format: 'headroom-receipt/1',
     direction: transfer.direction === 'up' ? 'upload' : 'download',
-    server: { name: session.server.name, key_stated: session.server.fingerprint },
+    server: session.server.proved ? { name: session.server.name, key: session.server.fingerprint } : { name: session.server.name, key_stated: session.server.fingerprint },
     client: { key: session.key?.fingerprint ?? null },
     transport: session.transport,
     source: transfer.source,
@@ -40,7 +40,7 @@ export function receiptText(content) {
     '',
     line(t('receipt.direction'), t(content.direction === 'upload' ? 'receipt.upload' : 'receipt.download')),
     line(t('receipt.server'), visible(content.server.name)),
-    line(t('receipt.server-key'), content.server.key_stated),
+    content.server.key ? line(t('receipt.server-key-proved'), content.server.key) : line(t('receipt.server-key'), content.server.key_stated),
     ...(content.client.key ? [line(t('receipt.client-key'), content.client.key)] : []),
     line(t('receipt.from'), visible(content.source)),
     line(t('receipt.to'), visible(content.destination)),

@@ -27,9 +27,15 @@ export async function loadLanguage(wanted) {
   translate(document)
 }
 
+// Adds texts of a module that only some pages have: {en: {…}, de: {…}}.
+const added = {}
+export function addTexts(more) {
+  for (const [name, texts] of Object.entries(more)) added[name] = { ...added[name], ...texts }
+}
+
 // Returns the text of a key with its values; `n` chooses between singular and plural.
 export function t(key, values = {}) {
-  let text = texts[key] ?? english[key] ?? key
+  let text = texts[key] ?? english[key] ?? added[current]?.[key] ?? added.en?.[key] ?? key
   if (typeof text === 'object') text = text[plural.select(values.n)] ?? text.other
   return text.replace(/\{(\w+)\}/g, (_, name) =>
     typeof values[name] === 'number' ? numbers.format(values[name]) : String(values[name] ?? ''))
