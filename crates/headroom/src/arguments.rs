@@ -70,7 +70,9 @@ impl Command {
     pub(crate) fn is_server(&self) -> bool {
         match self {
             #[cfg(feature = "transfer")]
-            Self::Transfer(crate::transfer::Command::Serve(_)) => true,
+            Self::Transfer(
+                crate::transfer::Command::Serve(_) | crate::transfer::Command::Ui(_),
+            ) => true,
             _ => false,
         }
     }

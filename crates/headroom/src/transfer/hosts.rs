@@ -50,6 +50,11 @@ impl Hosts {
         Ok(hosts)
     }
 
+    /// Returns the names of the file.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// The host that is meant, and the key to show it. A port that was typed counts.
     pub(super) fn resolve(&self, typed: &Host) -> (Host, Option<PathBuf>) {
         let Some(entry) = self.0.get(typed.name()) else { return (typed.clone(), None) };

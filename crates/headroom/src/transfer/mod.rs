@@ -1,5 +1,5 @@
 //! Files between hosts: `headroom serve`, `put`, `get`, `sync`, `ls`, `mkdir`, `mv`, `rm`,
-//! `identity` and `trust`.
+//! `identity`, `trust` and `ui`.
 
 mod arguments;
 mod connect;
@@ -16,6 +16,7 @@ mod remotes;
 mod request_log;
 mod serve;
 mod settings;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -35,5 +36,6 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Rm(arguments) => remote::rm(arguments),
         Command::Identity(arguments) => identity::identity(arguments),
         Command::Trust(arguments) => identity::trust(arguments),
+        Command::Ui(arguments) => ui::ui(arguments),
     }
 }
