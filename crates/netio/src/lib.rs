@@ -17,6 +17,7 @@ mod packet_socket;
 pub mod raw;
 pub mod realtime;
 pub mod route;
+pub mod seccomp;
 pub mod signal;
 mod socket;
 #[cfg(test)]
