@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -57,6 +58,20 @@ pub(crate) enum Command {
     /// Run the lab's agent on a host of the testbed
     #[command(hide = true)]
     LabAgent,
+    /// Run this program as root of a user namespace, without arguments only try that
+    #[command(hide = true)]
+    LabUserNamespace {
+        /// The arguments of this program
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a server of the lab that has a single user id: setgroups(2) succeeds without effect
+    #[command(hide = true)]
+    LabWithoutGroups {
+        /// The server's command
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// Set up a real host for a run (started by the lab over ssh)
     #[command(hide = true)]
     LabHost {

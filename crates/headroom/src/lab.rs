@@ -13,6 +13,7 @@ use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab::workload::WorkloadKind;
 use headroom_lab::{Error, application, doctor, layer, workload};
 use headroom_lab_host::clean;
+use headroom_lab_host::privileges::Privileges;
 use headroom_lab_results::analysis::disturbance::Disturbance;
 use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
@@ -21,6 +22,7 @@ use headroom_lab_results::{analysis, report};
 use crate::arguments::{Compare, Lab, Run};
 use crate::folder::{Folder, outside_run};
 use crate::progress::Bar;
+use crate::user_namespace;
 
 pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
     match command {
@@ -67,6 +69,19 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Lets an ordinary user measure on this machine: this program begins again as root of a user
+/// namespace, and says so.
+fn without_root(dry_run: bool) -> anyhow::Result<()> {
+    user_namespace::enter_if_needed(dry_run)?;
+    if !dry_run && matches!(Privileges::of_this_process(), Privileges::UserNamespace { .. }) {
+        eprintln!(
+            "headroom: without root, in a user namespace; the notes of the report say what differs, \
+             `headroom lab doctor` what would improve it"
+        );
+    }
+    Ok(())
+}
+
 /// The requested study, by its file or by the folder to resume; none: a plan.
 fn study_of(arguments: &Run) -> anyhow::Result<Option<(Study, Scale)>> {
     let asked = arguments.scale.as_deref();
@@ -95,6 +110,9 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         let sentence =
             format!("{name} applies to plans; the parts of a study define it (see --scale)");
         return Err(Error::Plan(sentence).into());
+    }
+    if study.parts.iter().any(|part| part.hosts.is_none()) {
+        without_root(arguments.dry_run)?;
     }
     let options = run_options(arguments)?;
     if arguments.skip_missing {
@@ -172,6 +190,9 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let options = run_options(arguments)?;
     let plan = if named { Some(plan(arguments, &options)?) } else { None };
     let folder = outside_run(std::path::absolute(folder)?)?;
+    if !named && run::is_on_this_machine(&folder)? {
+        without_root(false)?;
+    }
     let how = Resumption {
         plan: plan.as_ref(),
         allow_changed_environment: arguments.allow_changed_environment,
@@ -285,6 +306,9 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     }
     if let Some(pattern) = &arguments.only {
         plan.keep_only(pattern)?;
+    }
+    if plan.hosts.is_none() {
+        without_root(arguments.dry_run)?;
     }
     if arguments.skip_missing {
         for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {
@@ -430,8 +454,12 @@ fn remove(scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
 }
 
 fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let options = options(scratch)?;
     let plan = plan.map(Plan::read).transpose()?;
+    if plan.as_ref().is_none_or(|plan| plan.hosts.is_none()) {
+        // what it cannot do is one of the findings
+        user_namespace::enter_if_needed(true)?;
+    }
+    let options = options(scratch)?;
     let findings = {
         let bar = Bar::new();
         match &plan {

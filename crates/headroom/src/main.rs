@@ -25,6 +25,7 @@ mod progress;
 mod transfer;
 #[cfg(feature = "tunnel")]
 mod tunnel;
+mod user_namespace;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -77,6 +78,8 @@ fn run(arguments: Arguments) -> ExitCode {
             headroom_lab_host::agent::serve();
             Ok(ExitCode::SUCCESS)
         }
+        Command::LabUserNamespace { arguments } => user_namespace::enter(&arguments),
+        Command::LabWithoutGroups { command } => user_namespace::without_groups(&command),
         Command::LabHost { bytes } => headroom_lab_host::remote_host::serve(bytes)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),

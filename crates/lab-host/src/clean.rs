@@ -1,7 +1,8 @@
 //! `lab clean`: removes what a killed run left behind. A run that ends by
 //! itself, by an error or by Ctrl-C leaves nothing.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Doing, Result};
 use crate::resources::cgroup;
@@ -14,7 +15,9 @@ use crate::scratch;
 /// Something could not be removed.
 pub fn clean(parent: &Path) -> Result<Vec<String>> {
     let mut removed = Vec::new();
-    let groups = cgroup::mounted().map(|root| cgroup::of_runs(&root)).unwrap_or_default();
+    let parents: BTreeSet<PathBuf> =
+        cgroup::mounted().into_iter().chain(cgroup::parent()).collect();
+    let groups: Vec<_> = parents.iter().flat_map(|parent| cgroup::of_runs(parent)).collect();
     let abandoned = scratch::abandoned(parent)?;
     for (id, path) in &groups {
         let dead = abandoned.iter().any(|(other, _)| other == id);

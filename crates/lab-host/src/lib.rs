@@ -15,6 +15,7 @@ mod lock;
 pub mod machine;
 mod namespace;
 pub mod package_tree;
+pub mod privileges;
 pub mod programs;
 mod reaper;
 pub mod remote_host;

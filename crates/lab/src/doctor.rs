@@ -2,6 +2,7 @@
 
 use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::Result;
+use headroom_lab_host::privileges::{self, Privileges};
 use headroom_lab_host::programs::{self, Program, SearchPath};
 use headroom_lab_host::resources::cgroup;
 use headroom_lab_host::testbed;
@@ -32,10 +33,10 @@ const TRIALS: u32 = 20;
 /// Checks everything; runs 20 small FTPS transfers if it can.
 pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     let search_path = SearchPath::from_environment();
-    let mut findings = vec![privileges(), control_groups()];
+    let mut findings = vec![privileges(options), control_groups(), tun()];
     findings.extend(programs(&search_path));
     let executor = Executor::real(search_path);
-    if nix::unistd::geteuid().is_root() {
+    if Privileges::of_this_process() != Privileges::None {
         findings.extend(links(testbed::Kernel::probe(&executor)));
         findings.push(client(options, progress));
     }
@@ -46,7 +47,7 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
 pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     if plan.hosts.is_none() {
         let search_path = SearchPath::from_environment();
-        let mut findings = vec![privileges(), control_groups()];
+        let mut findings = vec![privileges(options), control_groups(), tun()];
         let wanted = plan.programs();
         findings.extend(programs(&search_path).into_iter().filter_map(|finding| {
             let needed = wanted.iter().any(|program| program.name == finding.what);
@@ -107,35 +108,63 @@ fn links(kernel: testbed::Kernel) -> [Finding; 4] {
     ]
 }
 
-fn privileges() -> Finding {
-    let good = nix::unistd::geteuid().is_root();
-    Finding {
-        what: "privileges".into(),
-        good,
-        says: if good {
-            "root: may create namespaces, links and captures".into()
-        } else {
-            "not root: only `list`, `report`, `compare` and `run --dry-run` work. Use sudo".into()
-        },
-        vital: true,
-    }
+fn privileges(options: &Options) -> Finding {
+    let (good, says) = match Privileges::of_this_process() {
+        Privileges::Root => (true, "root: may create namespaces, links and captures".to_owned()),
+        within @ Privileges::UserNamespace { one_id, .. } => {
+            let better = if one_id {
+                ". Servers keep this user's id. To let them change it, as they do under root: install \
+                 newuidmap (Debian: uidmap), and give this user 65536 ids in /etc/subuid and /etc/subgid"
+            } else {
+                ""
+            };
+            (
+                true,
+                format!(
+                    "no root, but a {within}: may create namespaces, links and captures{better}"
+                ),
+            )
+        }
+        Privileges::None => {
+            let why = privileges::probe(&options.headroom).err();
+            let why = why.map_or_else(|| "Use sudo".to_owned(), |why| format!("Why: {why}"));
+            let works = "`list`, `report`, `compare` and `run --dry-run`";
+            (false, format!("not root: only {works} work. {why}"))
+        }
+    };
+    Finding { what: "privileges".into(), good, says, vital: true }
 }
 
 fn control_groups() -> Finding {
     let kernel =
         std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("cgroup2"));
-    let good = cgroup::mounted().is_some() || kernel;
-    Finding {
-        what: "control groups (cgroup v2)".into(),
-        good,
-        says: if good {
-            "CPU time is measured for each side"
-        } else {
-            "missing: CPU time cannot be measured"
-        }
-        .into(),
-        vital: true,
-    }
+    let has = cgroup::mounted().is_some() || kernel;
+    let within = matches!(Privileges::of_this_process(), Privileges::UserNamespace { .. });
+    let (good, says) = match (has, within && cgroup::parent().is_none()) {
+        (_, true) => (
+            true,
+            "none is delegated to this user: CPU time is measured by processes, less finely for servers. \
+             Better: `systemd-run --user --scope -p Delegate=yes headroom lab run ...`",
+        ),
+        (true, false) => (true, "CPU time is measured for each side"),
+        (false, false) => (false, "missing: CPU time cannot be measured"),
+    };
+    Finding { what: "control groups (cgroup v2)".into(), good, says: says.into(), vital: true }
+}
+
+/// Checks the device of the layers that make interfaces of their own.
+fn tun() -> Finding {
+    const DEVICE: &str = "/dev/net/tun";
+    let opened = std::fs::File::options().read(true).write(true).open(DEVICE);
+    let says = match &opened {
+        Ok(_) => "may be opened: layers that carry packets in user space work".to_owned(),
+        Err(error) => format!(
+            "cannot be opened ({error}), prevents layers that carry packets in user space (esp, ah, qesp, openvpn, \
+             dtls; wireguard and strongswan where the kernel has neither): load the module tun, or have it \
+             opened to this user, as udev does (mode 0666)"
+        ),
+    };
+    Finding { what: DEVICE.into(), good: opened.is_ok(), says, vital: false }
 }
 
 fn programs(search_path: &SearchPath) -> Vec<Finding> {

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use headroom_lab_trace::{Expectation, Record, SetUp};
+use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +98,8 @@ enum Request {
     },
     /// Read this machine's CPU time.
     Cpu,
+    /// CPU seconds of the programs that the agent started and that have ended.
+    CpuOfChildren,
     /// Resolves a host name there.
     Resolve {
         name: String,
@@ -335,6 +338,16 @@ impl Agent {
     /// CPU time of that machine and of what the agent started.
     pub(crate) fn cpu(&mut self) -> Result<Reading> {
         self.ask(&Request::Cpu)
+    }
+
+    /// CPU seconds of the programs that it started and that have ended.
+    pub(crate) fn cpu_of_children(&mut self) -> Result<f64> {
+        self.ask(&Request::CpuOfChildren)
+    }
+
+    /// Its process id: of the first process that became it, or started it.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
     }
 
     /// The addresses that a name means there.

@@ -1,9 +1,10 @@
 //! The agent's side of the conversation: serves requests until its input ends.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -17,7 +18,8 @@ use crate::command;
 use crate::error::{Doing, Error, Result};
 use crate::programs::SearchPath;
 use crate::resources::cgroup;
-use crate::resources::cpu::Meter;
+use crate::resources::cpu::{Meter, cpu_of_children};
+use crate::scratch;
 
 /// The agent's side: serves requests until standard input ends.
 pub fn serve() {
@@ -96,6 +98,7 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
                 .ok_or_else(|| Error::Failed("the agent is in no control group of a run".into()))?;
             value(&state.meter.get_or_insert_with(|| Meter::new(false)).read_one(&group)?)
         }
+        Request::CpuOfChildren => value(&cpu_of_children()?),
         Request::Resolve { name } => {
             let found = (name.as_str(), 0).to_socket_addrs();
             let found = found.doing(|| format!("find out what the name {name} means"))?;
@@ -134,5 +137,7 @@ fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
 fn own_group() -> Option<PathBuf> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    path.starts_with("headroom-").then(|| cgroup::mounted().map(|root| root.join(path)))?
+    let is_of_run = |name: &OsStr| scratch::id_of(&name.to_string_lossy()).is_some();
+    let of_run = Path::new(path).iter().any(is_of_run);
+    of_run.then(|| cgroup::mounted().map(|root| root.join(path)))?
 }

@@ -1,10 +1,14 @@
 //! Control groups (cgroup v2): one for each side, to read its CPU time and to
 //! end all of its processes at once.
+//! Where this user may make none, [`super::Processes`] does without.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::unistd::{AccessFlags, access};
+
 use crate::error::{Doing, Error, Result};
+use crate::privileges::Privileges;
 use crate::scratch;
 
 /// A shell's script: joins the group of that `cgroup.procs` and becomes the command behind
@@ -32,11 +36,6 @@ impl Cgroup {
     pub(crate) fn end(&self) {
         // Removing the group reports processes that are left.
         let _ = kill(&self.path);
-    }
-
-    /// CPU time of all its processes, dead ones included, in seconds.
-    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
-        cpu_seconds(&self.path)
     }
 }
 
@@ -111,10 +110,29 @@ pub(crate) fn of_runs(root: &Path) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
+/// Finds the group in which this process may make those of a run: the root of the hierarchy
+/// for root of the machine, else its own group where that was delegated to it, as systemd does
+/// for `systemd-run --user --scope -p Delegate=yes`.
+pub fn parent() -> Option<PathBuf> {
+    let root = mounted()?;
+    let parent = match Privileges::of_this_process() {
+        Privileges::Root => root,
+        _ => {
+            let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+            let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+            root.join(own)
+        }
+    };
+    // whoever moves a process must be allowed to write to the group that has both
+    let may = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
+    (may(&parent) && may(&parent.join("cgroup.procs"))).then_some(parent)
+}
+
 /// Whether processes of another run live on this machine: one whose group is not `own`.
 pub fn another_run_is_alive(own: &str) -> bool {
-    let Some(root) = mounted() else { return false };
-    of_runs(&root).iter().any(|(id, path)| id != own && is_populated(path))
+    let parents = mounted().into_iter().chain(parent());
+    let mut groups = parents.flat_map(|parent| of_runs(&parent));
+    groups.any(|(id, path)| id != own && is_populated(&path))
 }
 
 /// Whether a process lives in a group or below it.

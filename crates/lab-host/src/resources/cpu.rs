@@ -7,7 +7,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
-use crate::resources::cgroup::{self, Cgroup};
+use crate::resources::cgroup;
 
 /// Above this share of a machine, what others took of it disturbed a measurement.
 pub const MAX_BACKGROUND_PCT: f64 = 5.0;
@@ -27,7 +27,22 @@ pub struct Reading {
     workers: f64,
     /// Whether a task's time excludes the interrupts that ran on top of it.
     irq_time_is_separate: bool,
+    /// Seconds by which the times of tasks may fall short.
+    #[serde(default)]
+    unseen: f64,
     machine: Machine,
+}
+
+/// The CPU time of the parts of a run on one machine, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) client: f64,
+    pub(crate) server: f64,
+    /// The link's emulator.
+    pub(crate) router: f64,
+    /// By how much they may fall short: where no control group counts, ended processes of
+    /// servers are counted in ticks.
+    pub(crate) unseen: f64,
 }
 
 /// `/proc/stat`, all CPUs together, in seconds.
@@ -83,16 +98,12 @@ impl Meter {
         }
     }
 
-    pub(crate) fn read(
-        &self,
-        client: &Cgroup,
-        server: &Cgroup,
-        router: &Cgroup,
-    ) -> Result<Reading> {
+    pub(crate) fn read(&self, parts: Parts) -> Result<Reading> {
         Ok(Reading {
-            client: client.cpu_seconds()?,
-            server: server.cpu_seconds()?,
-            router: router.cpu_seconds()?,
+            client: parts.client,
+            server: parts.server,
+            router: parts.router,
+            unseen: parts.unseen,
             ours: own_seconds()?,
             softirq_threads: self.sum(&self.softirq_threads),
             workers: self.workers(),
@@ -109,6 +120,7 @@ impl Meter {
             client: cgroup::cpu_seconds(group)? - ours,
             server: 0.0,
             router: 0.0,
+            unseen: 0.0,
             ours,
             softirq_threads: self.sum(&self.softirq_threads),
             workers: self.workers(),
@@ -164,7 +176,7 @@ impl Reading {
         } else {
             machine - tasks - (self.softirq_threads - earlier.softirq_threads)
         };
-        let background = background.max(0.0);
+        let background = (background - self.unseen).max(0.0);
         Spent {
             client,
             server,
@@ -205,7 +217,16 @@ impl Spent {
 }
 
 fn own_seconds() -> Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).doing(|| "read this process's CPU time".into())?;
+    seconds_of(UsageWho::RUSAGE_SELF)
+}
+
+/// Returns the CPU seconds of the children that this process waited for, and of theirs.
+pub(crate) fn cpu_of_children() -> Result<f64> {
+    seconds_of(UsageWho::RUSAGE_CHILDREN)
+}
+
+fn seconds_of(who: UsageWho) -> Result<f64> {
+    let usage = getrusage(who).doing(|| "read this process's CPU time".into())?;
     let seconds =
         |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
@@ -273,8 +294,19 @@ mod tests {
             softirq_threads: 0.0,
             workers: 0.0,
             irq_time_is_separate,
+            unseen: 0.0,
             machine,
         }
+    }
+
+    #[test]
+    fn what_tasks_may_have_taken_unseen_is_not_background_load() {
+        let before = reading(0.0, "cpu  0 0 0 0 0 0 0 0 0 0");
+        let mut after = reading(0.5, "cpu  60 0 20 100 0 5 10 5 0 0");
+        after.unseen = 0.02;
+        assert!((after.since(&before).background - 0.28).abs() < 1e-9);
+        after.unseen = 1.0;
+        assert!(after.since(&before).background.abs() < 1e-9);
     }
 
     #[test]

@@ -1,5 +1,8 @@
-//! CPU time and counters of control groups, and how busy the link is.
+//! CPU time of processes, in control groups or without, and how busy the link is.
 
 pub mod cgroup;
 pub mod cpu;
+mod processes;
 pub mod usage;
+
+pub(crate) use processes::{Counter, Processes};

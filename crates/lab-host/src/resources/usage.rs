@@ -2,13 +2,13 @@
 //! time. A thread of its own in the router's namespace reads the counters four times a
 //! second.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use headroom_lab_results::schema::Usage;
 
-use super::cgroup;
+use super::Counter;
 use crate::error::{Doing, Error, Result};
 
 /// Length of a bin.
@@ -41,9 +41,9 @@ struct Passed {
 /// The sources of the counters.
 #[derive(Debug, Clone)]
 pub(crate) struct Sources {
-    /// Control groups of both sides.
-    pub(crate) client: PathBuf,
-    pub(crate) server: PathBuf,
+    /// The processes of both sides.
+    pub(crate) client: Counter,
+    pub(crate) server: Counter,
     /// Interfaces of the thread's namespace.
     pub(crate) to_client: &'static str,
     pub(crate) to_server: &'static str,
@@ -114,8 +114,8 @@ impl Sources {
         };
         Ok(Reading {
             at: Instant::now(),
-            client_s: cgroup::cpu_seconds(&self.client)?,
-            server_s: cgroup::cpu_seconds(&self.server)?,
+            client_s: self.client.read(None)?,
+            server_s: self.server.read(None)?,
             to_client: sent(self.to_client)?,
             to_server: sent(self.to_server)?,
         })

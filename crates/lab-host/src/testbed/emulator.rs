@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use headroom_lab_results::schema::EmulatorCounters;
 use headroom_link_spec::{Direction, DirectionCounters, Ready};
+use nix::unistd::Pid;
 
 use crate::error::{Doing, Error, Result};
 use crate::lines::each_line;
@@ -100,6 +101,11 @@ impl Emulator {
             "the emulator did not begin to make the link `{link}` ({found}). It said: {}",
             lock(&self.words).trim()
         )))
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_raw(lock(&self.child).id().cast_signed())
     }
 
     /// Reads its counters.

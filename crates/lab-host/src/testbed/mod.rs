@@ -7,6 +7,7 @@ mod clock;
 mod emulator;
 mod ends;
 mod groups;
+mod limits;
 mod link;
 mod mounts;
 mod netns;
@@ -36,9 +37,8 @@ use crate::host::Host;
 use crate::hosts::RealHost;
 use crate::machine;
 use crate::namespace;
-use crate::programs::MOUNT;
+use crate::privileges::Privileges;
 use crate::reaper::Reaper;
-use crate::resources::cgroup;
 use crate::resources::cpu::Meter;
 use crate::role::Role;
 use crate::scratch::{self, Scratch, run_name};
@@ -48,6 +48,7 @@ use mounts::Mount;
 
 pub use clock::{Clock, Taken};
 pub use ends::Ends;
+pub use limits::{cpu_time, limits};
 pub use link::Kernel;
 pub use readings::{Counters, CpuReading};
 pub(crate) use router::Router;
@@ -157,6 +158,7 @@ impl Testbed {
     }
 
     fn up_here(spec: &TestbedSpec, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
+        let privileges = Privileges::of_this_process();
         let kernel = Router::require(spec, &executor)?;
         let family = spec.family.unwrap_or_else(Family::of_this_machine);
         if family == Family::Ipv6 && !machine::has_ipv6() {
@@ -180,27 +182,25 @@ impl Testbed {
         let addresses = netns::addresses(family);
         executor.run_all(&netns::commands(&names, spec, family))?;
 
-        let group_root = cgroup::mounted().unwrap_or_else(|| PathBuf::from("/run/cgroup"));
-        if cgroup::mounted().is_none() {
-            mounts::make_folder(&executor, &group_root)?;
-            let target = group_root.display().to_string();
-            executor.run(&Command::new(MOUNT, ["-t", "cgroup2", "none", &target]))?;
-        }
-        let group = group_root.join(run_name(&id));
+        let group = groups::parent(&executor)?.map(|parent| parent.join(run_name(&id)));
+        let group = group.as_deref();
         let reaper = executor.really(|| Ok(Reaper::new(run_name(&id))))?;
-        let groups = Groups::new(&executor, &group)?;
+        let groups = Groups::new(&executor, group)?;
         let host = |role: Role, namespace: &str, address: IpAddr| -> Result<Host> {
             let net = format!("--net={}", namespace::path(namespace));
-            let agent = groups::start_agent(role, &net, &group, settings, &executor)?;
+            let agent =
+                groups::start_agent(role, &net, group, groups.as_ref(), settings, &executor)?;
             let (root, headroom) = (root.clone(), settings.headroom.clone());
             let by_hand = format!("nsenter {net}");
-            Ok(Host::new(role, address, root, headroom, by_hand, Arc::clone(&executor), agent))
+            let executor = Arc::clone(&executor);
+            let host = Host::new(role, address, root, headroom, by_hand, executor, agent);
+            Ok(host.with_one_user_id(privileges.one_id()))
         };
         let client = host(Role::Client, &names.client, addresses.client)?;
         let server = host(Role::Server, &names.server, addresses.server)?;
         prepare_folders(&server)?;
         let router =
-            Router::new(spec, family, kernel, &names, &group, &settings.headroom, &executor)?;
+            Router::new(spec, family, kernel, &names, group, &settings.headroom, &executor)?;
         executor.really(|| {
             client.agent()?.watch(router.alarm());
             server.agent()?.watch(router.alarm());
@@ -386,6 +386,8 @@ impl Testbed {
     /// Forgets what TCP remembers of the other end.
     pub fn forget_metrics(&self) -> Result<()> {
         match &self.place {
+            // the kernel lets only root of the machine do it, and none are kept
+            Place::Here(_) if !Privileges::of_this_process().is_root() => Ok(()),
             Place::Here(here) => self.executor.run_all(&netns::forget_commands(&here.names)),
             Place::Machines(pair) => pair.forget_metrics(&self.client, &self.server),
         }
@@ -455,6 +457,9 @@ fn no_router() -> Error {
 fn prepare_folders(host: &Host) -> Result<()> {
     let folders = ["files/incoming", "downloads", "home", "credentials", "applications"];
     host.make_folders(&folders.map(|name| host.root.join(name)))?;
+    if host.has_one_user_id() {
+        return Ok(());
+    }
     // Pure-FTPd and nginx write uploads as nobody
     let incoming = host.root.join("files/incoming").display().to_string();
     host.run(&Command::new("chown", ["65534:65534", &incoming])).map(drop)

@@ -7,12 +7,17 @@ use nix::mount::MsFlags;
 use super::Settings;
 use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
+use crate::privileges::Privileges;
 use crate::programs::MOUNT;
 use crate::scratch;
 
 /// Leaves the machine's mount namespace and covers `/run`, so that namespaces,
 /// sockets and pid files end with this process, however it ends.
 pub(super) fn enter_private(executor: &Executor) -> Result<()> {
+    if let Privileges::UserNamespace { .. } = Privileges::of_this_process() {
+        executor
+            .note(|| "unshare --user --map-root-user --net sh  # the rest happens inside".into());
+    }
     executor.note(|| "unshare --mount --propagation private sh  # the rest happens inside".into());
     executor.act(|| "mount -t tmpfs -o mode=755 none /run".into(), leave_the_machines).map(drop)
 }

@@ -2,9 +2,14 @@
 
 use super::{Place, Testbed, netns};
 use crate::error::{Doing, Error, Result};
+use crate::host::Host;
 use crate::namespace;
-use crate::resources::cpu::{Reading, Spent};
+use crate::resources::cpu::{Parts, Reading, Spent};
 use crate::resources::usage::{Sources, Watch};
+
+/// Seconds by which a server's CPU time may fall short where no control group counts it: user
+/// and system time of its ended processes are known in ticks of 10 ms.
+const UNSEEN: f64 = 0.02;
 
 /// Counters of an interface since it was made, both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +53,8 @@ impl Testbed {
         let Place::Here(here) = &self.place else { return Ok(None) };
         let Some(groups) = &here.groups else { return Ok(None) };
         let sources = Sources {
-            client: groups.client.path().to_owned(),
-            server: groups.server.path().to_owned(),
+            client: groups.client.counter(),
+            server: groups.server.counter(),
             to_client: netns::ROUTER_TO_CLIENT,
             to_server: netns::ROUTER_TO_SERVER,
         };
@@ -65,9 +70,17 @@ impl Testbed {
         match &self.place {
             Place::Here(here) => {
                 let Some(groups) = &here.groups else { return Ok(None) };
-                let Some(router) = &here.router.cgroup else { return Ok(None) };
-                let reading = here.meter.read(&groups.client, &groups.server, router)?;
-                Ok(Some(CpuReading::One(reading)))
+                let Some(router) = &here.router.processes else { return Ok(None) };
+                let by_descent = groups.client.by_descent();
+                let told =
+                    |host: &Host| by_descent.then(|| host.agent()?.cpu_of_children()).transpose();
+                let parts = Parts {
+                    client: groups.client.cpu_seconds(told(&self.client)?)?,
+                    server: groups.server.cpu_seconds(told(&self.server)?)?,
+                    router: router.cpu_seconds(None)?,
+                    unseen: if by_descent { UNSEEN } else { 0.0 },
+                };
+                Ok(Some(CpuReading::One(here.meter.read(parts)?)))
             }
             Place::Machines(_) => {
                 let (client, server) = (self.client_agent()?.cpu()?, self.server_agent()?.cpu()?);

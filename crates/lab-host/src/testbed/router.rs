@@ -17,23 +17,23 @@ use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::namespace;
 use crate::programs::NSENTER;
-use crate::resources::cgroup::{self, Cgroup};
+use crate::resources::{Processes, cgroup};
 
-/// The router's namespace with its control group, and what makes the link there.
+/// The router's namespace with its processes, and what makes the link there.
 #[derive(Debug)]
 pub(crate) struct Router {
     emulator: Option<InUse>,
     /// Whether rules were made that look at packets' headers.
     ruled: bool,
     /// Of the emulator, so that its CPU time is neither side's, nor background load.
-    pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) processes: Option<Processes>,
     backend: Backend,
     wire: bool,
     wish: Option<LinkBackend>,
     kernel: Kernel,
     seed: u64,
     headroom: PathBuf,
-    group: PathBuf,
+    group: Option<PathBuf>,
     names: Names,
     family: Family,
     executor: Arc<Executor>,
@@ -71,16 +71,19 @@ impl Router {
         family: Family,
         kernel: Kernel,
         names: &Names,
-        group: &Path,
+        group: Option<&Path>,
         headroom: &Path,
         executor: &Arc<Executor>,
     ) -> Result<Self> {
-        let group = group.join("router");
-        let cgroup = super::groups::make_group(executor, &group)?;
+        let group = group.map(|group| group.join("router"));
+        let processes = match &group {
+            Some(group) => super::groups::make_group(executor, group)?.map(Processes::Group),
+            None => executor.really(|| Ok(Processes::of_child()))?,
+        };
         Ok(Self {
             emulator: None,
             ruled: false,
-            cgroup,
+            processes,
             backend: Backend::Veth,
             wire: false,
             wish: spec.link_backend,
@@ -169,15 +172,22 @@ impl Router {
                 .chain(["--spec".into(), spec.to_string()])
                 .chain(["--seed".into(), self.seed.to_string()]),
         );
-        let procs = self.group.join("cgroup.procs").display().to_string();
         let net = format!("--net={}", namespace::path(&self.names.router));
-        let command =
-            Command::new(NSENTER, [&net, "sh", "-c", cgroup::JOIN, &procs]).running(link.clone());
+        let mut command = Command::new(NSENTER, [&net]);
+        if let Some(group) = &self.group {
+            let procs = group.join("cgroup.procs").display().to_string();
+            command.args(["sh", "-c", cgroup::JOIN, &procs]);
+        }
+        let command = command.running(link.clone());
         let line = || format!("{command} &  # makes the link for as long as it runs");
         self.emulator = self.executor.act(line, || {
             let process = self.executor.process(&command)?;
+            let process = Emulator::start(process, &spec.to_string(), &self.alarm)?;
+            if let Some(processes) = &self.processes {
+                processes.descend_from(process.pid());
+            }
             Ok(InUse {
-                process: Emulator::start(process, &spec.to_string(), &self.alarm)?,
+                process,
                 since: Instant::now(),
                 counters: EmulatorCounters::default(),
                 cpu_s: self.cpu_seconds(),
@@ -220,6 +230,6 @@ impl Router {
     }
 
     fn cpu_seconds(&self) -> Option<f64> {
-        self.cgroup.as_ref()?.cpu_seconds().ok()
+        self.processes.as_ref()?.cpu_seconds(None).ok()
     }
 }

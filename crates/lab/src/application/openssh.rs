@@ -37,7 +37,7 @@ pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
     ];
     private_files.extend(names(site)?);
     Ok(ServerSpec {
-        command: Command::new(SSHD, ["-D", "-e", "-f", &configuration]),
+        command: site.host.with_groups(Command::new(SSHD, ["-D", "-e", "-f", &configuration])),
         private_files,
         run_folders: &["/run/sshd"],
         ready: None,

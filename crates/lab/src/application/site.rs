@@ -114,11 +114,13 @@ pub(crate) fn write_credentials(
         let arguments = ["-q", "-t", "ed25519", "-N", "", "-C", "headroom-lab", "-f", &path(name)];
         server.run(&Command::new(SSH_KEYGEN, arguments))?;
     }
+    // the user of sshd's unprivileged processes; with one user id they are separate processes
+    let sshd = if server.has_one_user_id() { "0:0" } else { "110:65534" };
+    let passwd = format!(
+        "root:x:0:0:root:/run:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\nsshd:x:{sshd}::/run/sshd:/bin/false\n"
+    );
     let files = [
-        (
-            "passwd",
-            "root:x:0:0:root:/run:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\nsshd:x:110:65534::/run/sshd:/bin/false\n",
-        ),
+        ("passwd", passwd.as_str()),
         (
             "shadow",
             "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n",

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headroom_lab_host::host::Host;
 use headroom_lab_host::machine::Machine;
+use headroom_lab_host::privileges::Privileges;
 use headroom_lab_host::programs::Program;
+use headroom_lab_host::testbed;
 use headroom_lab_results::schema::{Environment, HostRecord, ProgramRecord};
 
 use super::bench::Bench;
@@ -72,7 +74,11 @@ pub(super) fn record(
         (
             format!("on {}", testbed.root_kind),
             "up to 16 MiB each way",
-            "not saved, flushed before each block",
+            if Privileges::of_this_process().is_root() {
+                "not saved, flushed before each block"
+            } else {
+                "not saved"
+            },
             plan.offload.name(),
         )
     } else {
@@ -94,7 +100,13 @@ pub(super) fn record(
         let words = "silent: sshd asks it for each client's name, and it never answers";
         ("resolver", words.to_owned())
     });
-    let settings = settings.into_iter().chain(resolver);
+    let privileges = hosts.is_empty().then(|| {
+        [
+            (PRIVILEGES, Privileges::of_this_process().to_string()),
+            ("CPU time of a side", testbed::cpu_time().to_owned()),
+        ]
+    });
+    let settings = settings.into_iter().chain(resolver).chain(privileges.into_iter().flatten());
     let Machine { kernel, distribution, cpu, cores, memory_bytes } = match hosts.first() {
         None => Machine::this(),
         Some(client) => Machine {
@@ -123,6 +135,9 @@ pub(super) fn record(
     }
 }
 
+/// The setting that says whether the lab was root.
+const PRIVILEGES: &str = "privileges";
+
 /// Lists the differences of machine and programs to the recorded ones, as `name: value
 /// instead of value`.
 pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
@@ -134,6 +149,9 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
             ("cpu".to_owned(), environment.cpu.clone()),
             ("cores".to_owned(), environment.cores.to_string()),
         ]);
+        let root = || Privileges::Root.to_string();
+        let privileges = environment.settings.get(PRIVILEGES).cloned().unwrap_or_else(root);
+        facts.insert(PRIVILEGES.to_owned(), privileges);
         for host in &environment.hosts {
             facts.insert(format!("kernel of the {}", host.role), host.kernel.clone());
             facts.insert(format!("cpu of the {}", host.role), host.cpu.clone());

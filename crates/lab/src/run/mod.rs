@@ -31,8 +31,9 @@ use std::time::{Duration, Instant};
 use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::hosts::{Machines, RealHost};
+use headroom_lab_host::privileges::Privileges;
 use headroom_lab_host::programs::SearchPath;
-use headroom_lab_host::testbed::Testbed;
+use headroom_lab_host::testbed::{self, Testbed};
 use headroom_lab_results::schema::{PlanRecord, Results, Resumed, SCHEMA};
 use headroom_lab_results::{analysis, report};
 
@@ -41,7 +42,7 @@ use crate::plan::Plan;
 pub use estimate::{expected_time, rounded, sentence as sentence_on_time};
 pub use journal::NAME as JOURNAL;
 pub use options::{Options, Progress};
-pub use resume::{Resumption, measured, resume, unfinished};
+pub use resume::{Resumption, is_on_this_machine, measured, resume, unfinished};
 
 use blocks::Blocks;
 use entry::{Entry, Header};
@@ -129,7 +130,11 @@ impl Begun<'_> {
         };
         (run.journal, run.record) = (Some(self.journal), self.record);
         run.captures = options.keep_captures.then(|| self.folder.join(captures::FOLDER));
-        let measured = run.keep(first).and_then(|()| run.measure());
+        let limits = if plan.hosts.is_none() { testbed::limits() } else { Vec::new() };
+        let begun = run
+            .keep(first)
+            .and_then(|()| limits.into_iter().try_for_each(|limit| run.remark(limit)));
+        let measured = begun.and_then(|()| run.measure());
         let interrupted_by = measured.err().map(|error| match error {
             // Ctrl-C also reaches the commands that a run waits for.
             _ if options.interrupted.load(Ordering::Relaxed) => Error::Interrupted,
@@ -281,10 +286,10 @@ pub fn require(plan: &Plan) -> Result<()> {
     if plan.hosts.is_some() {
         return Ok(()); // what two real hosts lack they say themselves
     }
-    if !nix::unistd::geteuid().is_root() {
+    if Privileges::of_this_process() == Privileges::None {
         return Err(Error::Missing(
-            "the lab makes network namespaces, which needs root: run it with sudo, \
-             or see what it would do with --dry-run"
+            "the lab makes network namespaces, which needs root or a user namespace: run it with \
+             sudo, or see what it would do with --dry-run"
                 .into(),
         ));
     }

@@ -63,6 +63,18 @@ pub fn resume(
     begun.run(&plan, options, progress).map(Some)
 }
 
+/// Whether the run in `folder` measures on this machine and is to be continued.
+///
+/// # Errors
+/// Its journal is damaged.
+pub fn is_on_this_machine(folder: &Path) -> Result<bool> {
+    if !folder.join(journal::NAME).exists() {
+        return Ok(false);
+    }
+    let (Contents { header, .. }, _) = journal::read(folder)?;
+    Ok(Plan::of_record(&header.plan)?.hosts.is_none())
+}
+
 /// Refuses to mix two machines in one result: half of the blocks would be of
 /// another one, and no interval says that.
 pub(super) fn require_unchanged(folder: &Path, changed: &[String]) -> Result<()> {

@@ -370,7 +370,7 @@ impl<'a> Run<'a> {
     }
 
     /// Notes what the reader should know, once.
-    fn remark(&mut self, text: String) -> Result<()> {
+    pub(super) fn remark(&mut self, text: String) -> Result<()> {
         if self.record.has_remark(&text) { Ok(()) } else { self.keep(Entry::Remark(text)) }
     }
 }
