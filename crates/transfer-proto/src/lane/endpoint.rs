@@ -216,6 +216,12 @@ impl<K: Keys> Lane<K> {
         }
     }
 
+    /// Describes the rate control's state, for figures.
+    #[cfg(test)]
+    pub(super) fn describe(&self) -> String {
+        self.sender.describe()
+    }
+
     /// Handles a packet, which is decrypted in place. `congested`: it was marked Congestion
     /// Experienced.
     ///

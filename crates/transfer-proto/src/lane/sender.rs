@@ -124,6 +124,12 @@ impl Sender {
         self.rate.rate()
     }
 
+    /// Describes the rate control's state, for figures.
+    #[cfg(test)]
+    pub(crate) fn describe(&self) -> String {
+        format!("{} in flight {} lost {}", self.rate.describe(), self.in_flight(), self.lost)
+    }
+
     pub(crate) fn in_flight(&self) -> u64 {
         self.sent.in_flight()
     }

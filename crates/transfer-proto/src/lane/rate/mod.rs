@@ -190,6 +190,24 @@ impl Controller {
         }
     }
 
+    /// Describes the state, for figures.
+    #[cfg(test)]
+    pub(crate) fn describe(&self) -> String {
+        let mode = format!("{:?}", self.mode);
+        format!(
+            "{:8} bw {:7.2} Mbit/s rate {:7.2} window {:8} bdp {:8.0} min {:6.2} ms queue {:6.2} chance {:.4} rounds {}",
+            mode.split(' ').next().unwrap_or_default(),
+            self.model.bandwidth() * 8e-6,
+            self.rate() * 8e-6,
+            self.window(),
+            self.model.bdp(),
+            self.model.min_rtt().as_secs_f64() * 1e3,
+            self.model.queue().as_secs_f64() * 1e3,
+            self.model.chance_loss(),
+            self.model.rounds(),
+        )
+    }
+
     /// Changes the length of packets.
     pub(crate) fn set_mss(&mut self, mss: usize) {
         self.mss = mss as f64;

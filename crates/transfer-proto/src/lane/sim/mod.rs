@@ -1,8 +1,10 @@
 //! A network in virtual time: flows through one bottleneck, seeded, the same
 //! every time.
 
+mod bbr;
 mod link;
 mod outages;
+mod points;
 mod reference;
 mod sharing;
 mod transport;

@@ -9,11 +9,12 @@ use super::super::testing::{Exporter, FromSecret, context};
 use super::super::{
     Direction, Event, Lane, LaneConfig, LaneId, MAX_PACKET, Piece, RateConfig, Received,
 };
+use super::bbr::Bbr;
 use super::reference::{self, Tcp};
 use super::{Chance, Link};
 
-/// Bytes of IP and UDP ahead of a packet.
-const HEADERS: usize = 28;
+/// Bytes of IP and UDP ahead of a packet, which count on the link.
+pub(super) const HEADERS: usize = 28;
 /// Bytes of a file that are given at once.
 const PART: u64 = 4 << 20;
 /// Bytes that wait at a host that does not read them: Linux's default (`rmem_default`).
@@ -54,6 +55,7 @@ pub(super) enum Opener {
 enum Flow<K: FromSecret> {
     Ours(Box<Ours<K>>),
     Tcp(Tcp),
+    Bbr(Box<Bbr>),
 }
 
 enum What {
@@ -69,6 +71,8 @@ enum What {
 pub(super) struct World<K: FromSecret> {
     pub(super) now: Duration,
     pub(super) link: Link,
+    /// Bytes ahead of a packet's IP header that count on the link.
+    pub(super) framing: usize,
     /// Share of what goes back that is lost.
     pub(super) feedback_loss: f64,
     /// Nothing passes: forward, back.
@@ -204,6 +208,7 @@ impl<K: FromSecret> World<K> {
         Self {
             now: Duration::ZERO,
             link,
+            framing: 0,
             feedback_loss: 0.0,
             dark: [false; 2],
             paused: [Duration::ZERO; 2],
@@ -228,6 +233,11 @@ impl<K: FromSecret> World<K> {
         self.add(start, Flow::Tcp(Tcp::new(start)));
     }
 
+    pub(super) fn add_bbr(&mut self, start: Duration) {
+        let seed = self.flows.len() as u64 + 1;
+        self.add(start, Flow::Bbr(Box::new(Bbr::new(start, seed))));
+    }
+
     fn add(&mut self, start: Duration, flow: Flow<K>) {
         self.flows.push((start, flow));
         self.goodput.push(Vec::new());
@@ -237,7 +247,7 @@ impl<K: FromSecret> World<K> {
     pub(super) fn ours(&mut self, flow: usize) -> &mut Ours<K> {
         match &mut self.flows[flow].1 {
             Flow::Ours(ours) => ours,
-            Flow::Tcp(_) => panic!("flow {flow} is a TCP"),
+            Flow::Tcp(_) | Flow::Bbr(_) => panic!("flow {flow} is a TCP"),
         }
     }
 
@@ -293,6 +303,7 @@ impl<K: FromSecret> World<K> {
                         timers.into_iter().zip(self.paused).filter_map(awake).min()
                     }
                     Flow::Tcp(tcp) => Some(tcp.last_ack + Duration::from_secs(1)),
+                    Flow::Bbr(bbr) => Some(bbr.timeout()),
                 }
             });
         coming.into_iter().chain(timers).min()
@@ -330,17 +341,19 @@ impl<K: FromSecret> World<K> {
             (What::ToSender(mut packet, from), Flow::Ours(ours)) => {
                 let _ = ours.sender.handle(now, from, false, &mut packet);
             }
-            (What::TcpPacket(number), Flow::Tcp(_)) => {
+            (What::TcpPacket(number), Flow::Tcp(_) | Flow::Bbr(_)) => {
                 new = reference::LEN as u64 - 52;
                 let delay = self.link.delay;
                 self.schedule(now + delay, flow, What::TcpAck(number));
             }
-            (What::TcpReady(number), Flow::Tcp(_)) => {
-                for arrival in self.link.offer(now, reference::LEN, &mut self.chance) {
+            (What::TcpReady(number), Flow::Tcp(_) | Flow::Bbr(_)) => {
+                let len = reference::LEN + self.framing;
+                for arrival in self.link.offer(now, len, &mut self.chance) {
                     self.schedule(arrival.at, flow, What::TcpPacket(number));
                 }
             }
             (What::TcpAck(number), Flow::Tcp(tcp)) => tcp.acked(now, number),
+            (What::TcpAck(number), Flow::Bbr(bbr)) => bbr.acked(now, number),
             _ => {}
         }
         if new > 0 {
@@ -422,11 +435,20 @@ impl<K: FromSecret> World<K> {
                     self.schedule(self.tcp_ready, flow, What::TcpReady(number));
                 }
             }
+            Flow::Bbr(bbr) => {
+                if now >= bbr.last_ack + Duration::from_secs(1) {
+                    bbr.timeout_over(now);
+                }
+                for number in bbr.send(now) {
+                    self.schedule(now, flow, What::TcpReady(number));
+                }
+            }
         }
         self.buffer = buffer;
+        let headers = HEADERS + self.framing;
         for (packet, from, there) in forward {
             // what goes to an address where nobody is uses the link all the same
-            for arrival in self.link.offer(now, packet.len() + HEADERS, &mut self.chance) {
+            for arrival in self.link.offer(now, packet.len() + headers, &mut self.chance) {
                 if there && !self.dark[0] {
                     let mut packet = packet.clone();
                     if let Some(bit) = arrival.wrong_bit {
