@@ -64,8 +64,9 @@ fn a_missing_program_is_named_with_its_package() {
     ended.assert_nothing_started();
 }
 
+/// In a chroot the kernel refuses user namespaces (unshare(2)), as some machines do everywhere.
 #[test]
-fn without_privilege_nothing_is_measured_and_sudo_is_named() {
+fn without_user_namespaces_an_ordinary_user_learns_what_was_refused_and_the_remedy() {
     if !privileged() {
         return;
     }
@@ -73,20 +74,26 @@ fn without_privilege_nothing_is_measured_and_sudo_is_named() {
     // the build's own folder may be closed to others
     let binary = ground.path("headroom");
     write_executable(&binary, &std::fs::read(HEADROOM).expect("the command"));
+    let root = ground.path("root");
+    std::fs::create_dir(&root).expect("a folder for another root");
     let as_nobody = |arguments: &str| {
-        let mut command = ground.command("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        command.arg(&binary).args(arguments.split(' '));
+        let mut command = ground.command("unshare");
+        let script = "mount --rbind / \"$1\" && exec chroot \"$1\" sh -c 'cd \"$1\" && shift && exec \"$@\"' \
+                      sh \"$2\" setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" $3";
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+        command.args([&binary, &root, &ground.scratch()]).arg(arguments);
         ground.end_of(command)
     };
     let ended = as_nobody("lab run http");
-    ended.assert_says(3, &["root", "sudo"]);
+    ended.assert_says(3, &["user namespace", "making one failed", "in a container", "sudo"]);
     ended.assert_nothing_started();
     let rehearsal = as_nobody("lab run http --dry-run");
     assert_eq!(rehearsal.code, Some(0), "{rehearsal}");
     let doctor = as_nobody("lab doctor");
     assert_eq!(doctor.code, Some(3), "{doctor}");
-    assert!(doctor.stdout.contains("not root"), "{doctor}");
+    for words in ["MISSING  privileges", "not root", "making one failed"] {
+        assert!(doctor.stdout.contains(words), "{doctor}");
+    }
 }
 
 #[test]

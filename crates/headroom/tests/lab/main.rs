@@ -16,6 +16,7 @@ mod over_ssh;
 mod report;
 mod report_sections;
 mod resume;
+mod rootless;
 mod studies;
 mod study;
 mod two_machines;

@@ -21,6 +21,7 @@ type Trial = (&'static str, fn(&mut Guest) -> Result<()>);
 const EVERYTHING: &[Trial] = &[
     ("doctor", doctor),
     ("an unshaped run of two stacks", unshaped_run),
+    ("a run of an ordinary user", run_without_root),
     ("the demo's plan", demo),
     ("put and get", put_and_get),
     ("a tunnel", tunnel),
@@ -90,6 +91,23 @@ fn doctor(guest: &mut Guest) -> Result<()> {
 fn unshaped_run(guest: &mut Guest) -> Result<()> {
     let said = guest.run("headroom lab run /files/small.toml --out /tmp/out")?;
     ensure!(said.contains("Report: /tmp/out/report.html"), "{said}");
+    nothing_left(guest)
+}
+
+/// The same without root, in a user namespace: what is made there needs other permissions of
+/// each kernel.
+fn run_without_root(guest: &mut Guest) -> Result<()> {
+    guest.run(
+        "mkdir -p /tmp/user/tmp && grep -v validation-links /files/small.toml >/tmp/user/small.toml && \
+         chown -R 1000:1000 /tmp/user",
+    )?;
+    let said = guest.run(
+        "setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/tmp/user TMPDIR=/tmp/user/tmp \
+         headroom lab run /tmp/user/small.toml --out /tmp/user/out",
+    )?;
+    ensure!(said.contains("Report: /tmp/user/out/report.html"), "{said}");
+    ensure!(said.contains("in a user namespace of user 1000"), "{said}");
+    guest.run("test -z \"$(ls -A /tmp/user/tmp)\"")?;
     nothing_left(guest)
 }
 
