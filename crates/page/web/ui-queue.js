@@ -26,7 +26,7 @@ export class CommandQueue extends EventTarget {
       fill(transfer, state)
       if (!known) this.known.set(state.id, transfer)
       if (known && before !== transfer.state) events.push(['state', transfer, before])
-      if (!known) events.push(['added', transfer])
+      if (!known) events.push(['added', transfer, this.limit === undefined ? undefined : 'new'])
     }
     const wanted = order.map(id => this.known.get(id)).filter(Boolean)
     const moved = wanted.length !== this.transfers.length || wanted.some((transfer, at) => transfer !== this.transfers[at])

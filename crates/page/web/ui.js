@@ -107,7 +107,8 @@ function build() {
   document.querySelector('.top').append(quit)
   for (const type of ['added', 'removed', 'state', 'change']) queue.addEventListener(type, showCount)
   queue.addEventListener('state', ({ transfer }) => report(transfer))
-  queue.addEventListener('added', ({ transfer }) => transfer.state === 'running' && report(transfer))
+  // a short one is done before anything else is heard of it
+  queue.addEventListener('added', ({ transfer, before }) => before === 'new' && report(transfer))
   queue.addEventListener('limit', () => {
     keepSetting('limit', queue.limit ? queue.limit / 1e6 : 0)
     panel.translate()

@@ -77,7 +77,7 @@ export class Command {
   // Opens the page.
   async open(browser, { url = this.url, ...options } = {}) {
     const context = options.context ?? (await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...options }))
-    context.setDefaultTimeout(PATIENCE)
+    context.setDefaultTimeout(Number(process.env.PAGE_PATIENCE ?? PATIENCE))
     const page = await context.newPage()
     page.errors = []
     page.on('pageerror', error => page.errors.push(String(error)))
