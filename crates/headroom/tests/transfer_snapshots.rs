@@ -12,7 +12,9 @@ use common::{Ground, HEADROOM};
 
 #[test]
 fn help_texts() {
-    for name in ["serve", "put", "get", "sync", "ls", "mkdir", "mv", "rm", "identity", "trust"] {
+    for name in
+        ["serve", "put", "get", "sync", "ls", "mkdir", "mv", "rm", "identity", "trust", "ui"]
+    {
         let help = Command::new(HEADROOM).args([name, "--help"]).output().expect("it starts");
         assert!(help.status.success(), "{help:?}");
         let help = String::from_utf8(help.stdout).expect("a text");

@@ -103,7 +103,6 @@ function build() {
   const switches = h('nav.switch', {}, tab('files', 'folder'), tab('lab', 'receipt'))
   $('server').replaceWith(switches)
   const quit = h('button.quiet', { id: 'quit', type: 'button', onclick: () => leave() })
-  $('settings').previousElementSibling // the popovers follow
   document.querySelector('.top').append(quit)
   for (const type of ['added', 'removed', 'state', 'change']) queue.addEventListener(type, showCount)
   queue.addEventListener('state', ({ transfer }) => report(transfer))
@@ -202,7 +201,9 @@ class Side {
   translate() {
     setText(this.sync.lastChild, t('ui.sync'))
     this.sync.title = t('ui.sync.title')
-    this.pane.grid.setAttribute('aria-label', `${t('list')}: ${this === left ? t('ui.left') : (this.session?.server.name ?? t('ui.servers'))}`)
+    const name = this === left ? t('ui.left') : (this.session?.server.name ?? t('ui.servers'))
+    this.pane.grid.setAttribute('aria-label', `${t('list')}: ${name}`)
+    this.pane.trail.setAttribute('aria-label', `${t('path')}: ${name}`)
     if (this === left) this.place.replaceChildren(h('h2', {}, t('ui.left')))
     else chooser.translate()
   }
@@ -447,6 +448,7 @@ function end(key) {
   showState.ended = true
   api?.close?.()
   document.body.dataset.connection = 'closed'
+  setText($('connection-text'), t(key))
   document.body.classList.add('signing-in')
   document.body.classList.remove('ready')
   show('files')

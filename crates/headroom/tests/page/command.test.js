@@ -95,7 +95,7 @@ withCommand('asks about an unknown server, then copies a tree there and back', {
   await row(here(page), 'back').locator('.filename').click()
   await here(page).getByText('This folder is empty').waitFor()
   await button(there(page), 'Copy all').click()
-  await verified(page, 'a.bin')
+  await verified(page, 'deep')
   const back = await tree(join(command.here, 'back'))
   const sent = await tree(join(command.there, 'photos'))
   assert.deepEqual(back, sent)

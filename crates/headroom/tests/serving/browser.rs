@@ -1,4 +1,4 @@
-//! The page of `headroom serve --web` in a real browser, by the scripts in `tests/page`.
+//! The page of `headroom serve --web`, and that of `headroom ui`, in a real browser, by the scripts in `tests/page`.
 //!
 //! `scripts/fetch-parts --with-browser` fetches what they need: Chromium, Node.js, and the packages
 //! of `tests/page/package-lock.json`. Where one is missing the tests are skipped, unless
@@ -24,6 +24,11 @@ fn the_page_believes_no_server_that_lies() {
 #[test]
 fn the_page_moves_files_from_and_to_a_real_server() {
     run("page.test.js");
+}
+
+#[test]
+fn the_page_of_ui_copies_between_this_machine_and_a_real_server() {
+    run("command.test.js");
 }
 
 /// Runs a script with the tests of one kind; what fails is in its output.
