@@ -1,4 +1,4 @@
-//! The arguments of `headroom serve`, `put`, `get`, `sync`, `ls`, `mkdir`, `mv`, `rm`,
+//! The arguments of `headroom serve`, `put`, `get`, `sync`, `ls`, `mkdir`, `mv`, `rm`, `share`,
 //! `identity` and `trust`.
 
 use std::ffi::OsString;
@@ -22,6 +22,7 @@ pub(crate) enum Command {
     Mkdir(Mkdir),
     Mv(Mv),
     Rm(Rm),
+    Share(Share),
     Identity(Identity),
     Trust(Trust),
     Ui(Ui),
@@ -104,6 +105,23 @@ Examples:
     exit_codes!()
 );
 
+const SHARE_HELP: &str = concat!(
+    "Prints a link to the page of the server, which must run with --web. Whoever opens it first can use it, \
+until it expires: send it over a channel that others do not read. A use is one browser, from its first \
+download or upload on; the same browser may resume and repeat. A link allows no more than your own key \
+does, and ends with it.
+
+Examples:
+  headroom share /srv/files/report.pdf --once
+  headroom share /srv/files/inbox --put --expires 12h --name 'photos of Alice'
+  headroom share host:photos --count 5
+  headroom share --list host
+  headroom share --revoke k3j5q2ab host
+
+",
+    exit_codes!()
+);
+
 /// Serve a directory to other hosts
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
@@ -167,6 +185,10 @@ pub(crate) struct Serve {
     /// The key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "web_cert")]
     pub(crate) web_key: Option<PathBuf>,
+    /// Keep share links (headroom share) in this file [default: one for each root in
+    /// ~/.config/headroom/shares]
+    #[arg(long, value_name = "FILE", requires = "web")]
+    pub(crate) shares: Option<PathBuf>,
     /// Append one line per request to this file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
@@ -579,6 +601,54 @@ pub(crate) struct Rm {
     pub(crate) json: bool,
 }
 
+/// Make a link by which somebody without a key fetches or sends files in a browser
+#[derive(Debug, Args)]
+#[command(after_help = SHARE_HELP)]
+pub(crate) struct Share {
+    /// A file or directory that a `headroom serve` of yours on this machine serves, or one on a
+    /// host; with --list or --revoke a host [default for these: this machine]
+    #[arg(value_name = "[HOST[:PORT]:]PATH", required_unless_present_any = ["list", "revoke"])]
+    pub(crate) target: Option<OsString>,
+    /// How long the link is open, such as 30m, 12h or 7d; up to 366d
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = expiry)]
+    pub(crate) expires: Duration,
+    /// Only one browser may use it
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// At most so many browsers may use it, up to 100 [default: any number]
+    #[arg(long, value_name = "N", conflicts_with = "once", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) count: Option<u32>,
+    /// Let them send files into the directory, each browser into a folder of its own, and see
+    /// nothing
+    #[arg(long)]
+    pub(crate) put: bool,
+    /// A note, which the page shows
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+    /// List the links that you have made and that are open
+    #[arg(long, conflicts_with_all = ["revoke", "once", "count", "put", "name"])]
+    pub(crate) list: bool,
+    /// End a link, and the transfers that use it
+    #[arg(long, value_name = "ID", conflicts_with_all = ["once", "count", "put", "name"])]
+    pub(crate) revoke: Option<String>,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Print the link, or each link, as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn expiry(text: &str) -> Result<Duration, String> {
+    let longest = 366 * 24 * 3600;
+    let seconds = [("s", 1), ("m", 60), ("h", 3600), ("d", 24 * 3600)]
+        .into_iter()
+        .find_map(|(unit, of)| Some(u64::from(text.strip_suffix(unit)?.parse::<u32>().ok()?) * of))
+        .filter(|seconds| (1..=longest).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("`{text}` is not a time up to 366d, such as 30m, 12h or 7d"))
+}
+
 /// Serve one client that came through ssh (started by --ssh)
 #[derive(Debug, Args)]
 pub(crate) struct ServeOnce {
@@ -696,6 +766,18 @@ mod tests {
         assert_eq!((retry("never"), retry("forever")), (Ok(Retry::Never), Ok(Retry::Forever)));
         for wrong in ["", "10", "m", "-1m", "1d", "1.5h", "always"] {
             assert!(retry(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_share_expires_after_a_time_up_to_a_year() {
+        let hours = |hours: u64| Ok(Duration::from_secs(hours * 3600));
+        assert_eq!(
+            (expiry("60m"), expiry("7d"), expiry("366d")),
+            (hours(1), hours(168), hours(8784))
+        );
+        for wrong in ["", "7", "0s", "367d", "-1d", "1w", "1.5h", "never"] {
+            assert!(expiry(wrong).is_err(), "{wrong}");
         }
     }
 

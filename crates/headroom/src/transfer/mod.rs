@@ -1,5 +1,5 @@
 //! Files between hosts: `headroom serve`, `put`, `get`, `sync`, `ls`, `mkdir`, `mv`, `rm`,
-//! `identity`, `trust` and `ui`.
+//! `share`, `identity`, `trust` and `ui`.
 
 mod arguments;
 mod connect;
@@ -15,7 +15,9 @@ mod remote;
 mod remotes;
 mod request_log;
 mod serve;
+mod serving;
 mod settings;
+mod share;
 mod ui;
 
 use std::process::ExitCode;
@@ -34,6 +36,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Mkdir(arguments) => remote::mkdir(arguments),
         Command::Mv(arguments) => remote::mv(arguments),
         Command::Rm(arguments) => remote::rm(arguments),
+        Command::Share(arguments) => share::share(arguments),
         Command::Identity(arguments) => identity::identity(arguments),
         Command::Trust(arguments) => identity::trust(arguments),
         Command::Ui(arguments) => ui::ui(arguments),

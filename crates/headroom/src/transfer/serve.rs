@@ -9,13 +9,16 @@ use headroom_gateway::control::notify;
 use headroom_page::{CertificateSource, Page};
 use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Options, PathPolicy};
-use headroom_transfer::trust::{AccessPolicy, AuthorizedKeys, Followed, Invitation, Invitations};
+use headroom_transfer::trust::{
+    AccessPolicy, AuthorizedKeys, Followed, Invitation, Invitations, Shares,
+};
 use headroom_transfer::{DEFAULT_PORT, Error, Identity, Server, block_on};
 use serde_json::json;
 
 use super::arguments::{Serve, ServeOnce};
 use super::exit::Usage;
 use super::request_log::RequestLog;
+use super::serving::Registered;
 use super::settings;
 use crate::output::print_line as say;
 
@@ -62,6 +65,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             ));
         }
         let page = page(arguments, &server, &identity)?;
+        let _registered = Registered::new(arguments, &identity, address, page.as_ref());
         if let Some(age) = arguments.keep_partial.0 {
             server.remove_unfinished(age);
         }
@@ -100,6 +104,9 @@ fn page(arguments: &Serve, server: &Server, identity: &Identity) -> anyhow::Resu
     let bind = |address| Page::bind(server, identity, options(address));
     let beside = SocketAddr::new(server.address()?.ip(), headroom_page::DEFAULT_PORT);
     let page = bind(address.unwrap_or(beside))?;
+    if let Some(shares) = shares(arguments)? {
+        server.set_shares(identity.public(), shares, &page.url());
+    }
     let secret = arguments.invite.as_ref().map(|options| {
         let path = settings::file_or(arguments.authorized_keys.as_deref(), "authorized_keys")?;
         let invitation = Invitation::new(&path, options.as_deref().unwrap_or_default())
@@ -125,6 +132,31 @@ fn page(arguments: &Serve, server: &Server, identity: &Identity) -> anyhow::Resu
         say(&format!("one browser is let in, once and within an hour, by {invitation}"));
     }
     Ok(Some(page))
+}
+
+/// Opens the file of share links. Without one there are none.
+fn shares(arguments: &Serve) -> anyhow::Result<Option<Shares>> {
+    let path = match &arguments.shares {
+        Some(path) => path.clone(),
+        None => match settings::file("shares") {
+            Ok(folder) => {
+                let root = arguments
+                    .root
+                    .canonicalize()
+                    .with_context(|| format!("cannot find {}", arguments.root.display()))?;
+                folder.join(headroom_transfer::trust::root_name(&root))
+            }
+            Err(error) => {
+                tracing::warn!("{error:#}: there are no share links without --shares");
+                return Ok(None);
+            }
+        },
+    };
+    let shares = Shares::open(&path).map_err(Error::from)?;
+    if shares.is_none() {
+        tracing::warn!("another server uses {}: this one has no share links", path.display());
+    }
+    Ok(shares)
 }
 
 /// The far end of `--ssh`, which has a pipe for a client.
