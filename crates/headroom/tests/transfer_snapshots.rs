@@ -13,7 +13,7 @@ use common::{Ground, HEADROOM};
 #[test]
 fn help_texts() {
     for name in
-        ["serve", "put", "get", "sync", "ls", "mkdir", "mv", "rm", "identity", "trust", "ui"]
+        ["serve", "put", "get", "sync", "ls", "mkdir", "mv", "rm", "share", "identity", "trust", "ui"]
     {
         let help = Command::new(HEADROOM).args([name, "--help"]).output().expect("it starts");
         assert!(help.status.success(), "{help:?}");

@@ -1,6 +1,8 @@
 //! Messages as objects of JavaScript.
 
-use headroom_transfer_proto::message::{EntryKind, Inline, Listed, ListedKind, Message, Time};
+use headroom_transfer_proto::message::{
+    EntryKind, ErrorCode, Inline, Listed, ListedKind, Message, ShareTerms, Time,
+};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::ChainingValue;
 use js_sys::{Array, Object, Reflect, Uint8Array};
@@ -17,13 +19,28 @@ pub fn decode(body: &[u8]) -> Result<Object, JsError> {
             .optional_number("rate", rate_bps),
         Message::Challenge { nonce } => object("challenge").bytes("nonce", &nonce),
         Message::Accepted { .. } => object("accepted"),
-        Message::Refused { reason, about_files } => {
-            object("refused").text("reason", &reason).flag("aboutFiles", about_files == Some(true))
+        Message::Refused { reason, about_files, code } => object("refused")
+            .text("reason", &reason)
+            .flag("aboutFiles", about_files == Some(true))
+            .code(code),
+        Message::Granted { known, read_only, rate_bps, may_share, share } => {
+            let granted = object("granted")
+                .flag("known", known)
+                .flag("readOnly", read_only)
+                .flag("mayShare", may_share == Some(true))
+                .optional_number("rate", rate_bps);
+            match share {
+                Some(share) => granted.set("share", &terms(&share)),
+                None => granted,
+            }
         }
-        Message::Granted { known, read_only, rate_bps } => object("granted")
-            .flag("known", known)
-            .flag("readOnly", read_only)
-            .optional_number("rate", rate_bps),
+        Message::Shared { terms: made, secret, .. } => {
+            object("shared").set("terms", &terms(&made)).bytes("secret", &secret)
+        }
+        Message::SharesListed { shares, last } => {
+            let shares: Array = shares.iter().map(terms).collect();
+            object("shares-listed").set("shares", &shares).flag("last", last)
+        }
         Message::Entry { id, path, kind } => entry(id, &path, kind),
         Message::EntriesEnd { files, bytes } => {
             object("entries-end").number("files", files as f64).number("bytes", bytes as f64)
@@ -108,6 +125,23 @@ fn listed(entry: &Listed) -> Object {
     }
 }
 
+/// Describes a share, with times in milliseconds since 1970.
+fn terms(share: &ShareTerms) -> Object {
+    let path = share.path.as_ref().map_or(&b""[..], RelPath::as_bytes);
+    object("share")
+        .text("id", &share.id)
+        .bytes("path", path)
+        .flag("isFile", share.is_file)
+        .flag("write", share.write)
+        .number("created", share.created as f64 * 1000.0)
+        .number("expires", share.expires as f64 * 1000.0)
+        .optional_number("uses", share.uses.map(u64::from))
+        .number("used", f64::from(share.used))
+        .text("name", &share.name)
+        .text("by", &share.by)
+        .0
+}
+
 /// Returns milliseconds since 1970.
 fn ms(time: Time) -> f64 {
     time.seconds as f64 * 1000.0 + f64::from(time.nanoseconds / 1_000_000)
@@ -139,6 +173,14 @@ impl Fields {
         match value {
             Some(value) => self.number(name, value as f64),
             None => self.set(name, &JsValue::NULL),
+        }
+    }
+
+    /// Sets the name of an error's code; none if the server gave none or a later one.
+    fn code(self, code: Option<ErrorCode>) -> Self {
+        match code.and_then(ErrorCode::name) {
+            Some(name) => self.text("code", name),
+            None => self.set("code", &JsValue::NULL),
         }
     }
 

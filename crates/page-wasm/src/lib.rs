@@ -110,6 +110,31 @@ pub fn invited(secret: &[u8], name: String) -> Framed {
     frame(&Message::Invited { secret: array(secret)?, name })
 }
 
+/// Shows the secret of a share link.
+#[wasm_bindgen(js_name = shareSecret)]
+pub fn share_secret(secret: &[u8]) -> Framed {
+    frame(&Message::ShareSecret { secret: array(secret)? })
+}
+
+/// Asks for a share link, open for some seconds, for so many browsers; 0 is any number.
+#[wasm_bindgen]
+pub fn share(of: &[u8], write: bool, seconds: f64, uses: u32, name: String) -> Framed {
+    let uses = (uses > 0).then_some(uses);
+    frame(&Message::Share { path: path(of)?, write, seconds: seconds as u64, uses, name })
+}
+
+/// Asks for the share links that this key has made.
+#[wasm_bindgen]
+pub fn shares() -> Framed {
+    frame(&Message::Shares)
+}
+
+/// Asks to end a share.
+#[wasm_bindgen]
+pub fn revoke(id: String) -> Framed {
+    frame(&Message::Revoke { id })
+}
+
 /// Asks what this client may do.
 #[wasm_bindgen]
 pub fn rights() -> Framed {

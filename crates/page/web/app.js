@@ -6,6 +6,7 @@ import { chooseTarget, keepsHandles, topNames } from './local.js'
 import { addressOf, errorText, Pane, pathOf } from './pane.js'
 import { Panel } from './panel.js'
 import { Preview } from './preview.js'
+import { showShared, shareEntry, showShares } from './shares.js'
 import { open } from './session.js'
 import { signIn } from './signin.js'
 import { keepSetting, setting } from './store.js'
@@ -13,6 +14,7 @@ import { currentLanguage, LANGUAGES, loadLanguage, t, translate } from './texts.
 import { errorOf, isOpen, Queue } from './transfers.js'
 
 const $ = id => document.getElementById(id)
+const SHARE = 'headroom.share' // of this tab: the secret of its share link
 const QUARTERS = 4 // how often a screen reader hears of progress
 
 let session
@@ -47,25 +49,31 @@ async function start() {
   panel.applyLimit()
   panel.arrange()
   showDetails()
+  $('shares-button').hidden = !session.mayShare
+  showShared($('shared'), session, () => pane.downloadAll())
   await route(secrets.path)
 }
 
-// Takes the secret of an invitation out of the address and of this entry of the history, so that
+// Takes the secret of an invitation or a share out of the address and of this entry of the history, so that
 // it is neither read over a shoulder nor found later.
 function takeSecrets() {
   const parameters = new URLSearchParams(location.hash.slice(1))
-  const invite = parameters.get('invite')
-  if (!invite) return { path: history.state?.path ?? pathOf(location.hash) }
+  const [invite, shown] = [parameters.get('invite'), parameters.get('share')]
+  if (shown) sessionStorage.setItem(SHARE, shown)
+  else if (invite) sessionStorage.removeItem(SHARE)
+  // A tab that was opened by a share link stays the share's when it is reloaded.
+  const share = sessionStorage.getItem(SHARE)
+  if (!invite && !shown) return { share, path: history.state?.path ?? pathOf(location.hash) }
   history.replaceState({ path: '' }, '', location.pathname)
-  return { invite, path: '' }
+  return { invite, share, path: '' }
 }
 
-async function enter({ invite }) {
-  if (session.authorized && !invite) return
+async function enter({ invite, share }) {
+  if (session.authorized && !invite && !share) return
   try {
-    await session.signIn({ invite })
+    await session.signIn({ invite, share })
   } catch (error) {
-    if (error.code !== 'unauthorized') throw error
+    if (share || (error.code !== 'unauthorized' && error.code !== 'invitation')) throw error
     const reason = invite ? t('sign.invite-refused') : undefined
     document.body.classList.add('signing-in')
     await signIn($('files'), session, reason)
@@ -174,6 +182,7 @@ function connectParts() {
   })
   pane.addEventListener('said', ({ text }) => say(text))
   pane.addEventListener('download', ({ entries }) => startDownload(entries))
+  pane.addEventListener('share', ({ entry }) => shareEntry(session, entry))
   pane.addEventListener('upload', ({ origin, folder, entries }) => startUpload(origin, folder, entries))
   preview.addEventListener('download', ({ entry }) => startDownload([entry]))
   preview.addEventListener('close', () => {
@@ -195,8 +204,11 @@ function connectParts() {
     pane.grid.focus()
   })
   $('help-button').addEventListener('click', help)
+  $('shares-button').addEventListener('click', () => showShares(session, say))
   $('settings').addEventListener('toggle', event => event.newState === 'open' && showSettings())
-  addEventListener('popstate', event => session && route(event.state?.path ?? pathOf(location.hash)))
+  // A link that is opened in this tab is one for a new page.
+  addEventListener('hashchange', () => /^#(invite|share)=/.test(location.hash) && location.reload())
+  addEventListener('popstate', event => session && !/^#(invite|share)=/.test(location.hash) && route(event.state?.path ?? pathOf(location.hash)))
   addEventListener('beforeunload', event => {
     // Where the browser keeps handles, the next page continues: nothing is lost.
     const lost = transfer => isOpen(transfer) && transfer.direction === 'up' && !transfer.origin?.handles
@@ -269,7 +281,8 @@ async function startUpload(origin, folder, entries) {
   if (!tops.length) return
   const taken = new Map(entries.map(entry => [entry.name, entry]))
   const collisions = tops.filter(top => taken.has(top.name))
-  let replace = false
+  // who sends by a share link sees nothing, and meets only files of their own
+  let replace = Boolean(session.share?.write)
   if (collisions.length) {
     const merged = collisions.every(top => top.folder && taken.get(top.name).type === 'directory')
     const answer = await ask({

@@ -1,7 +1,7 @@
 // One connection to the server: streams, messages, and the proof of this browser's key.
 
 import * as protocol from './protocol.js';
-import { TransferError, codeOf } from './errors.js';
+import { TransferError } from './errors.js';
 import { browserName } from './key.js';
 import { MuxTransport } from './mux.js';
 
@@ -178,20 +178,22 @@ export class Link {
     const nonce = crypto.getRandomValues(new Uint8Array(32));
     const signature = await key.sign(protocol.toSign(kind, key.bytes, boundTo, challenge.nonce, nonce));
     const messages = [protocol.hello(0), protocol.proof(kind, key.bytes, signature, nonce)];
-    if (secrets.invite) messages.push(protocol.invited(secrets.invite, browserName()));
+    if (secrets.share) messages.push(protocol.shareSecret(secrets.share));
+    else if (secrets.invite) messages.push(protocol.invited(secrets.invite, browserName()));
     messages.push(protocol.rights());
     await writer.send(...messages);
     writer.close();
     const hello = await within(CONNECT_MS, reader.expect(), 'the server does not answer');
-    if (hello.type === 'refused') throw new TransferError('unauthorized', hello.reason);
+    if (hello.type === 'refused') throw new TransferError(hello.code ?? 'unauthorized', hello.reason);
     if (hello.type !== 'hello') throw unexpected(hello);
     const granted = await reader.expect();
     if (granted.type === 'refused') {
-      if (kind === 'exporter' && granted.reason.includes('proof of its key')) {
+      if (kind === 'exporter' && granted.code === 'proof') {
         Link.exports = false;
         throw new TransferError('lost', 'the server computes another key of the session');
       }
-      throw new TransferError('unauthorized', granted.reason);
+      const isProof = granted.code === 'proof';
+      throw new TransferError(isProof ? 'unauthorized' : granted.code ?? 'unauthorized', granted.reason);
     }
     if (granted.type !== 'granted') throw unexpected(granted);
     this.granted = granted;
@@ -221,17 +223,23 @@ export class Link {
     }
   }
 
-  // Sends a request, and returns its streams when the server has accepted it.
-  async request(message, rate = 0) {
+  // Sends a request, and returns its streams with the answer still to come.
+  async ask(message, rate = 0) {
     const { reader, writer } = await this.#stream();
     await writer.send(protocol.hello(rate), message);
     const hello = await reader.expect();
     if (hello.type === 'refused') throw refusal(hello);
     if (hello.type !== 'hello') throw unexpected(hello);
+    return { reader, writer, rate: hello.rate };
+  }
+
+  // Sends a request, and returns its streams when the server has accepted it.
+  async request(message, rate = 0) {
+    const { reader, writer, rate: takes } = await this.ask(message, rate);
     const accepted = await reader.expect();
     if (accepted.type === 'refused') throw refusal(accepted);
     if (accepted.type !== 'accepted') throw unexpected(accepted);
-    return { reader, writer, rate: hello.rate };
+    return { reader, writer, rate: takes };
   }
 
   close() {
@@ -245,5 +253,5 @@ export function unexpected(message) {
 }
 
 export function refusal(message) {
-  return new TransferError(message.aboutFiles ? codeOf(message.reason) : 'refused', message.reason);
+  return new TransferError(message.code ?? 'refused', message.reason);
 }

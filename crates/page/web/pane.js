@@ -41,6 +41,7 @@ export class Pane extends EventTarget {
     this.download = button(this.verb, () => this.startDownload())
     this.rename = button('rename', () => this.renameChosen(), '.slight')
     this.remove = button('delete', () => this.deleteChosen(), '.slight')
+    this.share = button('link', () => this.#emit('share', { entry: this.list.chosen()[0] }), '.slight')
     this.look = button('eye', () => this.#emit('preview', { entry: this.list.chosen()[0] }), '.slight')
     this.grid = h('div.list', { role: 'grid', tabIndex: 0, 'aria-multiselectable': 'true' })
     this.busy = h('div.busy', { hidden: true })
@@ -50,7 +51,7 @@ export class Pane extends EventTarget {
     this.root.append(
       h('div.bar', {}, this.trail, h('div.search', {}, icon('search'), this.filter), h('div.tools', { role: 'group' }, this.download, this.uploadFiles, this.uploadFolder, this.newFolder)),
       h('div.stage', {}, this.busy, this.grid, this.empty, this.drop),
-      h('div.status', {}, this.sum, h('div.tools', { role: 'group' }, this.look, this.rename, this.remove)),
+      h('div.status', {}, this.sum, h('div.tools', { role: 'group' }, this.look, this.share, this.rename, this.remove)),
     )
     const { list } = (this.list = new FileList(this.grid, { draggable: !this.uploads }), this)
     list.addEventListener('open', ({ entry }) => this.#open(entry))
@@ -84,6 +85,7 @@ export class Pane extends EventTarget {
     label(this.rename, 'rename')
     label(this.remove, 'delete')
     label(this.look, 'preview')
+    label(this.share, 'share')
     this.filter.placeholder = t('filter')
     this.filter.setAttribute('aria-label', t('filter'))
     this.filter.title = t('filter.title')
@@ -99,10 +101,17 @@ export class Pane extends EventTarget {
     return Boolean(this.session) && !this.session.server.readOnly
   }
 
+  // Whether files can be sent here, and none be seen.
+  get sendOnly() {
+    return Boolean(this.session?.share?.write)
+  }
+
   use(session) {
     this.session = session
+    this.download.hidden = this.grid.hidden = this.sendOnly
+    this.root.querySelector('.search').hidden = this.sendOnly
     for (const element of [this.uploadFiles, this.uploadFolder]) element.hidden = !this.writable || !this.uploads
-    this.newFolder.hidden = !this.writable
+    this.newFolder.hidden = !this.writable || this.sendOnly
   }
 
   #emit(type, detail) {
@@ -139,6 +148,12 @@ export class Pane extends EventTarget {
 
   async #read(take, { meanwhile, end, reveal }) {
     this.reading?.abort()
+    if (this.sendOnly) {
+      this.reading = this.error = null
+      this.list.replace([])
+      this.#summarise()
+      return
+    }
     const controller = (this.reading = new AbortController())
     const slow = setTimeout(() => (this.busy.hidden = false), 150)
     let next = performance.now() + 60
@@ -205,6 +220,7 @@ export class Pane extends EventTarget {
       : [folders && t('sum.folders', { n: folders }), (files || !folders) && t('sum.files', { n: files })]
     if (bytes) parts.push(size(bytes))
     if (list.filter && !selected.size) parts.push(t('sum.filtered', { n: list.entries.length }))
+    if (this.sendOnly) parts.length = 0
     setText(this.sum, parts.filter(Boolean).join(' · '))
     setText(this.download.lastChild, selected.size ? t(`${this.verb}.chosen`, { n: selected.size }) : t(`${this.verb}.all`))
     this.download.title = t(`${this.verb}.${selected.size ? 'chosen' : 'all'}.title`)
@@ -212,6 +228,7 @@ export class Pane extends EventTarget {
     this.download.classList.toggle('primary', !this.writable || selected.size > 0)
     this.rename.hidden = !this.writable || selected.size !== 1
     this.remove.hidden = !this.writable || !selected.size
+    this.share.hidden = !this.session.mayShare || chosen.length !== 1 || !['file', 'directory'].includes(chosen[0].type)
     this.look.hidden = chosen.length !== 1 || chosen[0].type !== 'file'
     this.#showEmpty()
   }
@@ -220,7 +237,9 @@ export class Pane extends EventTarget {
     const nothing = !this.reading && !this.list.shown.length
     this.empty.hidden = !nothing
     if (!nothing) return
-    const lines = this.error
+    const lines = this.sendOnly
+      ? [h('p.headline', {}, t('share.put.headline')), h('p', {}, t('share.put.hint'))]
+      : this.error
       ? [h('p.headline', {}, t('list.failed')), h('p', {}, errorText(this.error)), h('button', { type: 'button', onclick: () => this.show(this.path) }, t('retry'))]
       : this.list.filter
         ? [h('p.headline', {}, t('list.unmatched')), h('button', { type: 'button', onclick: () => this.#clearFilter() }, t('filter.clear'))]
@@ -232,6 +251,14 @@ export class Pane extends EventTarget {
     if (entry.type === 'directory') this.#emit('navigate', { path: entry.path })
     else if (entry.type === 'file') this.#emit('preview', { entry })
     else tell(t(entry.type === 'link' ? 'link.title' : 'other.title'), t(entry.type === 'link' ? (this.uploads ? 'link.text' : 'link.leads') : 'other.text', { target: quoted(entry.target ?? '') }))
+  }
+
+  // Downloads everything in the folder that is shown.
+  downloadAll() {
+    this.list.setFilter((this.filter.value = ''))
+    this.list.selected.clear()
+    this.list.arrange()
+    this.startDownload()
   }
 
   startDownload() {

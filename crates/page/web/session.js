@@ -19,6 +19,8 @@ export { TransferError } from './errors.js';
 const PATIENCE_MS = 300_000;
 // How long a WebSocket is used before WebTransport is tried again.
 const UDP_AGAIN_MS = 120_000;
+// A server has fewer.
+const MOST_SHARES = 4096;
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000];
 
 const sleep = (ms, signal) => new Promise((resolve, reject) => {
@@ -59,11 +61,17 @@ export class Session {
   authorized = false;
   // whether the server knows this key by its list, not only as anybody's
   listed = false;
+  // whether this key may make share links
+  mayShare = false;
+  // the share whose link this session uses
+  share = null;
 
   #onstate;
   #key;
   #config;
   #secrets = {};
+  // the secret of the share, which every connection shows
+  #shareSecret = null;
   // an idle connection for names, and one for the next transfer
   #names = null;
   #idle = [];
@@ -132,21 +140,27 @@ export class Session {
       fresh = await this.#connect();
     }
     try {
-      await fresh.signIn(this.#key, this.#secrets);
+      await fresh.signIn(this.#key, { ...this.#secrets, share: this.#shareSecret });
     } catch (error) {
       fresh.close();
       throw error;
     }
     this.server.readOnly = fresh.granted.readOnly;
     this.listed = fresh.granted.known;
+    this.mayShare = fresh.granted.mayShare;
+    if (fresh.granted.share) {
+      this.share = shareOf(fresh.granted.share);
+      this.server.root = (!this.share.isFile && this.share.path) || '/';
+    }
     this.authorized = true;
     return fresh;
   }
 
   // Proves the key. With `invite`, the text of an invitation's secret, the server adds the key to
-  // those that it knows.
-  async signIn({ invite } = {}) {
-    if (invite) this.#secrets = { invite: secret(invite) };
+  // those that it knows. With `share`, that of a share link, the session is the share's.
+  async signIn({ invite, share } = {}) {
+    if (share) this.#shareSecret = secret(share);
+    else if (invite) this.#secrets = { invite: secret(invite) };
     else if (this.authorized && this.listed) return this;
     if (this.#names?.granted) this.#names.close();
     for (const idle of this.#idle.splice(0)) idle.close();
@@ -179,7 +193,7 @@ export class Session {
   }
 
   // Does one request about names at a time.
-  async #request(message, handle, signal) {
+  async #request(message, handle, signal, isAsked = false) {
     const before = this.#turn;
     let done;
     this.#turn = new Promise(resolve => { done = resolve; });
@@ -188,7 +202,7 @@ export class Session {
       signal?.throwIfAborted();
       return await this.#again(async () => {
         const link = this.#names = await this.#signed(this.#names);
-        const { reader, writer } = await link.request(message);
+        const { reader, writer } = await (isAsked ? link.ask(message) : link.request(message));
         writer.close();
         this.#tell('connected');
         const stop = () => reader.cancel();
@@ -267,6 +281,41 @@ export class Session {
         if (!['removed', 'left'].includes(answer.type)) throw unexpected(answer);
       }
     });
+  }
+
+  // Identifies what the paths of this session are paths of: the server, or one share of it.
+  get scope() {
+    return this.share ? `${this.server.fingerprint} ${this.share.id}` : this.server.fingerprint;
+  }
+
+  // Makes a share link, for `uses` browsers (0: any number); resolves with its terms and `link`.
+  async createShare(path, { seconds, uses = 0, write = false, name = '' }) {
+    const message = protocol.share(toBytes(path), write, seconds, uses, name);
+    return this.#request(message, async reader => {
+      const answer = await reader.expect();
+      if (answer.type === 'refused') throw refusal(answer);
+      if (answer.type !== 'shared') throw unexpected(answer);
+      return { ...shareOf(answer.terms), link: `${location.origin}${location.pathname}#share=${secretText(answer.secret)}` };
+    }, undefined, true);
+  }
+
+  // Lists the share links that this key has made and that are open.
+  async shares() {
+    return this.#request(protocol.shares(), async reader => {
+      const all = [];
+      for (;;) {
+        const answer = await reader.expect();
+        if (answer.type === 'refused') throw refusal(answer);
+        if (answer.type !== 'shares-listed') throw unexpected(answer);
+        all.push(...answer.shares.map(shareOf));
+        if (answer.last || all.length > MOST_SHARES) return all;
+      }
+    }, undefined, true);
+  }
+
+  // Ends a share, and the transfers that use it.
+  async revokeShare(id) {
+    await this.#names_(protocol.revoke(id));
   }
 
   // Fetches files and directories.
@@ -382,6 +431,12 @@ function listed(directory, entry) {
   if (entry.target) made.target = toText(entry.target);
   return made;
 }
+
+function shareOf(terms) {
+  return { ...terms, path: toText(terms.path) };
+}
+
+const secretText = bytes => btoa(String.fromCharCode(...bytes)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=/g, '');
 
 // Reads the secret of a link: 32 bytes in base64url.
 function secret(text) {

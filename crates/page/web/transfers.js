@@ -110,6 +110,11 @@ export class Queue extends EventTarget {
     this.#next()
   }
 
+  // Transfers of another server, or of another share, are none of this session.
+  #scope() {
+    return this.session.scope ?? this.session.server.fingerprint
+  }
+
   // The connection is there or not; what it interrupted continues by itself.
   setOnline(online) {
     this.online = online
@@ -129,7 +134,7 @@ export class Queue extends EventTarget {
     const records = await store.transfersKept().catch(() => [])
     records.sort((a, b) => a.order - b.order)
     for (const record of records) {
-      if (record.server !== this.session.server.fingerprint || this.find(record.id)) continue
+      if (record.server !== this.#scope() || this.find(record.id)) continue
       if (!(await this.#own(record.id))) {
         this.#watch(record.id)
         continue
@@ -416,7 +421,7 @@ export class Queue extends EventTarget {
     transfer.saved = Date.now()
     if (!this.session) return
     this.#flush(transfer)
-    store.saveTransfer(transfer.record(this.session.server.fingerprint)).catch(() => this.#emit('unkept', transfer))
+    store.saveTransfer(transfer.record(this.#scope())).catch(() => this.#emit('unkept', transfer))
   }
 
   #second() {
@@ -490,7 +495,7 @@ export async function countBelow(session, path, signal, onprogress) {
   return counted
 }
 
-const CODES = new Set(['unauthorized', 'refused', 'lost', 'changed', 'exists', 'no-space', 'not-found', 'protocol'])
+const CODES = new Set(['unauthorized', 'refused', 'lost', 'changed', 'exists', 'no-space', 'not-found', 'protocol', 'read-only', 'share-ended', 'share-used', 'not-shared'])
 
 // Makes what can be kept and shown of an error: of the session, or of this computer's files.
 export function errorOf(error) {

@@ -31,6 +31,11 @@ fn the_page_of_ui_copies_between_this_machine_and_a_real_server() {
     run("command.test.js");
 }
 
+#[test]
+fn the_page_serves_share_links() {
+    run("shares.test.js");
+}
+
 /// Runs a script with the tests of one kind; what fails is in its output.
 fn run(script: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
