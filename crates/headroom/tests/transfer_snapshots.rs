@@ -12,9 +12,10 @@ use common::{Ground, HEADROOM};
 
 #[test]
 fn help_texts() {
-    for name in
-        ["serve", "put", "get", "sync", "ls", "mkdir", "mv", "rm", "share", "identity", "trust", "ui"]
-    {
+    for name in [
+        "serve", "put", "get", "sync", "ls", "mkdir", "mv", "rm", "share", "identity", "trust",
+        "ui",
+    ] {
         let help = Command::new(HEADROOM).args([name, "--help"]).output().expect("it starts");
         assert!(help.status.success(), "{help:?}");
         let help = String::from_utf8(help.stdout).expect("a text");
