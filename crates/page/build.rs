@@ -1,8 +1,12 @@
-//! Embeds the files of the page: one table of names, content types, tags and bytes.
+//! Embeds the files of the page, also compressed: one table of names, content types, tags and bytes.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::{env, fs};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 fn main() {
     println!("cargo:rerun-if-changed=web");
@@ -12,6 +16,7 @@ fn main() {
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("a plain name"))
         .collect();
     names.sort();
+    let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).to_owned();
     let mut table = String::from("pub(crate) const FILES: &[File] = &[\n");
     for name in names {
         let content_type = match name.rsplit_once('.').map_or("", |(_, extension)| extension) {
@@ -23,15 +28,19 @@ fn main() {
             _ => continue,
         };
         let path = folder.join(&name);
-        let hash = blake3::hash(&fs::read(&path).expect("a file of the page")).to_hex();
+        let bytes = fs::read(&path).expect("a file of the page");
+        let hash = blake3::hash(&bytes).to_hex();
         let tag = &hash[..32];
+        let gzipped = out.join(format!("{name}.gz"));
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&bytes).expect("memory");
+        fs::write(&gzipped, gzip.finish().expect("memory")).expect("a compressed file");
         writeln!(
             table,
-            "    File {{ name: {name:?}, content_type: {content_type:?}, tag: {tag:?}, bytes: include_bytes!({path:?}) }},"
+            "    File {{ name: {name:?}, content_type: {content_type:?}, tag: {tag:?}, bytes: include_bytes!({path:?}), gzipped: include_bytes!({gzipped:?}) }},"
         )
         .expect("memory");
     }
     table.push_str("];\n");
-    let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("files.rs");
-    fs::write(out, table).expect("the table");
+    fs::write(out.join("files.rs"), table).expect("the table");
 }

@@ -22,7 +22,11 @@ const SOCKETS: &str = "quinn_udp";
 pub(crate) fn start(verbose: bool, timed: bool) {
     let level = if verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let of_sockets = if verbose { level } else { LevelFilter::OFF };
-    let filter = Targets::new().with_default(level).with_target(SOCKETS, of_sockets);
+    let filter = Targets::new()
+        .with_default(level)
+        .with_target(SOCKETS, of_sockets)
+        // it names every frame
+        .with_target("h2", LevelFilter::WARN);
     let stderr = std::io::stderr();
     let colours = stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = lines::layer().with_writer(std::io::stderr).with_ansi(colours);

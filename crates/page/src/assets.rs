@@ -11,6 +11,8 @@ pub struct File {
     pub tag: &'static str,
     /// Its content.
     pub bytes: &'static [u8],
+    /// The same, compressed.
+    pub(crate) gzipped: &'static [u8],
 }
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));

@@ -1,10 +1,8 @@
 //! The certificates of the page: one for HTTPS, which people or authorities vouch for, and one for
 //! sessions, which is short-lived and which the page pins by its hash.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,6 +17,8 @@ use rustls::server::NoServerSessionStorage;
 use time::{Duration, OffsetDateTime};
 
 use crate::error::Error;
+use crate::issued::{AcmeOptions, Issued};
+use crate::private_file;
 
 /// How long a session's certificate is valid; browsers refuse more than 14 days.
 const SESSION_DAYS: i64 = 13;
@@ -41,6 +41,13 @@ pub enum CertificateSource {
     },
     /// One of our own, which is made if this file is missing.
     SelfSigned(PathBuf),
+    /// One that an ACME authority issues.
+    Acme {
+        /// The authority, and what it is asked for.
+        options: AcmeOptions,
+        /// The file of one of our own, which is shown until the authority has issued the first.
+        meanwhile: PathBuf,
+    },
 }
 
 /// A certificate for HTTPS.
@@ -51,6 +58,8 @@ pub(crate) struct PageCertificate {
     pub(crate) names: Vec<String>,
     /// The SHA-256 hash of its DER encoding.
     pub(crate) hash: [u8; 32],
+    /// Whether it is our own.
+    pub(crate) is_own: bool,
 }
 
 impl PageCertificate {
@@ -63,14 +72,30 @@ impl PageCertificate {
                     .map_err(|error| Error::certificate(key, &error))?;
                 Self::new(chain, key).map_err(|error| Error::certificate(certificate, &error))
             }
-            CertificateSource::SelfSigned(path) => {
-                let made = own(path, names).map_err(|cause| Error::Certificate {
-                    path: path.clone(),
-                    cause: cause.to_string(),
-                })?;
-                Self::new(vec![made.0], made.1).map_err(|error| Error::certificate(path, &error))
+            CertificateSource::SelfSigned(path) => Self::own(path, names),
+            CertificateSource::Acme { options, meanwhile } => {
+                options.check().map_err(Error::Acme)?;
+                match options.read() {
+                    Some(issued) => Self::issued(issued).map_err(|it| Error::Acme(it.to_string())),
+                    None => Self::own(meanwhile, names),
+                }
             }
         }
+    }
+
+    /// Takes one that an authority issued.
+    pub(crate) fn issued(issued: Issued) -> Result<Self, rustls::Error> {
+        Self::new(issued.chain, issued.key)
+    }
+
+    fn own(path: &Path, names: &[String]) -> Result<Self, Error> {
+        let made = own(path, names).map_err(|cause| Error::Certificate {
+            path: path.to_owned(),
+            cause: cause.to_string(),
+        })?;
+        let own = Self::new(vec![made.0], made.1);
+        let own = own.map_err(|error| Error::certificate(path, &error))?;
+        Ok(Self { is_own: true, ..own })
     }
 
     fn new(
@@ -84,7 +109,7 @@ impl PageCertificate {
                 .with_protocol_versions(&[&rustls::version::TLS13])?
                 .with_no_client_auth()
                 .with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let names = match webpki::EndEntityCert::try_from(&own) {
@@ -94,7 +119,7 @@ impl PageCertificate {
         let hash = ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, &own);
         let mut bytes = [0; 32];
         bytes.copy_from_slice(hash.as_ref());
-        Ok(Self { config: Arc::new(config), names, hash: bytes })
+        Ok(Self { config: Arc::new(config), names, hash: bytes, is_own: false })
     }
 }
 
@@ -126,27 +151,13 @@ fn own(
         return Ok((certificate, key));
     }
     let (certificate, key) = make(names, PAGE_DAYS).map_err(other)?;
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    let draft = path.with_extension(format!("{}", std::process::id()));
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    let text = format!("{}{}", certificate.pem(), key.serialize_pem());
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&draft, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    written?;
+    private_file::write(path, &format!("{}{}", certificate.pem(), key.serialize_pem()))?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     Ok((certificate.der().clone(), key))
 }
 
 /// Whether a certificate that was written to this file is valid for long enough.
-fn is_fresh(path: &Path) -> bool {
+pub(crate) fn is_fresh(path: &Path) -> bool {
     let age = fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let age = age.and_then(|written| SystemTime::now().duration_since(written).ok());
     let longest = Duration::days(PAGE_DAYS) - SLOW_CLOCK - REPLACED;

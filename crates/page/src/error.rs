@@ -26,6 +26,9 @@ pub enum Error {
     /// No certificate could be made.
     #[error("cannot make a certificate: {0}")]
     Make(String),
+    /// An ACME authority cannot be asked.
+    #[error("cannot ask an ACME authority for a certificate: {0}")]
+    Acme(String),
     /// The server of the sessions cannot be started.
     #[error(transparent)]
     Transfer(#[from] headroom_transfer::Error),

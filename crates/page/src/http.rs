@@ -13,14 +13,17 @@ use headroom_transfer::server::{TcpSlot, WEB_PATH};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::server::Acceptor;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 
+use crate::acme::ACME_TLS_ALPN;
 use crate::answer::{Answer, allowed_host, closing, empty, with_body};
 use crate::assets::{self, File};
 use crate::{Shared, socket};
@@ -32,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most bytes of the head of a request.
 const MOST_HEAD: usize = 16 << 10;
+/// How many requests one connection of HTTP/2 may have open: more than the page has files.
+const MOST_STREAMS: u32 = 64;
 
 /// Serves for ever.
 pub(crate) async fn serve(shared: Arc<Shared>) {
@@ -70,21 +75,37 @@ async fn connection(
     slot: &Arc<TcpSlot>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let _ = stream.set_nodelay(true);
-    let tls = TlsAcceptor::from(shared.certificate().0.config);
     let handshake = async {
         let permit = slot.handshake().await;
-        let stream = tls.accept(stream).await;
+        let stream = accept(&shared, stream).await;
         drop(permit);
         stream
     };
-    let stream = tokio::time::timeout(PATIENCE, handshake).await??;
-    let answering = service_fn(|request| {
+    let Some(stream) = tokio::time::timeout(PATIENCE, handshake).await?? else { return Ok(()) };
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let answering = service_fn(|mut request: Request<Incoming>| {
+        let is_named = name_host(&mut request, is_http2);
         let answer = match request.uri().path() {
+            _ if !is_named => closing(StatusCode::BAD_REQUEST, ""),
             WEB_PATH => socket::answer(&shared, request, peer, slot),
             _ => answer(&shared, &request),
         };
         std::future::ready(Ok::<_, Infallible>(answer))
     });
+    if is_http2 {
+        let serving = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MOST_STREAMS)
+            .max_header_list_size(MOST_HEAD as u32)
+            .serve_connection(TokioIo::new(stream), answering);
+        let mut serving = std::pin::pin!(serving);
+        if let Ok(served) = tokio::time::timeout(LONGEST, serving.as_mut()).await {
+            return Ok(served?);
+        }
+        // requests that have begun are answered, others go to a new connection
+        serving.as_mut().graceful_shutdown();
+        return Ok(tokio::time::timeout(PATIENCE, serving).await??);
+    }
     // a WebSocket goes on when this is over; a client that does not read its answers does not
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -93,6 +114,38 @@ async fn connection(
         .serve_connection(TokioIo::new(stream), answering)
         .with_upgrades();
     Ok(tokio::time::timeout(LONGEST, serving).await??)
+}
+
+/// Completes the TLS handshake; returns nothing where the client was an authority's validation, which
+/// ends with it.
+async fn accept(
+    shared: &Shared,
+    stream: TcpStream,
+) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+    let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    let hello = start.client_hello();
+    let name = hello.server_name().unwrap_or_default().to_owned();
+    let is_validation = hello.alpn().is_some_and(|mut offered| {
+        offered.next() == Some(ACME_TLS_ALPN) && offered.next().is_none()
+    });
+    if is_validation && let Some(config) = shared.challenges.config(&name) {
+        start.into_stream(config).await?;
+        return Ok(None);
+    }
+    start.into_stream(shared.certificate().0.config).await.map(Some)
+}
+
+/// Sets the host of a request of HTTP/2, which names it as a part of its URI, as HTTP/1.1 does.
+/// Returns false where two are named.
+fn name_host(request: &mut Request<Incoming>, is_http2: bool) -> bool {
+    if !is_http2 {
+        return true;
+    }
+    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    let Some(authority) = authority else { return true };
+    let Ok(host) = HeaderValue::from_str(&authority) else { return false };
+    let named = request.headers_mut().insert(header::HOST, host.clone());
+    named.is_none_or(|named| named == host)
 }
 
 /// Answers a request, by its head alone.
@@ -155,19 +208,38 @@ pub fn is_cached(tag: &str, asked: &HeaderMap) -> bool {
 }
 
 fn of_file(file: &File, asked: &HeaderMap, host: &str) -> Answer {
-    let tag = format!("\"{}\"", file.tag);
+    let is_gzipped = takes_gzip(asked);
+    let suffix = if is_gzipped { "-gzip" } else { "" };
+    let tag = format!("\"{}{suffix}\"", file.tag);
     let is_known = is_cached(&tag, asked);
+    let bytes = if is_gzipped { file.gzipped } else { file.bytes };
     let mut answer = match is_known {
         true => empty(StatusCode::NOT_MODIFIED, host),
-        false => with_body(StatusCode::OK, host, Bytes::from_static(file.bytes)),
+        false => with_body(StatusCode::OK, host, Bytes::from_static(bytes)),
     };
     let headers = answer.headers_mut();
     if !is_known {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.content_type));
+        if is_gzipped {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(header::ETAG, tag);
     }
     answer
+}
+
+/// Whether a client accepts gzip (RFC 9110, section 12.5.3).
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let codings = asked.get_all(header::ACCEPT_ENCODING).iter();
+    let mut codings = codings.filter_map(|value| value.to_str().ok()).flat_map(|it| it.split(','));
+    codings.any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().strip_prefix("q=").map(str::trim);
+        let refused = weight.is_some_and(|weight| weight.parse::<f32>().is_ok_and(|it| it <= 0.0));
+        name.trim().eq_ignore_ascii_case("gzip") && !refused
+    })
 }

@@ -2,17 +2,23 @@
 //! address and port, or over a WebSocket of that HTTPS server where UDP is blocked. The sessions are those of a [`headroom_transfer::Server`], with the same root
 //! and the same rules.
 
+mod acme;
 mod answer;
 mod assets;
+mod authority;
 mod certificate;
+mod clock;
 mod error;
 mod http;
+mod issued;
 mod names;
+mod private_file;
 mod socket;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use headroom_transfer::server::WebEndpoint;
@@ -24,18 +30,19 @@ pub use assets::{File, file};
 pub use certificate::CertificateSource;
 pub use error::Error;
 pub use http::is_cached;
+pub use issued::AcmeOptions;
 pub use socket::upgrade_headers;
 
-use self::certificate::{PageCertificate, host_names, own_names, session_certificate};
+use self::acme::Challenges;
+use self::certificate::{PageCertificate, host_names, is_fresh, own_names, session_certificate};
 use self::names::Names;
 
 /// The port of the page, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4861;
 
-/// How often the certificate of sessions is replaced: well before it expires.
-const ROTATED: Duration = Duration::from_secs(6 * 24 * 3600);
-/// How often to check whether the files of the certificate for HTTPS changed.
-const LOOK: Duration = Duration::from_secs(10);
+/// Let's Encrypt's directory.
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
 /// How often to try to find a port that is free for TCP and UDP.
 const TRIES: usize = 16;
 
@@ -55,6 +62,28 @@ pub struct Options {
     pub anonymous_read: bool,
 }
 
+/// How often certificates are replaced or looked at. Tests have shorter ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Intervals {
+    /// The age at which the certificate of sessions is replaced: well before it expires.
+    pub sessions: Duration,
+    /// How often to check whether the files of the certificate for HTTPS changed.
+    pub files: Duration,
+    /// How often to check whether our own certificate for HTTPS is to be replaced, and how much
+    /// time at least is between two of an ACME authority.
+    pub renewal: Duration,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self {
+            sessions: Duration::from_secs(6 * 24 * 3600),
+            files: Duration::from_secs(10),
+            renewal: Duration::from_secs(3600),
+        }
+    }
+}
+
 /// The server of the page.
 #[derive(Debug, Clone)]
 pub struct Page(Arc<Shared>);
@@ -68,6 +97,7 @@ pub(crate) struct Shared {
     listener: Mutex<Option<TcpListener>>,
     sessions: WebEndpoint,
     certificate: Mutex<(PageCertificate, Names)>,
+    challenges: Challenges,
 }
 
 impl Page {
@@ -88,6 +118,7 @@ impl Page {
             listener: Mutex::new(Some(listener)),
             sessions,
             certificate: Mutex::new((certificate, names)),
+            challenges: Challenges::default(),
             options,
         })))
     }
@@ -102,11 +133,20 @@ impl Page {
     #[must_use]
     pub fn url(&self) -> String {
         let (address, named) = (self.0.address, self.0.options.names.first().cloned());
-        let host = match address.ip() {
-            ip if !ip.is_unspecified() => authority(ip),
+        let issued_to = match &self.0.options.certificate {
+            CertificateSource::Acme { options, .. } => options.names.first().cloned(),
+            _ => None,
+        };
+        let host = match (issued_to, address.ip()) {
+            (Some(name), _) => name,
+            (None, ip) if !ip.is_unspecified() => authority(ip),
             _ => named.or_else(|| host_names().into_iter().next()).unwrap_or("localhost".into()),
         };
-        format!("https://{host}:{}/", address.port())
+        let host = host.parse().map_or(host, authority);
+        match address.port() {
+            443 => format!("https://{host}/"),
+            port => format!("https://{host}:{port}/"),
+        }
     }
 
     /// Returns the URL by which a browser shows the secret of an invitation: in the fragment, which
@@ -132,16 +172,21 @@ impl Page {
     /// Whether the certificate for HTTPS is our own, so that browsers warn.
     #[must_use]
     pub fn is_self_signed(&self) -> bool {
-        matches!(self.0.options.certificate, CertificateSource::SelfSigned(_))
+        self.0.certificate().0.is_own
     }
 
     /// Serves in the background, until [`Server::stop`] is called or the runtime ends.
     pub fn start(self) {
-        tokio::spawn(async move { self.serve().await });
+        self.start_with(Intervals::default());
+    }
+
+    /// Does the same with other intervals.
+    pub fn start_with(self, intervals: Intervals) {
+        tokio::spawn(async move { self.serve(intervals).await });
     }
 
     /// Serves until [`Server::stop`] is called.
-    pub async fn serve(&self) {
+    async fn serve(&self, intervals: Intervals) {
         let shared = Arc::clone(&self.0);
         let admits = Arc::clone(&self.0);
         let admits = move |authority: &str, origin: &str| {
@@ -150,22 +195,28 @@ impl Page {
         tokio::select! {
             () = self.0.sessions.serve(Arc::new(admits)) => {}
             () = http::serve(Arc::clone(&shared)) => {}
-            () = rotate(&shared) => {}
-            () = follow(&shared) => {}
+            () = rotate(&shared, intervals.sessions) => {}
+            () = follow(&shared, intervals) => {}
         }
     }
 }
 
 impl Shared {
+    fn use_certificate(&self, certificate: PageCertificate) {
+        let names = names(&certificate, &self.options);
+        *self.certificate.lock().unwrap_or_else(PoisonError::into_inner) = (certificate, names);
+        tracing::info!("the page has a new certificate");
+    }
+
     fn certificate(&self) -> (PageCertificate, Names) {
         self.certificate.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Replaces the certificate of sessions before it expires.
-async fn rotate(shared: &Shared) {
+async fn rotate(shared: &Shared, age: Duration) {
     loop {
-        tokio::time::sleep(ROTATED).await;
+        clock::until(SystemTime::now() + age).await;
         match session_certificate() {
             Ok(certificate) => shared.sessions.set_certificate(certificate),
             Err(error) => tracing::warn!("{error}. The former one is used as long as it is valid"),
@@ -173,11 +224,28 @@ async fn rotate(shared: &Shared) {
     }
 }
 
+/// Replaces the certificate for HTTPS when there is another one.
+async fn follow(shared: &Shared, intervals: Intervals) {
+    match &shared.options.certificate {
+        CertificateSource::Files { certificate, key } => {
+            follow_files(shared, certificate, key, intervals.files).await;
+        }
+        CertificateSource::SelfSigned(path) => loop {
+            tokio::time::sleep(intervals.renewal).await;
+            if !is_fresh(path) {
+                let options = &shared.options;
+                load(shared, &own_names(options.address.ip(), &options.names)).await;
+            }
+        },
+        CertificateSource::Acme { options, .. } => {
+            let use_it = |certificate| shared.use_certificate(certificate);
+            acme::keep(options, &shared.challenges, intervals.renewal, use_it).await;
+        }
+    }
+}
+
 /// Reads the certificate for HTTPS again when its files change.
-async fn follow(shared: &Arc<Shared>) {
-    let CertificateSource::Files { certificate, key } = &shared.options.certificate else {
-        return std::future::pending().await;
-    };
+async fn follow_files(shared: &Shared, certificate: &Path, key: &Path, interval: Duration) {
     let stamp = || {
         [certificate, key].map(|path| {
             std::fs::metadata(path).and_then(|meta| Ok((meta.modified()?, meta.len()))).ok()
@@ -185,24 +253,24 @@ async fn follow(shared: &Arc<Shared>) {
     };
     let (mut read, mut seen) = (stamp(), stamp());
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(interval).await;
         let now = stamp();
         // a change counts when it has settled: the files may just be being written
         if std::mem::replace(&mut seen, now) != now || now == read {
             continue;
         }
         read = now;
-        let source = shared.options.certificate.clone();
-        match spawn_blocking(move || PageCertificate::load(&source, &[])).await {
-            Ok(Ok(certificate)) => {
-                let names = names(&certificate, &shared.options);
-                *shared.certificate.lock().unwrap_or_else(PoisonError::into_inner) =
-                    (certificate, names);
-                tracing::info!("the page has a new certificate");
-            }
-            Ok(Err(error)) => tracing::warn!("{error}. The former one stays in use"),
-            Err(_) => return,
-        }
+        load(shared, &[]).await;
+    }
+}
+
+/// Loads the certificate for HTTPS again, and uses it if it can be used.
+async fn load(shared: &Shared, names: &[String]) {
+    let (source, names) = (shared.options.certificate.clone(), names.to_vec());
+    match spawn_blocking(move || PageCertificate::load(&source, &names)).await {
+        Ok(Ok(certificate)) => shared.use_certificate(certificate),
+        Ok(Err(error)) => tracing::warn!("{error}. The former one stays in use"),
+        Err(_) => {}
     }
 }
 

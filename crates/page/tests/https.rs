@@ -4,7 +4,12 @@ mod ground;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use self::ground::{Ground, request, run};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+
+use self::ground::{Ground, request, run, tls_of};
 
 #[test]
 fn the_page_is_served_with_a_strict_policy_and_by_its_tag() {
@@ -36,6 +41,82 @@ fn the_page_is_served_with_a_strict_policy_and_by_its_tag() {
         {
             let (head, _) = request(&ground, &format!("GET /{name} HTTP/1.1\nhost: {host}")).await;
             assert!(head.contains(&format!("content-type: {kind}")), "{head}");
+        }
+    });
+}
+
+#[test]
+fn files_are_compressed_for_clients_that_take_it_each_with_a_tag_of_its_own() {
+    run(async {
+        let ground = Ground::start();
+        let host = ground.host();
+        let asked = |headers: &str| format!("GET /app.js HTTP/1.1\nhost: {host}{headers}");
+        let line = |head: &str, name: &str| {
+            head.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
+        };
+        let (plain, whole) = request(&ground, &asked("")).await;
+        assert_eq!(line(&plain, "content-encoding: "), None);
+        for taken in ["gzip", "br, gzip;q=0.5, zstd", "deflate, GZIP"] {
+            let (head, body) =
+                request(&ground, &asked(&format!("\naccept-encoding: {taken}"))).await;
+            assert_eq!(line(&head, "content-encoding: ").as_deref(), Some("gzip"), "{head}");
+            assert_eq!(line(&head, "vary: ").as_deref(), Some("accept-encoding"), "{head}");
+            assert_eq!(body[..2], [0x1f, 0x8b]);
+            assert!(body.len() * 2 < whole.len(), "{} of {}", body.len(), whole.len());
+            let tag = line(&head, "etag: ").expect("a tag");
+            assert_ne!(line(&plain, "etag: "), Some(tag.clone()));
+            let again = format!("\naccept-encoding: {taken}\nif-none-match: {tag}");
+            let (head, body) = request(&ground, &asked(&again)).await;
+            assert!(head.starts_with("http/1.1 304") && body.is_empty(), "{head}");
+            let (head, _) = request(&ground, &asked(&format!("\nif-none-match: {tag}"))).await;
+            assert!(head.starts_with("http/1.1 200"), "{head}");
+        }
+        for refused in ["gzip;q=0", "identity", "br", "gzip; q=0.0"] {
+            let (head, body) =
+                request(&ground, &asked(&format!("\naccept-encoding: {refused}"))).await;
+            assert_eq!(line(&head, "content-encoding: "), None, "{refused}");
+            assert_eq!(line(&head, "vary: ").as_deref(), Some("accept-encoding"), "{head}");
+            assert_eq!(body, whole);
+        }
+    });
+}
+
+#[test]
+fn http2_has_the_same_answers_and_the_same_rules() {
+    run(async {
+        let ground = Ground::start();
+        let (host, port) = (ground.host(), ground.port());
+        let stream = tls_of(&ground, "localhost", &[b"h2", b"http/1.1"]).await.expect("TLS");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let ask = async |uri: String, headers: &[(&str, String)]| {
+            let mut request = hyper::Request::builder().uri(uri);
+            for (name, value) in headers {
+                request = request.header(*name, value);
+            }
+            let request = request.body(Empty::<Bytes>::new()).expect("a request");
+            let answer = sender.clone().send_request(request).await.expect("an answer");
+            let (head, body) = answer.into_parts();
+            (head, body.collect().await.expect("its body").to_bytes())
+        };
+        let (head, body) = ask(format!("https://{host}/"), &[]).await;
+        assert_eq!(head.status, 200);
+        assert!(body.to_ascii_lowercase().starts_with(b"<!doctype html>"));
+        let policy = head.headers["content-security-policy"].to_str().expect("text");
+        assert!(policy.contains(&format!("connect-src 'self' wss://{host};")), "{policy}");
+        for (uri, headers, status) in [
+            (format!("https://evil.example:{port}/"), vec![], 421),
+            (format!("https://{host}/"), vec![("host", format!("localhost:{port}"))], 400),
+            (format!("https://{host}/"), vec![("origin", "https://evil.example".to_owned())], 403),
+            (format!("https://{host}/connect.json"), vec![("origin", "null".to_owned())], 403),
+            (format!("https://{host}/secret"), vec![], 404),
+            (format!("https://{host}/transfer"), vec![("origin", ground.origin())], 400),
+        ] {
+            let (head, body) = ask(uri.clone(), &headers).await;
+            assert_eq!(head.status, status, "{uri} {headers:?}");
+            assert!(body.is_empty());
         }
     });
 }

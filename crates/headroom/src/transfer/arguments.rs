@@ -189,6 +189,23 @@ pub(crate) struct Serve {
     /// ~/.config/headroom/shares]
     #[arg(long, value_name = "FILE", requires = "web")]
     pub(crate) shares: Option<PathBuf>,
+    /// Get the page's certificate from an ACME authority, for this name or IP address, and renew
+    /// it in time; may be given more than once. The authority connects to port 443, where the page
+    /// then is unless --web names another. By this you agree to the authority's terms of service
+    #[arg(long, value_name = "NAME", requires = "web", conflicts_with = "web_cert")]
+    pub(crate) web_acme: Vec<String>,
+    /// The address to which that authority may write
+    #[arg(long, value_name = "EMAIL", requires = "web_acme")]
+    pub(crate) web_acme_email: Option<String>,
+    /// The directory of that authority [default: Let's Encrypt's]
+    #[arg(long, value_name = "URL", requires = "web_acme")]
+    pub(crate) web_acme_directory: Option<String>,
+    /// The root certificates (PEM) of that authority's own HTTPS [default: the system's]
+    #[arg(long, value_name = "FILE", requires = "web_acme")]
+    pub(crate) web_acme_root: Option<PathBuf>,
+    /// For tests: replace the certificate of sessions after so many milliseconds
+    #[arg(long, value_name = "MS", requires = "web", hide = true)]
+    pub(crate) web_rotate: Option<u64>,
     /// Append one line per request to this file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,

@@ -3,10 +3,11 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
-use headroom_page::{CertificateSource, Page};
+use headroom_page::{AcmeOptions, CertificateSource, Intervals, Page};
 use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Options, PathPolicy};
 use headroom_transfer::trust::{
@@ -21,6 +22,9 @@ use super::request_log::RequestLog;
 use super::serving::Registered;
 use super::settings;
 use crate::output::print_line as say;
+
+/// The port to which ACME authorities connect (RFC 8737).
+const ACME_PORT: u16 = 443;
 
 pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
     let identity = settings::identity(arguments.identity.as_deref())?;
@@ -71,7 +75,11 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         }
         notify::notify(notify::ServiceState::Ready);
         if let Some(page) = page {
-            page.start();
+            let mut intervals = Intervals::default();
+            if let Some(milliseconds) = arguments.web_rotate {
+                intervals.sessions = Duration::from_millis(milliseconds.max(100));
+            }
+            page.start_with(intervals);
         }
         match followed {
             Some(file) => server.serve_following(file, policy.clone()).await,
@@ -86,23 +94,36 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
 /// Starts the page, and prints where it is and an invitation, if they are wanted.
 fn page(arguments: &Serve, server: &Server, identity: &Identity) -> anyhow::Result<Option<Page>> {
     let Some(address) = arguments.web else { return Ok(None) };
+    let own = settings::file("web.pem")?;
+    let names = &arguments.web_acme;
     let certificate = match (&arguments.web_cert, &arguments.web_key) {
         (Some(certificate), Some(key)) => {
             CertificateSource::Files { certificate: certificate.clone(), key: key.clone() }
         }
-        _ => CertificateSource::SelfSigned(settings::file("web.pem")?),
+        _ if names.is_empty() => CertificateSource::SelfSigned(own),
+        _ => {
+            let options = AcmeOptions {
+                names: names.clone(),
+                email: arguments.web_acme_email.clone(),
+                directory: directory(arguments).to_owned(),
+                root: arguments.web_acme_root.clone(),
+                folder: settings::file("acme")?,
+            };
+            CertificateSource::Acme { options, meanwhile: own }
+        }
     };
     let root = arguments.root.canonicalize().ok();
     let root_name = root.as_deref().and_then(|root| Some(root.file_name()?.to_string_lossy()));
     let options = |address| headroom_page::Options {
         address,
         certificate: certificate.clone(),
-        names: arguments.web_name.clone(),
+        names: names.iter().chain(&arguments.web_name).cloned().collect(),
         root_name: root_name.as_deref().unwrap_or("/").to_owned(),
         anonymous_read: arguments.anonymous.is_some(),
     };
     let bind = |address| Page::bind(server, identity, options(address));
-    let beside = SocketAddr::new(server.address()?.ip(), headroom_page::DEFAULT_PORT);
+    let port = if names.is_empty() { headroom_page::DEFAULT_PORT } else { ACME_PORT };
+    let beside = SocketAddr::new(server.address()?.ip(), port);
     let page = bind(address.unwrap_or(beside))?;
     if let Some(shares) = shares(arguments)? {
         server.set_shares(identity.public(), shares, &page.url());
@@ -123,6 +144,9 @@ fn page(arguments: &Serve, server: &Server, identity: &Identity) -> anyhow::Resu
         return Ok(Some(page));
     }
     say(&format!("the page is at {url}"));
+    if page.is_self_signed() && !names.is_empty() {
+        say(&format!("{} is asked for its certificate; until that is there", directory(arguments)));
+    }
     if page.is_self_signed() {
         say(&format!(
             "browsers warn of its certificate. Its SHA-256 fingerprint, to compare, is {hash}"
@@ -157,6 +181,10 @@ fn shares(arguments: &Serve) -> anyhow::Result<Option<Shares>> {
         tracing::warn!("another server uses {}: this one has no share links", path.display());
     }
     Ok(shares)
+}
+
+fn directory(arguments: &Serve) -> &str {
+    arguments.web_acme_directory.as_deref().unwrap_or(headroom_page::LETS_ENCRYPT)
 }
 
 /// The far end of `--ssh`, which has a pipe for a client.

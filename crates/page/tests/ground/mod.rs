@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::HEXLOWER;
 use futures_util::{SinkExt, StreamExt};
-use headroom_page::{CertificateSource, Options, Page};
+use headroom_page::{CertificateSource, Intervals, Options, Page};
 use headroom_transfer::server::Options as ServerOptions;
 use headroom_transfer::trust::{Access, AccessPolicy, Invitation, Invitations};
 use headroom_transfer::{Identity, PublicKey, Server};
@@ -37,8 +37,13 @@ pub const LOOK: Message = Message::List { path: None };
 
 /// Runs a test.
 pub fn run(test: impl Future<Output = ()>) {
+    run_for(PATIENCE, test);
+}
+
+/// Runs a test that may take this long.
+pub fn run_for(patience: Duration, test: impl Future<Output = ()>) {
     headroom_transfer::block_on(async {
-        tokio::time::timeout(PATIENCE, test).await.expect("it takes too long");
+        tokio::time::timeout(patience, test).await.expect("it takes too long");
     })
     .expect("a runtime");
 }
@@ -52,23 +57,48 @@ pub struct Ground {
 impl Ground {
     /// Serves an empty directory to nobody.
     pub fn start() -> Self {
+        Self::start_with(Intervals::default(), |folder| {
+            CertificateSource::SelfSigned(folder.join("web.pem"))
+        })
+    }
+
+    /// Serves an empty directory to nobody, with a certificate from elsewhere.
+    pub fn start_with(
+        intervals: Intervals,
+        certificate: impl FnOnce(&Path) -> CertificateSource,
+    ) -> Self {
+        Self::start_at(0, intervals, certificate)
+    }
+
+    /// Does so at a port, for a page that others must know before.
+    pub fn start_at(
+        port: u16,
+        intervals: Intervals,
+        certificate: impl FnOnce(&Path) -> CertificateSource,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("served");
         std::fs::create_dir(&root).expect("a folder");
         let identity = Identity::ephemeral().expect("a key");
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let options = ServerOptions::new(root, address, AccessPolicy::default());
+        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
         let server = Server::bind(&identity, options).expect("a port");
         let options = Options {
             address,
-            certificate: CertificateSource::SelfSigned(folder.path().join("web.pem")),
+            certificate: certificate(folder.path()),
             names: vec!["files.example.org".to_owned()],
             root_name: "served".to_owned(),
             anonymous_read: false,
         };
         let page = Page::bind(&server, &identity, options).expect("a port");
-        page.clone().start();
+        page.clone().start_with(intervals);
         Self { folder, server, page }
+    }
+
+    /// Returns a path beside the directory that is served.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     pub fn served(&self, name: &str) -> PathBuf {
@@ -377,19 +407,36 @@ impl Socket {
     }
 }
 
+/// Waits until something holds.
+pub async fn until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Connects by TLS, whatever the certificate.
 pub async fn tls(ground: &Ground) -> TlsStream<TcpStream> {
+    tls_of(ground, "files.example.org", &[]).await.expect("TLS")
+}
+
+/// Connects by TLS to a name, for one of these protocols.
+pub async fn tls_of(
+    ground: &Ground,
+    name: &str,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(ByHash(ground.page.certificate_hash())))
         .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let stream = TcpStream::connect(ground.page.address()).await.expect("it listens");
-    let name = ServerName::try_from("files.example.org").expect("a name");
-    connector.connect(name, stream).await.expect("TLS")
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    connector.connect(name, stream).await
 }
 
 /// Sends the head of a request, and returns the answer's head in lower case, and its body.
