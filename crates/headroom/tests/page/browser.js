@@ -64,3 +64,15 @@ export const putPrivate = (page, files) =>
 export const rows = page => page.locator('.rows .row')
 export const row = (page, name) => page.locator('.rows .row', { has: page.locator(`.filename:text-is(${JSON.stringify(name)})`) })
 export const shown = page => page.locator('body.ready .rows .row').first().waitFor()
+
+// Starts Firefox, which Playwright drives by WebDriver BiDi.
+export async function launchFirefox() {
+  const browser = await require('playwright-core').firefox.launch({ channel: 'moz-firefox', executablePath: process.env.FIREFOX, timeout: PATIENCE })
+  // Firefox ESR has no such command, and no test here needs it.
+  const session = Object.getPrototypeOf(browser._connection.toImpl(browser)._browserSession)
+  const { send } = session
+  session.send = function (method, params) {
+    return method === 'emulation.setMediaFeaturesOverride' ? Promise.resolve({}) : send.call(this, method, params)
+  }
+  return browser
+}

@@ -1,101 +1,10 @@
 // The page from the real server, as a person uses it.
 
 import assert from 'node:assert/strict'
-import { createHash, randomBytes } from 'node:crypto'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
-import { launch, putPrivate, row, shown } from './browser.js'
-import { Server } from './server.js'
-
-let browser
-before(async () => (browser = await launch()))
-after(() => browser?.close())
-
-// Runs a test with a server of its own.
-function withServer(name, options, work) {
-  // A disk of its own is mounted, which only root may.
-  const skip = options.disk && process.getuid() !== 0 && !process.env.CI && process.env.HEADROOM_TESTS !== 'required' && 'needs root'
-  test(name, { timeout: 240_000, skip }, async () => {
-    const server = await Server.start(options)
-    try {
-      await work(server)
-    } catch (error) {
-      // What the page showed says more than what did not come.
-      for (const page of browser.contexts().flatMap(context => context.pages())) console.log(await page.locator('body').innerText({ timeout: 5000 }).catch(String), page.errors)
-      throw error
-    } finally {
-      for (const context of browser.contexts()) await context.close()
-      await server.stop()
-    }
-  })
-}
-
-const button = (page, name) => page.getByRole('button', { name, exact: true })
-const card = (page, state) => page.locator(`.card[data-state="${state}"]`)
-const verified = (page, name = '') => card(page, 'done').filter({ hasText: name }).getByText(/Verified at/).waitFor()
-const select = (page, name) => row(page, name).locator('.check').click()
-const sha256 = data => createHash('sha256').update(data).digest('hex')
-
-// Waits until a transfer has moved some bytes, and not all.
-const underway = (page, least = 2) => page.waitForFunction(least => {
-  const bar = document.querySelector('.card[data-state="running"] progress')
-  return bar && bar.value * 100 > least && bar.value < 1
-}, least)
-
-// Limits the rate by the page's own control, so that a transfer lasts until the test has acted:
-// 12 MB take 24 s, and a test acts after 3.
-const limit = (page, label) => page.getByLabel('Rate limit').selectOption({ label })
-
-// Reads files of the page's private storage, where the test's pickers save: {path: SHA-256}.
-const stored = (page, folder) =>
-  page.evaluate(async folder => {
-    const found = {}
-    const hex = buffer => [...new Uint8Array(buffer)].map(byte => byte.toString(16).padStart(2, '0')).join('')
-    async function read(directory, prefix) {
-      for await (const [name, handle] of directory.entries()) {
-        if (handle.kind === 'directory') await read(handle, `${prefix}${name}/`)
-        else found[prefix + name] = hex(await crypto.subtle.digest('SHA-256', await (await handle.getFile()).arrayBuffer()))
-      }
-    }
-    let directory = await navigator.storage.getDirectory()
-    for (const name of folder.split('/')) directory = await directory.getDirectoryHandle(name)
-    await read(directory, '')
-    return found
-  }, folder)
-
-// Fills a file of the page's private storage with bytes that do not repeat; returns their SHA-256.
-const fill = (page, path, size) =>
-  page.evaluate(async ({ path, size }) => {
-    const parts = path.split('/')
-    let folder = await navigator.storage.getDirectory()
-    for (const name of parts.slice(0, -1)) folder = await folder.getDirectoryHandle(name, { create: true })
-    const stream = await (await folder.getFileHandle(parts.at(-1), { create: true })).createWritable()
-    const content = new Uint8Array(size)
-    for (let at = 0; at < size; at += 65536) crypto.getRandomValues(content.subarray(at, at + 65536))
-    await stream.write(content)
-    await stream.close()
-    return [...new Uint8Array(await crypto.subtle.digest('SHA-256', content))].map(byte => byte.toString(16).padStart(2, '0')).join('')
-  }, { path, size })
-
-async function onDisk(folder, prefix = '') {
-  const found = {}
-  for (const entry of await readdir(join(folder, prefix), { withFileTypes: true })) {
-    const path = prefix ? `${prefix}/${entry.name}` : entry.name
-    if (entry.isDirectory()) Object.assign(found, await onDisk(folder, path))
-    else found[path] = sha256(await readFile(join(folder, path)))
-  }
-  return found
-}
-
-const parts = async folder => (await readdir(folder)).filter(name => name.endsWith('.headroom-part'))
-
-async function plant(server, tree) {
-  for (const [path, content] of Object.entries(tree)) {
-    await mkdir(join(server.root, path, '..'), { recursive: true })
-    await writeFile(join(server.root, path), typeof content === 'number' ? randomBytes(content) : content)
-  }
-}
+import { putPrivate, row, shown } from './browser.js'
+import { browser, button, card, drop, fill, limit, onDisk, parts, plant, select, sha256, stored, underway, verified, withServer } from './steps.js'
 
 withServer('lets a browser in when its key is added', {}, async server => {
   await plant(server, { 'hello.txt': 'hello' })
@@ -338,4 +247,55 @@ withServer('serves two tabs of a browser at once', {}, async server => {
   await verified(page, 'one.bin')
   await verified(other, 'two.bin')
   assert.deepEqual(await onDisk(server.root), hashes)
+})
+
+withServer('takes files and folders that are dropped on the list', {}, async server => {
+  const outside = join(server.home, 'outside')
+  await mkdir(join(outside, 'folder/deep/empty'), { recursive: true })
+  await writeFile(join(outside, 'folder/deep/a.txt'), 'a')
+  await writeFile(join(outside, 'folder/Grüße.txt'), 'Grüße')
+  await writeFile(join(outside, 'single.bin'), 'single')
+  const page = await server.enter(browser)
+  await drop(page, [join(outside, 'folder'), join(outside, 'single.bin')])
+  await verified(page)
+  await row(page, 'folder').waitFor()
+  assert.deepEqual(await onDisk(server.root), await onDisk(outside))
+  assert.deepEqual(await readdir(join(server.root, 'folder/deep')), ['a.txt', 'empty'])
+  assert.deepEqual(page.errors, [])
+})
+
+withServer('keeps working when the certificate of sessions is replaced again and again', { arguments: ['--web-rotate', '2000'] }, async server => {
+  const hash = async page => (await page.evaluate(async () => (await fetch('connect.json')).json())).webtransport.hashes[0]
+  await plant(server, { 'down.bin': 3_000_000 })
+  const page = await server.enter(browser)
+  const first = await hash(page)
+  await limit(page, '500 kB/s')
+  await select(page, 'down.bin')
+  await button(page, 'Download 1').click()
+  await underway(page)
+  await page.waitForFunction(async first => (await (await fetch('connect.json')).json()).webtransport.hashes[0] !== first, first)
+  // What runs goes on, and what begins now connects anew.
+  await putPrivate(page, { 'picked.bin': 'after' })
+  await button(page, 'Upload files').click()
+  await verified(page, 'picked.bin')
+  await limit(page, 'None')
+  await verified(page, 'down.bin')
+  await page.reload()
+  await row(page, 'picked.bin').waitFor()
+  await page.locator('#connection-text', { hasText: 'Connected by WebTransport' }).waitFor()
+  assert.deepEqual(page.errors, [])
+})
+
+withServer('arrives compressed, in few round trips and below 300 KB', {}, async server => {
+  const page = await server.open(browser, { prepare: () => performance.setResourceTimingBufferSize(500) })
+  await page.getByLabel('This browser’s public key').waitFor()
+  const seen = await page.evaluate(() => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+    .map(({ name, transferSize, encodedBodySize, nextHopProtocol }) => ({ name, transferSize, encodedBodySize, nextHopProtocol })))
+  const files = seen.filter(({ name }) => !name.endsWith('connect.json'))
+  const bytes = files.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)
+  console.log(`${seen.length} requests, ${bytes} bytes of files`)
+  assert.ok(files.some(({ name }) => name.endsWith('.wasm')), 'all of it is loaded')
+  assert.ok(bytes > 50_000 && bytes < 300_000, `${bytes} bytes`)
+  assert.ok(seen.length <= 50, `${seen.length} requests`)
+  for (const { name, nextHopProtocol } of seen) assert.equal(nextHopProtocol, 'h2', name)
 })

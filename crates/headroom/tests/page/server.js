@@ -1,13 +1,45 @@
 // Starts the real `headroom serve --web` and opens its page.
 
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
 import { PATIENCE, usePrivateStorage } from './browser.js'
 
 const program = process.env.HEADROOM
+const ip = (...words) => promisify(execFile)('ip', words)
+
+// A network namespace for a server, at the end of a link that can go down.
+class Network {
+  static async make() {
+    const network = new Network()
+    const number = process.pid % 16384
+    network.name = `headroom-page-${process.pid}`
+    network.link = `hrp${process.pid}`
+    network.host = `198.18.${number >> 6}.${((number & 63) << 2) + 1}`
+    const near = `198.18.${number >> 6}.${((number & 63) << 2) + 2}`
+    await ip('netns', 'add', network.name)
+    try {
+      await ip('link', 'add', network.link, 'type', 'veth', 'peer', 'name', 'server', 'netns', network.name)
+      await ip('address', 'add', `${near}/30`, 'dev', network.link)
+      await ip('link', 'set', network.link, 'up')
+      await ip('-n', network.name, 'link', 'set', 'lo', 'up')
+      await ip('-n', network.name, 'address', 'add', `${network.host}/30`, 'dev', 'server')
+      await network.up()
+    } catch (error) {
+      await network.remove()
+      throw error
+    }
+    return network
+  }
+
+  up = () => ip('-n', this.name, 'link', 'set', 'server', 'up')
+  down = () => ip('-n', this.name, 'link', 'set', 'server', 'down')
+  // Its link goes with it.
+  remove = () => ip('netns', 'delete', this.name)
+}
 
 // A server with a folder of its own, which is gone when it is stopped.
 export class Server {
@@ -19,7 +51,13 @@ export class Server {
     server.options = options
     await writeFile(server.keys, '')
     await mkdir(server.root)
-    await server.launch('127.0.0.1:0')
+    try {
+      if (options.network) server.network = await Network.make()
+      await server.launch(`${server.network?.host ?? '127.0.0.1'}:0`)
+    } catch (error) {
+      await server.stop()
+      throw error
+    }
     return server
   }
 
@@ -29,7 +67,7 @@ export class Server {
     // A disk of its own, of so many bytes, in a mount namespace that ends with the server.
     const [command, first] = this.options.disk
       ? ['unshare', ['--mount', 'sh', '-c', 'mount -t tmpfs -o size=$1 tmpfs "$2" && head -c $3 /dev/zero > "$2/filler" && shift 3 && exec "$@"', 'sh', this.options.disk, this.root, this.options.filler, program]]
-      : [program, []]
+      : this.network ? ['ip', ['netns', 'exec', this.network.name, program]] : [program, []]
     this.process = spawn(command, [...first, ...words], {
       env: { PATH: process.env.PATH, HOME: this.home, XDG_CONFIG_HOME: join(this.home, 'config') }, stdio: ['ignore', 'pipe', 'pipe'],
     })
@@ -43,6 +81,7 @@ export class Server {
         const event = JSON.parse(line)
         if (event.event === 'page') return event
       }
+      return failed // its output ends before it does
     })()
     const event = await Promise.race([ready, failed])
     this.url = event.url
@@ -61,15 +100,16 @@ export class Server {
   }
 
   async stop() {
-    if (this.process.exitCode === null && this.process.signalCode === null) await this.kill()
+    if (this.process && this.process.exitCode === null && this.process.signalCode === null) await this.kill()
+    await this.network?.remove()
     await rm(this.home, { recursive: true, force: true })
   }
 
   // Opens the page in a browser that the server does not know.
-  async open(browser, { url = this.url, prepare, ...options } = {}) {
+  async open(browser, { url = this.url, prepare, pickers = true, ...options } = {}) {
     const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...options })
     context.setDefaultTimeout(PATIENCE)
-    await context.addInitScript(usePrivateStorage)
+    if (pickers) await context.addInitScript(usePrivateStorage)
     if (prepare) await context.addInitScript(prepare)
     const page = await context.newPage()
     page.errors = []

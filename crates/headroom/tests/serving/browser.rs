@@ -36,8 +36,36 @@ fn the_page_serves_share_links() {
     run("shares.test.js");
 }
 
+#[test]
+fn the_page_continues_after_an_outage_of_the_network() {
+    run("outage.test.js");
+}
+
+#[test]
+fn the_page_moves_a_large_file_in_little_memory() {
+    run("large.test.js");
+}
+
+/// Firefox is not among what all tests need: `scripts/fetch-parts firefox-esr` fetches it.
+#[test]
+fn the_page_works_in_firefox() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let firefox = std::env::split_paths(&path)
+        .chain([parts().join("bin")])
+        .map(|folder| folder.join("firefox-esr"))
+        .find(|path| path.is_file());
+    match firefox {
+        Some(firefox) => run_in("firefox.test.js", &[("FIREFOX", &firefox)]),
+        None => eprintln!("skipped: no firefox-esr: run scripts/fetch-parts firefox-esr"),
+    }
+}
+
 /// Runs a script with the tests of one kind; what fails is in its output.
 fn run(script: &str) {
+    run_in(script, &[]);
+}
+
+fn run_in(script: &str, environment: &[(&str, &Path)]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
     let Some(chromium) = crate::common::browser::browser() else { return };
     let Some((node, modules)) = node(&folder) else { return };
@@ -47,6 +75,7 @@ fn run(script: &str) {
         .env("HEADROOM", env!("CARGO_BIN_EXE_headroom"))
         .env("CHROMIUM", chromium)
         .env("PAGE_MODULES", modules)
+        .envs(environment.iter().copied())
         .output()
         .expect("node starts");
     let printed = String::from_utf8_lossy(&output.stdout);
