@@ -12,6 +12,7 @@ RUN_TESTS = scripts/run-tests $(TEST_FLAGS)
 # then their tests are skipped, and `make interop` fails.
 PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fetch-parts --with-layers && \
 	scripts/fetch-parts --with-media && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
+	scripts/fetch-parts pebble && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
 .PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm wasm-target deny install-docs fuzz
