@@ -349,9 +349,9 @@ class Chooser {
 
 // Connects the right side to a server. An unknown host is asked about.
 async function connect(name, { ssh = false, fingerprint, path } = {}) {
-  let id
+  let server
   try {
-    ({ server: id } = await api.call('connect', { address: name, ssh, ...(fingerprint ? { fingerprint } : {}) }))
+    server = await api.call('connect', { address: name, ssh, ...(fingerprint ? { fingerprint } : {}) })
   } catch (error) {
     if (error.code === 'unknown-host' && !fingerprint) {
       const trusted = await ask({
@@ -364,8 +364,7 @@ async function connect(name, { ssh = false, fingerprint, path } = {}) {
     if (!right.session && chooser.form.hidden) chooser.showForm()
     return
   }
-  if (!servers.has(id)) await new Promise(resolve => setTimeout(resolve, 300)) // the list follows
-  const server = servers.get(id) ?? { id, name, ssh, home: '' }
+  const { id } = server
   servers.set(id, server)
   right.session = new PlaceSession(api, id, server)
   sessionStorage.setItem('headroom.server', id)

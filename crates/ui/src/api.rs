@@ -76,6 +76,7 @@ pub(crate) async fn call(shared: &Arc<Shared>, name: &str, body: Value) -> Resul
         "disconnect" => {
             let Disconnect { server } = parse(body)?;
             shared.servers.forget(&server).await;
+            shared.transfers.tell();
             Ok(done())
         }
         "lab" => shared.lab.call(body).await.map(Reply::Json),
@@ -622,8 +623,18 @@ async fn connect(shared: &Arc<Shared>, connect: Connect) -> Result<Reply, ApiErr
     let fingerprint = fingerprint.map(|text| text.parse::<Fingerprint>());
     let fingerprint =
         fingerprint.transpose().map_err(|_| ApiError::usage("the fingerprint is not one"))?;
-    let server = shared.servers.add(&address, ssh)?;
-    let client = shared.servers.connect(&server, fingerprint).await?;
-    server.give(client);
-    Ok(Reply::Json(json!({"server": server.id})))
+    let (server, is_new) = shared.servers.add(&address, ssh)?;
+    let connected = shared.servers.connect(&server, fingerprint).await;
+    match connected {
+        Ok(client) => server.give(client),
+        Err(error) => {
+            // perhaps it was mistyped
+            if is_new {
+                shared.servers.forget(&server.id).await;
+            }
+            return Err(error.into());
+        }
+    }
+    shared.transfers.tell();
+    Ok(Reply::Json(server.json()))
 }

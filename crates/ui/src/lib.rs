@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 pub use error::Error;
-pub use servers::ConnectOptions;
+pub use servers::{ConnectOptions, Resolved};
 
 use self::access::{Refusals, Token};
 use self::servers::Servers;
@@ -120,8 +120,8 @@ impl Ui {
             () = seconds => {}
             () = shared.quit.notified() => {}
         }
-        shared.lab.close().await;
         shared.transfers.close().await;
+        shared.lab.close().await;
         shared.servers.close().await;
     }
 }

@@ -19,6 +19,9 @@ const MOST_SERVERS: usize = 64;
 const MOST_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_secs(20);
 
+/// What a name of hosts.toml stands for: a host and the key to show it, or what is wrong.
+pub type Resolved = Result<(Host, Option<PathBuf>), String>;
+
 /// How to connect: what the commands use as well.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
@@ -27,7 +30,7 @@ pub struct ConnectOptions {
     /// The file of known hosts.
     pub known_hosts: PathBuf,
     /// Resolves a name of hosts.toml to a host and the key to show it.
-    pub resolve: fn(&Host) -> Result<(Host, Option<PathBuf>), String>,
+    pub resolve: fn(&Host) -> Resolved,
     /// Names of hosts that the user may mean, for a list of suggestions.
     pub suggest: fn() -> Vec<String>,
     /// The ssh command.
@@ -77,7 +80,7 @@ impl Server {
         })
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let state = self.state();
         let home = state.home.as_deref().unwrap_or_default();
         let home = home.strip_prefix(b"/").unwrap_or(home);
@@ -127,22 +130,23 @@ impl Servers {
         (self.options.suggest)()
     }
 
-    /// Adds a server by its address, or finds it. `user@` means ssh.
-    pub(crate) fn add(&self, address: &str, is_ssh: bool) -> Result<Arc<Server>, ApiError> {
+    /// Adds a server by its address, or finds it; also returns whether it is new. `user@` means
+    /// ssh.
+    pub(crate) fn add(&self, address: &str, is_ssh: bool) -> Result<(Arc<Server>, bool), ApiError> {
         let wrong = |error: String| ApiError::new("usage", error);
         let host = Host::parse(address.trim()).map_err(|error| wrong(error.to_string()))?;
         let is_ssh = is_ssh || host.user().is_some();
         let id = format!("{}{host}", if is_ssh { "ssh:" } else { "" });
         let mut list = self.list();
         if let Some(server) = list.iter().find(|server| server.id == id) {
-            return Ok(Arc::clone(server));
+            return Ok((Arc::clone(server), false));
         }
         if list.len() >= MOST_SERVERS {
             return Err(wrong(format!("no more than {MOST_SERVERS} servers at once")));
         }
         let server = Arc::new(Server { id, host, is_ssh, state: Mutex::default() });
         list.push(Arc::clone(&server));
-        Ok(server)
+        Ok((server, true))
     }
 
     pub(crate) fn find(&self, id: &str) -> Result<Arc<Server>, ApiError> {

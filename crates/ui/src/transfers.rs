@@ -25,7 +25,7 @@ const MOST_TRANSFERS: usize = 500;
 /// Sources of one request of `get`.
 const MOST_SOURCES: usize = 1024;
 /// Files that are remembered of a transfer for its receipt, and failures.
-const MOST_FILES: usize = 100_000;
+const MOST_FILES: usize = 20_000;
 const MOST_FAILURES: usize = 1000;
 const MOST_WARNINGS: usize = 20;
 /// Seconds that the present rate is an average of.
@@ -273,7 +273,8 @@ impl Transfers {
         state.version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
-    fn tell(&self) {
+    /// Wakes those that [`Self::subscribe`].
+    pub(crate) fn tell(&self) {
         self.changed.send_replace(self.version.load(Ordering::Relaxed));
     }
 
@@ -339,13 +340,13 @@ impl Transfers {
                 let key = (&*transfer.server.id, lane(transfer));
                 if transfer.state().status == Status::Waiting && !busy.contains(&key) {
                     busy.push(key);
+                    transfer.intent.send_replace(Intent::Run);
                     self.set(transfer, Status::Running);
                     starting.push((Arc::clone(transfer), queue.rate));
                 }
             }
         }
         for (transfer, rate) in starting {
-            transfer.intent.send_replace(Intent::Run);
             let transfers = Arc::clone(self);
             // a thread: what it waits for differs from what the API waits for
             std::thread::spawn(move || {
@@ -417,8 +418,10 @@ impl Transfers {
         let mut state = transfer.state();
         let status = match (outcome, intent) {
             (Some(Ok(summary)), _) => {
-                state.cipher =
-                    summary.cipher.filter(|_| summary.on_lanes > 0).map(|cipher| cipher.name());
+                state.cipher = summary
+                    .cipher
+                    .filter(|_| summary.on_lanes > 0)
+                    .map(headroom_transfer::Cipher::name);
                 state.unchanged = summary.unchanged;
                 match failed.max(summary.failed) > 0 && stored == 0 {
                     true => {
@@ -464,7 +467,7 @@ impl Transfers {
         let status = transfer.state().status;
         match action {
             "pause" if status.is_open() && status != Status::Paused => {
-                self.stop(&transfer, Status::Paused)
+                self.stop(&transfer, Status::Paused);
             }
             "resume" if !status.is_active() && status != Status::Waiting => {
                 self.set(&transfer, Status::Waiting);
@@ -678,7 +681,7 @@ impl Transfer {
         let (moved, kept, offered) = (of(&counts.moved), of(&counts.kept), of(&counts.offered));
         let total = of(&counts.total);
         let all_moved = state.moved_before + moved;
-        let average = if state.seconds > 0 { all_moved / state.seconds } else { 0 };
+        let average = all_moved.checked_div(state.seconds).unwrap_or(0);
         let mut json = json!({
             "id": self.id, "direction": if self.job.is_upload() { "up" } else { "down" },
             "kind": if self.job.is_sync() { "sync" } else { "copy" }, "server": self.server.id,
@@ -730,10 +733,12 @@ impl Observer for Watching {
             Event::Kept { bytes } | Event::Hole { bytes } => add(kept, bytes),
             Event::Moved { bytes } => add(moved, bytes),
             Event::Begun { path } => self.0.state().current = Some(encode(path.as_bytes())),
-            // as many as the other side may leave unanswered
             Event::Hashed { path, bytes, hash } => {
                 let path = encode(path.as_bytes());
-                self.0.state().hashed.insert(path, (bytes, HEXLOWER.encode(hash)));
+                let mut state = self.0.state();
+                if state.hashed.len() < MOST_FILES {
+                    state.hashed.insert(path, (bytes, HEXLOWER.encode(hash)));
+                }
             }
             Event::Stored { path } => {
                 add(stored, 1);

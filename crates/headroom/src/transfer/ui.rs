@@ -11,7 +11,7 @@ use headroom_transfer::client::TIMEOUT;
 use headroom_transfer::ssh::Ssh;
 use headroom_transfer::trust::KnownHosts;
 use headroom_transfer::{Host, block_on};
-use headroom_ui::{ConnectOptions, Error, Options, Ui};
+use headroom_ui::{ConnectOptions, Error, Options, Resolved, Ui};
 use serde_json::json;
 
 use super::arguments::Ui as Arguments;
@@ -73,7 +73,7 @@ pub(crate) fn ui(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })?
 }
 
-fn resolve(host: &Host) -> Result<(Host, Option<PathBuf>), String> {
+fn resolve(host: &Host) -> Resolved {
     let file = settings::file("hosts.toml").map_err(|error| error.to_string())?;
     Ok(Hosts::read(&file)?.resolve(host))
 }

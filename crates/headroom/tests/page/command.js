@@ -30,6 +30,13 @@ async function begin(words, kind, { env, cwd, wrap = [] }) {
   return child
 }
 
+// Stands in for ssh: runs what is to be run there on this machine.
+const SSH = `#!/bin/sh
+case " $* " in *" -G "*) echo hostname 127.0.0.1; exit;; esac
+for last; do :; done
+exec sh -c "$last"
+`
+
 const running = child => child && child.exitCode === null && child.signalCode === null
 
 async function kill(child, signal = 'SIGKILL') {
@@ -39,7 +46,7 @@ async function kill(child, signal = 'SIGKILL') {
 
 // This machine's files in one folder and a server's in another, both gone when it is stopped.
 export class Command {
-  static async start({ served = true, known = false } = {}) {
+  static async start({ served = true, known = false, ssh = false } = {}) {
     const command = new Command()
     command.home = await mkdtemp(join(tmpdir(), 'headroom-ui-'))
     command.here = join(command.home, 'here')
@@ -55,7 +62,13 @@ export class Command {
       await command.serve('127.0.0.1:0')
       if (known) await output(['trust', command.server, '--fingerprint', command.serving.event.fingerprint], env)
     }
-    command.ui = await begin(['ui', '--no-open', '--json', ...(served ? [command.server] : [])], 'page', { env, cwd: command.here })
+    const words = ['ui', '--no-open', '--json', ...(served ? [command.server] : [])]
+    if (ssh) {
+      const script = join(command.home, 'ssh')
+      await writeFile(script, SSH, { mode: 0o755 })
+      words.push('--ssh-command', script, 'user@127.0.0.1')
+    }
+    command.ui = await begin(words, 'page', { env, cwd: command.here })
     command.url = command.ui.event.url
     command.origin = new URL(command.url).origin
     command.token = new URLSearchParams(new URL(command.url).hash.slice(1)).get('token')

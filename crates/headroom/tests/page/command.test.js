@@ -17,7 +17,9 @@ after(() => browser?.close())
 
 // Runs a test with a command of its own.
 function withCommand(name, options, work) {
-  test(name, { timeout: 240_000 }, async () => {
+  // The lab makes network namespaces.
+  const skip = options.lab && process.getuid() !== 0 && !process.env.CI && process.env.HEADROOM_TESTS !== 'required' && 'needs root'
+  test(name, { timeout: 240_000, skip }, async () => {
     const command = await Command.start(options)
     try {
       await work(command)
@@ -327,7 +329,7 @@ withCommand('does without the token what it can: it says so', { served: false },
   await check(wrong)
 })
 
-withCommand('bounds connections, and closes those that send nothing', { served: false }, async command => {
+withCommand('bounds connections', { served: false }, async command => {
   const { port } = new URL(command.origin)
   const sockets = await Promise.all(Array.from({ length: 80 }, () => new Promise(resolve => {
     const socket = connectTcp(Number(port), '127.0.0.1', () => resolve(socket))
@@ -354,6 +356,43 @@ withCommand('quits when it is told to, and says what runs', KNOWN, async command
   await button(page, 'Stop them and quit').click()
   await page.getByText('headroom ui has ended').waitFor()
   assert.deepEqual(await command.ui.ended, { code: 0, signal: null })
+})
+
+withCommand('reaches a host by ssh, from its home on', { served: false, ssh: true }, async command => {
+  await writeFile(join(command.here, 'a.txt'), 'by ssh')
+  const page = await ready(await command.open(browser))
+  await row(there(page), 'there').locator('.filename').click()
+  await there(page).getByText('This folder is empty').waitFor()
+  await select(here(page), 'a.txt')
+  await button(here(page), 'Copy 1').click()
+  await verified(page, 'a.txt')
+  assert.equal(await readFile(join(command.there, 'a.txt'), 'utf8'), 'by ssh')
+  await page.getByRole('button', { name: 'About this server' }).click()
+  await page.getByText('ssh, which starts a server for this session').waitFor()
+})
+
+withCommand('starts a plan of the lab, shows its cells as they fill, stops it, and opens its report', { served: false, lab: true }, async command => {
+  await mkdir(join(command.here, 'plans'))
+  await writeFile(join(command.here, 'plans/tiny.toml'), 'stacks = ["headroom"]\nfamily = "ipv4"\nrepetitions = 1000\ncount-packets = false\n[[workload]]\nkind = "download"\nsizes = ["1KiB"]\n')
+  const page = await command.open(browser)
+  await page.locator('body.ready').waitFor()
+  await page.locator('.switch').getByRole('button', { name: 'Lab' }).click()
+  await page.getByLabel('Plan or study').selectOption({ label: 'tiny' })
+  await button(page, 'Start').click()
+  await page.locator('.run td').getByText(/^[1-9]\d* of 1,000, last .*s$/).waitFor()
+  await check(page)
+  const answer = await ask(command, { path: '/api/lab', headers: authorized(command), body: JSON.stringify({ action: 'start', plan: join(command.here, 'plans/tiny.toml').slice(1) }) })
+  assert.equal(JSON.parse(answer.body).code, 'refused', 'two at once would disturb each other')
+  await page.reload()
+  await page.locator('.switch').getByRole('button', { name: 'Lab' }).click()
+  await page.locator('.run').getByRole('button', { name: 'Stop' }).click()
+  await page.locator('.run').getByText(/^Stopped/).waitFor()
+  const opened = page.context().waitForEvent('page')
+  await page.locator('.run').getByRole('button', { name: /^Open report/ }).click()
+  const report = await opened
+  await report.locator('h1').first().waitFor()
+  assert.equal(await report.evaluate(() => origin), 'null')
+  assert.equal(await report.evaluate(() => fetch('/').then(() => 'reached', () => 'refused')), 'refused')
 })
 
 withCommand('has no barriers, in German as well, in all views', KNOWN, async command => {

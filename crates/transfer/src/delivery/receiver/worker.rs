@@ -323,7 +323,9 @@ impl Worker {
         let stored = root.store_with(path, &inline.content, &seal, attributes).map(drop);
         self.shared.counts.add(|counts| counts.moved += bytes);
         self.shared.observer.event(Event::Moved { bytes });
-        self.shared.observer.event(Event::Hashed { path, bytes, hash: &inline.root });
+        if stored.is_ok() {
+            self.shared.observer.event(Event::Hashed { path, bytes, hash: &inline.root });
+        }
         stored
     }
 
