@@ -11,7 +11,7 @@ const MOST_INLINE = 64 << 10;
 const MOST_OPEN = 48;
 const MOST_UNANSWERED = 2048;
 // Pieces that move at once, of all files, and spans in each. A piece has one span in memory.
-const PIECES = 4;
+const PIECES = 12;
 const SPANS_OF_PIECE = 8;
 
 const hex = bytes => Array.from(bytes, it => it.toString(16).padStart(2, '0')).join('');
