@@ -23,6 +23,27 @@ pub struct FetchReport {
     pub error: Option<String>,
 }
 
+/// The line of JSON that `headroom browse` prints.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct BrowserReport {
+    /// Name and version of the browser.
+    pub client: String,
+    /// What carried the file: `webtransport`, `websocket` or `fetch`.
+    pub transport: Option<String>,
+    /// Wall clock in nanoseconds since the epoch when the page began, which had loaded before.
+    pub start_ns: Option<u64>,
+    /// Wall clock in nanoseconds since the epoch when the page had the file, or its receipt.
+    pub done_ns: Option<u64>,
+    /// Seconds between the two.
+    pub total_s: f64,
+    /// Bytes of file moved.
+    pub bytes: u64,
+    /// The BLAKE3 hash that the page computed, if it does.
+    pub hash: Option<String>,
+    /// The error that ended it.
+    pub error: Option<String>,
+}
+
 /// The part of the lines of JSON of `headroom put` and `get` that the lab reads. Other
 /// events, and other members of these, are in docs/transfer.md.
 #[derive(Debug, Serialize, Deserialize)]

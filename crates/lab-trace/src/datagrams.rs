@@ -29,7 +29,8 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let all = udp().map(|d| Timed { time_ns: d.time_ns, from_client: d.from_client });
     let mut all: Vec<Timed> = tcp.chain(all).collect();
     all.sort_unstable();
-    let first = all.iter().position(|seen| seen.from_client)?;
+    let begin = expected.hints.start_ns.unwrap_or(0);
+    let first = all.iter().position(|seen| seen.from_client && seen.time_ns >= begin)?;
     let (all, start) = (&all[first..], all[first].time_ns);
     let end = expected.hints.done_ns.or(all.last().map(|seen| seen.time_ns))?.max(start);
     let request = expected.hints.request_ns.unwrap_or(start).clamp(start, end);
@@ -107,6 +108,7 @@ mod tests {
         push(&mut trace, 15, true, b"request");
         push(&mut trace, 20, false, b"file");
         let hints = |request: u64, done: u64| TimeHints {
+            start_ns: None,
             request_ns: Some(request * 1_000_000),
             done_ns: Some(done * 1_000_000),
             login_ns: None,
@@ -120,6 +122,19 @@ mod tests {
         let record = read(&trace, &expect(TimeHints::default())).expect("a session");
         assert!((record.session_s - 0.010).abs() < 1e-9, "{record:?}");
         assert!((record.transfer_s - 0.010).abs() < 1e-9, "{record:?}");
+    }
+
+    #[test]
+    fn packets_before_the_client_began_do_not_count() {
+        let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
+        push(&mut trace, 1, true, b"the page loads");
+        push(&mut trace, 10, true, &[0xc3, 0, 0, 0, 1, 8]);
+        push(&mut trace, 12, false, b"file");
+        let hints = TimeHints { start_ns: Some(5_000_000), ..TimeHints::default() };
+        let record = read(&trace, &expect(hints)).expect("a session");
+        assert!((record.session_s - 0.002).abs() < 1e-9, "{record:?}");
+        let hints = TimeHints { start_ns: Some(50_000_000), ..TimeHints::default() };
+        assert!(read(&trace, &expect(hints)).is_none());
     }
 
     #[test]

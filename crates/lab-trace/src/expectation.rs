@@ -49,6 +49,9 @@ impl Login {
 /// as the program that took them; the nearest packet gives the exact time.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct TimeHints {
+    /// When the client began, if it exchanged packets before that do not count (a page that
+    /// loads).
+    pub start_ns: Option<u64>,
     /// When the client had written its first data command.
     pub request_ns: Option<u64>,
     /// When the server accepted the login.

@@ -290,6 +290,7 @@ mod tests {
         let trace = trace(&[21, 50_000], &lines);
         let expected = Expectation {
             hints: TimeHints {
+                start_ns: None,
                 request_ns: Some(5_000_000),
                 done_ns: Some(31_000_000),
                 login_ns: None,
