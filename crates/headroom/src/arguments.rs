@@ -52,6 +52,9 @@ pub(crate) enum Command {
     /// Move a file by FTP or HTTP and report the clocks (the lab's client)
     #[command(hide = true)]
     Fetch(Fetch),
+    /// Move a file by a page in a browser and report the clocks (the lab's client)
+    #[command(hide = true)]
+    Browse(Browse),
     /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
@@ -375,4 +378,39 @@ pub(crate) struct Fetch {
     /// TLS key exchange groups, the first of which a ClientHello brings a share of
     #[arg(long)]
     pub(crate) tls_groups: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Browse {
+    /// The page's address, with a slash at the end
+    pub(crate) url: String,
+    /// What the page is
+    #[arg(long)]
+    pub(crate) site: BrowsedSite,
+    /// The client's private key, for the page of headroom
+    #[arg(long)]
+    pub(crate) identity: Option<PathBuf>,
+    /// The file's path below the page
+    #[arg(long)]
+    pub(crate) remote: String,
+    /// Where a download goes
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+    /// What is uploaded
+    #[arg(long)]
+    pub(crate) upload: Option<PathBuf>,
+    /// The executable of Chromium
+    #[arg(long)]
+    pub(crate) chromium: PathBuf,
+    /// Where the browser's profile is made
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum BrowsedSite {
+    /// The page of `headroom serve --web`
+    Headroom,
+    /// Any HTTPS server
+    Https,
 }

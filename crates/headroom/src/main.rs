@@ -13,6 +13,7 @@ macro_rules! eprintln {
 }
 
 mod arguments;
+mod browse;
 mod fetch;
 mod folder;
 mod lab;
@@ -73,6 +74,7 @@ fn run(arguments: Arguments) -> ExitCode {
         }
         Command::Man { folder } => manual(folder.as_deref()),
         Command::Fetch(request) => fetch::run(request),
+        Command::Browse(request) => browse::run(request),
         Command::Load(command) => load::run(command),
         Command::LabAgent => {
             headroom_lab_host::agent::serve();

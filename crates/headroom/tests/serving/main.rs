@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod browse;
 mod browser;
 mod commands;
 mod measuring;

@@ -1,0 +1,200 @@
+//! Chromium by its DevTools protocol: messages of JSON over a pipe, each ended by a zero byte.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{Doing, Error, Result};
+
+/// Gives Chromium the pipe as descriptors 3 and 4, where it expects it.
+const START: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
+
+/// Settings of Chromium: nothing that it does by itself is a part of what is measured.
+const SETTINGS: &[&str] = &[
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-service-autorun",
+    // a run is root's, for which Chromium's sandbox does not start
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-extensions-with-background-pages",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-features=OptimizationHints,MediaRouter,Translate,DialMediaRouteProvider",
+    "--metrics-recording-only",
+    "--mute-audio",
+    "--password-store=basic",
+    "--use-mock-keychain",
+    "--proxy-server=direct://",
+    // the certificate is the run's own; the page pins that of WebTransport itself
+    "--ignore-certificate-errors",
+    // a tab that nobody looks at is as fast as another
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "about:blank",
+];
+
+/// The most bytes of one message that the browser sends.
+const MOST_MESSAGE: u64 = 4 << 20;
+
+/// A browser that runs. It ends when this is dropped.
+pub(crate) struct Browser {
+    process: Child,
+    commands: Option<ChildStdin>,
+    messages: BufReader<ChildStdout>,
+    next: u64,
+}
+
+/// A page in it.
+pub(crate) struct Page<'a> {
+    browser: &'a mut Browser,
+    session: String,
+}
+
+impl Browser {
+    /// Starts it with a profile in this folder.
+    pub(crate) fn start(chromium: &Path, profile: &Path) -> Result<Self> {
+        let mut process = Command::new("sh")
+            .args(["-c", START])
+            .arg(chromium)
+            .arg(format!("--user-data-dir={}", profile.join("data").display()))
+            .args(SETTINGS)
+            .env("HOME", profile)
+            .env("XDG_CONFIG_HOME", profile.join("config"))
+            .env("XDG_CACHE_HOME", profile.join("cache"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .doing(|| format!("start {}", chromium.display()))?;
+        let pipe = process.stdin.take().zip(process.stdout.take());
+        let (commands, messages) = pipe.ok_or_else(|| Error::Browser("has no pipe".to_owned()))?;
+        let messages = BufReader::new(messages);
+        Ok(Self { process, commands: Some(commands), messages, next: 0 })
+    }
+
+    /// Returns its name and version.
+    pub(crate) fn version(&mut self) -> Result<String> {
+        let version = self.call(None, "Browser.getVersion", &json!({}))?;
+        Ok(version["product"].as_str().unwrap_or("unknown").replace('/', " "))
+    }
+
+    /// Makes a page.
+    pub(crate) fn page(&mut self) -> Result<Page<'_>> {
+        let made = self.call(None, "Target.createTarget", &json!({"url": "about:blank"}))?;
+        let target = json!({"targetId": made["targetId"], "flatten": true});
+        let attached = self.call(None, "Target.attachToTarget", &target)?;
+        let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
+        let mut page = Page { browser: self, session };
+        page.send("Page.enable", &json!({}))?;
+        Ok(page)
+    }
+
+    /// Ends it in order, so that its files are complete.
+    pub(crate) fn close(mut self) -> Result<()> {
+        self.call(None, "Browser.close", &json!({}))?;
+        self.commands = None;
+        self.process.wait().doing(|| "wait for the browser".to_owned()).map(drop)
+    }
+
+    /// Sends a command and waits for its result.
+    fn call(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> Result<Value> {
+        let id = self.next;
+        self.next += 1;
+        let mut command = json!({"id": id, "method": method, "params": parameters});
+        if let Some(session) = session {
+            command["sessionId"] = json!(session);
+        }
+        let pipe = self.commands.as_mut().ok_or_else(|| Error::Browser("has ended".to_owned()))?;
+        let bytes = [command.to_string().as_bytes(), b"\0"].concat();
+        pipe.write_all(&bytes).doing(|| "write to the browser".to_owned())?;
+        loop {
+            let mut message = self.receive()?;
+            if message["id"] != json!(id) {
+                continue;
+            }
+            if let Some(error) = message.get("error") {
+                return Err(Error::Browser(format!("refuses {method}: {}", error["message"])));
+            }
+            return Ok(message["result"].take());
+        }
+    }
+
+    /// Waits until an event of this name comes.
+    fn wait_for(&mut self, event: &str) -> Result<()> {
+        while self.receive()?["method"] != json!(event) {}
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Value> {
+        let mut bytes = Vec::new();
+        let mut limited = std::io::Read::take(&mut self.messages, MOST_MESSAGE);
+        limited.read_until(0, &mut bytes).doing(|| "read from the browser".to_owned())?;
+        if bytes.pop() != Some(0) {
+            return Err(Error::Browser("ended".to_owned()));
+        }
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Error::Browser(format!("sends no JSON: {error}")))
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Chromium ends when its pipe does
+        self.commands = None;
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Page<'_> {
+    fn send(&mut self, method: &str, parameters: &Value) -> Result<Value> {
+        self.browser.call(Some(&self.session), method, parameters)
+    }
+
+    /// Opens an address, and waits until it has loaded.
+    pub(crate) fn open(&mut self, url: &str) -> Result<()> {
+        let opened = self.send("Page.navigate", &json!({"url": url}))?;
+        if let Some(error) = opened["errorText"].as_str() {
+            return Err(Error::Page(format!("{url} does not open: {error}")));
+        }
+        self.browser.wait_for("Page.loadEventFired")
+    }
+
+    /// Calls an asynchronous function of JavaScript, and returns what it resolves with.
+    pub(crate) fn call(&mut self, function: &str, argument: &Value) -> Result<Value> {
+        let wanted = json!({
+            "expression": format!("({function})({argument})"),
+            "awaitPromise": true,
+            "returnByValue": true,
+        });
+        let mut result = self.send("Runtime.evaluate", &wanted)?;
+        if let Some(thrown) = result.get("exceptionDetails") {
+            let words = &thrown["exception"]["description"];
+            let words = words.as_str().or(thrown["text"].as_str()).unwrap_or("an exception");
+            return Err(Error::Page(words.lines().next().unwrap_or_default().to_owned()));
+        }
+        Ok(result["result"]["value"].take())
+    }
+
+    /// Gives the page a file, in an element that only its script knows.
+    pub(crate) fn pick(&mut self, path: &Path) -> Result<()> {
+        let input =
+            "globalThis.picked = Object.assign(document.createElement('input'), { type: 'file' })";
+        let made = self.send("Runtime.evaluate", &json!({"expression": input}))?;
+        let object = &made["result"]["objectId"];
+        let path = path.canonicalize().doing(|| format!("find {}", path.display()))?;
+        let files = json!({"files": [path], "objectId": object});
+        self.send("DOM.setFileInputFiles", &files).map(drop)
+    }
+}
