@@ -147,7 +147,9 @@ impl SearchPath {
 
     /// Finds the program of this name.
     pub(crate) fn find(&self, name: &str) -> Option<Located> {
-        let cached = ["usr/sbin", "usr/bin", "sbin", "bin"].map(|folder| self.cache.join(folder));
+        // Chromium's own folder first: what is in usr/bin starts one that is installed
+        let cached = ["usr/lib/chromium", "usr/sbin", "usr/bin", "sbin", "bin"]
+            .map(|folder| self.cache.join(folder));
         let in_system = self.system.iter().map(|folder| (folder, Origin::System));
         in_system
             .chain(cached.iter().map(|folder| (folder, Origin::Cache)))
@@ -188,6 +190,12 @@ impl SearchPath {
             let folders: Vec<String> =
                 self.library_folders().iter().map(|path| path.display().to_string()).collect();
             environment.insert("LD_LIBRARY_PATH".to_owned(), folders.join(":"));
+            // a browser shows no text without fonts, and may not start
+            if let Some(fonts) = self.cache.parent().map(|parts| parts.join("fonts.conf"))
+                && fonts.is_file()
+            {
+                environment.insert("FONTCONFIG_FILE".to_owned(), fonts.display().to_string());
+            }
             // strongSwan's programs do not start without one
             let strongswan = self.cache.join("etc/strongswan.conf");
             if strongswan.is_file() {

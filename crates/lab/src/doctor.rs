@@ -170,7 +170,10 @@ fn tun() -> Finding {
 fn programs(search_path: &SearchPath) -> Vec<Finding> {
     let mut users: Vec<(Program, Vec<&str>)> =
         programs::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
-    let applications = application::ALL.entries.iter().map(|entry| (entry.name, entry.programs));
+    let applications = application::ALL.entries.iter().map(|entry| {
+        let needed = entry.by_default().map(|application| application.needs(entry.programs));
+        (entry.name, needed.unwrap_or(entry.programs))
+    });
     let layers = layer::ALL.entries.iter().map(|entry| {
         let needed = entry.by_default().map(|layer| layer.needs(entry.programs));
         (entry.name, needed.unwrap_or(entry.programs))

@@ -101,7 +101,8 @@ impl Stack {
     /// Every program that it needs on this machine.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
         let layers = self.layers.iter().flat_map(|layer| layer.needs(layer.entry.programs));
-        self.application.entry.programs.iter().chain(layers).copied()
+        let application = self.application.needs(self.application.entry.programs);
+        application.iter().chain(layers).copied()
     }
 }
 

@@ -6,6 +6,7 @@ use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::{Load, StreamStats};
 use headroom_lab_trace::{Login, TimeHints};
 
@@ -21,6 +22,11 @@ pub trait Application: Send + Sync {
     /// Whether it changes the bytes it moves, though it does not encrypt them.
     fn obfuscates(&self) -> bool {
         false
+    }
+
+    /// Those of `all` its programs that it needs.
+    fn needs(&self, all: &'static [Program]) -> &'static [Program] {
+        all
     }
 
     /// Lists baselines for plans that name none, best first: the first one in the plan counts.

@@ -68,6 +68,7 @@ pub(super) fn report(outcome: &Outcome, tls: Option<&Tls>) -> ClientReport {
         Ok(printed) => ClientReport {
             seconds: Some(printed.total_s),
             hints: TimeHints {
+                start_ns: None,
                 request_ns: printed.request_ns,
                 done_ns: printed.done_ns,
                 login_ns: None,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 
+use super::browser::{self, CHROMIUM, OPTION};
 use super::fetch::{self, Account};
 use super::nginx::NGINX;
 use super::tls::Tls;
@@ -18,13 +20,27 @@ struct Https;
 pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "https",
     about: "HTTP/1.1 over TLS 1.3: nginx, libcurl",
-    programs: &[NGINX],
-    make: Make::Fixed(|| Arc::new(Https)),
+    programs: &[NGINX, CHROMIUM],
+    make: Make::Configured {
+        known: || "browser (Chromium in place of libcurl)".to_owned(),
+        read: |options| match options.iter().next() {
+            None => Ok((Vec::new(), Arc::new(Https))),
+            Some(OPTION) => Ok((vec![OPTION.to_owned()], Arc::new(InBrowser))),
+            Some(other) => Err(options.unknown(other)),
+        },
+    },
 };
+
+/// The same server, and a page's `fetch` in Chromium.
+struct InBrowser;
 
 impl Application for Https {
     fn secured(&self) -> bool {
         true
+    }
+
+    fn needs(&self, _: &'static [Program]) -> &'static [Program] {
+        &[NGINX]
     }
 
     fn baselines(&self) -> Vec<String> {
@@ -63,6 +79,54 @@ impl Application for Https {
             ("version", "HTTP/1.1"),
             ("verification", "each record by TLS, none of the whole file"),
         ]));
+        facts
+    }
+}
+
+impl Application for InBrowser {
+    fn secured(&self) -> bool {
+        true
+    }
+
+    fn baselines(&self) -> Vec<String> {
+        ["https", "http"].map(str::to_owned).to_vec()
+    }
+
+    fn port(&self) -> u16 {
+        443
+    }
+
+    fn accepts(&self, kind: WorkloadKind) -> bool {
+        browser::accepts(kind)
+    }
+
+    /// The page has loaded over the same port before the clock begins, so that the client says
+    /// when it began and was done.
+    fn over_datagrams(&self) -> bool {
+        true
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        nginx::server(site, true)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        browser::client(site, task, &["--site", "https"])
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        browser::report(outcome)
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        let mut facts = stated([("encryption", "TLS 1.3")]);
+        facts.extend(Tls::MODERN.facts());
+        facts.extend(stated([
+            ("connection", "the one that loaded the page, if the browser has kept it"),
+            ("version", "HTTP/1.1"),
+            ("verification", "each record by TLS, none of the whole file"),
+        ]));
+        facts.extend(browser::facts());
         facts
     }
 }

@@ -1,6 +1,7 @@
 //! The applications under test, one file each behind one trait. To add one,
 //! write its file and name it in [`ALL`].
 
+mod browser;
 mod definition;
 mod fetch;
 mod ftp;

@@ -163,6 +163,7 @@ impl Bench<'_> {
             has_close_exchange: application.has_close_exchange(),
             login,
             hints: TimeHints {
+                start_ns: reports.iter().filter_map(|r| r.hints.start_ns).min(),
                 request_ns: reports.iter().filter_map(|r| r.hints.request_ns).min(),
                 done_ns: done_ns(application, &reports, &outcomes),
                 login_ns,

@@ -1,19 +1,24 @@
 //! Headroom's own transfer: this very program both sides (`headroom serve`, `put`,
 //! `get`), as processes like all others.
 
+mod browser;
 mod options;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 use headroom_lab_trace::CopyEvent;
 
+use super::browser::{CHROMIUM, OPTION};
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
 use crate::workload::{Task, WorkloadKind};
+use browser::InBrowser;
 use options::TransferOptions;
 
 const NAME: &str = "headroom";
@@ -25,10 +30,13 @@ struct Headroom {
 pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: NAME,
     about: "headroom serve, put and get: this program both sides",
-    programs: &[],
+    programs: &[CHROMIUM],
     make: Make::Configured {
         known: || options::KNOWN.to_owned(),
         read: |options| {
+            if options.iter().eq([OPTION]) {
+                return Ok((vec![OPTION.to_owned()], Arc::new(InBrowser)));
+            }
             let options = TransferOptions::read(options)?;
             Ok((options.written(), Arc::new(Headroom { options })))
         },
@@ -64,6 +72,10 @@ const CLIENTS_KEY: &str = "client-identity";
 const FINGERPRINT: &str = "server-fingerprint";
 
 impl Application for Headroom {
+    fn needs(&self, _: &'static [Program]) -> &'static [Program] {
+        &[]
+    }
+
     fn secured(&self) -> bool {
         self.options.encrypts()
     }
@@ -118,12 +130,7 @@ impl Application for Headroom {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        let key = site.path(CLIENTS_KEY);
-        if !site.shares_folders() {
-            // made on the server, as all credentials of a run are
-            site.host.write(&key, &site.peer.read(&site.peer_path(CLIENTS_KEY))?)?;
-            site.host.run(&Command::new("chmod", ["600", &key.display().to_string()]))?;
-        }
+        let key = clients_key(site)?;
         let fingerprint = site.peer.read(&site.peer_path(FINGERPRINT))?.trim().to_owned();
         let remote = |name: &str| format!("{}:{name}", site.server);
         let (what, from, to) = match task {
@@ -189,6 +196,17 @@ impl Application for Headroom {
         }
         facts
     }
+}
+
+/// Returns where the client's key is on its own host: it is made on the server, as all
+/// credentials of a run are.
+fn clients_key(site: &Site<'_>) -> Result<PathBuf> {
+    let key = site.path(CLIENTS_KEY);
+    if !site.shares_folders() {
+        site.host.write(&key, &site.peer.read(&site.peer_path(CLIENTS_KEY))?)?;
+        site.host.run(&Command::new("chmod", ["600", &key.display().to_string()]))?;
+    }
+    Ok(key)
 }
 
 /// The public key of that file, which is made where it is missing, and its fingerprint.

@@ -45,7 +45,7 @@ const MOST_LANE_PORTS: u16 = 256;
 /// Compression: of data that becomes shorter, or of all.
 const COMPRESS: [&str; 2] = ["auto", "always"];
 /// The options, for messages.
-pub(super) const KNOWN: &str = "streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
+pub(super) const KNOWN: &str = "browser (its page in Chromium); streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
                                 simplecrypt, which do not encrypt), chunk=BYTES (200 to 4000), lane-ports=COUNT (1 to \
                                 256)";
 
