@@ -13,7 +13,7 @@ use crate::command::{Command, Executor, Resolved, quote};
 use crate::content::{Content, ContentKind};
 use crate::error::{Error, Result};
 use crate::lock::lock;
-use crate::privileges::WITHOUT_GROUPS;
+use crate::privileges::{Privileges, WITHOUT_GROUPS};
 use crate::programs::{Located, Origin, Program, UNSHARE};
 use crate::role::Role;
 
@@ -33,8 +33,8 @@ pub struct Host {
     executor: Arc<Executor>,
     /// None in a dry run.
     agent: Option<Mutex<Agent>>,
-    /// Whether it has a single user id.
-    one_user_id: bool,
+    /// Those of programs there.
+    privileges: Privileges,
 }
 
 /// The start of a server.
@@ -70,25 +70,31 @@ impl Host {
         agent: Option<Agent>,
     ) -> Self {
         let agent = agent.map(Mutex::new);
-        let one_user_id = false;
-        Self { role, address, root, headroom, by_hand, executor, agent, one_user_id }
+        let privileges = Privileges::Root;
+        Self { role, address, root, headroom, by_hand, executor, agent, privileges }
     }
 
-    /// Says whether it has a single user id.
-    pub(crate) fn with_one_user_id(self, one_user_id: bool) -> Self {
-        Self { one_user_id, ..self }
+    /// Says which privileges programs have there.
+    pub(crate) fn with_privileges(self, privileges: Privileges) -> Self {
+        Self { privileges, ..self }
+    }
+
+    /// Whether programs are root of a user namespace there, to whom the machine's own files do
+    /// not belong.
+    pub fn is_user_namespace(&self) -> bool {
+        matches!(self.privileges, Privileges::UserNamespace { .. })
     }
 
     /// Whether it has a single user id, to which all servers belong: in a user namespace whose
     /// owner has no more.
     pub fn has_one_user_id(&self) -> bool {
-        self.one_user_id
+        self.privileges.one_id()
     }
 
     /// Returns the command of a server that is started as root and calls setgroups(2) before it
     /// serves a client; with a single user id that call succeeds without effect.
     pub fn with_groups(&self, command: Command) -> Command {
-        if !self.one_user_id {
+        if !self.has_one_user_id() {
             return command;
         }
         let words = [self.headroom.display().to_string(), WITHOUT_GROUPS.to_owned()];

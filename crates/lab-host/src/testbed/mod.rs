@@ -194,7 +194,7 @@ impl Testbed {
             let by_hand = format!("nsenter {net}");
             let executor = Arc::clone(&executor);
             let host = Host::new(role, address, root, headroom, by_hand, executor, agent);
-            Ok(host.with_one_user_id(privileges.one_id()))
+            Ok(host.with_privileges(privileges))
         };
         let client = host(Role::Client, &names.client, addresses.client)?;
         let server = host(Role::Server, &names.server, addresses.server)?;

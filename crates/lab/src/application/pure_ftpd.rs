@@ -24,8 +24,9 @@ pub(super) fn server(site: &Site<'_>, tls: Option<&Tls>) -> Result<ServerSpec> {
     let (user, hash, home) = (FTP_USER.0, hash.trim(), site.files.display());
     let accounts = if site.host.has_one_user_id() {
         // Its own accounts must not be root's, and there is nobody else: an account of the
-        // system's, in a folder that it cannot leave (-A).
-        let account = format!("{user}:x:0:0::{home}/./:/bin/sh\n");
+        // system's, in a folder that it cannot leave (-A). A system without a file of shadow
+        // passwords has nothing to hide, so the account's own line has the password.
+        let account = format!("{user}:{hash}:0:0::{home}/./:/bin/sh\n");
         private_files[0].0 = site.write("passwd", &account)?.into();
         let shadow = site.write("shadow", &format!("{user}:{hash}:19000:0:99999:7:::\n"))?;
         private_files.push((shadow.into(), "/etc/shadow"));
