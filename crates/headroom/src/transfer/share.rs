@@ -221,7 +221,7 @@ mod tests {
             name: "for \u{202e}Alice".to_owned(),
             by: "bob@laptop".to_owned(),
         };
-        insta::assert_snapshot!(line(&terms), @"");
-        insta::assert_snapshot!(names::line(&object(&terms)), @r"");
+        insta::assert_snapshot!(line(&terms), @r"k3j5q2ab get /docs/a\n\xff until 2001-09-09T02:46:40Z, used 1 of 2 (for \u{202e}Alice)");
+        insta::assert_snapshot!(names::line(&object(&terms)), @r#"{"by":"bob@laptop","created":"2001-09-09T01:46:40Z","direction":"get","expires":"2001-09-09T02:46:40Z","id":"k3j5q2ab","kind":"file","name":"for \u202eAlice","path":"/docs/a\n�","path_base64":"L2RvY3MvYQr/","used":1,"uses":2}"#);
     }
 }
