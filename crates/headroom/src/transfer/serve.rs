@@ -176,7 +176,16 @@ fn shares(arguments: &Serve) -> anyhow::Result<Option<Shares>> {
             }
         },
     };
-    let shares = Shares::open(&path).map_err(Error::from)?;
+    let shares = match Shares::open(&path) {
+        // a service may have no place to write to; a file that is damaged is another matter
+        Err(error @ headroom_transfer::trust::Error::System { .. })
+            if arguments.shares.is_none() =>
+        {
+            tracing::warn!("{error}: there are no share links without --shares");
+            return Ok(None);
+        }
+        opened => opened.map_err(Error::from)?,
+    };
     if shares.is_none() {
         tracing::warn!("another server uses {}: this one has no share links", path.display());
     }

@@ -19,7 +19,7 @@ pub use invitations::{Invitation, Invitations};
 pub use known_hosts::{HostStatus, KnownHosts};
 pub use policy::AccessPolicy;
 pub(crate) use shares::{LONGEST, MOST_USES, Unusable};
-pub use shares::{NewShare, Share, Shares, root_name};
+pub use shares::{NewLink, NewShare, Share, Shares, root_name};
 pub(crate) use tls::{by_signature_of_tls13, provider};
 pub use verify::HostKeys;
 pub(crate) use verify::ServerVerifier;

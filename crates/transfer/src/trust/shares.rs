@@ -87,6 +87,9 @@ pub struct NewShare {
     pub name: String,
 }
 
+/// A share that was made, and its secret.
+pub type NewLink = (Arc<Share>, [u8; 32]);
+
 /// Why a share cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusable {
@@ -139,7 +142,7 @@ impl Shares {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn make(&self, new: NewShare) -> Result<Option<(Arc<Share>, [u8; 32])>, Error> {
+    pub fn make(&self, new: NewShare) -> Result<Option<NewLink>, Error> {
         let (mut secret, mut id) = ([0; 32], [0; 5]);
         let filled = aws_lc_rs::rand::fill(&mut secret).and(aws_lc_rs::rand::fill(&mut id));
         filled.map_err(|_| self.system(io::Error::other("no randomness")))?;
