@@ -120,7 +120,7 @@ function showNotice() {
     showNotice.timer = setTimeout(showNotice, 1000)
   } else if (state === 'refused' && session) text = reason ? `${t('connection.refused')}: ${visible(reason)}` : t('connection.refused')
   else if (state === 'closed') text = t('connection.closed')
-  else if (state === 'connected' && transport === 'websocket' && !showNotice.read) text = t('udp-blocked')
+  else if (state === 'connected' && transport === 'websocket' && !showNotice.read) text = t(connection.avoidsUdp ? 'udp-avoided' : 'udp-blocked')
   notice.hidden = !text
   const dismissible = state === 'connected'
   if (notice.dataset.text === text) return
@@ -146,7 +146,7 @@ function showDetails() {
     ...(key ? [[t('key.yours'), h('code', {}, key.fingerprint)]] : []),
   ]
   details.replaceChildren(
-    h('h2', {}, wordsOf(connection)), h('p', {}, t(`transport.${connection.transport ?? 'webtransport'}`)),
+    h('h2', {}, wordsOf(connection)), h('p', {}, t(`transport.${connection.avoidsUdp ? 'avoided' : connection.transport ?? 'webtransport'}`)),
     h('dl.facts', {}, rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])),
   )
 }

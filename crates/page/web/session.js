@@ -23,6 +23,11 @@ const UDP_AGAIN_MS = 120_000;
 const MOST_SHARES = 4096;
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000];
 
+// Firefox's WebTransport (153) ends connections by itself and leaves data of streams unsent
+// (https://github.com/mozilla/neqo/issues/1451), so that uploads stand still for up to a minute.
+const avoidsUdp = / Firefox\//.test(navigator.userAgent);
+const usesUdp = typeof WebTransport === 'function' && !avoidsUdp;
+
 const sleep = (ms, signal) => new Promise((resolve, reject) => {
   const timer = setTimeout(resolve, ms);
   signal?.addEventListener('abort', () => {
@@ -99,7 +104,7 @@ export class Session {
   }
 
   #tell(state, more = {}) {
-    this.#onstate({ state, transport: this.transport, ...more });
+    this.#onstate({ state, transport: this.transport, avoidsUdp, ...more });
   }
 
   // Opens a connection: by WebTransport, or by a WebSocket if that does not work while the HTTPS
@@ -107,7 +112,7 @@ export class Session {
   async #connect() {
     if (this.#closed) throw new TransferError('lost', 'the session is closed');
     let link = null;
-    const isTried = typeof WebTransport === 'function' && Date.now() >= this.#udpFrom;
+    const isTried = usesUdp && Date.now() >= this.#udpFrom;
     if (isTried) {
       try {
         link = await Link.webTransport(this.#config);

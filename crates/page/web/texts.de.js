@@ -34,6 +34,8 @@ export default {
   'reconnecting.in': 'Verbindung verloren. Nächster Versuch in {time}. Übertragungen gehen dort weiter, wo sie waren.',
   'reconnecting.now': 'Verbindung verloren. Neuer Versuch … Übertragungen gehen dort weiter, wo sie waren.',
   'udp-blocked': 'UDP ist hier gesperrt: langsamer, ebenso geprüft.',
+  'udp-avoided': 'Über TCP gesendet, weil WebTransport in Firefox nicht zuverlässig ist: langsamer, ebenso geprüft.',
+  'transport.avoided': 'Verschlüsselt über TCP, weil WebTransport in Firefox nicht zuverlässig ist: langsamer. Jede Datei wird mit ihrem BLAKE3-Hash geprüft.',
   'transport.webtransport': 'Verschlüsselt über UDP. Jede Datei wird mit ihrem BLAKE3-Hash geprüft.',
   'transport.websocket': 'Verschlüsselt über TCP, weil UDP hier gesperrt ist: langsamer. Jede Datei wird mit ihrem BLAKE3-Hash geprüft.',
   'server.folder': 'Ordner',

@@ -35,6 +35,8 @@ export default {
   'reconnecting.in': 'Connection lost. Next attempt in {time}. Transfers continue where they were.',
   'reconnecting.now': 'Connection lost. Connecting again … Transfers continue where they were.',
   'udp-blocked': 'UDP is blocked here: slower, same verification.',
+  'udp-avoided': 'Sent over TCP, as Firefox’s WebTransport is not reliable: slower, same verification.',
+  'transport.avoided': 'Encrypted over TCP, because Firefox’s WebTransport is not reliable: slower. Every file is verified by its BLAKE3 hash.',
   'transport.webtransport': 'Encrypted over UDP. Every file is verified by its BLAKE3 hash.',
   'transport.websocket': 'Encrypted over TCP, because UDP is blocked here: slower. Every file is verified by its BLAKE3 hash.',
   'server.folder': 'Folder',

@@ -22,7 +22,7 @@ test('signs in, lists, previews, sends and fetches in Firefox', { timeout: 240_0
     await writeFile(join(outside, 'up.bin'), randomBytes(8_000_000))
     const page = await server.enter(firefox, { pickers: false })
     await row(page, 'hello.txt').waitFor()
-    await page.locator('#connection-text', { hasText: 'Connected by WebTransport' }).waitFor()
+    await page.getByText('Sent over TCP, as Firefox’s WebTransport is not reliable').waitFor()
     await page.locator('.filename', { hasText: 'hello.txt' }).click()
     await page.locator('#preview pre', { hasText: 'hello' }).waitFor()
     await page.keyboard.press('Escape')
