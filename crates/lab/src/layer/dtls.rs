@@ -64,7 +64,8 @@ impl Layer for Dtls {
             place.write(host, "peer.crt", &certificate)?;
         }
         let file = place.write(server, "ocserv.conf", &configuration(place))?;
-        place.start(server, Command::new(OCSERV, ["--foreground", "--config", &file]))?;
+        let command = Command::new(OCSERV, ["--foreground", "--config", &file]);
+        place.start(server, server.with_groups(command))?;
         let accepts = place.at.server();
         place.until(server, "accepting connections", || server.connects(accepts))?;
         // it stays when openconnect goes, with its addresses and whoever looks into it
