@@ -1,6 +1,6 @@
 //! Control groups (cgroup v2): one for each side, to read its CPU time and to
 //! end all of its processes at once.
-//! Where this user may make none, [`super::Processes`] does without.
+//! Where this user may make none, `Processes` does without.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
