@@ -94,6 +94,9 @@ const POINTS: [Point; 6] = [
     },
 ];
 
+/// Per cent that the transfers use today, in the order of [`POINTS`], less a little.
+const HOLDS: [f64; 6] = [83.5, 73.0, 66.5, 88.5, 62.0, 80.0];
+
 /// A finished transfer.
 #[derive(Debug, Clone, Copy)]
 struct Took {
@@ -160,6 +163,17 @@ impl Point {
             full_at,
             dropped: world.link.dropped,
             queue_ms: [0.5, 0.95].map(|share| world.link.queue_quantile(share)),
+        }
+    }
+}
+
+/// What holds of the six points: what start-up, losses and a short queue leave of the link.
+#[test]
+fn whole_transfers_use_the_links_of_six_kinds() {
+    for (point, holds) in POINTS.iter().zip(HOLDS) {
+        for opener in [Opener::Sender, Opener::Receiver] {
+            let took = point.transfer(opener, 2);
+            assert!(took.share >= holds, "{} {opener:?}: {took:?}", point.name);
         }
     }
 }
