@@ -448,6 +448,7 @@ function end(key) {
   api?.close?.()
   document.body.dataset.connection = 'closed'
   setText($('connection-text'), t(key))
+  $('connection').setAttribute('aria-label', `${t('connection')}: ${t(key)}`)
   document.body.classList.add('signing-in')
   document.body.classList.remove('ready')
   show('files')

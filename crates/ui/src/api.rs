@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as blocking;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use headroom_transfer::{
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
 
 use crate::error::ApiError;
@@ -29,6 +30,8 @@ const LOCAL: &str = "local";
 const MOST_READ: usize = 25 << 20;
 /// Entries of a listing, and lines of a preview of a sync.
 const MOST_ENTRIES: usize = 2_000_000;
+/// Bytes of a listing that wait in memory.
+const MOST_LISTED: usize = 256 << 20;
 const MOST_PLANNED: usize = 20_000;
 /// Entries in one line of a listing.
 const PART: usize = 500;
@@ -267,51 +270,54 @@ async fn list(shared: &Arc<Shared>, At { place, path }: At) -> Result<Reply, Api
     tokio::spawn(async move {
         // the listing arrives as fast as it is sent, so that its end is known here; the page
         // takes it from memory
-        let (parts, mut arrived) = mpsc::unbounded_channel();
-        let too_many = Arc::new(tokio::sync::Notify::new());
+        let (parts, mut arrived) = mpsc::unbounded_channel::<Bytes>();
+        let too_much = Arc::new(Notify::new());
+        let waiting = AtomicUsize::new(0);
         let forwarding = async {
             while let Some(part) = arrived.recv().await {
-                if sender.send(line(&json!({"entries": part}))).await.is_err() {
-                    return false;
+                let length = part.len();
+                if sender.send(part).await.is_err() {
+                    return;
                 }
+                waiting.fetch_sub(length, Ordering::Relaxed);
             }
-            true
         };
         let listing = {
-            let too_many = Arc::clone(&too_many);
-            let client = &mut client;
+            let (too_much, waiting, client) = (Arc::clone(&too_much), &waiting, &mut client);
             async move {
                 let (mut part, mut count) = (Vec::new(), 0_usize);
+                let send = |part: Vec<Value>| {
+                    let part = line(&json!({"entries": part}));
+                    waiting.fetch_add(part.len(), Ordering::Relaxed);
+                    let _ = parts.send(part);
+                };
                 let listed = client.list(&path, |listed| {
                     count += 1;
-                    if count > MOST_ENTRIES {
-                        too_many.notify_one();
+                    if count > MOST_ENTRIES || waiting.load(Ordering::Relaxed) > MOST_LISTED {
+                        too_much.notify_one();
                         return;
                     }
                     part.push(entry_of(&listed));
                     if part.len() == PART {
-                        let _ = parts.send(std::mem::take(&mut part));
+                        send(std::mem::take(&mut part));
                     }
                 });
                 let listed = listed.await;
-                let _ = parts.send(part);
+                send(part);
                 listed
             }
         };
         let both = async { tokio::join!(listing, forwarding) };
         let outcome = tokio::select! {
-            (listed, is_read) = both => Some((listed, is_read)),
-            () = too_many.notified() => None,
+            (listed, ()) = both => Some(listed),
+            () = too_much.notified() => None,
             () = sender.closed() => None,
         };
         let error = match outcome {
-            Some((listed, _)) => end(&server, client, listed).await.err(),
+            Some(listed) => end(&server, client, listed).await.err(),
             None => {
                 client.close().await;
-                Some(ApiError::new(
-                    "refused",
-                    format!("the folder has more than {MOST_ENTRIES} entries"),
-                ))
+                Some(ApiError::new("refused", "the folder has more entries than can be shown"))
             }
         };
         if let Some(error) = error {

@@ -432,8 +432,11 @@ fn look(inner: &Inner, id: u64, out: &Path, journals: &mut HashMap<PathBuf, u64>
         let read = file
             .seek(SeekFrom::Start(*at))
             .and_then(|_| file.take(MOST_JOURNAL).read_to_end(&mut new));
-        // a line that is being written is read next time
+        // a line that is being written is read next time; one that is too long is passed
         let Some(end) = read.ok().and_then(|_| new.iter().rposition(|byte| *byte == b'\n')) else {
+            if new.len() as u64 == MOST_JOURNAL {
+                *at += MOST_JOURNAL;
+            }
             continue;
         };
         *at += end as u64 + 1;

@@ -736,9 +736,11 @@ impl Observer for Watching {
             Event::Hashed { path, bytes, hash } => {
                 let path = encode(path.as_bytes());
                 let mut state = self.0.state();
-                if state.hashed.len() < MOST_FILES {
-                    state.hashed.insert(path, (bytes, HEXLOWER.encode(hash)));
+                // those of files that failed stay
+                if state.hashed.len() == MOST_FILES {
+                    state.hashed.clear();
                 }
+                state.hashed.insert(path, (bytes, HEXLOWER.encode(hash)));
             }
             Event::Stored { path } => {
                 add(stored, 1);

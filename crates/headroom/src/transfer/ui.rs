@@ -146,9 +146,9 @@ fn write_launcher(path: &Path, url: &str) -> std::io::Result<Launcher> {
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let launcher = Launcher(path.to_owned());
     // a URL of our own: an address, and letters, digits, `-` and `_`
-    write!(
+    writeln!(
         file,
-        "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url={url}\"><title>Headroom</title>\n"
+        "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url={url}\"><title>Headroom</title>"
     )?;
     Ok(launcher)
 }

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { PATIENCE } from './browser.js'
@@ -53,7 +53,7 @@ export class Command {
     command.there = join(command.home, 'there')
     await mkdir(command.here)
     await mkdir(command.there)
-    const env = { PATH: process.env.PATH, HOME: command.home, XDG_CONFIG_HOME: join(command.home, 'config') }
+    const env = { PATH: process.env.PATH, HOME: command.home, XDG_CONFIG_HOME: join(command.home, 'config'), XDG_CACHE_HOME: process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache') }
     command.env = env
     if (served) {
       const key = await output(['identity'], env)

@@ -323,9 +323,9 @@ withCommand('keeps its WebSocket from others', { served: false }, async command 
 
 withCommand('does without the token what it can: it says so', { served: false }, async command => {
   const page = await command.open(browser, { url: `${command.origin}/` })
-  await page.getByText('This page needs the whole address').waitFor()
+  await page.getByRole('heading', { name: 'This page needs the whole address' }).waitFor()
   const wrong = await command.open(browser, { url: `${command.origin}/#token=${'A'.repeat(43)}` })
-  await wrong.getByText('This page needs the whole address').waitFor()
+  await wrong.getByRole('heading', { name: 'This page needs the whole address' }).waitFor()
   await check(wrong)
 })
 
@@ -354,7 +354,7 @@ withCommand('quits when it is told to, and says what runs', KNOWN, async command
   await button(page, 'Quit').click()
   await page.getByRole('dialog').getByText(/1 and 0/).waitFor()
   await button(page, 'Stop them and quit').click()
-  await page.getByText('headroom ui has ended').waitFor()
+  await page.getByRole('heading', { name: 'headroom ui has ended' }).waitFor()
   assert.deepEqual(await command.ui.ended, { code: 0, signal: null })
 })
 
