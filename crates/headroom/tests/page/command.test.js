@@ -169,6 +169,7 @@ withCommand('cancels, tries again, and moves what waits', KNOWN, async command =
   for (const name of ['one.bin', 'two.bin']) {
     await row(here(page), name).locator('.date').click()
     await page.keyboard.press('F5')
+    await page.locator('.card').filter({ hasText: name }).waitFor() // two calls at once have no order
   }
   await card(page, 'running').filter({ hasText: 'one.bin' }).waitFor()
   await card(page, 'waiting').filter({ hasText: 'two.bin' }).waitFor()
