@@ -113,7 +113,7 @@ async fn obtain(options: &AcmeOptions, challenges: &Challenges) -> Result<String
     {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
-            let mut authorization = authorization.map_err(explain)?;
+            let mut authorization = authorization.map_err(|error| explain(&error))?;
             let identifier = authorization.identifier().to_string();
             match authorization.status {
                 AuthorizationStatus::Pending => {}
@@ -124,21 +124,21 @@ async fn obtain(options: &AcmeOptions, challenges: &Challenges) -> Result<String
             let mut challenge =
                 challenge.ok_or_else(|| format!("no tls-alpn-01 is offered for {identifier}"))?;
             challenges.show(&identifier, challenge.key_authorization().digest().as_ref())?;
-            challenge.set_ready().await.map_err(explain)?;
+            challenge.set_ready().await.map_err(|error| explain(&error))?;
         }
     }
     match order.poll_ready(&STEP).await {
         Ok(OrderStatus::Ready) => {}
         Ok(_) => return Err(refusal(&mut order).await.unwrap_or("it refuses".to_owned())),
-        Err(error) => return Err(refusal(&mut order).await.unwrap_or_else(|| explain(error))),
+        Err(error) => return Err(refusal(&mut order).await.unwrap_or_else(|| explain(&error))),
     }
     let key = KeyPair::generate().map_err(|error| error.to_string())?;
     let mut params =
         CertificateParams::new(options.names.clone()).map_err(|error| error.to_string())?;
     params.distinguished_name = DistinguishedName::new();
     let request = params.serialize_request(&key).map_err(|error| error.to_string())?;
-    order.finalize_csr(request.der()).await.map_err(explain)?;
-    let chain = order.poll_certificate(&STEP).await.map_err(explain)?;
+    order.finalize_csr(request.der()).await.map_err(|error| explain(&error))?;
+    let chain = order.poll_certificate(&STEP).await.map_err(|error| explain(&error))?;
     Ok(format!("{}\n{}", chain.trim_end(), key.serialize_pem()))
 }
 
@@ -167,9 +167,9 @@ async fn order(options: &AcmeOptions) -> Result<Order, String> {
     match account.new_order(&wanted).await {
         Err(Error::Api(problem)) if was_kept && is_unknown_account(&problem) => {
             account = new_account(options).await?;
-            account.new_order(&wanted).await.map_err(explain)
+            account.new_order(&wanted).await.map_err(|error| explain(&error))
         }
-        ordered => ordered.map_err(explain),
+        ordered => ordered.map_err(|error| explain(&error)),
     }
 }
 
@@ -189,7 +189,7 @@ async fn kept_account(options: &AcmeOptions) -> Result<Option<Account>, String> 
     };
     let authority = Box::new(Authority::new(options.root.as_deref())?);
     let account = Account::builder_with_http(authority).from_credentials(credentials).await;
-    account.map(Some).map_err(explain)
+    account.map(Some).map_err(|error| explain(&error))
 }
 
 async fn new_account(options: &AcmeOptions) -> Result<Account, String> {
@@ -202,8 +202,10 @@ async fn new_account(options: &AcmeOptions) -> Result<Account, String> {
     };
     let authority = Box::new(Authority::new(options.root.as_deref())?);
     let builder = Account::builder_with_http(authority);
-    let (account, credentials) =
-        builder.create(&wanted, options.directory.clone(), None).await.map_err(explain)?;
+    let (account, credentials) = builder
+        .create(&wanted, options.directory.clone(), None)
+        .await
+        .map_err(|error| explain(&error))?;
     let kept = json!({"directory": options.directory, "credentials": credentials}).to_string();
     private_file::write(&options.account_file(), &kept)
         .map_err(|error| format!("{}: {error}", options.account_file().display()))?;
@@ -225,9 +227,9 @@ async fn refusal(order: &mut Order) -> Option<String> {
 }
 
 /// Says what failed, in one line: it may be a text of the authority.
-fn explain(error: Error) -> String {
+fn explain(error: &Error) -> String {
     let mut text = error.to_string();
-    if let Error::Other(cause) = &error {
+    if let Error::Other(cause) = error {
         text = cause.to_string();
         let mut cause = cause.source();
         while let Some(deeper) = cause {
