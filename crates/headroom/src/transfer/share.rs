@@ -87,7 +87,15 @@ fn manage(arguments: &Share) -> anyhow::Result<ExitCode> {
     block_on(async {
         let mut refused = None;
         for target in &targets {
-            let mut client = connect(target, &arguments.connect).await?;
+            let mut client = match connect(target, &arguments.connect).await {
+                Ok(client) => client,
+                // the others may have what is meant
+                Err(error) if targets.len() > 1 => {
+                    refused = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             match &arguments.revoke {
                 Some(id) => match client.revoke(id).await {
                     Ok(()) => {
@@ -95,7 +103,7 @@ fn manage(arguments: &Share) -> anyhow::Result<ExitCode> {
                         return Ok(ExitCode::SUCCESS);
                     }
                     // it may be one of another server
-                    Err(error @ Error::Refused(_)) => refused = Some(error),
+                    Err(error @ Error::Refused(_)) => refused = Some(error.into()),
                     Err(error) => return Err(error.into()),
                 },
                 None => {
@@ -109,7 +117,7 @@ fn manage(arguments: &Share) -> anyhow::Result<ExitCode> {
             }
             client.close().await;
         }
-        refused.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
+        refused.map_or(Ok(ExitCode::SUCCESS), Err)
     })?
 }
 
