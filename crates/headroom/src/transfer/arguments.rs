@@ -13,6 +13,7 @@ use headroom_transfer::{Chunk, Cipher, Fingerprint, Keep, Retry, TreeOptions};
 
 /// The commands that move files.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a command line has one, made once")]
 pub(crate) enum Command {
     Serve(Serve),
     Put(Put),
