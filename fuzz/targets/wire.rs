@@ -32,6 +32,7 @@ fuzz_target!(|octets: &[u8]| {
         has_close_exchange: is(6),
         login: is(7).then_some(Login { opened: 10, granted: 20 }),
         hints: TimeHints {
+            start_ns: None,
             request_ns: mark.filter(|_| is(1)),
             login_ns: mark.filter(|_| is(2)),
             done_ns: mark.filter(|_| is(3)),
