@@ -201,7 +201,7 @@ mod tests {
         for (name, why) in [
             (
                 "headroom(cipher=des)",
-                "`headroom` has no option `cipher=des`; the options are streams",
+                "`headroom` has no option `cipher=des`; the options are browser (its page in Chromium); streams;",
             ),
             (
                 "sftp/tsl",
