@@ -3,6 +3,9 @@
 //!
 //! Names are bytes here; JavaScript maps them to text and back without loss. Numbers of bytes are
 //! JavaScript's numbers, exact up to 2^53.
+//!
+//! Elsewhere than in a browser the crate is empty, and what it needs is not built.
+#![cfg(target_arch = "wasm32")]
 
 mod decode;
 
