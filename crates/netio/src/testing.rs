@@ -1,6 +1,10 @@
-//! A network namespace for each test.
+//! A network namespace for each test, and waiting.
 
+use std::os::fd::AsFd;
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::socket::wait_readable;
 
 /// Ends the namespace; nothing to do, since it ends with its thread.
 pub(crate) struct Namespace;
@@ -22,4 +26,16 @@ pub(crate) fn run(line: &str) {
     let mut words = line.split_whitespace();
     let status = Command::new(words.next().expect("a program")).args(words).status();
     assert!(status.is_ok_and(|status| status.success()), "`{line}` failed");
+}
+
+/// Waits until a socket has something to read, also when the wait is interrupted.
+///
+/// # Panics
+/// Nothing comes within ten seconds.
+pub(crate) fn await_readable(socket: &dyn AsFd) {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let begun = Instant::now();
+    while wait_readable(&[socket], Some(PATIENCE)).expect("a wait") == 0 {
+        assert!(begun.elapsed() < PATIENCE, "nothing came");
+    }
 }
