@@ -22,8 +22,8 @@ const CONTROL_WORDS: usize = 16;
 pub struct Options {
     /// The mark of its packets, for `ip rule fwmark`. Needs `CAP_NET_ADMIN`.
     pub mark: Option<u32>,
-    /// Whether other sockets of this process share the port.
-    pub reuse_port: bool,
+    /// Whether it joins a port that another socket of this user shares: [`UdpSocket::share_port`].
+    pub join_port: bool,
     /// Whether an IPv6 socket also sends and receives IPv4, with addresses as `::ffff:a.b.c.d`.
     pub dual_stack: bool,
     /// Whether to ignore reports of routers and peers about datagrams (ICMP).
@@ -70,6 +70,16 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
+    /// Lets further sockets join its port ([`Options::join_port`]). It is bound alone: whoever joins
+    /// when binding would silently get a part of the datagrams of another program of the same user,
+    /// even with port 0.
+    ///
+    /// # Errors
+    /// The error of the kernel.
+    pub fn share_port(&self) -> io::Result<()> {
+        socket::set_number(&self.socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
+    }
+
     /// Opens a socket on `address` (port 0: any) in the network namespace of the calling thread.
     ///
     /// # Errors
@@ -77,7 +87,7 @@ impl UdpSocket {
     pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
         let family = socket::family_of(&address.ip());
         let socket = socket::open(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP)?;
-        if options.reuse_port {
+        if options.join_port {
             socket::set_number(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
         if let Some(mark) = options.mark {
@@ -439,8 +449,7 @@ fn may_pass_singly(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::wait_readable;
-    use std::time::Duration;
+    use crate::testing::await_readable;
 
     const ALL: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
@@ -454,7 +463,7 @@ mod tests {
         let mut inbox = Inbox::new(8);
         let mut all = Vec::new();
         while all.len() < count {
-            wait_readable(&[socket], Some(Duration::from_secs(10))).expect("a wait");
+            await_readable(socket);
             assert!(socket.receive(&mut inbox).expect("datagrams") > 0, "nothing more came");
             for message in inbox.packets() {
                 assert!(!message.truncated);
@@ -518,7 +527,7 @@ mod tests {
                 from.send_segmented(path, 1200, &sent).expect("a train");
                 let (mut inbox, mut came) = (Inbox::new(8), Vec::new());
                 while came.len() < sent.len() {
-                    wait_readable(&[&to], Some(Duration::from_secs(10))).expect("a wait");
+                    await_readable(&to);
                     assert!(to.receive(&mut inbox).expect("datagrams") > 0, "nothing more came");
                     for message in inbox.packets() {
                         assert_eq!((message.source.ip(), message.destination), (host, host));
@@ -558,9 +567,9 @@ mod tests {
 
     #[test]
     fn marked_datagrams_come_to_the_socket_that_their_number_says() {
-        let options = Options { reuse_port: true, ..Options::default() };
-        let first = UdpSocket::bind("127.0.0.1:0".parse().expect("an address"), &options)
-            .expect("a socket");
+        let first = open(ALL[0]);
+        first.share_port().expect("an option");
+        let options = Options { join_port: true, ..Options::default() };
         let more = [(); 3].map(|()| UdpSocket::bind(first.local(), &options).expect("a socket"));
         steer_by_field(&first, (0xf8, 8), 12, 3).expect("a program");
         let from = open(ALL[0]);
@@ -600,9 +609,20 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_is_shared_is_in_use_for_all_who_do_not_join_it() {
+        let first = open(ALL[0]);
+        first.share_port().expect("an option");
+        let second = UdpSocket::bind(first.local(), &Options::default());
+        assert_eq!(second.expect_err("in use").kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
     fn the_spi_chooses_the_socket() {
-        let options = Options { reuse_port: true, ..Options::default() };
-        let first = UdpSocket::bind(([127, 0, 0, 1], 0).into(), &options).expect("a socket");
+        let options = Options { join_port: true, ..Options::default() };
+        let first = open(ALL[0]);
+        let second = UdpSocket::bind(first.local(), &options);
+        assert_eq!(second.expect_err("not shared").kind(), io::ErrorKind::AddrInUse);
+        first.share_port().expect("an option");
         let second = UdpSocket::bind(first.local(), &options).expect("another of the port");
         let sockets = [first, second];
         steer_by_spi(&sockets).expect("a program for the port");

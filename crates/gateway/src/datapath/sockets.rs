@@ -68,6 +68,23 @@ struct Queue {
     raw: Vec<(Arc<RawReceiver>, u8)>,
 }
 
+/// Opens a socket for each queue on one port, which no other program has.
+fn open_port(
+    address: SocketAddr,
+    queues: usize,
+    options: &udp::Options,
+) -> io::Result<Vec<UdpSocket>> {
+    let mut open = vec![UdpSocket::bind(address, options)?];
+    if queues > 1 {
+        open[0].share_port()?;
+        let options = udp::Options { join_port: true, ..*options };
+        for _ in 1..queues {
+            open.push(UdpSocket::bind(address, &options)?);
+        }
+    }
+    Ok(open)
+}
+
 impl Sockets {
     pub(crate) fn open(
         endpoints: &Endpoints,
@@ -76,17 +93,12 @@ impl Sockets {
     ) -> io::Result<Self> {
         let mut sockets =
             Self { endpoints: endpoints.clone(), queues: vec![Queue::default(); queues] };
-        let options = udp::Options {
-            mark: Some(settings.mark),
-            reuse_port: queues > 1,
-            ..udp::Options::default()
-        };
+        let options = udp::Options { mark: Some(settings.mark), ..udp::Options::default() };
         for &(v6, port) in &endpoints.ports {
             let any: IpAddr =
                 if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
             let address = SocketAddr::new(any, port);
-            let open = (0..queues).map(|_| UdpSocket::bind(address, &options));
-            let open = open.collect::<io::Result<Vec<_>>>().map_err(|error| {
+            let open = open_port(address, queues, &options).map_err(|error| {
                 let family = if v6 { "IPv6" } else { "IPv4" };
                 let message = format!(
                     "cannot open UDP port {port} over {family}: {error}. An IKE daemon or another tunnel may use it"

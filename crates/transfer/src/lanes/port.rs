@@ -72,7 +72,7 @@ impl Port {
     pub(crate) fn open(quic: &impl AsFd, address: SocketAddr) -> io::Result<Self> {
         let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SOCKETS);
         let options = Options {
-            reuse_port: true,
+            join_port: true,
             dual_stack: true,
             ignore_errors: true,
             ..Options::default()

@@ -35,9 +35,10 @@ pub(super) fn socket(address: SocketAddr, shared: bool) -> io::Result<UdpSocket>
     // the kernel grants as much as it allows
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    socket.bind(&address.into())?;
     if shared {
+        // before binding, it would join the port of another server of this user
         socket.set_reuse_port(true)?;
     }
-    socket.bind(&address.into())?;
     Ok(socket.into())
 }

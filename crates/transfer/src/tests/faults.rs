@@ -54,6 +54,18 @@ async fn answering_later(ground: &Ground, first: Vec<Message>, later: Vec<Messag
 }
 
 #[test]
+fn a_port_belongs_to_one_server() {
+    let ground = Ground::new();
+    run(async {
+        let first = ground.start();
+        let listen = first.address().expect("an address");
+        let second = Server::bind(&ground.server, Options { listen, ..ground.options() });
+        let text = second.expect_err("the port is in use").to_string();
+        assert!(text.contains(&listen.to_string()) && text.contains("in use"), "{text}");
+    });
+}
+
+#[test]
 fn a_server_of_another_version_is_told_apart() {
     let ground = Ground::new();
     run(async {
