@@ -1,9 +1,13 @@
 //! Chromium by its DevTools protocol: messages of JSON over a pipe, each ended by a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::{Doing, Error, Result};
@@ -75,6 +79,8 @@ impl Browser {
             .env("XDG_CACHE_HOME", profile.join("cache"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // one process group, which ends as a whole
+            .process_group(0)
             .spawn()
             .doing(|| format!("start {}", chromium.display()))?;
         let pipe = process.stdin.take().zip(process.stdout.take());
@@ -103,8 +109,19 @@ impl Browser {
     /// Ends it in order, so that its files are complete.
     pub(crate) fn close(mut self) -> Result<()> {
         self.call(None, "Browser.close", &json!({}))?;
+        self.end().doing(|| "wait for the browser".to_owned())
+    }
+
+    /// Waits for its first process, and kills those that it started and left: they would go on
+    /// writing to the profile.
+    fn end(&mut self) -> std::io::Result<()> {
+        // it ends when its pipe does
         self.commands = None;
-        self.process.wait().doing(|| "wait for the browser".to_owned()).map(drop)
+        let group = i32::try_from(self.process.id()).map_err(std::io::Error::other)?;
+        // until it is reaped no other group has its number
+        waitid(Id::Pid(Pid::from_raw(group)), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)?;
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        self.process.wait().map(drop)
     }
 
     /// Sends a command and waits for its result.
@@ -150,10 +167,9 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Chromium ends when its pipe does
-        self.commands = None;
+        // after `close` both do nothing
         let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.end();
     }
 }
 

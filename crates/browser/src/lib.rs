@@ -10,6 +10,7 @@ mod storage;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use headroom_lab_trace::BrowserReport;
 use serde_json::{Value, json};
@@ -79,6 +80,9 @@ pub enum Error {
     NoKey(PathBuf),
 }
 
+/// How long the profile may resist its removal.
+const REMOVAL: Duration = Duration::from_secs(10);
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -98,12 +102,29 @@ impl<T> Doing<T> for io::Result<T> {
 pub fn run(task: &Task) -> BrowserReport {
     let profile = task.folder.join(format!("profile-{}", std::process::id()));
     let report = transfer(task, &profile);
-    let removed = fs::remove_dir_all(&profile);
-    report.unwrap_or_else(|error| {
-        let also = removed.err().map(|error| format!("; {}: {error}", profile.display()));
-        let error = Some(format!("{error}{}", also.unwrap_or_default()));
-        BrowserReport { error, ..BrowserReport::default() }
-    })
+    let removed = remove(&profile).doing(|| format!("remove {}", profile.display()));
+    match (report, removed) {
+        (Ok(report), Ok(())) => report,
+        (Ok(report), Err(left)) => BrowserReport { error: Some(left.to_string()), ..report },
+        (Err(error), removed) => {
+            let also = removed.err().map(|left| format!("; {left}"));
+            let error = Some(format!("{error}{}", also.unwrap_or_default()));
+            BrowserReport { error, ..BrowserReport::default() }
+        }
+    }
+}
+
+/// Removes the profile of a browser that was killed: a process of it that is ending may still
+/// make a file.
+fn remove(profile: &Path) -> io::Result<()> {
+    let until = Instant::now() + REMOVAL;
+    loop {
+        match fs::remove_dir_all(profile) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(_) if Instant::now() < until => std::thread::sleep(REMOVAL / 200),
+            removed => return removed,
+        }
+    }
 }
 
 /// What both pages do: the clocks, and what to do with the file.
