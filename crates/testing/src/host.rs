@@ -16,11 +16,16 @@ pub struct Host {
 }
 
 impl Host {
-    fn new() -> Self {
+    /// Makes one that has only its loopback interface.
+    ///
+    /// # Panics
+    /// The process lacks root.
+    #[must_use]
+    pub fn alone() -> Self {
         let (work, to_do) = channel::<Work>();
         let thread = std::thread::spawn(move || {
-            let alone = nix::sched::CloneFlags::CLONE_NEWNET;
-            nix::sched::unshare(alone).expect("a network namespace");
+            let network = nix::sched::CloneFlags::CLONE_NEWNET;
+            nix::sched::unshare(network).expect("a network namespace");
             to_do.into_iter().for_each(|work| work());
         });
         let host = Self { work: Some(work), thread: Some(thread) };
@@ -61,7 +66,7 @@ impl Host {
     /// The process lacks root.
     #[must_use]
     pub fn neighbour(&self, interface: &str) -> Self {
-        let host = Self::new();
+        let host = Self::alone();
         let handle = host.run(|| File::open("/proc/thread-self/ns/net").expect("a namespace"));
         let namespace = format!("/proc/{}/fd/{}", std::process::id(), handle.as_raw_fd());
         self.ip(&format!("link add {interface} type veth peer name eth0 netns {namespace}"));
@@ -83,7 +88,7 @@ impl Drop for Host {
 /// # Panics
 /// The process lacks root.
 pub fn link() -> [Host; 2] {
-    let here = Host::new();
+    let here = Host::alone();
     let there = here.neighbour("eth0");
     let hosts = [here, there];
     for (n, host) in hosts.iter().enumerate() {

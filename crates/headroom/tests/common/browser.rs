@@ -1,7 +1,9 @@
 //! The report in a real browser, and what it says there.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
+
+use headroom_testing::Host;
 
 use super::{Ground, parts};
 
@@ -49,6 +51,26 @@ pub(crate) fn section(page: &str, id: &str) -> String {
     let start = page.find(&format!("<section id=\"{id}\"")).expect("the section");
     let end = page[start..].find("</section>").expect("its end");
     page[start..start + end].replace("<wbr>", "")
+}
+
+/// Where programs of a test with a browser run: in a network of their own, if the tests may make
+/// one. A browser gives up what it is fetching when addresses or links of its host change, and
+/// other tests make links.
+pub(crate) struct QuietNetwork(Option<Host>);
+
+impl QuietNetwork {
+    pub(crate) fn new() -> Self {
+        Self(nix::unistd::geteuid().is_root().then(Host::alone))
+    }
+
+    pub(crate) fn spawn(&self, mut command: Command) -> Child {
+        let mut start = move || command.spawn();
+        match &self.0 {
+            Some(host) => host.run(start),
+            None => start(),
+        }
+        .expect("it starts")
+    }
 }
 
 /// A Chromium of the system or of the cache. Where tests are required, none is

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::common::browser::{QuietNetwork, browser};
 use crate::common::{Ground, HEADROOM};
 
 /// Ends the server with the test.
@@ -25,9 +26,8 @@ fn command(ground: &Ground) -> Command {
 }
 
 #[test]
-#[ignore = "fails at times on a machine that is busy: cargo test -p headroom --test serving -- --ignored"]
 fn a_page_in_chromium_moves_files_for_the_lab_and_leaves_nothing_behind() {
-    let Some(chromium) = crate::common::browser::browser() else { return };
+    let Some(chromium) = browser() else { return };
     let ground = Ground::new("browse");
     for folder in ["served", "folder"] {
         fs::create_dir(ground.path(folder)).expect("a folder");
@@ -50,7 +50,8 @@ fn a_page_in_chromium_moves_files_for_the_lab_and_leaves_nothing_behind() {
         .arg("--authorized-keys")
         .arg(authorized)
         .stdout(Stdio::piped());
-    let mut server = Server(server.spawn().expect("it starts"));
+    let network = QuietNetwork::new();
+    let mut server = Server(network.spawn(server));
     let mut lines = BufReader::new(server.0.stdout.take().expect("its output")).lines();
     let url = lines
         .by_ref()
@@ -65,7 +66,8 @@ fn a_page_in_chromium_moves_files_for_the_lab_and_leaves_nothing_behind() {
         client.args(["browse", &url, "--site", "headroom", "--remote", remote, option]);
         client.arg(ground.path(local)).arg("--identity").arg(ground.path("key"));
         client.arg("--chromium").arg(&chromium).arg("--folder").arg(ground.path("folder"));
-        let output = client.output().expect("it starts");
+        client.stdout(Stdio::piped());
+        let output = network.spawn(client).wait_with_output().expect("it ends");
         let printed = String::from_utf8(output.stdout).expect("a text");
         let report: Value = serde_json::from_str(&printed).expect("JSON");
         (output.status.success(), report)

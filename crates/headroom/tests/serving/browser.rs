@@ -5,9 +5,10 @@
 //! `HEADROOM_TESTS=required`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use crate::common::browser::{QuietNetwork, browser};
 use crate::common::parts;
 
 /// A session without a server, so that the page can be shown whatever is rare in a real one.
@@ -28,7 +29,6 @@ fn the_page_moves_files_from_and_to_a_real_server() {
 }
 
 #[test]
-#[ignore = "fails at times on a machine that is busy: cargo test -p headroom --test serving -- --ignored"]
 fn the_page_of_ui_copies_between_this_machine_and_a_real_server() {
     run("command.test.js");
 }
@@ -39,13 +39,11 @@ fn the_page_serves_share_links() {
 }
 
 #[test]
-#[ignore = "fails at times on a machine that is busy: cargo test -p headroom --test serving -- --ignored"]
 fn the_page_continues_after_an_outage_of_the_network() {
     run("outage.test.js");
 }
 
 #[test]
-#[ignore = "fails at times on a machine that is busy: cargo test -p headroom --test serving -- --ignored"]
 fn the_page_moves_a_large_file_in_little_memory() {
     run("large.test.js");
 }
@@ -76,17 +74,19 @@ fn run_in(script: &str, environment: &[(&str, &Path)]) {
     let turn = &TURNS[usize::from(script != "page.test.js")];
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
-    let Some(chromium) = crate::common::browser::browser() else { return };
+    let Some(chromium) = browser() else { return };
     let Some((node, modules)) = node(&folder) else { return };
-    let output = Command::new(node)
+    let mut command = Command::new(node);
+    command
         .args(["--test", "--test-reporter=spec"])
         .arg(folder.join(script))
         .env("HEADROOM", env!("CARGO_BIN_EXE_headroom"))
         .env("CHROMIUM", chromium)
         .env("PAGE_MODULES", modules)
         .envs(environment.iter().copied())
-        .output()
-        .expect("node starts");
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = QuietNetwork::new().spawn(command).wait_with_output().expect("it ends");
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}: {}\n{printed}\n{errors}", output.status);
