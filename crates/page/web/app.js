@@ -344,7 +344,7 @@ function reportState(transfer) {
   if (document.hidden && setting('notify') && window.Notification?.permission === 'granted') {
     new Notification(text, { body: transfer.destination, icon: 'icon.svg', tag: transfer.id }).onclick = () => window.focus()
   }
-  if (transfer.direction === 'up' && transfer.directory === pane.path && !pane.reading) pane.refresh()
+  if (transfer.direction === 'up' && transfer.directory === pane.path) pane.refreshSoon()
 }
 
 function showProgress() {

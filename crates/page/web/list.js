@@ -40,6 +40,9 @@ export class FileList extends EventTarget {
     this.rows = []
     this.id = `row-${Math.random().toString(36).slice(2, 8)}`
     this.typed = ''
+    this.isHeld = false // by the mouse
+    this.isDragged = false
+    this.held = null
     this.#build()
     new ResizeObserver(() => this.#measure()).observe(grid)
   }
@@ -57,6 +60,7 @@ export class FileList extends EventTarget {
       const at = this.#indexOf(event)
       if (at >= 0 && !event.target.closest('.check, .filename')) this.#emit('open', this.shown[at])
     })
+    this.#watchPointer()
     this.translate()
   }
 
@@ -90,8 +94,31 @@ export class FileList extends EventTarget {
     this.translate()
   }
 
+  // Rows stay where they are from the press of a button to its release, or to the end of a drag:
+  // else a click or a drag would meet another entry than the one that was pressed.
+  #watchPointer() {
+    this.body.addEventListener('pointerdown', () => (this.isHeld = true))
+    this.body.addEventListener('dragstart', () => (this.isDragged = true))
+    // the click that belongs to a release comes before the next task
+    for (const type of ['pointerup', 'pointercancel']) addEventListener(type, () => this.isHeld && setTimeout(() => this.isDragged || this.#release()))
+    for (const type of ['dragend', 'drop']) addEventListener(type, () => this.#release(), true)
+  }
+
+  #release() {
+    const { held } = this
+    Object.assign(this, { isHeld: false, isDragged: false, held: null })
+    held?.()
+  }
+
+  // Changes the rows, at once or when they are released. Of several changes the last one counts.
+  #change(change) {
+    if (this.isHeld) this.held = change
+    else change()
+  }
+
   // Empties the list for another folder.
   reset() {
+    this.held = null
     this.entries = []
     this.selected.clear()
     this.active = this.anchor = 0
@@ -105,14 +132,23 @@ export class FileList extends EventTarget {
     for (const entry of entries) this.entries.push(entry)
   }
 
+  // Shows what was appended.
+  grow() {
+    this.#change(() => this.arrange())
+  }
+
   // Replaces all entries and keeps selection, position and the active row by name.
   replace(entries) {
-    const active = this.shown[this.active]?.name
-    const names = new Set(entries.map(entry => entry.name))
-    for (const name of this.selected) if (!names.has(name)) this.selected.delete(name)
-    this.entries = entries
-    this.arrange(active)
-    this.#emit('select')
+    this.#change(() => {
+      const active = this.shown[this.active]?.name
+      const known = new Map(this.entries.map(entry => [entry.name, entry]))
+      const names = new Set(entries.map(entry => entry.name))
+      for (const name of this.selected) if (!names.has(name)) this.selected.delete(name)
+      // a row is drawn again only if its entry is another one
+      this.entries = entries.map(entry => (isSame(known.get(entry.name), entry) ? known.get(entry.name) : entry))
+      this.arrange(active)
+      this.#emit('select')
+    })
   }
 
   // Sorts and filters, and keeps the active row where its name is.
@@ -336,6 +372,8 @@ export class FileList extends EventTarget {
     }
   }
 }
+
+const isSame = (a, b) => a?.path === b.path && a.type === b.type && a.size === b.size && a.mode === b.mode && a.modified === b.modified && a.target === b.target
 
 function fill(row, entry) {
   const kind = iconOf(entry)

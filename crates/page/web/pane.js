@@ -25,6 +25,7 @@ export class Pane extends EventTarget {
     Object.assign(this, { root, verb, uploads })
     this.path = ''
     this.session = null
+    this.isStale = false
     this.#build()
   }
 
@@ -134,7 +135,7 @@ export class Pane extends EventTarget {
     this.empty.hidden = true
     // Going up puts the cursor on the folder one comes from.
     if (reveal === undefined && from.startsWith(path && `${path}/`)) reveal = from.slice(path && path.length + 1).split('/')[0]
-    await this.#read(batch => this.list.append(batch), { meanwhile: () => this.list.arrange(), reveal })
+    await this.#read(batch => this.list.append(batch), { meanwhile: () => this.list.grow(), reveal })
   }
 
   // Reads the folder again and keeps what is selected.
@@ -146,8 +147,16 @@ export class Pane extends EventTarget {
     await this.#read(take, { end: () => this.list.replace(entries), reveal })
   }
 
+  // Reads the folder again because something in it has changed: now, or after the reading that
+  // may have passed it already.
+  refreshSoon() {
+    if (this.reading) this.isStale = true
+    else this.refresh()
+  }
+
   async #read(take, { meanwhile, end, reveal }) {
     this.reading?.abort()
+    this.isStale = false
     if (this.sendOnly) {
       this.reading = this.error = null
       this.list.replace([])
@@ -185,6 +194,7 @@ export class Pane extends EventTarget {
         this.reading = null
         this.#summarise()
         this.#emit('shown', {})
+        if (this.isStale) this.refresh()
       }
     }
   }

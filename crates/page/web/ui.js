@@ -178,6 +178,7 @@ class Side {
       event.dataTransfer.setData(DRAGGED, this.name)
       event.dataTransfer.effectAllowed = 'copy'
       Side.dragging = this
+      this.dragged = pane.list.chosen()
     })
     pane.grid.addEventListener('dragend', () => {
       Side.dragging = null
@@ -194,7 +195,7 @@ class Side {
     root.addEventListener('drop', event => {
       event.preventDefault()
       pane.drop.hidden = true
-      if (Side.dragging === this.other && this.session) this.other.copy(this.other.pane.list.chosen())
+      if (Side.dragging === this.other && this.session) this.other.copy(this.other.dragged)
     })
   }
 
@@ -410,7 +411,7 @@ function report(transfer) {
   if (state !== 'done' && state !== 'failed') return
   say(t(state === 'done' && !transfer.failures ? 'say.done' : 'say.failed', { name }))
   const side = transfer.direction === 'up' ? right : left
-  if (side === left || transfer.server === right.session?.place) if (side.session && !side.pane.reading) side.pane.refresh()
+  if (side.session && (side === left || transfer.server === right.session.place)) side.pane.refreshSoon()
 }
 
 function showCount() {

@@ -234,6 +234,7 @@ withCommand('is dragged from pane to pane, and previews both', KNOWN, async comm
   const page = await ready(await command.open(browser))
   await row(here(page), 'local.txt').dragTo(there(page).locator('.stage'))
   await verified(page, 'local.txt')
+  await row(there(page), 'local.txt').waitFor() // rows have moved
   await row(there(page), 'remote.txt').locator('.label').dragTo(here(page).locator('.stage'))
   await verified(page, 'remote.txt')
   assert.deepEqual(await tree(command.there), await tree(command.here))

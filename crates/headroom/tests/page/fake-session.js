@@ -65,6 +65,7 @@ globalThis.fakeControl = {
   drop: seconds => session.lose(seconds),
   state: state => listeners.onstate(state),
   options,
+  lists: 0, // that were read to the end
 }
 
 const names = path => path.split('/').filter(Boolean)
@@ -132,6 +133,7 @@ class Session {
       await wait(0, signal)
     }
     yield batch
+    globalThis.fakeControl.lists += 1
   }
 
   async read(path, { offset = 0, length, signal } = {}) {

@@ -54,6 +54,26 @@ onPage('sorts by name, size and date, folders first', {}, async page => {
   assert.equal((await names(page))[0], 'Photographs')
 })
 
+onPage('keeps its rows under a button that is pressed', {}, async page => {
+  await shown(page)
+  const { x, y, height } = await row(page, 'Notes.md').boundingBox()
+  await page.mouse.move(x + 300, y + height / 2)
+  await page.mouse.down()
+  // a file that comes before it, and the list is read again
+  const lists = await page.evaluate(() => {
+    fakeControl.tree.children.set('A new one.txt', { type: 'file', size: 3, modified: 0, content: new Uint8Array(3) })
+    fakeControl.state({ state: 'reconnecting', retryAt: Date.now() })
+    fakeControl.state({ state: 'connected' })
+    return fakeControl.lists
+  })
+  await page.waitForFunction(lists => fakeControl.lists > lists, lists)
+  assert.equal(await row(page, 'A new one.txt').count(), 0)
+  await page.mouse.up()
+  await row(page, 'A new one.txt').waitFor()
+  await status(page, '1 selected')
+  assert.equal(await active(page), 'Notes.md')
+})
+
 onPage('filters by what is typed after a slash', {}, async page => {
   await shown(page)
   await page.locator('.list').focus()
