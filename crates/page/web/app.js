@@ -101,7 +101,7 @@ function showState(state) {
   if (session) queue.setOnline(state.state === 'connected')
   if (before === 'reconnecting' && state.state === 'connected') {
     say(t('connection.back'))
-    pane.refresh()
+    if (pane.session) pane.refresh()
   }
   if (before !== state.state && state.state === 'reconnecting') say(t('connection.lost'))
   showNotice()

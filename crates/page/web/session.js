@@ -19,8 +19,12 @@ export { TransferError } from './errors.js';
 const PATIENCE_MS = 300_000;
 // How long a WebSocket is used before WebTransport is tried again.
 const UDP_AGAIN_MS = 120_000;
+// How long a page that opens, and a request about names, wait for the server.
+const SHORT_PATIENCE_MS = 20_000;
 // A server has fewer.
 const MOST_SHARES = 4096;
+// How many times in a row WebTransport may fail, once it has worked.
+const MOST_FAILURES = 3;
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000];
 
 // Firefox's WebTransport (153) ends connections by itself and leaves data of streams unsent
@@ -45,6 +49,15 @@ async function configuration() {
   }
   if (!response.ok) throw new TransferError('refused', `the server answers ${response.status}`);
   return response.json();
+}
+
+// Loads the protocol's module, which the browser has mostly fetched already.
+async function loadProtocol() {
+  try {
+    await init();
+  } catch (error) {
+    throw error instanceof WebAssembly.CompileError ? error : lost(error);
+  }
 }
 
 // Connects; does not sign in.
@@ -90,10 +103,13 @@ export class Session {
 
   async start() {
     this.#tell('connecting');
-    const [key] = await Promise.all([ownKey(), init(), this.#configure()]);
+    const connecting = this.#again(async () => {
+      await this.#configure();
+      this.#names = await this.#connect();
+    });
+    const [key] = await Promise.all([ownKey(), this.#again(loadProtocol), connecting]);
     this.#key = key;
     this.key = { fingerprint: key.fingerprint, line: key.line };
-    this.#names = await this.#connect();
     this.#tell('connected');
   }
 
@@ -108,18 +124,24 @@ export class Session {
   }
 
   // Opens a connection: by WebTransport, or by a WebSocket if that does not work while the HTTPS
-  // server answers. Once it has worked, one failure does not mean that UDP is blocked.
+  // server answers. Once it has worked, UDP counts as blocked only after several failures, of which
+  // those of connections that were tried at the same time are one.
   async #connect() {
     if (this.#closed) throw new TransferError('lost', 'the session is closed');
     let link = null;
-    const isTried = usesUdp && Date.now() >= this.#udpFrom;
-    if (isTried) {
+    if (this.#triesUdp) {
+      const began = performance.now();
       try {
         link = await Link.webTransport(this.#config);
         this.#udpWorked = true;
         this.#failures = 0;
       } catch (error) {
-        if (this.#udpWorked && ++this.#failures < 3) throw error;
+        if (began >= this.#failedAt) {
+          this.#failures++;
+          this.#failedAt = performance.now();
+        }
+        if (this.#udpWorked && this.#failures < MOST_FAILURES) throw error;
+        this.#failures = 0;
         this.#udpFrom = Date.now() + UDP_AGAIN_MS;
       }
     }
@@ -130,13 +152,23 @@ export class Session {
   }
 
   #udpWorked = false;
+  // failures of WebTransport in a row, and when the last one was counted
   #failures = 0;
+  #failedAt = 0;
   // when UDP is tried next
   #udpFrom = 0;
 
+  get #triesUdp() {
+    return usesUdp && Date.now() >= this.#udpFrom;
+  }
 
   // Returns a connection that is signed in.
   async #signed(link) {
+    if (link?.kind === 'websocket' && this.#udpWorked && this.#triesUdp) {
+      // UDP worked before an outage: what waits for a request goes back to it
+      link.close();
+      link = null;
+    }
     if (link && !link.ended && link.granted) return link;
     let fresh = link && !link.ended ? link : null;
     if (!fresh) {
@@ -182,8 +214,8 @@ export class Session {
   }
 
   // Tries it again while the connection is lost, for some time.
-  async #again(work, { signal, patience = 20_000 } = {}) {
-    const until = Date.now() + patience;
+  async #again(work, signal) {
+    const until = Date.now() + SHORT_PATIENCE_MS;
     for (let turn = 0; ; turn++) {
       try {
         return await work();
@@ -220,7 +252,7 @@ export class Session {
         } finally {
           signal?.removeEventListener('abort', stop);
         }
-      }, { signal });
+      }, signal);
     } catch (error) {
       if (error.code === 'unauthorized') this.authorized = false;
       throw error;

@@ -20,7 +20,13 @@ export const currentLanguage = () => current
 export async function loadLanguage(wanted) {
   const candidates = [wanted, ...navigator.languages.map(name => name.split('-')[0]), 'en']
   current = candidates.find(name => Object.hasOwn(LANGUAGES, name ?? ''))
-  texts = current === 'en' ? english : (await import(`./texts.${current}.js`)).default
+  try {
+    texts = current === 'en' ? english : (await import(`./texts.${current}.js`)).default
+  } catch {
+    // the network failed: the page is of more use in English than not at all
+    current = 'en'
+    texts = english
+  }
   plural = new Intl.PluralRules(current)
   numbers = new Intl.NumberFormat(language())
   document.documentElement.lang = current

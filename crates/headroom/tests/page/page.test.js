@@ -15,6 +15,14 @@ withServer('lets a browser in when its key is added', {}, async server => {
   assert.deepEqual(page.errors, [])
 })
 
+// A browser gives up what it is fetching when addresses or links of its machine change.
+withServer('opens although the network changes while it loads', { arguments: ['--invite'] }, async server => {
+  await plant(server, { 'hello.txt': 'hello' })
+  const page = await server.open(browser, { url: server.invitation, fail: ['pane.js', 'page.css', 'protocol_bg.wasm', 'connect.json'] })
+  await row(page, 'hello.txt').waitFor()
+  assert.deepEqual(page.errors, [])
+})
+
 withServer('lets one browser in by an invitation', { arguments: ['--invite'] }, async server => {
   await plant(server, { 'hello.txt': 'hello' })
   const page = await server.open(browser, { url: server.invitation })
