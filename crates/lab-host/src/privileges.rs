@@ -173,12 +173,19 @@ pub fn ignore_setgroups() -> Result<()> {
     seccomp::ignore_setgroups().doing(|| "filter system calls (seccomp)".into())
 }
 
-/// Makes the user the only one of this process's new namespace.
+/// Makes the user the only one of this process's new namespace. A map is written once: what
+/// newgidmap(1) wrote before newuidmap(1) failed stays.
 fn map_own(user: Uid, group: Gid) -> std::io::Result<()> {
-    // An ordinary user may map groups only where they cannot be changed.
-    std::fs::write("/proc/self/setgroups", "deny")?;
-    std::fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
-    std::fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+    let is_empty = |map: &str| std::fs::read_to_string(map).map(|text| text.trim().is_empty());
+    if is_empty("/proc/self/gid_map")? {
+        // An ordinary user may map groups only where they cannot be changed.
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/gid_map", format!("0 {group} 1"))?;
+    }
+    if is_empty("/proc/self/uid_map")? {
+        std::fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    }
+    Ok(())
 }
 
 /// A process outside of the new namespace, which waits to map ids into it.

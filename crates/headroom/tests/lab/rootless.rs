@@ -157,6 +157,35 @@ fn an_ordinary_user_measures_with_real_servers_and_reads_what_differs() {
 }
 
 #[test]
+fn an_ordinary_user_whose_users_cannot_be_mapped_after_the_groups_gets_one_user() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: this test gives a user subordinate ids, which needs root");
+        return;
+    }
+    let Some(user) = User::new("mapping", 23_453) else { return };
+    // newgidmap(1) does its work, by a program that runs as root, and newuidmap(1) fails
+    let script = |name: &str, text: &str| user.ground.script(name, text);
+    script("newuidmap", "#!/bin/sh\nexit 1\n");
+    script(
+        "newgidmap",
+        "#!/bin/sh\ntouch ran\nprintf '%s\\n' \"$2 $3 $4\" \"$5 $6 $7\" | private/write \"/proc/$1/gid_map\"\n",
+    );
+    user.ground.write("ids", &format!("{}:100000:65536\n", user.id));
+    std::fs::create_dir(user.ground.path("private")).expect("a folder");
+    const SCRIPT: &str = "mount --bind ids /etc/subuid && mount --bind ids /etc/subgid && \
+                          mount -t tmpfs tmpfs private && cp \"$(command -v tee)\" private/write && \
+                          chmod u+s private/write && PATH=$PWD:$PATH && exec \"$@\"";
+    let mut command = user.ground.command("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"]);
+    let inner = user.headroom(headroom_lab_host::privileges::ENTER);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = user.ground.end_of(command);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    assert!(user.ground.path("ran").exists(), "the groups were mapped");
+}
+
+#[test]
 fn an_ordinary_user_with_a_delegated_control_group_measures_over_an_emulated_link() {
     let Some(mut user) = User::new("delegated", 23_451) else { return };
     user.delegate();
