@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// Others could have written it.
     #[error(
-        "{} can be written by others (mode {mode:o}), who could add their keys: check its content, then `chmod go-w` it and make sure that it is yours",
+        "{} can be written by others (mode {mode:o}), who could change whom the server trusts: check its content, then `chmod go-w` it and make sure that it is yours",
         path.display()
     )]
     Writable {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -14,6 +14,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::{BASE32_NOPAD, BASE64, HEXLOWER};
 use headroom_transfer_proto::path::{RelPath, printable};
+use nix::fcntl::OFlag;
 
 use super::authorized_keys::{Access, text};
 use super::error::Error;
@@ -112,13 +113,17 @@ impl Shares {
         if let Some(parent) = path.parent() {
             make_directory(parent).map_err(system("make the directory of"))?;
         }
+        check_folder(path)?;
+        let lock_path = beside(path, "lock");
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(beside(path, "lock"))
-            .map_err(system("lock"))?;
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&lock_path)
+            .map_err(|cause| Error::System { doing: "lock", path: lock_path.clone(), cause })?;
+        check_owner(&lock_path, &lock.metadata().map_err(system("lock"))?)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
@@ -257,16 +262,17 @@ impl Shares {
         let mut text = format!("{HEADER}\n");
         list.iter().for_each(|share| share.line(&mut text));
         let draft = beside(&self.path, "new");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        // what is there is of an interrupted write, or somebody else's, perhaps a link
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&draft, &self.path)?;
         // a use that was counted stays counted after a power loss
-        match self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => File::open(parent)?.sync_all(),
-            None => Ok(()),
-        }
+        File::open(folder_of(&self.path))?.sync_all()
     }
 
     fn system(&self, cause: io::Error) -> Error {
@@ -408,6 +414,34 @@ fn parse(text: &str) -> Result<Vec<Share>, (usize, String)> {
         shares.push(share);
     }
     Ok(shares)
+}
+
+/// Fails if other users can replace files in the directory of a file.
+fn check_folder(path: &Path) -> Result<(), Error> {
+    let folder = folder_of(path);
+    let meta = fs::metadata(folder).map_err(|cause| Error::System {
+        doing: "examine",
+        path: folder.to_owned(),
+        cause,
+    })?;
+    let mode = meta.mode() & 0o7777;
+    match mode & 0o1002 {
+        // in a sticky directory they can only add files
+        0o002 => Err(Error::Writable { path: folder.to_owned(), mode }),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if a file is another user's, who could keep it locked.
+fn check_owner(path: &Path, meta: &fs::Metadata) -> Result<(), Error> {
+    match meta.uid() == nix::unistd::geteuid().as_raw() {
+        true => Ok(()),
+        false => Err(Error::Writable { path: path.to_owned(), mode: meta.mode() & 0o7777 }),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Names the file of shares of the server of a directory.
@@ -600,6 +634,44 @@ mod tests {
         fs::write(&path, &right).expect("a file");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("a mode");
         assert!(Shares::open(&path).is_err(), "others can write it");
+    }
+
+    #[test]
+    fn links_beside_the_file_are_not_followed() {
+        let ground = tempfile::tempdir().expect("a folder");
+        let (path, victim) = (ground.path().join("shares"), ground.path().join("victim"));
+        fs::write(&victim, "precious").expect("a file");
+        let lock = ground.path().join("shares.lock");
+        std::os::unix::fs::symlink(&victim, &lock).expect("a link");
+        let error = Shares::open(&path).expect_err("the lock is a link").to_string();
+        assert!(error.contains("shares.lock"), "{error}");
+        fs::remove_file(&lock).expect("it is there");
+        std::os::unix::fs::symlink(&victim, ground.path().join("shares.new")).expect("a link");
+        let shares = open(&path);
+        make(&shares, new(key(), None));
+        assert_eq!(fs::read_to_string(&victim).expect("the file"), "precious");
+        assert!(fs::symlink_metadata(&path).expect("the shares").is_file());
+    }
+
+    #[test]
+    fn a_directory_in_which_others_can_replace_files_is_refused() {
+        let ground = tempfile::tempdir().expect("a folder");
+        let set_mode = |mode| {
+            fs::set_permissions(ground.path(), fs::Permissions::from_mode(mode)).expect("a mode");
+        };
+        let path = ground.path().join("shares");
+        set_mode(0o777);
+        let error = Shares::open(&path).expect_err("others can write").to_string();
+        assert!(error.contains("mode 777"), "{error}");
+        assert!(!ground.path().join("shares.lock").exists());
+        set_mode(0o1777);
+        drop(open(&path));
+        // a lock of another user
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(ground.path().join("shares.lock"), Some(1), None)
+                .expect("another owner");
+            assert!(Shares::open(&path).is_err());
+        }
     }
 
     #[test]
