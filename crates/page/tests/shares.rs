@@ -330,6 +330,10 @@ fn a_share_for_sending_gives_each_browser_a_folder_of_its_own_and_shows_nothing(
             let entry = entry.expect("an entry");
             if entry.file_name().to_string_lossy().starts_with("upload-") {
                 found.push(fs::read_to_string(entry.path().join("a")).expect("the file"));
+                // the log names where it is
+                let name = format!("/docs/{}/a", entry.file_name().display());
+                let logged = sharing.ground.requests.paths("put");
+                assert!(logged.contains(&name), "{logged:?}");
             }
         }
         found.sort();

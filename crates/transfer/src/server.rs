@@ -594,11 +594,10 @@ impl Request<'_> {
     async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         let (began, clock) = (SystemTime::now(), Instant::now());
         let (operation, mut paths) = record::named(&request);
-        if let Some(root) = self.client.share.as_ref().and(self.client.access.root.as_ref()) {
+        if let Some(root) = shares::root_of(self.client) {
             paths.iter_mut().for_each(|path| {
                 let below = std::mem::take(path);
-                *path =
-                    [b"/", root.as_bytes(), below.strip_suffix(b"/").unwrap_or(&below)].concat();
+                *path = [&root, below.strip_suffix(b"/").unwrap_or(&below)].concat();
             });
         }
         let outcome = self.perform(request, next_id).await;

@@ -4,7 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
@@ -12,7 +12,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::HEXLOWER;
 use futures_util::{SinkExt, StreamExt};
 use headroom_page::{CertificateSource, Intervals, Options, Page};
-use headroom_transfer::server::Options as ServerOptions;
+use headroom_transfer::server::{Log, Options as ServerOptions, Record};
 use headroom_transfer::trust::{Access, AccessPolicy, Invitation, Invitations};
 use headroom_transfer::{Identity, PublicKey, Server};
 use headroom_transfer_proto::message::{self, Message, VERSION};
@@ -52,6 +52,30 @@ pub struct Ground {
     folder: tempfile::TempDir,
     pub server: Server,
     pub page: Page,
+    pub requests: Arc<Requests>,
+}
+
+/// The server's log: operations and paths of requests that have ended.
+#[derive(Debug, Default)]
+pub struct Requests(Mutex<Vec<(&'static str, Vec<Vec<u8>>)>>);
+
+impl Log for Requests {
+    fn ended(&self, record: &Record<'_>) {
+        let mut ended = self.0.lock().expect("no panic");
+        ended.push((record.operation, record.paths.to_vec()));
+    }
+}
+
+impl Requests {
+    /// Returns the paths of the requests of one kind.
+    pub fn paths(&self, operation: &str) -> Vec<String> {
+        let ended = self.0.lock().expect("no panic");
+        let of_kind = ended.iter().filter(|(kind, _)| *kind == operation);
+        of_kind
+            .flat_map(|(_, paths)| paths)
+            .map(|path| String::from_utf8_lossy(path).into_owned())
+            .collect()
+    }
 }
 
 impl Ground {
@@ -81,7 +105,10 @@ impl Ground {
         std::fs::create_dir(&root).expect("a folder");
         let identity = Identity::ephemeral().expect("a key");
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let requests = Arc::new(Requests::default());
+        let log = Some(Arc::clone(&requests) as Arc<dyn Log>);
         let options = ServerOptions::new(root, address, AccessPolicy::default());
+        let options = ServerOptions { log, ..options };
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
         let server = Server::bind(&identity, options).expect("a port");
         let options = Options {
@@ -93,7 +120,7 @@ impl Ground {
         };
         let page = Page::bind(&server, &identity, options).expect("a port");
         page.clone().start_with(intervals);
-        Self { folder, server, page }
+        Self { folder, server, page, requests }
     }
 
     /// Returns a path beside the directory that is served.

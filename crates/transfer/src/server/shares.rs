@@ -11,6 +11,7 @@ use headroom_transfer_proto::path::RelPath;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{Request, Server, Summary, listed};
+use crate::access::Grant;
 use crate::connection::Connection;
 use crate::delivery::make_directories;
 use crate::error::{Closing, Error};
@@ -280,6 +281,19 @@ impl Request<'_> {
 /// Returns the name of the file that is shared, if it is one.
 pub(super) fn file_name(share: &Share) -> Option<&[u8]> {
     share.path.as_ref().filter(|_| share.is_file).map(RelPath::name)
+}
+
+/// Returns where the paths of a share's session begin, below the server's root, without a `/` at the
+/// end; `None` if the session is not of a share.
+pub(super) fn root_of(client: &Grant) -> Option<Vec<u8>> {
+    let share = client.share.as_ref()?;
+    let folder = client.key.filter(|_| share.write).and_then(|key| upload_folder(&key).ok());
+    let mut root = Vec::new();
+    for path in client.access.root.iter().chain(&folder) {
+        root.push(b'/');
+        root.extend_from_slice(path.as_bytes());
+    }
+    Some(root)
 }
 
 /// Names the folder for files that the holder of a key sends.
