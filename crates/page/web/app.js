@@ -6,11 +6,12 @@ import { chooseTarget, keepsHandles, topNames } from './local.js'
 import { addressOf, errorText, Pane, pathOf } from './pane.js'
 import { Panel } from './panel.js'
 import { Preview } from './preview.js'
-import { showShared, shareEntry, showShares } from './shares.js'
 import { open } from './session.js'
+import { applyTheme, offerSettings, toggle } from './settings.js'
+import { showShared, shareEntry, showShares } from './shares.js'
 import { signIn } from './signin.js'
 import { keepSetting, setting } from './store.js'
-import { currentLanguage, LANGUAGES, loadLanguage, t, translate } from './texts.js'
+import { loadLanguage, t } from './texts.js'
 import { errorOf, isOpen, Queue } from './transfers.js'
 
 const $ = id => document.getElementById(id)
@@ -205,7 +206,14 @@ function connectParts() {
   })
   $('help-button').addEventListener('click', help)
   $('shares-button').addEventListener('click', () => showShares(session, say))
-  $('settings').addEventListener('toggle', event => event.newState === 'open' && showSettings())
+  offerSettings({
+    translate: () => {
+      pane.translate()
+      panel.translate()
+      showState(connection)
+    },
+    more: () => [toggle('awake', keepAwake), ...(window.Notification ? [toggle('notify', askToNotify)] : [])],
+  })
   // A link that is opened in this tab is one for a new page.
   addEventListener('hashchange', () => /^#(invite|share)=/.test(location.hash) && location.reload())
   addEventListener('popstate', event => session && !/^#(invite|share)=/.test(location.hash) && route(event.state?.path ?? pathOf(location.hash)))
@@ -378,6 +386,12 @@ function offerNotification() {
   panel.root.querySelector('.panel-head').append(offer)
 }
 
+// Asks the browser to allow notifications that a setting wants.
+async function askToNotify(element) {
+  if (element.checked && Notification.permission !== 'granted') element.checked = (await Notification.requestPermission()) === 'granted'
+  keepSetting('notify', element.checked)
+}
+
 let lock
 async function keepAwake() {
   const wanted = setting('awake') && queue.transfers.some(transfer => transfer.state === 'running')
@@ -389,45 +403,7 @@ async function keepAwake() {
   }
 }
 
-// --- settings and help
-
-function applyTheme() {
-  document.documentElement.dataset.theme = setting('theme')
-}
-
-function showSettings() {
-  const select = (key, choices, applied) => {
-    const element = h('select', { id: `set-${key}`, onchange: () => {
-      keepSetting(key, element.value)
-      applied()
-    } }, choices.map(([value, label]) => h('option', { value, selected: value === setting(key) }, label)))
-    return h('div.setting', {}, h('label', { for: `set-${key}` }, t(`set.${key}`)), element)
-  }
-  const check = (key, applied) => {
-    const element = h('input', { type: 'checkbox', id: `set-${key}`, checked: setting(key), onchange: async () => {
-      keepSetting(key, element.checked)
-      await applied(element)
-    } })
-    return h('div.setting', {}, h('label', { for: `set-${key}` }, t(`set.${key}`)), element)
-  }
-  $('settings').replaceChildren(
-    h('h2', {}, t('settings')),
-    select('language', [['', t('set.system')], ...Object.entries(LANGUAGES)], async () => {
-      await loadLanguage(setting('language'))
-      pane.translate()
-      panel.translate()
-      showState(connection)
-      showSettings()
-      $('set-language').focus()
-    }),
-    select('theme', [['', t('set.system')], ['light', t('set.light')], ['dark', t('set.dark')]], applyTheme),
-    check('awake', keepAwake),
-    ...(window.Notification ? [check('notify', async element => {
-      if (element.checked && Notification.permission !== 'granted') element.checked = (await Notification.requestPermission()) === 'granted'
-      keepSetting('notify', element.checked)
-    })] : []),
-  )
-}
+// --- help
 
 function help() {
   const keys = [['↑ ↓', 'help.move'], ['⏎', 'help.open'], ['⌫', 'help.up'], ['␣', 'help.select'], ['⇧ ↑ ↓', 'help.extend'], [t('help.ctrl-a'), 'help.all'], ['F2', 'help.rename'],

@@ -6,8 +6,9 @@ import { baseName, h, icon, join, nameElement, percent, quoted, setText, visible
 import { errorText, Pane } from './pane.js'
 import { Panel } from './panel.js'
 import { Preview } from './preview.js'
+import { applyTheme, offerSettings } from './settings.js'
 import { keepSetting, setting } from './store.js'
-import { addTexts, LANGUAGES, loadLanguage, t } from './texts.js'
+import { addTexts, loadLanguage, t } from './texts.js'
 import { isOpen } from './transfers.js'
 import { LabView } from './ui-lab.js'
 import { CommandQueue } from './ui-queue.js'
@@ -115,7 +116,14 @@ function build() {
   queue.addEventListener('failed', ({ error }) => say(errorText(error)))
   queue.addEventListener('second', showTitle)
   $('help-button').addEventListener('click', help)
-  $('settings').addEventListener('toggle', event => event.newState === 'open' && showSettings())
+  offerSettings({
+    translate: () => {
+      for (const side of [left, right]) side.pane.translate()
+      panel.translate()
+      lab?.translate()
+      translate()
+    },
+  })
   $('skip').addEventListener('click', event => {
     event.preventDefault()
     left.pane.grid.focus()
@@ -467,35 +475,6 @@ async function leave() {
     answer = await api.call('quit', { force: true }).catch(() => ({ quits: true }))
   }
   if (answer.quits) end('ui.ended')
-}
-
-// --- settings
-
-function applyTheme() {
-  document.documentElement.dataset.theme = setting('theme')
-}
-
-function showSettings() {
-  const select = (key, choices, applied) => {
-    const element = h('select', { id: `set-${key}`, onchange: () => {
-      keepSetting(key, element.value)
-      applied()
-    } }, choices.map(([value, label]) => h('option', { value, selected: value === setting(key) }, label)))
-    return h('div.setting', {}, h('label', { for: `set-${key}` }, t(`set.${key}`)), element)
-  }
-  $('settings').replaceChildren(
-    h('h2', {}, t('settings')),
-    select('language', [['', t('set.system')], ...Object.entries(LANGUAGES)], async () => {
-      await loadLanguage(setting('language'))
-      for (const side of [left, right]) side.pane.translate()
-      panel.translate()
-      lab.translate()
-      translate()
-      showSettings()
-      $('set-language').focus()
-    }),
-    select('theme', [['', t('set.system')], ['light', t('set.light')], ['dark', t('set.dark')]], applyTheme),
-  )
 }
 
 start().catch(error => {
