@@ -51,7 +51,8 @@ async function start() {
   panel.arrange()
   showDetails()
   $('shares-button').hidden = !session.mayShare
-  showShared($('shared'), session, () => pane.downloadAll())
+  if (session.listed && !session.share) keepSetting('own', true)
+  showShared($('shared'), session, () => pane.downloadAll(), setting('own') ? leaveShare : undefined)
   await route(secrets.path)
 }
 
@@ -82,11 +83,18 @@ async function enter({ invite, share }) {
   }
 }
 
+// Shows the server again as this browser's own key may see it.
+function leaveShare() {
+  sessionStorage.removeItem(SHARE)
+  location.replace(location.pathname)
+}
+
 function refuse(error) {
   showState({ state: 'refused' })
   document.body.classList.add('signing-in')
   $('files').append(h('div.sign-in', {}, h('div.sheet', { role: 'alert' }, h('h2', {}, t('refused.title')), h('p.lead', {}, errorText(error)),
-    h('div.actions', {}, h('button.primary', { type: 'button', onclick: () => location.reload() }, t('retry'))))))
+    h('div.actions', {}, h('button.primary', { type: 'button', onclick: () => location.reload() }, t('retry')),
+      sessionStorage.getItem(SHARE) && setting('own') ? h('button', { type: 'button', onclick: leaveShare }, t('shared.leave')) : ''))))
 }
 
 // --- the connection, in words

@@ -90,8 +90,9 @@ export async function showShares(session, say) {
   await ask({ title: t('shares.title'), body: [h('ul.shares', {}, rows), nothing], wide: true })
 }
 
-// Says above the list what a link shares, by whom and until when.
-export function showShared(root, session, downloadAll) {
+// Says above the list what a link shares, by whom and until when. `leave`, where this browser has
+// access of its own, returns to that.
+export function showShared(root, session, downloadAll, leave) {
   const { share } = session
   root.hidden = !share
   if (!share) return
@@ -99,7 +100,9 @@ export function showShared(root, session, downloadAll) {
   root.replaceChildren(
     h('div', {},
       h('p.strong', {}, t(share.write ? 'shared.put' : 'shared.get', { name, by: quoted(share.by) })),
-      h('p', {}, [share.name && visible(share.name), t('share.until', { date: fullDate(share.expires) }), usesText(share.uses)].filter(Boolean).join(' · '))),
+      h('p', {}, [share.name && visible(share.name), t('share.until', { date: fullDate(share.expires) }), usesText(share.uses)].filter(Boolean).join(' · ')),
+      leave ? h('p', {}, t('shared.own')) : ''),
+    leave ? h('button', { type: 'button', onclick: leave }, t('shared.leave')) : '',
     share.write ? '' : h('button.primary', { type: 'button', onclick: downloadAll }, icon('download'), h('span', {}, t('shared.download'))),
   )
 }

@@ -40,7 +40,7 @@ export const forgetTransfer = id =>
     verified.delete(filesOf(id))
   })
 
-const DEFAULTS = { language: '', theme: '', awake: true, notify: false, sort: 'name', descending: false, limit: 0 }
+const DEFAULTS = { language: '', theme: '', awake: true, notify: false, own: false, sort: 'name', descending: false, limit: 0 }
 
 // Reads a setting. A browser that keeps nothing gives the default.
 export function setting(name) {

@@ -286,6 +286,8 @@ export default {
   'shared.get': '{by} teilt {name} mit Ihnen',
   'shared.put': '{by} bittet um Dateien für {name}',
   'shared.download': 'Alles herunterladen',
+  'shared.own': 'Dieser Tab zeigt nur, was der Link teilt. Dieser Browser hat einen eigenen Zugang.',
+  'shared.leave': 'Link verlassen',
   'error.read-only': 'Sie dürfen hier nur lesen.',
   'error.share-ended': 'Dieser Link ist abgelaufen oder wurde widerrufen. Bitten Sie um einen neuen.',
   'error.share-used': 'Dieser Link wurde so oft benutzt, wie er darf. Bitten Sie um einen neuen.',

@@ -287,6 +287,8 @@ export default {
   'shared.get': '{by} shares {name} with you',
   'shared.put': '{by} asks for files for {name}',
   'shared.download': 'Download everything',
+  'shared.own': 'This tab shows only what the link shares. This browser has access of its own.',
+  'shared.leave': 'Leave the link',
   'error.read-only': 'You may only read here.',
   'error.share-ended': 'This link has expired or was revoked. Ask for a new one.',
   'error.share-used': 'This link was used as often as it may be. Ask for a new one.',

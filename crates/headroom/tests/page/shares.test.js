@@ -144,6 +144,13 @@ withServer('the page makes links, lists them and revokes them', async server => 
   const guest = await server.open(browser, { url: link })
   await row(guest, 'a.txt').waitFor()
   await guest.locator('#shared').getByText('for Bob').waitFor()
+  // a tab that is led into a link says so, and leaves it
+  await page.goto(link)
+  await page.locator('#shared').getByText('This browser has access of its own').waitFor()
+  await check(page, 'the page of a link in a browser with access of its own')
+  await button(page, 'Leave the link').click()
+  await row(page, 'docs').waitFor()
+  assert.ok(await page.locator('#shared').isHidden())
   await button(page, 'Share links').click()
   await check(page, 'the list of share links')
   await page.getByRole('button', { name: /^Revoke the link to/ }).click()
