@@ -19,12 +19,15 @@ use self::ground::{Ground, request, run_for, tls_of, until};
 
 /// The program, if there is one.
 fn pebble() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let parts = set("HEADROOM_PARTS").or_else(|| {
-        let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let parts = path("HEADROOM_PARTS").or_else(|| {
+        let cache = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
         Some(cache?.join("headroom/parts"))
     });
-    let found = parts.map(|parts| parts.join("bin/pebble")).filter(|path| path.is_file());
+    let folders = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .chain(parts.map(|parts| parts.join("root/usr/bin")))
+        .collect::<Vec<_>>();
+    let found = folders.iter().map(|folder| folder.join("pebble")).find(|path| path.is_file());
     if found.is_none() {
         let required = std::env::var_os("CI").is_some()
             || std::env::var("HEADROOM_TESTS").is_ok_and(|value| value == "required");
@@ -53,7 +56,6 @@ impl Authority {
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let [listen, management] =
             [free(), free()].map(|free| free.local_addr().expect("an address"));
-        let profile = json!({"description": "for a test", "validityPeriod": valid});
         let config = json!({"pebble": {
             "listenAddress": listen.to_string(),
             "managementListenAddress": management.to_string(),
@@ -61,8 +63,7 @@ impl Authority {
             "privateKey": at("pebble-key.pem"),
             "httpPort": 1,
             "tlsPort": port,
-            "retryAfter": {"authz": 1, "order": 1},
-            "profiles": {"default": profile, "shortlived": profile},
+            "certificateValidityPeriod": valid,
         }});
         std::fs::write(at("pebble.json"), config.to_string()).expect("a file");
         let process = Command::new(pebble)
