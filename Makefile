@@ -15,7 +15,7 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fet
 	scripts/fetch-parts pebble && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
-.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm wasm-target deny install-docs fuzz
+.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm wasm-target deny examples install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone.
 demo:
@@ -30,12 +30,15 @@ demo:
 # others leave; its output is shown if it fails. The lab's tests beside all others would save
 # two minutes, and some fail on a machine that is so busy.
 LINT_OUTPUT = $(CARGO_TARGET_DIR)/lint.txt
-test: deny
+test:
 	cargo fmt --all --check
 	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(TEST_FLAGS) $(TESTS) --no-run && wait $$parts
-	(sleep 240 && nice -n 19 make --no-print-directory lint browser > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
+	(sleep 240 && nice -n 19 make --no-print-directory lint browser deny examples > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(RUN_TESTS) $(TESTS); tests=$$?; \
 	wait $$lint || { cat $(LINT_OUTPUT); exit 1; }; exit $$tests
+
+# The examples in documentation comments.
+examples:
 	cargo test $(TEST_FLAGS) --doc
 
 # Our IPsec against other people's, in every combination; docs/interop.md says what passed.
