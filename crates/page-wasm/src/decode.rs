@@ -54,12 +54,12 @@ pub fn decode(body: &[u8]) -> Result<Object, JsError> {
             .number("id", id as f64)
             .bytes("hash", &root)
             .number("bytes", bytes as f64),
-        Message::Withdrawn { id, reason } => {
-            object("withdrawn").number("id", id as f64).text("reason", &reason)
+        Message::Withdrawn { id, reason, code } => {
+            object("withdrawn").text("reason", &reason).code(code).number("id", id as f64)
         }
         Message::Stored { id } => object("stored").number("id", id as f64),
-        Message::Failed { id, reason } => {
-            object("failed").number("id", id as f64).text("reason", &reason)
+        Message::Failed { id, reason, code } => {
+            object("failed").text("reason", &reason).code(code).number("id", id as f64)
         }
         Message::End { stored, failed } => {
             object("end").number("stored", stored as f64).number("failed", failed as f64)
@@ -68,10 +68,12 @@ pub fn decode(body: &[u8]) -> Result<Object, JsError> {
             let entries: Array = entries.iter().map(listed).collect();
             object("listing").set("entries", &entries).flag("last", last)
         }
-        Message::Unreadable { reason, .. } => object("unreadable").text("reason", &reason),
+        Message::Unreadable { reason, code, .. } => {
+            object("unreadable").text("reason", &reason).code(code)
+        }
         Message::Removed { path } => object("removed").bytes("path", path.as_bytes()),
-        Message::Left { reason, failed } => {
-            object("left").text("reason", &reason).flag("failed", failed)
+        Message::Left { reason, failed, code } => {
+            object("left").text("reason", &reason).code(code).flag("failed", failed)
         }
         Message::Hole { id, offset, len } => object("hole")
             .number("id", id as f64)

@@ -10,7 +10,7 @@
 mod decode;
 
 use headroom_transfer_proto::message::{
-    DataHeader, EntryKind, Inline, Message, Time, TreeOptions, VERSION, Wanted, body_len,
+    DataHeader, EntryKind, ErrorCode, Inline, Message, Time, TreeOptions, VERSION, Wanted, body_len,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::proof::{Binding, EXPORTER_LABEL};
@@ -237,10 +237,11 @@ pub fn sealed(id: f64, hash: &[u8], bytes: f64) -> Framed {
     frame(&Message::Sealed { id: id as u64, root: array(hash)?, bytes: bytes as u64 })
 }
 
-/// Says that a file cannot be sent.
+/// Says that a file cannot be sent, because it changed or cannot be read.
 #[wasm_bindgen]
 pub fn withdrawn(id: f64, reason: String) -> Framed {
-    frame(&Message::Withdrawn { id: id as u64, reason })
+    let code = Some(ErrorCode::CHANGED);
+    frame(&Message::Withdrawn { id: id as u64, reason, code })
 }
 
 /// Says that an entry is stored.
@@ -249,10 +250,11 @@ pub fn stored(id: f64) -> Framed {
     frame(&Message::Stored { id: id as u64 })
 }
 
-/// Says that an entry cannot be stored.
+/// Says that an entry cannot be stored; `code` is the name of the reason for programs, or of none.
 #[wasm_bindgen]
-pub fn failed(id: f64, reason: String) -> Framed {
-    frame(&Message::Failed { id: id as u64, reason })
+pub fn failed(id: f64, reason: String, code: &str) -> Framed {
+    let code = ErrorCode::named(code);
+    frame(&Message::Failed { id: id as u64, reason, code })
 }
 
 /// Says that every entry is answered.

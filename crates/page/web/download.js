@@ -39,7 +39,7 @@ export class Download {
     await run.receive();
     const results = [...this.#done.values()];
     const failed = results.filter(it => it.state === 'failed').map(({ file, reason, code }) => ({ file, reason, code }));
-    for (const reason of run.unreadable) failed.push({ file: '', reason, code: codeOf(reason) });
+    for (const { reason, code } of run.unreadable) failed.push({ file: '', reason, code: code ?? 'refused' });
     // what the server leaves out without a word is not done; the root alone may be empty
     const silent = this.#sources.filter(it => named(it) !== '' && !this.#seen.has(it));
     if (silent.length > run.unreadable.length) {
@@ -181,7 +181,7 @@ class Run {
         case 'sealed': this.#seal(message); break;
         case 'withdrawn': this.#withdraw(message); break;
         case 'hole': await this.#hole(message); break;
-        case 'unreadable': this.unreadable.push(message.reason); break;
+        case 'unreadable': this.unreadable.push(message); break;
         case 'remark': break;
         case 'refused': throw refusal(message);
         default: throw unexpected(message);
@@ -223,7 +223,7 @@ class Run {
     try {
       handle = await this.#of.sink.open(path, entry.size, { modified: entry.modified, remote });
     } catch (error) {
-      this.#refuse(entry.id, remote, error.message);
+      this.#refuse(entry.id, remote, error.message, codeOf(error));
       return;
     }
     const file = new Incoming(entry.id, path, remote, entry.size, handle);
@@ -418,13 +418,13 @@ class Run {
     this.#finish(file).catch(error => this.#fail(error));
   }
 
-  #withdraw({ id, reason }) {
+  #withdraw({ id, reason, code }) {
     const file = this.#files.get(id);
     if (!file) return;
     this.#files.delete(id);
     Promise.resolve(file.handle.abort()).catch(() => {});
     file.free();
-    this.#of.done(file.remote, { file: file.remote, bytes: file.bytes, total: file.size, state: 'failed', reason, code: codeOf(reason) });
+    this.#of.done(file.remote, { file: file.remote, bytes: file.bytes, total: file.size, state: 'failed', reason, code: code ?? 'refused' });
     this.#changed?.();
   }
 
@@ -458,14 +458,14 @@ class Run {
     this.#files.delete(file.id);
     Promise.resolve(file.handle.abort(error)).catch(() => {});
     file.free();
-    this.#refuse(file.id, file.remote, error.message, error.code ?? (error.name === 'QuotaExceededError' ? 'no-space' : codeOf(error.message)), file);
+    this.#refuse(file.id, file.remote, error.message, codeOf(error), file);
     this.#changed?.();
   }
 
   #refuse(id, remote, reason, code = 'refused', file = null) {
     this.#lost++;
     this.#of.done(remote, { file: remote, bytes: file?.bytes ?? 0, total: file?.size ?? 0, state: 'failed', reason, code });
-    this.#writer.send(protocol.failed(id, reason.slice(0, 1000))).catch(() => {});
+    this.#writer.send(protocol.failed(id, reason.slice(0, 1000), code)).catch(() => {});
   }
 }
 

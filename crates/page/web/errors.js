@@ -10,13 +10,10 @@ export class TransferError extends Error {
   }
 }
 
-// Returns the code of a sentence about a file.
-export function codeOf(reason) {
-  if (/no space|quota|disk is full|disc full/i.test(reason)) return 'no-space';
-  if (/no such file|is missing|does not exist/i.test(reason)) return 'not-found';
-  if (/exists/i.test(reason)) return 'exists';
-  if (/changed/i.test(reason)) return 'changed';
-  return 'refused';
+// Returns the code of what was thrown about a file of this computer.
+export function codeOf(error) {
+  const local = { QuotaExceededError: 'no-space', NotFoundError: 'not-found' };
+  return local[error.name] ?? (error instanceof TransferError ? error.code : 'refused');
 }
 
 // Makes the error of a transfer that was aborted by its signal.

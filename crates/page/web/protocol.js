@@ -217,22 +217,32 @@ export function exporterLabel() {
 }
 
 /**
- * Says that an entry cannot be stored.
+ * Says that an entry cannot be stored; `code` is the name of the reason for programs, or of none.
  * @param {number} id
  * @param {string} reason
+ * @param {string} code
  * @returns {Uint8Array}
  */
-export function failed(id, reason) {
-    const val2 = +id;
-    const ptr0 = passStringToWasm0(reason, wasm.__wbindgen_malloc, wasm.__wbindgen_realloc);
-    const len0 = WASM_VECTOR_LEN;
-    const ret = wasm.failed(val2, ptr0, len0);
+export function failed(id, reason, code) {
+    const val3 = +id;
+    let ptr0, len0, ptr1, len1;
+    try {
+        ptr0 = passStringToWasm0(reason, wasm.__wbindgen_malloc, wasm.__wbindgen_realloc);
+        len0 = WASM_VECTOR_LEN;
+        ptr1 = passStringToWasm0(code, wasm.__wbindgen_malloc, wasm.__wbindgen_realloc);
+        len1 = WASM_VECTOR_LEN;
+    } catch (e) {
+        if (ptr1) { wasm.__wbindgen_free(ptr1, len1 * 1, 1); }
+        if (ptr0) { wasm.__wbindgen_free(ptr0, len0 * 1, 1); }
+        throw e;
+    }
+    const ret = wasm.failed(val3, ptr0, len0, ptr1, len1);
     if (ret[3]) {
         throw takeFromExternrefTable0(ret[2]);
     }
-    var v3 = getArrayU8FromWasm0(ret[0], ret[1]).slice();
+    var v4 = getArrayU8FromWasm0(ret[0], ret[1]).slice();
     wasm.__wbindgen_free(ret[0], ret[1] * 1, 1);
-    return v3;
+    return v4;
 }
 
 /**
@@ -699,7 +709,7 @@ export function toSign(kind, key, bound_to, server_nonce, client_nonce) {
 }
 
 /**
- * Says that a file cannot be sent.
+ * Says that a file cannot be sent, because it changed or cannot be read.
  * @param {number} id
  * @param {string} reason
  * @returns {Uint8Array}

@@ -5,7 +5,7 @@
 // tab, and each connection what the browser's own flow control holds.
 
 import init, * as protocol from './protocol.js';
-import { TransferError, aborted, codeOf } from './errors.js';
+import { TransferError, aborted } from './errors.js';
 import { ownKey } from './key.js';
 import { Link, lost, refusal, unexpected } from './link.js';
 import { joined, toBytes, toText } from './paths.js';
@@ -310,9 +310,9 @@ export class Session {
       for (;;) {
         const answer = await reader.expect();
         if (answer.type === 'refused') throw refusal(answer);
-        if (answer.type === 'left') kept.push(answer.reason);
+        if (answer.type === 'left') kept.push(answer);
         if (answer.type === 'end') {
-          if (kept.length > 0) throw new TransferError(codeOf(kept[0]), kept.join('\n'));
+          if (kept.length > 0) throw new TransferError(kept[0].code ?? 'refused', kept.map(it => it.reason).join('\n'));
           return answer.stored;
         }
         if (!['removed', 'left'].includes(answer.type)) throw unexpected(answer);

@@ -1,7 +1,7 @@
 // An upload: the sender of a delivery (docs/transfer.md).
 
 import * as protocol from './protocol.js';
-import { TransferError, codeOf } from './errors.js';
+import { TransferError } from './errors.js';
 import { lost, refusal, unexpected } from './link.js';
 import { joined, toBytes } from './paths.js';
 
@@ -236,7 +236,7 @@ class Run {
         }
         case 'failed': {
           const entry = this.#answered(message.id);
-          if (entry.file) this.#failedFile(entry, message.reason, codeOf(message.reason));
+          if (entry.file) this.#failedFile(entry, message.reason, message.code ?? 'refused');
           break;
         }
         case 'end': return;

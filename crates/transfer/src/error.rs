@@ -87,8 +87,13 @@ pub enum Error {
         reason: String,
     },
     /// A named file on the server is missing, or cannot be read or written.
-    #[error("on the server: {0}")]
-    OnServer(String),
+    #[error("on the server: {reason}")]
+    OnServer {
+        /// A sentence.
+        reason: String,
+        /// The reason for programs.
+        code: Option<ErrorCode>,
+    },
     /// The connection was lost.
     #[error("the connection was lost: {0}. Repeat the command to resume")]
     Lost(String),
@@ -251,18 +256,24 @@ impl Error {
     }
 
     /// Returns the reason for programs.
-    pub(crate) fn code(&self) -> Option<ErrorCode> {
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Denied { code, .. } => Some(*code),
+            Self::OnServer { code, .. } => *code,
             Self::Files(error) => error.code(),
             _ => None,
         }
     }
 
     /// Makes the error for a refusal by the server.
-    pub(crate) const fn refused(reason: String, about_files: Option<bool>) -> Self {
+    pub(crate) const fn refused(
+        reason: String,
+        about_files: Option<bool>,
+        code: Option<ErrorCode>,
+    ) -> Self {
         match about_files {
-            Some(true) => Self::OnServer(reason),
+            Some(true) => Self::OnServer { reason, code },
             _ => Self::Refused(reason),
         }
     }

@@ -21,7 +21,7 @@
 //!     fn event(&self, event: Event<'_>) {
 //!         match event {
 //!             Event::Moved { bytes } => drop(self.0.fetch_add(bytes, Ordering::Relaxed)),
-//!             Event::Failed { reason } => eprintln!("{reason}"),
+//!             Event::Failed { reason, .. } => eprintln!("{reason}"),
 //!             _ => {}
 //!         }
 //!     }
@@ -81,6 +81,7 @@ mod connection;
 mod control;
 mod delivery;
 mod error;
+mod failure;
 pub mod files;
 pub mod identity;
 mod idle_socket;
@@ -109,7 +110,7 @@ pub use error::Error;
 pub use files::{BadPattern, Excludes};
 pub use headroom_transfer_proto::lane::{Chunk, Cipher};
 pub use headroom_transfer_proto::message::{
-    Compress, Keep, Links, Listed, ListedKind, ShareTerms, Time, TreeOptions,
+    Compress, ErrorCode, Keep, Links, Listed, ListedKind, ShareTerms, Time, TreeOptions,
 };
 pub use headroom_transfer_proto::path;
 pub use identity::Identity;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, name_of};
 use crate::local;
 use crate::names::encode;
 use crate::servers::Server;
@@ -238,7 +238,8 @@ async fn end<T>(
     result: Result<T, headroom_transfer::Error>,
 ) -> Result<T, ApiError> {
     match &result {
-        Ok(_) | Err(headroom_transfer::Error::OnServer(_) | headroom_transfer::Error::Usage(_)) => {
+        Ok(_)
+        | Err(headroom_transfer::Error::OnServer { .. } | headroom_transfer::Error::Usage(_)) => {
             server.give(client);
         }
         Err(_) => client.close().await,
@@ -383,27 +384,25 @@ async fn remove(
     let summary = end(&server, client, removed).await?;
     match summary.failed {
         0 => Ok(done()),
-        _ => {
-            let reason = failures.first();
-            Err(ApiError::new(crate::error::code_of(&reason), reason))
-        }
+        _ => Err(failures.first()),
     }
 }
 
 /// Keeps the first failure.
 #[derive(Default)]
-struct Failures(std::sync::OnceLock<String>);
+struct Failures(std::sync::OnceLock<(&'static str, String)>);
 
 impl Failures {
-    fn first(&self) -> String {
-        self.0.get().cloned().unwrap_or_default()
+    fn first(&self) -> ApiError {
+        let (code, reason) = self.0.get().cloned().unwrap_or(("refused", String::new()));
+        ApiError::new(code, reason)
     }
 }
 
 impl Observer for Failures {
     fn event(&self, event: Event<'_>) {
-        if let Event::Failed { reason } = event {
-            let _ = self.0.set(reason.to_owned());
+        if let Event::Failed { reason, code } = event {
+            let _ = self.0.set((name_of(code), reason.to_owned()));
         }
     }
 }
@@ -439,8 +438,7 @@ async fn read(
         }
         (Ok(summary), false) if summary.failed > 0 => {
             client.close().await;
-            let reason = failures.first();
-            Err(ApiError::new(crate::error::code_of(&reason), reason))
+            Err(failures.first())
         }
         (outcome, false) => end(&server, client, outcome).await.map(|_| Reply::Bytes(content)),
     }
@@ -611,7 +609,7 @@ impl Observer for Planned {
         match event {
             Event::Planned { path, bytes, new } => self.add(|| json!({"path": encode(path.as_bytes()), "bytes": bytes, "what": if new { "new" } else { "change" }})),
             Event::Removed { path } => self.add(|| json!({"path": encode(path.as_bytes()), "bytes": 0, "what": "remove"})),
-            Event::Failed { reason } => {
+            Event::Failed { reason, .. } => {
                 let mut plans = self.plans();
                 if plans.failures.len() < 100 {
                     plans.failures.push(reason.to_owned());

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use headroom_transfer as transfer;
+use headroom_transfer::{self as transfer, ErrorCode};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -77,8 +77,8 @@ impl ApiError {
 impl From<transfer::Error> for ApiError {
     fn from(error: transfer::Error) -> Self {
         use transfer::Error::{
-            ChangedHost, Interrupted, Lost, NotTrusted, OnServer, Protocol, Refused, Superseded,
-            UnknownHost, Unreachable, Usage,
+            ChangedHost, Interrupted, Lost, NotTrusted, Protocol, Refused, Superseded, UnknownHost,
+            Unreachable, Usage,
         };
         let message = error.to_string();
         let code = match &error {
@@ -90,8 +90,7 @@ impl From<transfer::Error> for ApiError {
             Protocol(_) => "protocol",
             Usage(_) => "usage",
             Refused(_) => "refused",
-            OnServer(reason) => code_of(reason),
-            _ => code_of(&message),
+            _ => name_of(error.code()),
         };
         let mut made = Self::new(code, message);
         if let UnknownHost { host, key } = &error {
@@ -101,15 +100,7 @@ impl From<transfer::Error> for ApiError {
     }
 }
 
-/// Returns the code of a sentence about a file.
-pub(crate) fn code_of(reason: &str) -> &'static str {
-    let reason = reason.to_ascii_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    match () {
-        () if has(&["no space", "quota", "disk is full"]) => "no-space",
-        () if has(&["no such file", "is missing", "does not exist"]) => "not-found",
-        () if has(&["exists"]) => "exists",
-        () if has(&["changed"]) => "changed",
-        () => "refused",
-    }
+/// Returns the page's name of a reason for programs.
+pub(crate) fn name_of(code: Option<ErrorCode>) -> &'static str {
+    code.and_then(ErrorCode::name).unwrap_or("refused")
 }

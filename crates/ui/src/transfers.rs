@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::error::{ApiError, code_of};
+use crate::error::{ApiError, name_of};
 use crate::names::encode;
 use crate::servers::{Server, Servers};
 
@@ -183,7 +183,8 @@ struct State {
     stored: VecDeque<Stored>,
     /// Sizes and hashes of files that are not stored yet.
     hashed: HashMap<String, (u64, String)>,
-    failures: Vec<String>,
+    /// Codes and sentences.
+    failures: Vec<(&'static str, String)>,
     warnings: Vec<String>,
     cipher: Option<&'static str>,
     unchanged: u64,
@@ -425,8 +426,9 @@ impl Transfers {
                 state.unchanged = summary.unchanged;
                 match failed.max(summary.failed) > 0 && stored == 0 {
                     true => {
-                        let reason = state.failures.first().cloned().unwrap_or_default();
-                        state.error = Some(ApiError::new(code_of(&reason), reason));
+                        let first = state.failures.first().cloned();
+                        let (code, reason) = first.unwrap_or(("refused", String::new()));
+                        state.error = Some(ApiError::new(code, reason));
                         Status::Failed
                     }
                     false => Status::Done,
@@ -709,7 +711,7 @@ impl Transfer {
             );
         let stored: Vec<_> = stored.collect();
         let failures: Vec<_> =
-            state.failures.iter().map(|it| json!({"reason": it, "code": code_of(it)})).collect();
+            state.failures.iter().map(|(code, it)| json!({"reason": it, "code": code})).collect();
         json!({"stored": stored, "failed": failures, "all": self.counts.stored.load(Ordering::Relaxed)})
     }
 }
@@ -755,11 +757,11 @@ impl Observer for Watching {
                 }
                 state.stored.push_back(Stored { path, at: now_ms(), size, hash });
             }
-            Event::Failed { reason } => {
+            Event::Failed { reason, code } => {
                 add(failed, 1);
                 let mut state = self.0.state();
                 if state.failures.len() < MOST_FAILURES {
-                    state.failures.push(reason.to_owned());
+                    state.failures.push((name_of(code), reason.to_owned()));
                 }
             }
             Event::Warning { reason } | Event::LeftOut { reason } => {

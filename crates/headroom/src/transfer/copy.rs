@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use headroom_transfer::files::{ErrorKind, Source, SourceKind};
 use headroom_transfer::path::shown;
 use headroom_transfer::{
-    Client, Error, Event, Excludes, Host, LaneOptions, Observer, RemotePath, Retry, Summary,
-    SyncOptions, block_on, with_retries,
+    Client, Error, ErrorCode, Event, Excludes, Host, LaneOptions, Observer, RemotePath, Retry,
+    Summary, SyncOptions, block_on, with_retries,
 };
 use nix::errno::Errno;
 
@@ -234,7 +234,8 @@ fn none_is_there(paths: &[PathBuf], progress: &Progress) -> bool {
             || error.to_string(),
             |code| ErrorKind::from(Errno::from_raw(code)).to_string(),
         );
-        progress.event(Event::Failed { reason: &format!("{path} cannot be sent: {why}") });
+        let code = (error.kind() == std::io::ErrorKind::NotFound).then_some(ErrorCode::NOT_FOUND);
+        progress.event(Event::Failed { reason: &format!("{path} cannot be sent: {why}"), code });
     }
     true
 }

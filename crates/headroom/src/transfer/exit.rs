@@ -31,7 +31,7 @@ const fn of_transfer(error: &Error) -> u8 {
         | Error::Protocol(_) => 3,
         Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
         Error::Refused(_) | Error::Denied { .. } => 5,
-        Error::Identity(_) | Error::Files(_) | Error::OnServer(_) | Error::System { .. } => 1,
+        Error::Identity(_) | Error::Files(_) | Error::OnServer { .. } | Error::System { .. } => 1,
     }
 }
 
@@ -65,7 +65,10 @@ mod tests {
             Error::Interrupted(cause()),
             Error::Protocol("it sends Stored, which is not allowed here".to_owned()),
             Error::Refused("this identity may only read".to_owned()),
-            Error::OnServer("a cannot be read: there is no such file or directory".to_owned()),
+            Error::OnServer {
+                reason: "a cannot be read: there is no such file or directory".to_owned(),
+                code: None,
+            },
         ];
         let mut text = String::new();
         for error in errors {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headroom_lab_trace::CopyEvent;
 use headroom_transfer::path::RelPath;
-use headroom_transfer::{Chunk, Cipher, Error, Event, Observer, Summary};
+use headroom_transfer::{Chunk, Cipher, Error, ErrorCode, Event, Observer, Summary};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::json;
 
@@ -265,8 +265,12 @@ impl Observer for Progress {
                     say(&format!("{:<7} {:>14} {path}", "remove", ""));
                 }
             }
-            Event::Failed { reason } => {
-                self.tell(&json!({"event": "failed", "reason": reason}), Some(reason));
+            Event::Failed { reason, code } => {
+                let mut event = json!({"event": "failed", "reason": reason});
+                if let Some(name) = code.and_then(ErrorCode::name) {
+                    event["code"] = name.into();
+                }
+                self.tell(&event, Some(reason));
             }
             Event::Lanes { cipher, chunk, port } => {
                 let bytes = chunk.map(Chunk::bytes);

@@ -59,7 +59,7 @@ pub(crate) fn rm(arguments: &Rm) -> anyhow::Result<ExitCode> {
 fn goes_on(done: Result<(), Error>) -> anyhow::Result<bool> {
     match done {
         Ok(()) => Ok(false),
-        Err(error @ Error::OnServer(_)) => {
+        Err(error @ Error::OnServer { .. }) => {
             crate::output::print_error_line(&format!("headroom: {error}"));
             Ok(true)
         }

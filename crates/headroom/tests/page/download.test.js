@@ -59,7 +59,7 @@ test('does not count what the server leaves out', async () => {
   const { result } = await download(['there', 'not there'], [file(0, 'there', 3, bytes('abc')), end])
   assert.equal(result.files, 1)
   assert.deepEqual(result.failed.map(it => [it.file, it.code]), [['not there', 'not-found']])
-  const told = await download(['not there'], [{ type: 'unreadable', reason: 'there is no such file' }, end])
+  const told = await download(['not there'], [{ type: 'unreadable', reason: 'there is no such file', code: 'not-found' }, end])
   assert.deepEqual(told.result.failed.map(it => it.code), ['not-found'])
 })
 

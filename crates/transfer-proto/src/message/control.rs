@@ -158,6 +158,9 @@ pub enum Message {
         /// A sentence: it changed, or cannot be read.
         #[cbor(n(1), with = "bounded::text")]
         reason: String,
+        /// The reason for programs.
+        #[n(2)]
+        code: Option<ErrorCode>,
     },
     /// Receiver to sender: the entry is stored and verified.
     #[n(11)]
@@ -175,6 +178,9 @@ pub enum Message {
         /// A sentence.
         #[cbor(n(1), with = "bounded::text")]
         reason: String,
+        /// The reason for programs.
+        #[n(2)]
+        code: Option<ErrorCode>,
     },
     /// Receiver to sender: every entry is answered.
     #[n(13)]
@@ -206,6 +212,9 @@ pub enum Message {
         /// known of what is below it.
         #[cbor(n(1), with = "bounded::path_or_root")]
         path: Option<RelPath>,
+        /// The reason for programs.
+        #[n(2)]
+        code: Option<ErrorCode>,
     },
     /// Client to server: make one directory's content that of another.
     #[n(16)]
@@ -299,6 +308,9 @@ pub enum Message {
         /// Whether removing it failed; otherwise it was to stay.
         #[n(1)]
         failed: bool,
+        /// The reason for programs.
+        #[n(2)]
+        code: Option<ErrorCode>,
     },
     /// Sender to receiver: a range of a file is zeros, and is not sent.
     #[n(26)]

@@ -272,6 +272,12 @@ impl ErrorCode {
             _ => return None,
         })
     }
+
+    /// Returns the code with a name; `None` if there is none.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        (1..=Self::INVITATION.0).map(Self).find(|code| code.name() == Some(name))
+    }
 }
 
 /// What a share link allows.

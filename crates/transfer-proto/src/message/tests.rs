@@ -167,11 +167,11 @@ fn control_characters_of_a_peers_message_are_escaped_when_it_is_parsed() {
             about_files: Some(true),
             code: Some(ErrorCode::NOT_FOUND),
         },
-        Message::Withdrawn { id: 1, reason: reason() },
-        Message::Failed { id: 1, reason: reason() },
-        Message::Unreadable { reason: reason(), path: None },
+        Message::Withdrawn { id: 1, reason: reason(), code: None },
+        Message::Failed { id: 1, reason: reason(), code: None },
+        Message::Unreadable { reason: reason(), path: None, code: None },
         Message::Remark { text: reason(), left_out: 0 },
-        Message::Left { reason: reason(), failed: true },
+        Message::Left { reason: reason(), failed: true, code: None },
         Message::Hello { version: VERSION, program, rate_bps: None },
     ] {
         let mut bytes = Vec::new();
@@ -305,11 +305,9 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(shares, last)| Message::SharesListed { shares, last }),
         "[a-z]{0,20}".prop_map(|id| Message::Revoke { id }),
         any::<[u8; 32]>().prop_map(|secret| Message::ShareSecret { secret }),
-        (sentence(), option::of(any::<bool>()), option::of(any::<u32>())).prop_map(
-            |(reason, about_files, code)| {
-                Message::Refused { reason, about_files, code: code.map(ErrorCode) }
-            }
-        ),
+        (sentence(), option::of(any::<bool>()), code()).prop_map(|(reason, about_files, code)| {
+            Message::Refused { reason, about_files, code }
+        }),
         (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),
         (id(), id()).prop_map(|(files, bytes)| Message::EntriesEnd { files, bytes }),
         (id(), id(), vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40), any::<bool>())
@@ -324,9 +322,17 @@ fn message() -> impl Strategy<Value = Message> {
             root,
             bytes
         }),
-        (id(), sentence()).prop_map(|(id, reason)| Message::Withdrawn { id, reason }),
+        (id(), sentence(), code()).prop_map(|(id, reason, code)| Message::Withdrawn {
+            id,
+            reason,
+            code
+        }),
         id().prop_map(|id| Message::Stored { id }),
-        (id(), sentence()).prop_map(|(id, reason)| Message::Failed { id, reason }),
+        (id(), sentence(), code()).prop_map(|(id, reason, code)| Message::Failed {
+            id,
+            reason,
+            code
+        }),
         (id(), id()).prop_map(|(stored, failed)| Message::End { stored, failed }),
         (path(), any::<bool>())
             .prop_map(|(path, parents)| Message::MakeDirectory { path, parents }),
@@ -335,8 +341,8 @@ fn message() -> impl Strategy<Value = Message> {
         (path(), any::<bool>()).prop_map(|(path, recursive)| Message::Remove { path, recursive }),
         (vec(listed(), 0..5), any::<bool>())
             .prop_map(|(entries, last)| Message::Listing { entries, last }),
-        (sentence(), option::of(path()))
-            .prop_map(|(reason, path)| Message::Unreadable { reason, path }),
+        (sentence(), option::of(path()), code())
+            .prop_map(|(reason, path, code)| Message::Unreadable { reason, path, code }),
         (sentence(), id()).prop_map(|(text, left_out)| Message::Remark { text, left_out }),
         of_a_sync(),
     ]
@@ -364,6 +370,10 @@ fn terms() -> impl Strategy<Value = ShareTerms> {
 /// A sentence that a terminal may see: others do not arrive as they are.
 fn sentence() -> impl Strategy<Value = String> {
     ".{0,100}".prop_map(|text| printable(&text))
+}
+
+fn code() -> impl Strategy<Value = Option<ErrorCode>> {
+    option::of(any::<u32>().prop_map(ErrorCode))
 }
 
 fn compress() -> impl Strategy<Value = Option<Compress>> {
@@ -410,7 +420,11 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
             new
         }),
         path().prop_map(|path| Message::Removed { path }),
-        (sentence(), any::<bool>()).prop_map(|(reason, failed)| Message::Left { reason, failed }),
+        (sentence(), any::<bool>(), code()).prop_map(|(reason, failed, code)| Message::Left {
+            reason,
+            failed,
+            code
+        }),
     ]
 }
 

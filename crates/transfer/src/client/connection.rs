@@ -341,8 +341,8 @@ impl Client {
                 }
                 Ok((writer, reader, Accepted { peer_limit_bps, lanes, keep }))
             }
-            Message::Refused { reason, about_files, .. } => {
-                Err(Error::refused(reason, about_files))
+            Message::Refused { reason, about_files, code } => {
+                Err(Error::refused(reason, about_files, code))
             }
             other => Err(unexpected(&other)),
         }

@@ -150,8 +150,8 @@ impl Client {
                         return Ok(());
                     }
                 }
-                Message::Refused { reason, about_files, .. } => {
-                    return Err(Error::refused(reason, about_files));
+                Message::Refused { reason, about_files, code } => {
+                    return Err(Error::refused(reason, about_files, code));
                 }
                 other => return Err(unexpected(&other)),
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
-use headroom_transfer_proto::message::{ListedKind, MOST_SOURCES, Message};
+use headroom_transfer_proto::message::{ErrorCode, ListedKind, MOST_SOURCES, Message};
 use headroom_transfer_proto::path::{RelPath, shown};
 
 use super::connection::Client;
@@ -100,7 +100,7 @@ impl Client {
                 });
                 match listed.await {
                     // it was removed meanwhile, or does not contain this name
-                    Err(Error::OnServer(_)) if at > 0 => {}
+                    Err(Error::OnServer { .. }) if at > 0 => {}
                     listed => listed?,
                 }
                 names.sort();
@@ -115,7 +115,10 @@ impl Client {
             found = longer;
         }
         match found.is_empty() {
-            true => Err(Error::OnServer(format!("nothing matches `{}`", shown(path)))),
+            true => Err(Error::OnServer {
+                reason: format!("nothing matches `{}`", shown(path)),
+                code: Some(ErrorCode::NOT_FOUND),
+            }),
             false => Ok(found),
         }
     }
@@ -142,7 +145,7 @@ impl Client {
             }
         });
         match listed.await {
-            Ok(()) | Err(Error::OnServer(_)) => Ok(is_directory),
+            Ok(()) | Err(Error::OnServer { .. }) => Ok(is_directory),
             Err(error) => Err(error),
         }
     }
@@ -160,14 +163,14 @@ impl Client {
                     summary.removed += 1;
                     observer.event(Event::Removed { path: &path });
                 }
-                Message::Left { reason, .. } => {
+                Message::Left { reason, code, .. } => {
                     summary.failed += 1;
                     let reason = from_peer(self.connection.side(), &reason);
-                    observer.event(Event::Failed { reason: &reason });
+                    observer.event(Event::Failed { reason: &reason, code });
                 }
                 Message::End { .. } => return Ok(summary),
-                Message::Refused { reason, about_files, .. } => {
-                    return Err(Error::refused(reason, about_files));
+                Message::Refused { reason, about_files, code } => {
+                    return Err(Error::refused(reason, about_files, code));
                 }
                 other => return Err(unexpected(&other)),
             }
@@ -187,7 +190,10 @@ impl Client {
             )));
         }
         match path.ends_with(b"/") && !self.is_directory(path).await? {
-            true => Err(Error::OnServer(format!("{} is not a directory", shown(path)))),
+            true => Err(Error::OnServer {
+                reason: format!("{} is not a directory", shown(path)),
+                code: None,
+            }),
             false => Ok(()),
         }
     }

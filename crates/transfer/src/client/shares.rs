@@ -48,8 +48,8 @@ impl Client {
                 self.finish_request(writer, reader).await;
                 Ok(SharedLink { terms: *terms, secret, page })
             }
-            Message::Refused { reason, about_files, .. } => {
-                Err(Error::refused(reason, about_files))
+            Message::Refused { reason, about_files, code } => {
+                Err(Error::refused(reason, about_files, code))
             }
             other => Err(unexpected(&other)),
         }
@@ -74,8 +74,8 @@ impl Client {
                         return Ok(all);
                     }
                 }
-                Message::Refused { reason, about_files, .. } => {
-                    return Err(Error::refused(reason, about_files));
+                Message::Refused { reason, about_files, code } => {
+                    return Err(Error::refused(reason, about_files, code));
                 }
                 other => return Err(unexpected(&other)),
             }

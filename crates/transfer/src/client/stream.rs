@@ -12,6 +12,7 @@ use crate::control::unexpected;
 use crate::delivery::pipe::{self, PipeError};
 use crate::delivery::{Event, Observer, Summary};
 use crate::error::{Error, from_peer};
+use crate::failure::Failure;
 use crate::rate::RateLimits;
 
 impl Client {
@@ -51,13 +52,13 @@ impl Client {
                 observer.event(Event::Stored { path: &name });
                 Ok(Summary { stored: 1, moved, ..Summary::default() })
             }
-            Message::Failed { reason, .. } => {
+            Message::Failed { reason, code, .. } => {
                 let reason = from_peer(self.connection.side(), &reason);
-                observer.event(Event::Failed { reason: &reason });
+                observer.event(Event::Failed { reason: &reason, code });
                 Ok(Summary { failed: 1, moved, ..Summary::default() })
             }
-            Message::Refused { reason, about_files, .. } => {
-                Err(Error::refused(reason, about_files))
+            Message::Refused { reason, about_files, code } => {
+                Err(Error::refused(reason, about_files, code))
             }
             other => Err(unexpected(&other)),
         }
@@ -97,21 +98,23 @@ impl Client {
                 return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
             }
             (Message::Sealed { .. }, _) => {
-                format!(
+                let reason = format!(
                     "{name} has another BLAKE3 hash than what was sent: do not use what was written"
-                )
+                );
+                Failure::from(reason)
             }
-            (Message::Withdrawn { reason, .. }, _) => {
-                format!(
+            (Message::Withdrawn { reason, code, .. }, _) => {
+                let reason = format!(
                     "{name} is incomplete: do not use what was written. On the server: {reason}"
-                )
+                );
+                Failure { reason, code }
             }
-            (Message::Refused { reason, about_files, .. }, _) => {
-                return Err(Error::refused(reason, about_files));
+            (Message::Refused { reason, about_files, code }, _) => {
+                return Err(Error::refused(reason, about_files, code));
             }
             (other, _) => return Err(unexpected(&other)),
         };
-        observer.event(Event::Failed { reason: &failed });
+        observer.event(failed.event());
         Ok(Summary { failed: 1, ..Summary::default() })
     }
 

@@ -1,6 +1,7 @@
 //! Events of a transfer, for observers.
 
 use headroom_transfer_proto::lane::{Chunk, Cipher};
+use headroom_transfer_proto::message::ErrorCode;
 use headroom_transfer_proto::path::RelPath;
 
 /// An event of a transfer.
@@ -62,6 +63,8 @@ pub enum Event<'a> {
     Failed {
         /// A sentence that names it.
         reason: &'a str,
+        /// The reason for programs.
+        code: Option<ErrorCode>,
     },
     /// Something would be stored, in a dry run.
     Planned {

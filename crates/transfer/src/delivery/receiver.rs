@@ -172,8 +172,8 @@ async fn receive_messages(
             | Message::Hole { .. }
             | Message::Remark { .. }
             | Message::Unreadable { .. } => {}
-            Message::Refused { reason, about_files, .. } => {
-                return Error::refused(reason, about_files);
+            Message::Refused { reason, about_files, code } => {
+                return Error::refused(reason, about_files, code);
             }
             other => return unexpected(&other),
         }

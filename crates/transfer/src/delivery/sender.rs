@@ -158,12 +158,12 @@ impl Sender {
                     shared.counts.add(|counts| counts.stored += 1);
                     shared.observer.event(Event::Stored { path: &entry.path });
                 }
-                Message::Failed { id, reason } => {
+                Message::Failed { id, reason, code } => {
                     let entry = shared.answered(id)?;
-                    shared.failed_there(&entry, &reason);
+                    shared.failed_there(&entry, &reason, code);
                 }
-                Message::Refused { reason, about_files, .. } => {
-                    return Err(Error::refused(reason, about_files));
+                Message::Refused { reason, about_files, code } => {
+                    return Err(Error::refused(reason, about_files, code));
                 }
                 Message::End { .. } => break,
                 message => shared.handle_sync_answer(message, &wanted)?,
@@ -171,7 +171,7 @@ impl Sender {
         }
         if let Some(reason) = shared.failed_directories().summary() {
             let reason = from_peer(shared.connection.side(), &reason);
-            shared.observer.event(Event::Failed { reason: &reason });
+            shared.observer.event(Event::Failed { reason: &reason, code: None });
         }
         match shared.offered().len() {
             0 => Ok(()),

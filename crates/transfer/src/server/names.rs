@@ -95,11 +95,11 @@ impl Request<'_> {
                 Removal::Kept(path) => {
                     summary.failed += 1;
                     let reason = format!("{path} stays: something in it stays, or is unfinished");
-                    Message::Left { reason, failed: true }
+                    Message::Left { reason, failed: true, code: None }
                 }
                 Removal::Failed(error) => {
                     summary.failed += 1;
-                    Message::Left { reason: error.to_string(), failed: true }
+                    Message::Left { reason: error.to_string(), failed: true, code: error.code() }
                 }
             };
             self.writer.queue(&message).await?;

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Links, Message, TreeOptions};
+use headroom_transfer_proto::message::{ErrorCode, Links, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 use tokio::task::spawn_blocking;
@@ -13,6 +13,7 @@ use crate::control::unexpected;
 use crate::delivery::Observer;
 use crate::delivery::pipe::{self, PipeError};
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::files::{self, Reader, SourceKind};
 
 impl Request<'_> {
@@ -34,14 +35,14 @@ impl Request<'_> {
         let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &tally).await;
         let came = match (came, file) {
             (Ok(came), Some(file)) => Ok((came, file)),
-            (Err(PipeError::Local(error)), Some(file)) => Err(file.error(error).to_string()),
+            (Err(PipeError::Local(error)), Some(file)) => Err(Failure::from(file.error(error))),
             (Err(PipeError::Connection(error)), _) => return Err(error),
-            _ => Err("the client stopped sending it".to_owned()),
+            _ => Err("the client stopped sending it".to_owned().into()),
         };
         let (came, file) = match came {
             Ok(came) => came,
-            Err(reason) => {
-                self.writer.send(&Message::Failed { id: 0, reason }).await?;
+            Err(Failure { reason, code }) => {
+                self.writer.send(&Message::Failed { id: 0, reason, code }).await?;
                 return Ok(Summary { failed: 1, ..Summary::default() });
             }
         };
@@ -52,13 +53,12 @@ impl Request<'_> {
             other => return Err(unexpected(&other)),
         };
         let stored = match sealed {
-            true => spawn_blocking(move || file.finish(fsync).map_err(|error| error.to_string()))
+            true => spawn_blocking(move || file.finish(fsync).map_err(Failure::from))
                 .await
                 .map_err(|error| Error::task(&error))?,
-            false => {
-                Err("what arrived is not what was sent, and was discarded; send it again"
-                    .to_owned())
-            }
+            false => Err("what arrived is not what was sent, and was discarded; send it again"
+                .to_owned()
+                .into()),
         };
         let summary = Summary { moved: came.bytes, ..Summary::default() };
         Ok(match stored {
@@ -66,8 +66,8 @@ impl Request<'_> {
                 self.writer.send(&Message::Stored { id: 0 }).await?;
                 Summary { stored: 1, ..summary }
             }
-            Err(reason) => {
-                self.writer.send(&Message::Failed { id: 0, reason }).await?;
+            Err(Failure { reason, code }) => {
+                self.writer.send(&Message::Failed { id: 0, reason, code }).await?;
                 Summary { failed: 1, ..summary }
             }
         })
@@ -108,17 +108,19 @@ impl Request<'_> {
                         return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
                     }
                     Ok(_) => {
-                        "it changed while it was read; fetch it again, or use --allow-changing"
-                            .to_owned()
+                        let reason =
+                            "it changed while it was read; fetch it again, or use --allow-changing";
+                        Failure::coded(ErrorCode::CHANGED, reason.to_owned())
                     }
-                    Err(error) => error.to_string(),
+                    Err(error) => error.into(),
                 }
             }
-            Err(PipeError::Local(error)) => error.to_string(),
-            Err(PipeError::Peer) => "the client stopped receiving it".to_owned(),
+            Err(PipeError::Local(error)) => error.to_string().into(),
+            Err(PipeError::Peer) => "the client stopped receiving it".to_owned().into(),
             Err(PipeError::Connection(error)) => return Err(error),
         };
-        self.writer.send(&Message::Withdrawn { id: 0, reason: withdrawn }).await?;
+        let Failure { reason, code } = withdrawn;
+        self.writer.send(&Message::Withdrawn { id: 0, reason, code }).await?;
         Ok(Summary { failed: 1, ..Summary::default() })
     }
 }

@@ -88,7 +88,7 @@ fn messages_of_a_server_cannot_change_a_terminals_writing_direction() {
     write(&ground.here("tree/a"), b"content");
     let greet = |then: Vec<Message>| [vec![crate::control::hello(None)], then].concat();
     let accept = || greet(vec![Message::Accepted { lanes: None, keep: None }]);
-    let failed = || Message::Failed { id: 0, reason: hostile() };
+    let failed = || Message::Failed { id: 0, reason: hostile(), code: None };
     let end = Message::End { stored: 0, failed: 1 };
     run(async {
         let notes = Notes::new();
@@ -98,7 +98,8 @@ fn messages_of_a_server_cannot_change_a_terminals_writing_direction() {
         assert_eq!(put.expect("it ends").failed, 1);
         assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
 
-        let left = [false, true].map(|failed| Message::Left { reason: hostile(), failed });
+        let left =
+            [false, true].map(|failed| Message::Left { reason: hostile(), failed, code: None });
         let said = [&[failed()], &left[..], &[end]].concat();
         let (notes, options) = (Notes::new(), crate::SyncOptions::default());
         let mut client = answering_later(&ground, accept(), said).await;
@@ -108,7 +109,7 @@ fn messages_of_a_server_cannot_change_a_terminals_writing_direction() {
         assert!(notes.has(&["left out: ", escaped]), "{notes:?}");
 
         let said = vec![
-            Message::Unreadable { reason: hostile(), path: None },
+            Message::Unreadable { reason: hostile(), path: None, code: None },
             Message::EntriesEnd { files: 0, bytes: 0 },
         ];
         let notes = Notes::new();

@@ -384,7 +384,7 @@ fn a_false_size_costs_no_memory() {
                 Message::Have { id: answered, last: true, values, .. } => {
                     assert!(answered == id && values.is_empty());
                 }
-                Message::Failed { id: answered, reason } => {
+                Message::Failed { id: answered, reason, .. } => {
                     assert!(answered == id && id < 4, "{reason}");
                 }
                 other => panic!("{other:?}"),
@@ -401,7 +401,8 @@ fn a_false_size_costs_no_memory() {
             while stream.write_all(&[7; 1 << 16]).await.is_ok() {}
         });
         more.await.expect("the stream is stopped");
-        let Message::Failed { id: 4, reason } = reader.expect().await.expect("an answer") else {
+        let Message::Failed { id: 4, reason, .. } = reader.expect().await.expect("an answer")
+        else {
             panic!("it was stored");
         };
         assert!(reason.contains("f4"), "{reason}");

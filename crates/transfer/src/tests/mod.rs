@@ -126,7 +126,7 @@ impl Observer for Notes {
     fn event(&self, event: Event<'_>) {
         let mut notes = self.0.lock().expect("nobody panicked");
         match event {
-            Event::Failed { reason } => notes.push(format!("failed: {reason}")),
+            Event::Failed { reason, .. } => notes.push(format!("failed: {reason}")),
             Event::Warning { reason } => notes.push(format!("warning: {reason}")),
             Event::LeftOut { reason } => notes.push(format!("left out: {reason}")),
             Event::Stored { path } => notes.push(format!("stored: {path}")),

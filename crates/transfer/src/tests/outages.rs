@@ -366,7 +366,7 @@ fn refusals_of_a_server_are_not_retried() {
             },
         );
         let error = listed.await.expect_err("there is no such file");
-        assert!(matches!(error, Error::OnServer(_)), "{error}");
+        assert!(matches!(error, Error::OnServer { .. }), "{error}");
         assert_eq!(connected, 1);
     });
 }

@@ -54,12 +54,12 @@ impl Worker {
             self.passed(path)?;
         }
         if matches!(kind, ErrorKind::LeavesRoot) {
-            self.failed(id, &reason);
+            self.failed(id, reason);
             return Ok(());
         }
         self.shared.counts.add(|counts| counts.left_out += 1);
         self.shared.observer.event(Event::LeftOut { reason: &reason });
-        self.send(Message::Failed { id, reason });
+        self.send(Message::Failed { id, reason, code: None });
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Worker {
         if !is_stored {
             return self.failed(
                 id,
-                &format!("{path} cannot be made: {to}, which it is a hard link to, was not stored"),
+                format!("{path} cannot be made: {to}, which it is a hard link to, was not stored"),
             );
         }
         let kind = EntryKind::HardLink { to: to.clone() };
@@ -128,7 +128,7 @@ impl Worker {
             // another directory stands in for the one that would be made
             _ if self.is_missing() => None,
             Err(error) if !matches!(error.kind(), ErrorKind::Missing) => {
-                return self.failed(id, &error.to_string());
+                return self.failed(id, error);
             }
             here => here.ok().flatten(),
         };
@@ -144,7 +144,7 @@ impl Worker {
         }
         match root.make_hard_link(path, to) {
             Ok(()) => self.stored(id, path),
-            Err(error) => self.failed(id, &error.to_string()),
+            Err(error) => self.failed(id, error),
         }
     }
 }

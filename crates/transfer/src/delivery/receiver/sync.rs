@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{
-    EntryKind, Inline, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
+    EntryKind, ErrorCode, Inline, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
@@ -13,6 +13,7 @@ use super::sync_mode::{Small, SyncMode};
 use super::worker::Worker;
 use crate::delivery::event::Event;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::files::{CompareError, Extraneous, FileType, Removal, Sent, Status};
 
 impl Worker {
@@ -22,7 +23,7 @@ impl Worker {
         };
         match Extraneous::new(self.destination.root.clone(), Arc::clone(&sync.excludes)) {
             Ok(extraneous) => sync.extraneous = Some(extraneous),
-            Err(error) => self.not_removed(&error.to_string(), true),
+            Err(error) => self.not_removed(error.into(), true),
         }
     }
 
@@ -69,7 +70,7 @@ impl Worker {
         let status = match status {
             Ok(status) => status,
             Err(error) => {
-                self.failed(id, &error.to_string());
+                self.failed(id, error);
                 return Ok(None);
             }
         };
@@ -94,7 +95,7 @@ impl Worker {
             let reason = format!(
                 "{path} cannot be stored: {here} is here under that name; remove or rename it first"
             );
-            self.failed(id, &reason);
+            self.failed(id, Failure::coded(ErrorCode::EXISTS, reason));
             return Ok(None);
         }
         if dry_run {
@@ -106,7 +107,7 @@ impl Worker {
         {
             match self.destination.root.update_metadata(path, *mode, *mtime, more.as_deref()) {
                 Ok(()) => self.current(id, &kind),
-                Err(error) => self.failed(id, &error.to_string()),
+                Err(error) => self.failed(id, error),
             }
             return Ok(None);
         }
@@ -128,7 +129,7 @@ impl Worker {
         }
         match self.store_small(&path, inline, mode, mtime, attributes.as_deref()) {
             Ok(()) => self.stored(id, &path),
-            Err(error) => self.failed(id, &error.to_string()),
+            Err(error) => self.failed(id, error),
         }
         Ok(())
     }
@@ -153,11 +154,11 @@ impl Worker {
         let Some(extraneous) = sync.extraneous.take() else { return };
         if self.removes_nothing.get() {
             let reason = "nothing was removed at the destination, because not everything could be read or stored";
-            return self.not_removed(reason, false);
+            return self.not_removed(reason.to_owned().into(), false);
         }
         let extraneous = match extraneous.finish() {
             Ok(extraneous) => extraneous,
-            Err(error) => return self.not_removed(&error.to_string(), true),
+            Err(error) => return self.not_removed(error.to_string().into(), true),
         };
         let root = self.destination.root.clone();
         for path in extraneous {
@@ -176,7 +177,7 @@ impl Worker {
             }
             Err(error) => {
                 sync.extraneous = None;
-                self.not_removed(&error.to_string(), true);
+                self.not_removed(error.to_string().into(), true);
                 Ok(())
             }
         }
@@ -290,19 +291,20 @@ impl Worker {
             }
             Removal::Kept(path) => {
                 let reason = format!("{path} stays: it contains something excluded or unfinished");
-                self.not_removed(&reason, false);
+                self.not_removed(reason.into(), false);
             }
-            Removal::Failed(error) => self.not_removed(&error.to_string(), true),
+            Removal::Failed(error) => self.not_removed(error.into(), true),
         }
     }
 
-    fn not_removed(&self, reason: &str, failed: bool) {
+    fn not_removed(&self, failure: Failure, failed: bool) {
         if failed {
-            self.count_failed(reason);
+            self.count_failed(&failure);
             self.removes_nothing.set(true);
         } else {
-            self.shared.observer.event(Event::LeftOut { reason });
+            self.shared.observer.event(Event::LeftOut { reason: &failure.reason });
         }
-        self.send(Message::Left { reason: reason.to_owned(), failed });
+        let Failure { reason, code } = failure;
+        self.send(Message::Left { reason, failed, code });
     }
 }

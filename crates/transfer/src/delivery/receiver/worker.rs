@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    Attributes, EntryKind, Inline, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
-    TreeOptions,
+    Attributes, EntryKind, ErrorCode, Inline, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES,
+    Message, Time, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
@@ -27,6 +27,7 @@ use crate::delivery::event::Event;
 use crate::delivery::failed_directories::FailedDirectories;
 use crate::delivery::summary::Summary;
 use crate::error::{Error, from_peer};
+use crate::failure::Failure;
 use crate::files::{self, ErrorKind, Offer, Partial, Seal};
 use crate::owners::Owners;
 
@@ -102,7 +103,7 @@ impl Worker {
                 WorkerEvent::PieceStored(id) => self.try_finish(id),
                 WorkerEvent::WriteFailed(id, error) => {
                     if self.close(id).is_some() {
-                        self.failed(id, &error.to_string());
+                        self.failed(id, error);
                     }
                 }
             }
@@ -122,7 +123,7 @@ impl Worker {
             }
         }
         if let Some(reason) = self.failed_directories.summary() {
-            self.shared.observer.event(Event::Failed { reason: &reason });
+            self.shared.observer.event(Event::Failed { reason: &reason, code: None });
         }
         let Summary { stored, failed, .. } = self.shared.counts.get();
         self.send(Message::End { stored, failed });
@@ -142,26 +143,26 @@ impl Worker {
                     self.try_finish(id);
                 }
             }
-            Message::Withdrawn { id, reason } => {
+            Message::Withdrawn { id, reason, code } => {
                 if let Some(file) = self.close(id) {
                     let _ = file.incoming.partial.abandon();
-                    self.failed_there(&reason);
+                    self.failed_there(&reason, code);
                     self.answer_links(id, false);
                 } else if self.is_withdrawn(id) {
-                    self.failed_there(&reason);
+                    self.failed_there(&reason, code);
                     self.answer_links(id, false);
                 }
             }
             Message::Hole { id, offset, len } => self.hole(id, offset, len)?,
             Message::Content { id, inline } => self.content(id, &inline)?,
             Message::Passed { path } => self.passed(&path)?,
-            Message::Unreadable { reason, path: Some(path) } => {
-                self.failed_there(&reason);
+            Message::Unreadable { reason, path: Some(path), code } => {
+                self.failed_there(&reason, code);
                 self.passed(&path)?;
             }
-            Message::Unreadable { reason, path: None } => {
+            Message::Unreadable { reason, path: None, code } => {
                 self.removes_nothing.set(true);
-                self.failed_there(&reason);
+                self.failed_there(&reason, code);
             }
             Message::Remark { text, left_out } => {
                 let reason = from_peer(self.connection.side(), &text);
@@ -213,7 +214,7 @@ impl Worker {
         let path = match self.destination.renamed(path) {
             Ok(path) => path,
             Err(reason) => {
-                self.failed(id, &reason);
+                self.failed(id, reason);
                 return Ok(());
             }
         };
@@ -231,7 +232,7 @@ impl Worker {
             self.removes_nothing.set(true);
             self.shared.counts.add(|counts| counts.failed += 1);
             let reason = format!("{path} cannot be stored: its directory could not be made");
-            self.send(Message::Failed { id, reason });
+            self.send(Message::Failed { id, reason, code: None });
             self.answer_links(id, false);
             return Ok(());
         }
@@ -303,7 +304,7 @@ impl Worker {
                 if is_directory {
                     self.failed_directories.add(path);
                 }
-                self.failed(id, &error.to_string());
+                self.failed(id, error);
             }
         }
         Ok(())
@@ -425,7 +426,7 @@ impl Worker {
             }
             Err(error) => {
                 self.close(id);
-                self.failed(id, &error.to_string());
+                self.failed(id, error);
             }
         }
         Ok(())
@@ -455,7 +456,7 @@ impl Worker {
                 self.shared.observer.event(Event::Hashed { path: &path, bytes: size, hash: &root });
                 self.stored(id, &path);
             }
-            Err(error) => self.failed(id, &error.to_string()),
+            Err(error) => self.failed(id, error),
         }
     }
 
@@ -472,21 +473,24 @@ impl Worker {
         self.answer_links(id, true);
     }
 
-    pub(super) fn failed(&mut self, id: u64, reason: &str) {
+    pub(super) fn failed(&mut self, id: u64, failure: impl Into<Failure>) {
+        let failure = failure.into();
         self.removes_nothing.set(true);
-        self.count_failed(reason);
-        self.send(Message::Failed { id, reason: reason.to_owned() });
+        self.count_failed(&failure);
+        let Failure { reason, code } = failure;
+        self.send(Message::Failed { id, reason, code });
         self.answer_links(id, false);
     }
 
     /// Counts a failure that the sender reported.
-    fn failed_there(&self, reason: &str) {
-        self.count_failed(&from_peer(self.connection.side(), reason));
+    fn failed_there(&self, reason: &str, code: Option<ErrorCode>) {
+        let reason = from_peer(self.connection.side(), reason);
+        self.count_failed(&Failure { reason, code });
     }
 
-    pub(super) fn count_failed(&self, reason: &str) {
+    pub(super) fn count_failed(&self, failure: &Failure) {
         self.shared.counts.add(|counts| counts.failed += 1);
-        self.shared.observer.event(Event::Failed { reason });
+        self.shared.observer.event(failure.event());
     }
 
     /// Sends an answer; it is lost if the connection has ended.

@@ -17,6 +17,7 @@ use crate::connection::SendStream;
 use crate::delivery::data_stream::DataStream;
 use crate::delivery::event::Event;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::files::{self, SourceFile};
 use crate::lanes;
 
@@ -46,14 +47,15 @@ impl Shared {
         }
         let last = match outcome {
             Ok((root, bytes)) => Message::Sealed { id, root, bytes },
-            Err(reason) => {
+            Err(failure) => {
                 let entry = self.offered().remove(&id);
                 // the receiver may have given it up before
                 if entry.is_none() {
                     return Ok(());
                 }
-                self.failed(&reason);
-                let _ = messages.send(Message::Withdrawn { id, reason }).await;
+                self.failed(&failure);
+                let Failure { reason, code } = failure;
+                let _ = messages.send(Message::Withdrawn { id, reason, code }).await;
                 // released only now, so that the next entry follows this message
                 drop(entry);
                 return Ok(());
@@ -72,12 +74,12 @@ impl Shared {
         file: SourceFile,
         held: Vec<(u64, ChainingValue)>,
         messages: &mpsc::Sender<Message>,
-    ) -> Result<Result<([u8; 32], u64), String>, Error> {
+    ) -> Result<Result<([u8; 32], u64), Failure>, Error> {
         let changing = self.tree.changing;
         let opened = blocking(move || OpenFile::new(&file, &held, changing)).await?;
         let opened = match opened {
             Ok(opened) => Arc::new(opened),
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(error.into())),
         };
         if opened.kept > 0 {
             self.counts.add(|counts| counts.kept += opened.kept);
@@ -100,7 +102,7 @@ impl Shared {
                     let _ = messages.send(Message::Hole { id, offset, len }).await;
                     continue;
                 }
-                Err(error) => return Ok(Err(error.to_string())),
+                Err(error) => return Ok(Err(error.into())),
             };
             let begins = piece.start;
             match self.feed_piece(id, &opened, piece.clone(), false).await? {
@@ -120,7 +122,7 @@ impl Shared {
             let permits = if is_fallback { &self.fallbacks_begun } else { &self.pieces };
             let Ok(permit) = Arc::clone(permits).acquire_owned().await else { break };
             if !self.offered().contains_key(&id) {
-                return Ok(Err("it was given up".to_owned()));
+                return Ok(Err("it was given up".to_owned().into()));
             }
             let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
             pieces.spawn(async move {
@@ -174,7 +176,7 @@ impl Shared {
         opened: &Arc<OpenFile>,
         piece: std::ops::Range<u64>,
         again: bool,
-    ) -> Result<Result<std::ops::Range<u64>, String>, Error> {
+    ) -> Result<Result<std::ops::Range<u64>, Failure>, Error> {
         let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) else {
             return Ok(Ok(piece));
         };
@@ -187,7 +189,7 @@ impl Shared {
         }
         let Some(turn) = lane.turn().await else { return Ok(Ok(piece)) };
         if !self.offered().contains_key(&id) {
-            return Ok(Err("it was given up".to_owned()));
+            return Ok(Err("it was given up".to_owned().into()));
         }
         let (shared, opened) = (Arc::clone(self), Arc::clone(opened));
         blocking(move || {
@@ -204,7 +206,7 @@ impl Shared {
                             shared.observer.event(Event::Moved { bytes });
                         }
                     }
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => return Err(Failure::from(error)),
                 }
             }
             Ok(piece.end..piece.end)
@@ -273,7 +275,7 @@ impl Shared {
         opened: &Arc<OpenFile>,
         span: u64,
         again: bool,
-    ) -> Result<Result<(), String>, Error> {
+    ) -> Result<Result<(), Failure>, Error> {
         // this semaphore is never closed
         let Ok(_permit) = self.fallbacks.acquire().await else { return Ok(Ok(())) };
         let Some(lane) = &self.lanes else { return Ok(Ok(())) };
@@ -314,11 +316,11 @@ impl Shared {
         id: u64,
         opened: &Arc<OpenFile>,
         span: u64,
-    ) -> Result<Result<u64, String>, Error> {
+    ) -> Result<Result<u64, Failure>, Error> {
         let reading = Arc::clone(opened);
         let mut bytes = match blocking(move || reading.read_span(span)).await? {
             Ok(bytes) => bytes,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(error.into())),
         };
         let (offset, len) = opened.bytes(&(span..span + 1));
         let mut head = Vec::new();
@@ -351,7 +353,7 @@ impl Shared {
         id: u64,
         opened: &Arc<OpenFile>,
         piece: std::ops::Range<u64>,
-    ) -> Result<Result<(), String>, Error> {
+    ) -> Result<Result<(), Failure>, Error> {
         let zstd = self.compressor.should_try();
         let read = |span| {
             let (opened, compressor) = (Arc::clone(opened), Arc::clone(&self.compressor));
@@ -371,7 +373,7 @@ impl Shared {
             let Some(reading) = ahead.take() else { break };
             let (len, bytes) = match reading.await.map_err(|error| Error::task(&error))? {
                 Ok(bytes) => bytes,
-                Err(error) => return Ok(Err(error.to_string())),
+                Err(error) => return Ok(Err(error.into())),
             };
             ahead = (span + 1 < piece.end).then(|| read(span + 1));
             match self.write_span(&mut stream, zstd, len, bytes).await {

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use headroom_transfer_proto::message::MOST_HOLE;
+use headroom_transfer_proto::message::{ErrorCode, MOST_HOLE};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Tree};
 
+use crate::failure::Failure;
 use crate::files::{self, Reader, SourceFile};
 use crate::lanes::{self, LaneHandle, PART, Part};
 use crate::rate::Stopped;
@@ -173,13 +174,13 @@ impl OpenFile {
     }
 
     /// Returns the file's hash, if the file is unchanged or may change.
-    pub(super) fn seal(&self) -> Result<Sealed, String> {
+    pub(super) fn seal(&self) -> Result<Sealed, Failure> {
         let path = self.reader.source().path();
         let warning = match self.reader.is_unchanged() {
             Ok(true) => None,
             Ok(false) if self.changing => Some(sent_changed(path)),
             Ok(false) => return Err(changed(path)),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
         let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         let root = tree.root().map(|root| *root.as_bytes()).ok_or_else(|| changed(path))?;
@@ -198,10 +199,11 @@ impl lanes::Source for OpenFile {
 }
 
 /// Explains that a file changed.
-pub(super) fn changed(path: &RelPath) -> String {
-    format!(
+pub(super) fn changed(path: &RelPath) -> Failure {
+    let reason = format!(
         "{path} cannot be sent: it changed while it was read; send it again, or use --allow-changing"
-    )
+    );
+    Failure::coded(ErrorCode::CHANGED, reason)
 }
 
 /// Explains that a file was sent although it changed.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headroom_transfer_proto::message::{MOST_OPEN_FILES, Message, TreeOptions};
+use headroom_transfer_proto::message::{ErrorCode, MOST_OPEN_FILES, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,6 +15,7 @@ use crate::delivery::event::{Event, Observer};
 use crate::delivery::failed_directories::FailedDirectories;
 use crate::delivery::summary::Counts;
 use crate::error::{Error, from_peer};
+use crate::failure::Failure;
 use crate::files::SourceFile;
 use crate::lanes::LaneHandle;
 use crate::rate::{RateLimits, Stop};
@@ -96,7 +97,7 @@ impl Shared {
 
     /// Counts an entry that the receiver could not store. Failures that follow from a failed
     /// directory are reported once.
-    pub(super) fn failed_there(&self, entry: &Offered, reason: &str) {
+    pub(super) fn failed_there(&self, entry: &Offered, reason: &str, code: Option<ErrorCode>) {
         let mut failed_directories = self.failed_directories();
         if failed_directories.covers(&entry.path) {
             return self.counts.add(|counts| counts.failed += 1);
@@ -105,12 +106,13 @@ impl Shared {
             failed_directories.add(&entry.path);
         }
         drop(failed_directories);
-        self.failed(&from_peer(self.connection.side(), reason));
+        let reason = from_peer(self.connection.side(), reason);
+        self.failed(&Failure { reason, code });
     }
 
-    pub(super) fn failed(&self, reason: &str) {
+    pub(super) fn failed(&self, failure: &Failure) {
         self.counts.add(|counts| counts.failed += 1);
-        self.observer.event(Event::Failed { reason });
+        self.observer.event(failure.event());
     }
 
     /// Notes spans that the receiver has. With the last message about a file, returns the file to

@@ -11,6 +11,7 @@ use super::walk::{Size, content};
 use crate::control::unexpected;
 use crate::delivery::event::Event;
 use crate::error::{Error, from_peer};
+use crate::failure::Failure;
 use crate::files::SourceFile;
 
 /// Files whose content was requested, bounded by the entries without an answer.
@@ -74,10 +75,11 @@ impl Shared {
                 self.counts.add(|counts| counts.removed += 1);
                 self.observer.event(Event::Removed { path: &path });
             }
-            Message::Left { reason, failed: true } => {
-                self.failed(&from_peer(self.connection.side(), &reason));
+            Message::Left { reason, failed: true, code } => {
+                let reason = from_peer(self.connection.side(), &reason);
+                self.failed(&Failure { reason, code });
             }
-            Message::Left { reason, failed: false } => {
+            Message::Left { reason, failed: false, .. } => {
                 let reason = from_peer(self.connection.side(), &reason);
                 self.observer.event(Event::LeftOut { reason: &reason });
             }
@@ -108,11 +110,12 @@ impl Shared {
                 }
                 Message::Content { id, inline }
             }
-            Err(reason) => {
+            Err(failure) => {
                 let entry = self.offered().remove(&id);
-                self.failed(&reason);
+                self.failed(&failure);
                 drop(entry);
-                Message::Withdrawn { id, reason }
+                let Failure { reason, code } = failure;
+                Message::Withdrawn { id, reason, code }
             }
         };
         messages.blocking_send(message).is_ok()

@@ -11,6 +11,7 @@ use super::open_file::{changed, sent_changed};
 use super::shared::{Offered, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::delivery::limits::MOST_LINKED_BYTES;
+use crate::failure::Failure;
 use crate::files::{self, Attributes, Found, Identity, Keep, Source, SourceFile, SourceKind};
 use crate::owners::Owners;
 
@@ -61,7 +62,7 @@ impl Walk {
                         None => Ok(()),
                     }
                 }
-                Err(error) => self.unreadable(error.to_string(), None),
+                Err(error) => self.unreadable(error.into(), None),
             };
             if offered.is_err() {
                 return self.id;
@@ -113,8 +114,8 @@ impl Walk {
                     if self.shared.offering == Offering::Hash {
                         match whole_hash(&file, changing) {
                             Ok(whole) => hash = Some(whole),
-                            Err(reason) => {
-                                return self.unreadable(reason, Some(path)).map(|()| 0);
+                            Err(failure) => {
+                                return self.unreadable(failure, Some(path)).map(|()| 0);
                             }
                         }
                     }
@@ -134,7 +135,7 @@ impl Walk {
                             self.shared.observer.event(Event::Hashed { path: &path, bytes, hash });
                             Some(inline)
                         }
-                        Err(reason) => return self.unreadable(reason, None).map(|()| 0),
+                        Err(failure) => return self.unreadable(failure, None).map(|()| 0),
                     }
                 } else {
                     self.shared.lanes.iter().for_each(|lane| lane.start(None));
@@ -219,10 +220,11 @@ impl Walk {
         }
     }
 
-    fn unreadable(&self, reason: String, path: Option<RelPath>) -> Result<(), Ended> {
-        self.shared.failed(&reason);
+    fn unreadable(&self, failure: Failure, path: Option<RelPath>) -> Result<(), Ended> {
+        self.shared.failed(&failure);
         let path = path.filter(|_| self.shared.offering != Offering::Content);
-        self.send(Message::Unreadable { reason, path })
+        let Failure { reason, code } = failure;
+        self.send(Message::Unreadable { reason, path, code })
     }
 
     fn send(&self, message: Message) -> Result<(), Ended> {
@@ -231,13 +233,13 @@ impl Walk {
 }
 
 /// Hashes a file, which must not change meanwhile unless that is allowed.
-fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], String> {
+fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], Failure> {
     let read = || {
         let reader = if changing { file.open_changed()? } else { file.open()? };
         let hash = reader.hash()?;
         Ok::<_, files::Error>((hash, reader.is_unchanged()?))
     };
-    match read().map_err(|error| error.to_string())? {
+    match read()? {
         (hash, is_unchanged) if is_unchanged || changing => Ok(*hash.as_bytes()),
         _ => Err(changed(file.path())),
     }
@@ -258,7 +260,7 @@ pub(super) fn content(
     file: &SourceFile,
     size: Size,
     changing: bool,
-) -> Result<(Inline, Option<String>), String> {
+) -> Result<(Inline, Option<String>), Failure> {
     let read = || {
         let reader = if changing { file.open_changed()? } else { file.open()? };
         let mut content = reader.read_to_end(MOST_INLINE + 1)?;
@@ -269,7 +271,7 @@ pub(super) fn content(
         }
         Ok::<_, files::Error>((content, is_unchanged))
     };
-    let (content, is_unchanged) = read().map_err(|error| error.to_string())?;
+    let (content, is_unchanged) = read()?;
     let warning = (!is_unchanged).then(|| sent_changed(file.path()));
     let is_whole = match size {
         Size::AsRead => content.len() <= MOST_INLINE,
@@ -277,11 +279,14 @@ pub(super) fn content(
     };
     match is_unchanged || changing {
         false => Err(changed(file.path())),
-        true if !is_whole => Err(format!(
-            "{} cannot be sent: its content does not have its size of {} bytes; pipe it to `put -`",
-            file.path(),
-            file.metadata().size
-        )),
+        true if !is_whole => {
+            let reason = format!(
+                "{} cannot be sent: its content does not have its size of {} bytes; pipe it to `put -`",
+                file.path(),
+                file.metadata().size
+            );
+            Err(reason.into())
+        }
         true => Ok((Inline { root: *blake3::hash(&content).as_bytes(), content }, warning)),
     }
 }
