@@ -46,15 +46,25 @@ pub struct ServerSpec {
     pub private_files: Vec<(PathBuf, &'static str)>,
     /// Folders that it expects in its private `/run`.
     pub run_folders: &'static [&'static str],
-    /// A word of the line that it prints when it is ready; none: it is when it
-    /// accepts TCP connections.
-    pub ready: Option<&'static str>,
+    /// How it shows that it is ready.
+    pub ready: Ready,
+}
+
+/// How a server shows that it is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// It accepts TCP connections at its address.
+    Tcp,
+    /// It has bound its address for UDP.
+    Udp,
+    /// It prints a line with this text.
+    Line(&'static str),
 }
 
 impl ServerSpec {
     /// One that needs nothing but its command.
     pub fn new(command: Command) -> Self {
-        Self { command, private_files: Vec::new(), run_folders: &[], ready: None }
+        Self { command, private_files: Vec::new(), run_folders: &[], ready: Ready::Tcp }
     }
 }
 
@@ -292,16 +302,28 @@ impl Host {
         self.agent()?.connects_through(address)
     }
 
-    /// Waits until a server accepts connections, or has printed a line with the word
-    /// `says`.
+    /// Whether a socket is bound to `address` for UDP, or to its port on every address.
     ///
     /// # Errors
-    /// It ended before, or did not answer within ten seconds; with its words.
-    pub fn wait_ready(&self, name: &str, address: SocketAddr, says: Option<&str>) -> Result<()> {
-        let late = format!("does not answer at {address} after 10 s");
-        let ready = |log: &[(u64, String)]| match says {
-            Some(word) => Ok(log.iter().any(|(_, line)| line.contains(word))),
-            None => self.connects(address),
+    /// The agent's.
+    pub fn is_bound_for_udp(&self, address: SocketAddr) -> Result<bool> {
+        self.agent()?.is_bound_for_udp(address)
+    }
+
+    /// Waits until a server is ready to serve at `address`.
+    ///
+    /// # Errors
+    /// It ended before, or was not ready within ten seconds; with its words.
+    pub fn wait_ready(&self, name: &str, address: SocketAddr, ready: Ready) -> Result<()> {
+        let late = match ready {
+            Ready::Tcp => format!("does not answer at {address} after 10 s"),
+            Ready::Udp => format!("has not bound {address} for UDP after 10 s"),
+            Ready::Line(text) => format!("has not printed a line with `{text}` after 10 s"),
+        };
+        let ready = |log: &[(u64, String)]| match ready {
+            Ready::Tcp => self.connects(address),
+            Ready::Udp => self.is_bound_for_udp(address),
+            Ready::Line(text) => Ok(log.iter().any(|(_, line)| line.contains(text))),
         };
         self.really(|| self.until(name, 0, &late, ready)).map(drop)
     }

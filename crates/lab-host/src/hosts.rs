@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::machine::Machine;
-use crate::programs::{ETHTOOL, IP, NSENTER, Program, SYSCTL, SearchPath, TC, names, packages};
+use crate::programs::{ETHTOOL, IP, NSENTER, Program, SYSCTL, SearchPath, TC, names, packages, parts};
 use crate::role::Role;
 
 /// The machines of a plan.
@@ -73,7 +73,7 @@ impl RealHost {
             self.host,
             names.join(", "),
             packages(programs).join(", "),
-            names.join(" ")
+            parts(programs).join(" ")
         )
     }
 }

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +25,8 @@ pub struct Program {
     pub version: &'static [&'static str],
     /// The one end of the link that needs it; none: both.
     pub only_on: Option<Role>,
+    /// Whether a plan names it, and `scripts/fetch-parts` has to be told its package.
+    pub is_custom: bool,
 }
 
 impl Program {
@@ -31,7 +36,7 @@ impl Program {
         package: &'static str,
         version: &'static [&'static str],
     ) -> Self {
-        Self { name, package, version, only_on: None }
+        Self { name, package, version, only_on: None, is_custom: false }
     }
 
     /// The same, needed on one end.
@@ -39,11 +44,27 @@ impl Program {
         Self { only_on: Some(role), ..self }
     }
 
+    /// One that a plan names.
+    pub const fn custom(self) -> Self {
+        Self { is_custom: true, ..self }
+    }
+
+    /// The word by which `scripts/fetch-parts` knows it.
+    pub fn part(self) -> String {
+        if self.is_custom {
+            format!("{}={}", self.name, self.package)
+        } else {
+            self.name.to_owned()
+        }
+    }
+
     /// The error that it is nowhere.
     pub(crate) fn missing(self) -> Error {
         Error::Missing(format!(
-            "the program {} is missing: run scripts/fetch-parts {0}, or install the package {}",
-            self.name, self.package
+            "the program {} is missing: run scripts/fetch-parts {}, or install the package {}",
+            self.name,
+            self.part(),
+            self.package
         ))
     }
 }
@@ -179,7 +200,7 @@ impl SearchPath {
         Err(Error::Missing(format!(
             "missing on this machine: {}. Run scripts/fetch-parts {} (it unpacks them into a private cache), or install {}",
             names(&missing).join(", "),
-            names(&missing).join(" "),
+            parts(&missing).join(" "),
             packages(&missing).join(", ")
         )))
     }
@@ -221,17 +242,11 @@ impl SearchPath {
             return None;
         }
         let located = self.find(name)?;
-        let output = Command::new(&located.path)
-            .args(arguments)
-            .env_clear()
-            .envs(&located.environment)
-            .output()
-            .ok()?;
-        [output.stdout, output.stderr]
+        let mut command = Command::new(&located.path);
+        command.args(arguments).env_clear().envs(&located.environment);
+        first_words(command)
             .iter()
-            .flat_map(|bytes| {
-                String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>()
-            })
+            .flat_map(|text| text.lines())
             .map(|line| line.trim().to_owned())
             .find(|line| {
                 let digit = |byte: u8| byte.is_ascii_digit();
@@ -262,9 +277,45 @@ impl SearchPath {
     }
 }
 
+/// Runs a program and returns what it prints first to standard output and error; one that
+/// does not end by itself is killed.
+fn first_words(mut command: Command) -> Vec<String> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const MOST: u64 = 64 * 1024;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return Vec::new() };
+    let (out, err) = (reader(child.stdout.take(), MOST), reader(child.stderr.take(), MOST));
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    // a process that it has started may keep its output open
+    let wait = Duration::from_millis(100);
+    [out, err].iter().filter_map(|text| text.recv_timeout(wait).ok()).collect()
+}
+
+fn reader(stream: Option<impl Read + Send + 'static>, most: u64) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(stream) = stream {
+            let _ = stream.take(most).read_to_end(&mut bytes);
+        }
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
 /// The names of programs.
 pub(crate) fn names(programs: &[Program]) -> Vec<&'static str> {
     programs.iter().map(|program| program.name).collect()
+}
+
+/// The words by which `scripts/fetch-parts` knows programs.
+pub(crate) fn parts(programs: &[Program]) -> Vec<String> {
+    programs.iter().map(|program| program.part()).collect()
 }
 
 /// The packages that have these programs, each once.

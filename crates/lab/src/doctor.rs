@@ -200,7 +200,7 @@ fn programs(search_path: &SearchPath) -> Vec<Finding> {
                     false,
                     format!(
                         "missing, prevents {prevents}: run scripts/fetch-parts {}, or install the package {}",
-                        program.name, program.package
+                        program.part(), program.package
                     ),
                 ),
             };

@@ -13,6 +13,7 @@ pub(crate) mod probe;
 pub(crate) mod remote;
 pub(crate) mod remote_capture;
 mod serve;
+mod sockets;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -84,6 +85,10 @@ enum Request {
     },
     /// Whether a connection there that says nothing comes to its end.
     ConnectThrough {
+        address: SocketAddr,
+    },
+    /// Whether a UDP socket is bound there.
+    BoundForUdp {
         address: SocketAddr,
     },
     /// Bind a UDP port that nobody reads.
@@ -318,6 +323,11 @@ impl Agent {
     /// nothing, and is then ended from there too.
     pub(crate) fn connects_through(&mut self, address: SocketAddr) -> Result<bool> {
         self.ask(&Request::ConnectThrough { address })
+    }
+
+    /// Whether a UDP socket is bound to `address`, or to its port on every address.
+    pub(crate) fn is_bound_for_udp(&mut self, address: SocketAddr) -> Result<bool> {
+        self.ask(&Request::BoundForUdp { address })
     }
 
     /// Swallows the probes that come to `address`, from now on.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::daemon::Server;
 use super::files::{self, value};
 use super::job::{self, Job, Outcome};
-use super::{Reply, Request, probe, remote_capture};
+use super::{Reply, Request, probe, remote_capture, sockets};
 use crate::capture::RunningCapture;
 use crate::command;
 use crate::error::{Doing, Error, Result};
@@ -90,6 +90,7 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
         Request::ConnectThrough { address } => {
             value(&remote_capture::connect_through(address).is_ok())
         }
+        Request::BoundForUdp { address } => value(&sockets::is_bound_for_udp(address)?),
         Request::Swallow { address } => value(&probe::swallow(address)?),
         Request::Probe(train) => value(&probe::send(&train)?),
         Request::CongestionControl { address } => value(&probe::congestion_control(address)?),

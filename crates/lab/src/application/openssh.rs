@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use headroom_lab_host::command::{Command, quote};
 use headroom_lab_host::error::Result;
-use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::host::{Ready, ServerSpec};
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 use headroom_lab_results::schema::WAITS;
@@ -40,7 +40,7 @@ pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
         command: site.host.with_groups(Command::new(SSHD, ["-D", "-e", "-f", &configuration])),
         private_files,
         run_folders: &["/run/sshd"],
-        ready: None,
+        ready: Ready::Tcp,
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::host::{Ready, ServerSpec};
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 
@@ -85,7 +85,7 @@ impl Application for Uftp {
         if self.encrypted {
             command.args(["-E", "-K", "ec:prime256v1"]);
         }
-        Ok(ServerSpec { ready: Some("UFTP"), ..ServerSpec::new(command) })
+        Ok(ServerSpec { ready: Ready::Line("UFTP"), ..ServerSpec::new(command) })
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {

@@ -3,7 +3,7 @@
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
-use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::host::{Ready, ServerSpec};
 use headroom_lab_host::programs::Program;
 
 use super::{CLIENTS_KEY, SERVERS_KEY, clients_key, identity};
@@ -63,7 +63,7 @@ impl Application for InBrowser {
                 "--json",
             ],
         );
-        Ok(ServerSpec { ready: Some("\"page\""), ..ServerSpec::new(command) })
+        Ok(ServerSpec { ready: Ready::Line("\"page\""), ..ServerSpec::new(command) })
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::host::{Ready, ServerSpec};
 use headroom_lab_host::programs::Program;
 use headroom_lab_trace::CopyEvent;
 
@@ -126,7 +126,7 @@ impl Application for Headroom {
         if self.options.is_insecure() {
             command.args(["--insecure-measurement"]);
         }
-        Ok(ServerSpec { ready: Some("listening"), ..ServerSpec::new(command) })
+        Ok(ServerSpec { ready: Ready::Line("listening"), ..ServerSpec::new(command) })
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
