@@ -48,6 +48,8 @@ pub struct ServerSpec {
     pub run_folders: &'static [&'static str],
     /// How it shows that it is ready.
     pub ready: Ready,
+    /// The time that it may take until then.
+    pub patience: Duration,
 }
 
 /// How a server shows that it is ready.
@@ -62,9 +64,13 @@ pub enum Ready {
 }
 
 impl ServerSpec {
+    /// The time that a server may take until it is ready.
+    pub const PATIENCE: Duration = Duration::from_secs(10);
+
     /// One that needs nothing but its command.
     pub fn new(command: Command) -> Self {
-        Self { command, private_files: Vec::new(), run_folders: &[], ready: Ready::Tcp }
+        let (private_files, ready) = (Vec::new(), Ready::Tcp);
+        Self { command, private_files, run_folders: &[], ready, patience: Self::PATIENCE }
     }
 }
 
@@ -313,19 +319,20 @@ impl Host {
     /// Waits until a server is ready to serve at `address`.
     ///
     /// # Errors
-    /// It ended before, or was not ready within ten seconds; with its words.
-    pub fn wait_ready(&self, name: &str, address: SocketAddr, ready: Ready) -> Result<()> {
-        let late = match ready {
-            Ready::Tcp => format!("does not answer at {address} after 10 s"),
-            Ready::Udp => format!("has not bound {address} for UDP after 10 s"),
-            Ready::Line(text) => format!("has not printed a line with `{text}` after 10 s"),
+    /// It ended before, or was not ready within its time; with its words.
+    pub fn wait_ready(&self, name: &str, address: SocketAddr, spec: &ServerSpec) -> Result<()> {
+        let what = match spec.ready {
+            Ready::Tcp => format!("does not answer at {address}"),
+            Ready::Udp => format!("has not bound {address} for UDP"),
+            Ready::Line(text) => format!("has not printed a line with `{text}`"),
         };
-        let ready = |log: &[(u64, String)]| match ready {
+        let late = format!("{what} after {} s", spec.patience.as_secs());
+        let ready = |log: &[(u64, String)]| match spec.ready {
             Ready::Tcp => self.connects(address),
             Ready::Udp => self.is_bound_for_udp(address),
             Ready::Line(text) => Ok(log.iter().any(|(_, line)| line.contains(text))),
         };
-        self.really(|| self.until(name, 0, &late, ready)).map(drop)
+        self.really(|| self.until(name, 0, spec.patience, &late, ready)).map(drop)
     }
 
     /// Waits until a server is `ready` by what it wrote since then.
@@ -333,10 +340,11 @@ impl Host {
         &self,
         name: &str,
         since_ns: u64,
+        patience: Duration,
         late: &str,
         ready: impl Fn(&[(u64, String)]) -> Result<bool>,
     ) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + patience;
         loop {
             let state = self.server(name, since_ns)?;
             if let Some(ended) = state.ended {
@@ -364,7 +372,7 @@ impl Host {
     /// It ended, or did not say so within ten seconds; with its words.
     pub fn reload(&self, name: &str, says: &str) -> Result<()> {
         let since_ns = self.agent()?.reload(name)?;
-        self.until(name, since_ns, "did not reload within 10 s", |log| {
+        self.until(name, since_ns, ServerSpec::PATIENCE, "did not reload within 10 s", |log| {
             Ok(log.iter().any(|(_, line)| line.contains(says)))
         })
     }

@@ -3,7 +3,9 @@
 
 use crate::error::{Error, Result};
 use crate::machine::Machine;
-use crate::programs::{ETHTOOL, IP, NSENTER, Program, SYSCTL, SearchPath, TC, names, packages, parts};
+use crate::programs::{
+    ETHTOOL, IP, NSENTER, Program, SYSCTL, SearchPath, TC, names, packages, parts,
+};
 use crate::role::Role;
 
 /// The machines of a plan.

@@ -282,9 +282,13 @@ impl SearchPath {
 fn first_words(mut command: Command) -> Vec<String> {
     const PATIENCE: Duration = Duration::from_secs(10);
     const MOST: u64 = 64 * 1024;
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // vsftpd prints its version to what should be its input
+    let Ok((out, writer)) = std::io::pipe() else { return Vec::new() };
+    let Ok(input) = writer.try_clone() else { return Vec::new() };
+    command.stdin(input).stdout(writer).stderr(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return Vec::new() };
-    let (out, err) = (reader(child.stdout.take(), MOST), reader(child.stderr.take(), MOST));
+    drop(command); // with its end of the pipe
+    let (out, err) = (reader(Some(out), MOST), reader(child.stderr.take(), MOST));
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(2));

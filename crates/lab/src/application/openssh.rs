@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use headroom_lab_host::command::{Command, quote};
 use headroom_lab_host::error::Result;
-use headroom_lab_host::host::{Ready, ServerSpec};
+use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 use headroom_lab_results::schema::WAITS;
@@ -36,12 +36,9 @@ pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
         (site.credential_path("group"), "/etc/group"),
     ];
     private_files.extend(names(site)?);
-    Ok(ServerSpec {
-        command: site.host.with_groups(Command::new(SSHD, ["-D", "-e", "-f", &configuration])),
-        private_files,
-        run_folders: &["/run/sshd"],
-        ready: Ready::Tcp,
-    })
+    let command = Command::new(SSHD, ["-D", "-e", "-f", &configuration]);
+    let spec = ServerSpec::new(site.host.with_groups(command));
+    Ok(ServerSpec { private_files, run_folders: &["/run/sshd"], ..spec })
 }
 
 /// Seconds that a login may take: more than any does.

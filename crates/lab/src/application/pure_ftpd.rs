@@ -2,7 +2,7 @@
 
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
-use headroom_lab_host::host::{Ready, ServerSpec};
+use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::{OPENSSL, Program};
 use headroom_lab_host::role::Role;
 
@@ -56,10 +56,6 @@ pub(super) fn server(site: &Site<'_>, tls: Option<&Tls>) -> Result<ServerSpec> {
     } else {
         command.args(["-Y", "0"]);
     }
-    Ok(ServerSpec {
-        command: site.host.with_groups(command),
-        private_files,
-        run_folders: &["/run/pure-ftpd"],
-        ready: Ready::Tcp,
-    })
+    let spec = ServerSpec::new(site.host.with_groups(command));
+    Ok(ServerSpec { private_files, run_folders: &["/run/pure-ftpd"], ..spec })
 }

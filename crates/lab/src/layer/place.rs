@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_host::host::{Host, Ready, ServerSpec, last_lines};
+use headroom_lab_host::host::{Host, ServerSpec, last_lines};
 use headroom_lab_host::programs::IP;
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::{Ends, Family};
@@ -214,7 +214,7 @@ impl Place<'_> {
             (run, "/run"),
             (host.root.join("credentials").join("resolv.conf"), "/etc/resolv.conf"),
         ];
-        let spec = ServerSpec { command, private_files, run_folders: &[], ready: Ready::Tcp };
+        let spec = ServerSpec { private_files, ..ServerSpec::new(command) };
         host.start(&self.at.daemon(), &spec)
     }
 

@@ -104,7 +104,7 @@ impl<'a> Bench<'a> {
             let address = self.instance(name)?.listens;
             self.testbed.require_free_port(name, address)?;
             self.testbed.server.start(name, &spec)?;
-            self.testbed.server.wait_ready(name, address, spec.ready)?;
+            self.testbed.server.wait_ready(name, address, &spec)?;
             if let Some(stack) = self.stacks.get_mut(name) {
                 stack.quiesce(&self.testbed)?;
             }
