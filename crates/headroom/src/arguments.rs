@@ -111,7 +111,10 @@ pub(crate) enum Lab {
         scratch: Option<PathBuf>,
     },
     /// List stacks, layers, workloads, and plans in ./plans
-    List,
+    List {
+        /// List what this plan, or this file of definitions, defines instead
+        file: Option<PathBuf>,
+    },
     /// Run a plan, or compare stacks without one
     #[command(
         after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
@@ -164,6 +167,9 @@ pub(crate) struct Run {
     /// Skip stacks whose programs are missing, and list them
     #[arg(long, conflicts_with = "resume")]
     pub(crate) skip_missing: bool,
+    /// File that defines applications and layers, without a plan
+    #[arg(long, value_name = "FILE")]
+    pub(crate) include: Vec<String>,
     /// Link, without a plan: unshaped, 100mbit, 100mbit,delay=25ms,loss=1% [default: unshaped]
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use headroom_lab::application::Application;
 use headroom_lab::catalogue::Entry;
+use headroom_lab::custom::Custom;
 use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
@@ -27,7 +29,7 @@ use crate::user_namespace;
 pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
     match command {
         Lab::Doctor { plan, json, scratch } => examine(plan.as_deref(), json, scratch),
-        Lab::List => list(),
+        Lab::List { file } => list(file.as_deref()),
         Lab::Run(arguments) => measure(&arguments),
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => compare(&arguments),
@@ -183,8 +185,8 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
         || arguments.only.is_some()
         || of_command_line(arguments).is_some();
     if changing && !named {
-        let sentence = "--resume continues the plan that was started: leave out --repetitions, --only, --link, \
-                        --sizes, --workload, --family and --offload, or name that plan as well";
+        let sentence = "--resume continues the plan that was started: leave out --repetitions, --only, --include, \
+                        --link, --sizes, --workload, --family and --offload, or name that plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
     let options = run_options(arguments)?;
@@ -278,6 +280,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
                 arguments.workload.iter().filter_map(|name| WorkloadKind::of(name)).collect();
             CommandLine {
                 stacks: names.to_vec(),
+                include: arguments.include.clone(),
                 workloads: kinds,
                 sizes: arguments.sizes.clone(),
                 link: arguments.link.clone(),
@@ -321,6 +324,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
 /// The first option that only a run without a plan's file has.
 fn of_command_line(arguments: &Run) -> Option<&'static str> {
     let options = [
+        ("--include", !arguments.include.is_empty()),
         ("--link", arguments.link.is_some()),
         ("--sizes", !arguments.sizes.is_empty()),
         ("--workload", !arguments.workload.is_empty()),
@@ -479,12 +483,13 @@ fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow:
     Ok(if vital { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
-fn list() -> anyhow::Result<ExitCode> {
+fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if let Some(file) = file {
+        return list_custom(file);
+    }
     println!("Applications");
     for entry in application::ALL.entries {
-        let baseline = entry.by_default().map_err(Error::Plan)?.baselines().pop();
-        let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
-        list_entry(entry, &baseline);
+        list_application(entry)?;
     }
     println!(
         "\nLayers, around an application: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"
@@ -520,6 +525,37 @@ fn list() -> anyhow::Result<ExitCode> {
         println!("  none in ./plans");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists what a plan, or a file of definitions, defines.
+fn list_custom(file: &Path) -> anyhow::Result<ExitCode> {
+    let is_plan = std::fs::read_to_string(file)
+        .ok()
+        .and_then(|text| text.parse::<toml::Table>().ok())
+        .is_some_and(|table| table.contains_key("stacks"));
+    let custom =
+        if is_plan { Plan::read(file)?.custom } else { Custom::read(file).map_err(Error::Plan)? };
+    if custom.applications().is_empty() && custom.layers().is_empty() {
+        println!("{} defines no application and no layer", file.display());
+    }
+    if !custom.applications().is_empty() {
+        println!("Applications");
+    }
+    for entry in custom.applications() {
+        list_application(entry)?;
+    }
+    if !custom.layers().is_empty() {
+        println!("Layers");
+    }
+    custom.layers().iter().for_each(|entry| list_entry(entry, ""));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_application(entry: &'static Entry<dyn Application>) -> anyhow::Result<()> {
+    let baseline = entry.by_default().map_err(Error::Plan)?.baselines().pop();
+    let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
+    list_entry(entry, &baseline);
+    Ok(())
 }
 
 fn list_entry<T: ?Sized>(entry: &Entry<T>, more: &str) {

@@ -34,9 +34,11 @@ pub struct Entry<T: ?Sized + 'static> {
 }
 
 /// The constructor of an entry.
-pub(crate) enum Make<T: ?Sized> {
+pub(crate) enum Make<T: ?Sized + 'static> {
     /// It takes no options.
     Fixed(fn() -> Arc<T>),
+    /// A plan defines it; it takes no options either.
+    Defined(&'static (dyn Fn() -> Arc<T> + Send + Sync)),
     Configured {
         /// The options that it takes, for `headroom lab list` and messages.
         known: fn() -> String,
@@ -69,11 +71,24 @@ impl<T: ?Sized> Catalogue<T> {
     /// # Errors
     /// A sentence that names what is unknown, and lists what is known.
     pub fn parse(&self, written: &str) -> Result<Chosen<T>, String> {
+        self.parse_with(&[], written)
+    }
+
+    /// The same with `more` that a plan defines.
+    ///
+    /// # Errors
+    /// As [`Catalogue::parse`].
+    pub(crate) fn parse_with(
+        &self,
+        more: &[&'static Entry<T>],
+        written: &str,
+    ) -> Result<Chosen<T>, String> {
         let (name, options) = split(written).ok_or_else(|| {
             format!("`{written}`: options stand in parentheses, as in `{}`", self.example)
         })?;
-        let entry = self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let names: Vec<&str> = self.entries.iter().map(|entry| entry.name).collect();
+        let all = || self.entries.iter().chain(more.iter().copied());
+        let entry = all().find(|entry| entry.name == name).ok_or_else(|| {
+            let names: Vec<&str> = all().map(|entry| entry.name).collect();
             let (sort, meant) = (self.sort, suggestion(name, names.iter().copied()));
             format!("there is no {sort} `{name}`{meant}; there are {}", names.join(", "))
         })?;
@@ -85,7 +100,7 @@ impl<T: ?Sized> Entry<T> {
     /// Describes the options that it takes; none where it takes none.
     pub fn options(&self) -> Option<String> {
         match self.make {
-            Make::Fixed(_) => None,
+            Make::Fixed(_) | Make::Defined(_) => None,
             Make::Configured { known, .. } => Some(known()),
         }
     }
@@ -101,7 +116,10 @@ impl<T: ?Sized> Entry<T> {
     fn choose(&'static self, all: Vec<&str>) -> Result<Chosen<T>, String> {
         let (options, made) = match self.make {
             Make::Fixed(make) if all.is_empty() => (Vec::new(), make()),
-            Make::Fixed(_) => return Err(format!("`{}` takes no options", self.name)),
+            Make::Defined(make) if all.is_empty() => (Vec::new(), make()),
+            Make::Fixed(_) | Make::Defined(_) => {
+                return Err(format!("`{}` takes no options", self.name));
+            }
             Make::Configured { known, read } => read(&Options::new(self.name, known, all)?)?,
         };
         Ok(Chosen { entry: self, options, made })

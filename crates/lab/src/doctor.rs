@@ -34,7 +34,7 @@ const TRIALS: u32 = 20;
 pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     let search_path = SearchPath::from_environment();
     let mut findings = vec![privileges(options), control_groups(), tun()];
-    findings.extend(programs(&search_path));
+    findings.extend(programs(&search_path, users()));
     let executor = Executor::real(search_path);
     if Privileges::of_this_process() != Privileges::None {
         findings.extend(links(testbed::Kernel::probe(&executor)));
@@ -49,7 +49,8 @@ pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> V
         let search_path = SearchPath::from_environment();
         let mut findings = vec![privileges(options), control_groups(), tun()];
         let wanted = plan.programs();
-        findings.extend(programs(&search_path).into_iter().filter_map(|finding| {
+        let found = programs(&search_path, users_with(plan));
+        findings.extend(found.into_iter().filter_map(|finding| {
             let needed = wanted.iter().any(|program| program.name == finding.what);
             needed.then_some(Finding { vital: true, ..finding })
         }));
@@ -167,7 +168,8 @@ fn tun() -> Finding {
     Finding { what: DEVICE.into(), good: opened.is_ok(), says, vital: false }
 }
 
-fn programs(search_path: &SearchPath) -> Vec<Finding> {
+/// The programs of the testbed, and of applications and layers with the names of those.
+fn users() -> Vec<(Program, Vec<&'static str>)> {
     let mut users: Vec<(Program, Vec<&str>)> =
         programs::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
     let applications = application::ALL.entries.iter().map(|entry| {
@@ -179,13 +181,35 @@ fn programs(search_path: &SearchPath) -> Vec<Finding> {
         (entry.name, needed.unwrap_or(entry.programs))
     });
     for (name, programs) in applications.chain(layers) {
-        for &program in programs {
-            match users.iter_mut().find(|(known, _)| *known == program) {
-                Some((_, names)) => names.push(name),
-                None => users.push((program, vec![name])),
-            }
+        programs.iter().for_each(|program| add_user(&mut users, *program, name));
+    }
+    users
+}
+
+/// The same with what a plan's stacks need beside that, by options and definitions of its own.
+fn users_with(plan: &Plan) -> Vec<(Program, Vec<&'static str>)> {
+    let mut users = users();
+    for planned in &plan.stacks {
+        let application = &planned.stack.application;
+        let needed = application.needs(application.entry.programs);
+        needed.iter().for_each(|program| add_user(&mut users, *program, application.name()));
+        for layer in &planned.stack.layers {
+            let needed = layer.needs(layer.entry.programs);
+            needed.iter().for_each(|program| add_user(&mut users, *program, layer.name()));
         }
     }
+    users
+}
+
+fn add_user(users: &mut Vec<(Program, Vec<&'static str>)>, program: Program, name: &'static str) {
+    match users.iter_mut().find(|(known, _)| *known == program) {
+        Some((_, names)) if names.contains(&name) => {}
+        Some((_, names)) => names.push(name),
+        None => users.push((program, vec![name])),
+    }
+}
+
+fn programs(search_path: &SearchPath, users: Vec<(Program, Vec<&'static str>)>) -> Vec<Finding> {
     users
         .into_iter()
         .map(|(program, names)| {

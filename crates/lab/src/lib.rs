@@ -2,7 +2,9 @@
 //! analysis → report. Starts programs; calls no transfer engine.
 
 pub mod application;
+mod at;
 pub mod catalogue;
+pub mod custom;
 pub mod doctor;
 pub mod layer;
 pub mod plan;

@@ -10,6 +10,7 @@ use headroom_lab_host::testbed::Family;
 
 use crate::application::{self, Application};
 use crate::catalogue::Chosen;
+use crate::custom::Custom;
 use crate::layer::{self, Layer, inner_mtu};
 use crate::workload::WorkloadKind;
 
@@ -32,15 +33,23 @@ impl Stack {
     /// # Errors
     /// A sentence that names the unknown part and lists the known ones.
     pub fn parse(name: &str) -> Result<Self, String> {
+        Self::parse_with(name, &Custom::default())
+    }
+
+    /// Reads the name of a stack that may have applications and layers of a plan.
+    ///
+    /// # Errors
+    /// As [`Stack::parse`].
+    pub fn parse_with(name: &str, custom: &Custom) -> Result<Self, String> {
         let (path, label) = name.split_once('#').unwrap_or((name, ""));
         if !label.chars().all(|c| c.is_ascii_alphanumeric()) {
             return Err(format!("`{name}`: a label has letters and digits only"));
         }
         let mut parts = path.split('/');
         let application = parts.next().unwrap_or_default();
-        let application = application::ALL.parse(application)?;
-        let layers =
-            parts.map(|written| layer::ALL.parse(written)).collect::<Result<Vec<_>, String>>()?;
+        let application = application::ALL.parse_with(custom.applications(), application)?;
+        let layer = |written| layer::ALL.parse_with(custom.layers(), written);
+        let layers = parts.map(layer).collect::<Result<Vec<_>, String>>()?;
         match objection(&application, &layers) {
             None => {
                 let path = path_of(&application, &layers);
@@ -98,6 +107,11 @@ impl Stack {
         self.layers.iter().try_for_each(|layer| layer.require())
     }
 
+    /// The names of its application and of its layers, without options.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.application.name()).chain(self.layers.iter().map(Chosen::name))
+    }
+
     /// Every program that it needs on this machine.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
         let layers = self.layers.iter().flat_map(|layer| layer.needs(layer.entry.programs));
@@ -120,6 +134,17 @@ fn objection(
     const DEEPEST: usize = 8;
     if layers.len() > DEEPEST {
         return Some(format!("more than {DEEPEST} layers"));
+    }
+    if let Some(allowed) = application.layers()
+        && let Some(other) = layers.iter().find(|layer| !allowed.iter().any(|a| a == layer.name()))
+    {
+        let (title, other) = (application.title(), other.name());
+        return Some(match allowed.join(", ") {
+            none if none.is_empty() => format!("{title} stands under no layer, by its definition"),
+            names => format!(
+                "{title} does not stand under `{other}`: its definition allows the layers {names}"
+            ),
+        });
     }
     // between two layers in place there is nothing that gives new addresses
     let networks: Vec<layer::LayerKind> =
@@ -165,7 +190,12 @@ fn path_of(application: &Chosen<dyn Application>, layers: &[Chosen<dyn Layer>]) 
 /// The name that results have for a stack written in any way; as it is, where it
 /// is none.
 pub fn canonical(name: &str) -> String {
-    Stack::parse(name).map_or_else(|_| name.to_owned(), |stack| stack.name)
+    canonical_with(name, &Custom::default())
+}
+
+/// The same for a stack that may have applications and layers of a plan.
+pub(crate) fn canonical_with(name: &str, custom: &Custom) -> String {
+    Stack::parse_with(name, custom).map_or_else(|_| name.to_owned(), |stack| stack.name)
 }
 
 #[cfg(test)]

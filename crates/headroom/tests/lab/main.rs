@@ -13,6 +13,7 @@ mod lab_transfer;
 mod layers;
 mod measures;
 mod over_ssh;
+mod own_stacks;
 mod report;
 mod report_sections;
 mod resume;

@@ -25,7 +25,7 @@ pub use link::{
     LinkReport, LossTest, RateTest, RoundTrips, SelfTest, queue_packets,
 };
 pub use pace::{CrossTraffic, Pace};
-pub use plan::{PlanRecord, StackRecord, WorkloadRecord};
+pub use plan::{DefinitionRecord, PlanRecord, StackRecord, WorkloadRecord};
 pub use run::{
     ClearText, Environment, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed, Timeline,
     VIDEO, WAITS,

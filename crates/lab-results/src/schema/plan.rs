@@ -43,6 +43,20 @@ pub struct PlanRecord {
     #[serde(default = "yes")]
     pub count_packets: bool,
     pub seed: u64,
+    /// Applications and layers that the plan defined, and its stacks use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub definitions: Vec<DefinitionRecord>,
+}
+
+/// An application or a layer that a plan defines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DefinitionRecord {
+    /// `application` or `layer`.
+    pub defines: String,
+    /// Its name.
+    pub name: String,
+    /// Its table, in TOML.
+    pub toml: String,
 }
 
 /// A stack and its baseline.

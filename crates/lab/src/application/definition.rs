@@ -43,6 +43,11 @@ pub trait Application: Send + Sync {
         false
     }
 
+    /// The layers that it may stand under, where those are not all that fit.
+    fn layers(&self) -> Option<&[String]> {
+        None
+    }
+
     /// Whether the workload has a meaning for it.
     fn accepts(&self, kind: WorkloadKind) -> bool;
 
@@ -126,7 +131,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    pub(super) fn new(command: Command) -> Self {
+    pub(crate) fn new(command: Command) -> Self {
         Self { command, environment: BTreeMap::new(), dialogue: None }
     }
 }

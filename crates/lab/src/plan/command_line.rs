@@ -1,8 +1,11 @@
 //! The plan of a command line: `headroom lab run ftp ftps --sizes 1MiB --family ipv4`.
 
+use std::path::Path;
+
 use headroom_lab_host::error::{Error, Result};
 
-use super::{Family, Offload, Plan};
+use super::{Family, Offload, Plan, file};
+use crate::custom::Custom;
 use crate::stack::Stack;
 use crate::workload::{Key, WorkloadKind, work};
 
@@ -11,6 +14,8 @@ use crate::workload::{Key, WorkloadKind, work};
 pub struct CommandLine {
     /// Names of stacks.
     pub stacks: Vec<String>,
+    /// Files that define applications and layers, from the working folder.
+    pub include: Vec<String>,
     /// Workloads; none: downloads and uploads, or commands for stacks that move no files.
     pub workloads: Vec<WorkloadKind>,
     /// Sizes of files and datagrams; none: a small, a middling and a large file.
@@ -32,8 +37,16 @@ impl CommandLine {
     /// # Errors
     /// [`Error::Plan`] with a sentence.
     pub fn plan(&self) -> Result<Plan> {
-        let stacks = self.stacks_with_baselines()?;
-        let mut text = format!("stacks = [{}]\n", quoted(&stacks));
+        let mut custom = Custom::default();
+        for path in &self.include {
+            custom.include(Path::new(path)).map_err(Error::Plan)?;
+        }
+        let stacks = self.stacks_with_baselines(&custom)?;
+        let names: Vec<String> = stacks.iter().map(|stack| stack.name.clone()).collect();
+        let mut text = format!("stacks = [{}]\n", quoted(&names));
+        if !self.include.is_empty() {
+            text += &format!("include = [{}]\n", quoted(&self.include));
+        }
         let link = self.link.as_deref().unwrap_or("unshaped");
         text += &format!("link = {link:?}\n");
         if let Some(family) = self.family {
@@ -43,7 +56,7 @@ impl CommandLine {
             text += &format!("offload = {:?}\n", offload.name());
         }
         text += &self.workloads(&stacks)?;
-        Plan::from_toml(&text, "adhoc").map_err(|error| {
+        file::read(&text, "adhoc", Some(Path::new(""))).map_err(|error| {
             // the line is one of a text that nobody has seen
             let sentence = error.split_once(": ").map_or(error.as_str(), |(_line, rest)| rest);
             Error::Plan(sentence.to_owned())
@@ -52,34 +65,38 @@ impl CommandLine {
 
     /// Baselines that the user did not name are measured too: an overhead over nothing is
     /// no answer.
-    fn stacks_with_baselines(&self) -> Result<Vec<String>> {
-        let parsed = self.stacks.iter().map(|name| Stack::parse(name).map_err(Error::Plan));
+    fn stacks_with_baselines(&self, custom: &Custom) -> Result<Vec<Stack>> {
+        let parse = |name: &String| Stack::parse_with(name, custom).map_err(Error::Plan);
+        let parsed = self.stacks.iter().map(parse);
         let parsed = parsed.collect::<Result<Vec<_>>>()?;
         let named: Vec<String> = parsed.iter().map(|stack| stack.name.clone()).collect();
-        let mut all: Vec<String> = Vec::new();
-        for (name, stack) in named.iter().zip(&parsed) {
+        let mut all: Vec<Stack> = Vec::new();
+        for stack in parsed {
             let baselines = stack.baselines();
             let has_one = baselines.iter().any(|b| named.contains(b));
-            let missing = baselines.last().filter(|b| !has_one && !all.contains(b));
-            all.extend(missing.cloned());
-            all.push(name.clone());
+            let is_there = |name: &str| all.iter().any(|stack| stack.name == name);
+            let missing = baselines.last().filter(|b| !has_one && !is_there(b));
+            let missing = missing.map(parse).transpose()?;
+            all.extend(missing);
+            all.push(stack);
         }
         Ok(all)
     }
 
     /// The workloads as a plan's file has them.
-    fn workloads(&self, stacks: &[String]) -> Result<String> {
+    fn workloads(&self, stacks: &[Stack]) -> Result<String> {
         let kinds = if self.workloads.is_empty() {
             self.usual_kinds(stacks)?
         } else {
             self.workloads.clone()
         };
         if let Some(idle) =
-            stacks.iter().find(|name| !kinds.iter().any(|kind| accepts(name, *kind)))
+            stacks.iter().find(|stack| !kinds.iter().any(|kind| stack.accepts(*kind)))
         {
             let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             return Err(Error::Plan(format!(
-                "`{idle}` can do none of the workloads {}; `headroom lab list` shows all of them",
+                "`{}` can do none of the workloads {}; `headroom lab list` shows all of them",
+                idle.name,
                 names.join(", ")
             )));
         }
@@ -99,8 +116,9 @@ impl CommandLine {
         Ok(kinds.iter().map(|kind| self.workload(*kind, stacks)).collect())
     }
 
-    fn workload(&self, kind: WorkloadKind, stacks: &[String]) -> String {
-        let able: Vec<String> = stacks.iter().filter(|name| accepts(name, kind)).cloned().collect();
+    fn workload(&self, kind: WorkloadKind, stacks: &[Stack]) -> String {
+        let able = stacks.iter().filter(|stack| stack.accepts(kind));
+        let able: Vec<String> = able.map(|stack| stack.name.clone()).collect();
         let mut text =
             format!("[[workload]]\nkind = {:?}\nstacks = [{}]\n", kind.name(), quoted(&able));
         let usual = SIZES.map(String::from);
@@ -116,15 +134,15 @@ impl CommandLine {
     }
 
     /// Returns the default workloads of these stacks.
-    fn usual_kinds(&self, stacks: &[String]) -> Result<Vec<WorkloadKind>> {
+    fn usual_kinds(&self, stacks: &[Stack]) -> Result<Vec<WorkloadKind>> {
         let ways = [WorkloadKind::Download, WorkloadKind::Upload];
-        let moves_files = |name: &&String| ways.iter().any(|&way| accepts(name, way));
-        let (files, commands): (Vec<&String>, Vec<&String>) = stacks.iter().partition(moves_files);
-        let Some(name) = commands.first() else {
-            let able = |way: &WorkloadKind| stacks.iter().any(|name| accepts(name, *way));
+        let moves_files = |stack: &&Stack| ways.iter().any(|&way| stack.accepts(way));
+        let (files, commands): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().partition(moves_files);
+        let Some(Stack { name, .. }) = commands.first() else {
+            let able = |way: &WorkloadKind| stacks.iter().any(|stack| stack.accepts(*way));
             return Ok(ways.into_iter().filter(able).collect());
         };
-        if let Some(other) = files.first() {
+        if let Some(Stack { name: other, .. }) = files.first() {
             return Err(Error::Plan(format!(
                 "`{name}` runs commands and `{other}` moves files, so they have nothing to compare: \
                  measure them in two runs, or write a plan with a workload for each"
@@ -137,10 +155,6 @@ impl CommandLine {
         }
         Ok(vec![WorkloadKind::Commands])
     }
-}
-
-fn accepts(name: &str, kind: WorkloadKind) -> bool {
-    Stack::parse(name).is_ok_and(|stack| stack.accepts(kind))
 }
 
 fn quoted(items: &[String]) -> String {

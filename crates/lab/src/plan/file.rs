@@ -2,19 +2,21 @@
 //! to a [`Plan`], and every mistake is told with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::str::FromStr;
 
 use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::at::{At, at, bounded, line_of};
 use super::braces;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
 use super::{Family, HOST_DEFAULT, LinkBackend, Offload, Plan, PlannedStack, Resolver};
+use crate::at::{At, at, bounded, line_of};
+use crate::custom::{ApplicationFile, Custom, DefinitionsFile, LayerFile};
 use crate::link::LinkSpec;
-use crate::stack::{Stack, canonical};
+use crate::stack::{Stack, canonical_with};
 use crate::suggest::{suggestion, with_suggestion};
 use crate::units;
 use crate::workload::{
@@ -22,13 +24,13 @@ use crate::workload::{
 };
 use headroom_lab_results::schema::SshHosts;
 
-/// Reads a plan; an error is `LINE: sentence`.
-pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
+/// Reads a plan, which includes files of `folder`; an error is `LINE: sentence`.
+pub(super) fn read(text: &str, name: &str, folder: Option<&Path>) -> Result<Plan, String> {
     let file: PlanFile = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, &span));
         format!("{line}: {}", with_suggestion(error.message().trim()))
     })?;
-    file.into_plan(name).map_err(|error| error.in_text(text))
+    file.into_plan(name, folder).map_err(|error| error.in_text(text))
 }
 
 /// A plan, and a part of a study, as TOML has it.
@@ -58,6 +60,12 @@ pub(crate) struct PlanFile {
     seed: Option<u64>,
     testbed: Option<Spanned<TestbedFile>>,
     workload: Spanned<Vec<WorkloadFile>>,
+    #[serde(default)]
+    include: Vec<Spanned<String>>,
+    #[serde(default)]
+    application: BTreeMap<Spanned<String>, ApplicationFile>,
+    #[serde(default)]
+    layer: BTreeMap<Spanned<String>, LayerFile>,
     #[serde(default)]
     quick: Smaller,
     #[serde(default)]
@@ -93,15 +101,17 @@ const STREAMED: u64 = 20;
 pub(super) const NO_BASELINE: &str = "none";
 
 impl PlanFile {
-    /// The plan; `name` is its name where it says none.
-    pub(crate) fn into_plan(mut self, name: &str) -> Result<Plan, At> {
+    /// The plan; `name` is its name where it says none, `folder` where the files are that it
+    /// includes.
+    pub(crate) fn into_plan(mut self, name: &str, folder: Option<&Path>) -> Result<Plan, At> {
+        let custom = self.custom(folder)?;
         self.write_out_braces()?;
-        let stacks = self.stacks()?;
+        let stacks = self.stacks(&custom)?;
         let workloads = self
             .workload
             .get_ref()
             .iter()
-            .map(|workload| workload.read(&stacks))
+            .map(|workload| workload.read(&stacks, &custom))
             .collect::<Result<Vec<_>, At>>()?;
         self.require_different(&workloads)?;
         if workloads.is_empty() {
@@ -165,6 +175,7 @@ impl PlanFile {
                 let names: Vec<&str> = stacks.iter().map(|p| p.stack.name.as_str()).collect();
                 format!("What do {} cost here?", names.join(", "))
             }),
+            custom,
             stacks,
             workloads,
             congestion_control: plain(self.congestion_control.as_ref())?
@@ -186,6 +197,27 @@ impl PlanFile {
             seed_is_random: self.seed.is_none(),
             scales: Scales { quick: self.quick, smoke: self.smoke },
         })
+    }
+
+    /// Its own applications and layers, and those of the files that it includes.
+    fn custom(&mut self, folder: Option<&Path>) -> Result<Custom, At> {
+        const MOST: usize = 16;
+        let mut custom = Custom::default();
+        if let Some(one) = self.include.get(MOST) {
+            return Err(at(one, format!("a plan includes at most {MOST} files")));
+        }
+        for path in &self.include {
+            let Some(folder) = folder else {
+                let message =
+                    "only a plan that is a file of its own includes others: define it here";
+                return Err(at(path, message));
+            };
+            custom.include(&folder.join(path.get_ref())).map_err(|message| at(path, message))?;
+        }
+        let application = std::mem::take(&mut self.application);
+        let layer = std::mem::take(&mut self.layer);
+        custom.add(&DefinitionsFile { application, layer })?;
+        Ok(custom)
     }
 
     fn write_out_braces(&mut self) -> Result<(), At> {
@@ -321,13 +353,15 @@ impl PlanFile {
         Ok(())
     }
 
-    fn stacks(&self) -> Result<Vec<PlannedStack>, At> {
+    fn stacks(&self, custom: &Custom) -> Result<Vec<PlannedStack>, At> {
+        let canonical = |name: &str| canonical_with(name, custom);
         if self.stacks.get_ref().is_empty() {
             return Err(at(&self.stacks, "the plan has no stack"));
         }
         let mut stacks: Vec<PlannedStack> = Vec::new();
         for name in self.stacks.get_ref() {
-            let stack = Stack::parse(name.get_ref()).map_err(|message| at(name, message))?;
+            let stack = Stack::parse_with(name.get_ref(), custom);
+            let stack = stack.map_err(|message| at(name, message))?;
             if stacks.iter().any(|planned| planned.stack.name == stack.name) {
                 return Err(at(
                     name,
@@ -386,7 +420,8 @@ impl PlanFile {
 }
 
 impl WorkloadFile {
-    fn read(&self, all: &[PlannedStack]) -> Result<Workload, At> {
+    fn read(&self, all: &[PlannedStack], custom: &Custom) -> Result<Workload, At> {
+        let canonical = |name: &str| canonical_with(name, custom);
         let kind = *self.kind.get_ref();
         let names: Vec<String> = match &self.stacks {
             None => all.iter().map(|planned| planned.stack.name.clone()).collect(),

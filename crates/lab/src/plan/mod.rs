@@ -1,7 +1,6 @@
 //! Plans: stacks × workloads × repetitions on a link, read from TOML or from the command
 //! line. A plan that exists can be run.
 
-mod at;
 mod braces;
 mod command_line;
 mod file;
@@ -18,11 +17,12 @@ use headroom_lab_host::testbed::{TestbedSpec, needs_rules};
 use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 
+use crate::custom::Custom;
 use crate::link::LinkSpec;
 use crate::stack::Stack;
 use crate::workload::Workload;
 
-pub(crate) use at::{At, at, line_of};
+pub(crate) use crate::at::{At, at, line_of};
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
 pub(crate) use file::PlanFile;
@@ -37,6 +37,8 @@ pub struct Plan {
     pub name: String,
     /// The question the run answers, as a title.
     pub question: String,
+    /// Applications and layers of its own.
+    pub custom: Custom,
     /// The stacks, each with the name of its baseline.
     pub stacks: Vec<PlannedStack>,
     /// The workloads.
@@ -115,16 +117,18 @@ impl Plan {
             Error::Plan(format!("cannot read the plan {}: {error}", path.display()))
         })?;
         let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
-        Self::from_toml(&text, &name)
+        let folder = path.parent().unwrap_or(Path::new(""));
+        file::read(&text, &name, Some(folder))
             .map_err(|error| Error::Plan(format!("{}:{error}", path.display())))
     }
 
-    /// Reads a plan from its text; `name` is used where the plan gives none.
+    /// Reads a plan from its text; `name` is used where the plan gives none. It includes no
+    /// files: what is read from there has no folder.
     ///
     /// # Errors
     /// `LINE: sentence`.
     pub fn from_toml(text: &str, name: &str) -> std::result::Result<Self, String> {
-        file::read(text, name)
+        file::read(text, name, None)
     }
 
     /// Keeps the stacks whose name matches `pattern` (`*` stands for any text),
@@ -317,12 +321,22 @@ sizes = ["1KiB", "1MiB"]
     #[test]
     fn the_plans_of_the_guide_are_plans() {
         let guide = include_str!("../../../../docs/lab.md");
-        let plans: Vec<&str> = guide
+        let texts: Vec<&str> = guide
             .split("```toml\n")
             .skip(1)
             .map(|rest| rest.split("```").next().expect("its end"))
             .collect();
+        let is_definition =
+            |text: &&str| text.starts_with("[application.") || text.starts_with("[layer.");
+        let (definitions, plans): (Vec<&str>, Vec<&str>) =
+            texts.into_iter().partition(is_definition);
         let [plan, hosts] = plans[..] else { panic!("{} examples", plans.len()) };
+        let own = "stacks = [\"ftp\", \"http\", \"lftp\", \"tftp\", \"http/socat-tls\"]\n[[workload]]\nkind = \"download\"\n";
+        let own = Plan::from_toml(&format!("{own}{}", definitions.concat()), "guide");
+        let own = own.expect("a good plan").record();
+        let baselines: Vec<_> = own.stacks.iter().map(|stack| stack.baseline.as_deref()).collect();
+        assert_eq!(baselines, [None, None, Some("ftp"), Some("http"), Some("http")]);
+        assert_eq!(own.definitions.len(), 3);
         let plan = Plan::from_toml(plan, "guide").expect("a good plan");
         assert_eq!((plan.stacks.len(), plan.repetitions), (2, 10));
         // with every key that it names

@@ -7,6 +7,7 @@ use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
 
 use super::{Family, Plan, PlannedStack, SshHosts};
+use crate::custom::Custom;
 use crate::workload::{ContentKind, Key, Workload, WorkloadKind};
 
 impl Plan {
@@ -16,6 +17,7 @@ impl Plan {
         let Plan {
             name,
             question,
+            custom,
             stacks,
             workloads,
             hosts,
@@ -58,6 +60,7 @@ impl Plan {
             validation_size_bytes: validation_sizes.iter().copied().max().unwrap_or(0),
             count_packets: *count_packets,
             seed: *seed,
+            definitions: custom.records(stacks.iter().flat_map(|planned| planned.stack.names())),
         }
     }
 
@@ -66,11 +69,14 @@ impl Plan {
     /// # Errors
     /// [`Error::Plan`]: the record is of no plan that this program could run.
     pub fn of_record(record: &PlanRecord) -> Result<Self> {
-        let text = to_toml(record).to_string();
+        let cannot = |why: String| Error::Plan(format!("the recorded plan cannot be run: {why}"));
+        let mut table = to_toml(record);
+        Custom::write_to(&mut table, &record.definitions).map_err(cannot)?;
+        let text = table.to_string();
         let mut plan = Self::from_toml(&text, &record.name).map_err(|error| {
             // the line is one of a text that nobody has seen
             let error = error.split_once(": ").map_or(error.as_str(), |(_line, rest)| rest);
-            Error::Plan(format!("the recorded plan cannot be run: {error}"))
+            cannot(error.to_owned())
         })?;
         // TOML's whole numbers end before a seed's do
         (plan.seed, plan.seed_is_random) = (record.seed, false);

@@ -6,7 +6,7 @@ use headroom_lab_results::schema::{self, SshHosts};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::at::{At, at, bounded};
+use crate::at::{At, at, bounded};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -135,7 +135,7 @@ impl StudyFile {
         let mut parts: Vec<Plan> = Vec::new();
         for (number, part) in self.part.into_inner().into_iter().enumerate() {
             let span = part.span();
-            let plan = part.into_inner().into_plan(&format!("part-{}", number + 1))?;
+            let plan = part.into_inner().into_plan(&format!("part-{}", number + 1), None)?;
             if parts.iter().any(|other| other.name == plan.name) {
                 return Err(At { span, message: format!("two parts are called `{}`", plan.name) });
             }

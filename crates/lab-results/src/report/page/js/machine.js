@@ -14,7 +14,10 @@ function renderMachine(body, report) {
   if (facts.length) body.append(make('h3', {}, 'What the stacks negotiated'), make('div', { class: 'scroll' }, stackFactTable(facts)));
   body.append(folded('Programs', programTable(records(environment.programs))));
   body.append(folded('Settings of the machine', factList(Object.entries(record(environment.settings)))));
-  body.append(folded('The plan as it was run', factList(Object.entries(plan))));
+  const { definitions, ...planned } = plan;
+  body.append(folded('The plan as it was run', factList(Object.entries(planned))));
+  const defined = records(definitions).map((one) => make('pre', {}, `[${asText(one.defines)}.${asText(one.name)}]\n${asText(one.toml)}`));
+  if (defined.length) body.append(folded('Stacks that the plan defines', make('div', {}, ...defined)));
 }
 
 function hostTable(hosts) {

@@ -26,7 +26,7 @@ pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
     text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-pub(super) fn bounded(
+pub(crate) fn bounded(
     value: Option<&Spanned<u32>>,
     default: u32,
     range: std::ops::RangeInclusive<u32>,

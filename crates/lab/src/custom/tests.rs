@@ -1,0 +1,243 @@
+//! What definitions say, and which mistakes are named.
+
+use super::*;
+use crate::plan::Plan;
+use crate::stack::Stack;
+use crate::workload::WorkloadKind;
+
+const GOOD: &str = r#"
+[application.dav]
+about = "WebDAV: a server, curl"
+secured = false
+baseline = "http"
+layers = ["relay", "esp"]
+port = 8080
+ready-line = "listening"
+server = ["davd", "--listen={address}", "{files}", "{dir}/davd.conf"]
+download = ["curl", "http://{address}/{file}", "-o", "{local}"]
+[application.dav.programs]
+davd = { version = ["-V"], package = "dav-server" }
+curl = { version = ["--version"] }
+[application.dav.server-files]
+"davd.conf" = "user {{ root }}"
+
+[layer.relay]
+encrypts = false
+server = ["socat", "TCP-LISTEN:{port}", "TCP:{to-address}"]
+client = ["socat", "TCP-LISTEN:{port}", "TCP:{to-address}"]
+programs = { socat = { version = ["-V"] } }
+"#;
+
+fn read(text: &str) -> Result<Custom, String> {
+    let file: DefinitionsFile = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, &span));
+        format!("{line}: {}", with_suggestion(error.message().trim()))
+    })?;
+    let mut custom = Custom::default();
+    custom.add(&file).map_err(|error| error.in_text(text))?;
+    Ok(custom)
+}
+
+#[test]
+fn definitions_stand_in_stacks_as_those_of_the_catalogues() {
+    let custom = read(GOOD).expect("good definitions");
+    let parse = |name| Stack::parse_with(name, &custom);
+    let stack = parse("dav/relay/esp(udp)#2").expect("a stack");
+    assert_eq!(stack.name, "dav/relay/esp(udp)#2");
+    assert_eq!(stack.baselines(), ["dav/relay", "dav"]);
+    assert_eq!(parse("dav").map(|stack| stack.baselines()), Ok(vec!["http".to_owned()]));
+    assert!(stack.is_secured() && !parse("http/relay").expect("a stack").is_secured());
+    let accepts = [WorkloadKind::Download, WorkloadKind::Parallel, WorkloadKind::Upload];
+    assert_eq!(accepts.map(|kind| stack.accepts(kind)), [true, true, false]);
+    let programs: Vec<_> =
+        stack.programs().map(|program| (program.part(), program.only_on)).collect();
+    use headroom_lab_host::role::Role;
+    assert_eq!(
+        programs[..3],
+        [
+            ("curl=curl".to_owned(), Some(Role::Client)),
+            ("davd=dav-server".to_owned(), Some(Role::Server)),
+            ("socat=socat".to_owned(), None),
+        ]
+    );
+    for (name, why) in [
+        ("dav(fast)", "`dav` takes no options"),
+        ("dav/tls", "dav does not stand under `tls`: its definition allows the layers relay, esp"),
+        ("ftp/relay", "data connections of its own, which `relay` cannot carry"),
+        ("davv", "there is no application `davv` (did you mean `dav`?)"),
+        ("http/rely", "there is no layer `rely` (did you mean `relay`?)"),
+    ] {
+        let error = parse(name).expect_err(name);
+        assert!(error.contains(why), "{error}");
+    }
+    assert!(Stack::parse("dav").is_err(), "other plans do not know it");
+}
+
+#[test]
+fn equal_definitions_are_kept_once() {
+    let (one, other) = (read(GOOD).expect("good"), read(GOOD).expect("good"));
+    assert!(std::ptr::eq(one.applications()[0], other.applications()[0]));
+    let changed = read(&GOOD.replace("port = 8080", "port = 8081")).expect("good");
+    assert!(!std::ptr::eq(one.applications()[0], changed.applications()[0]));
+    assert!(std::ptr::eq(one.layers()[0], changed.layers()[0]));
+}
+
+#[test]
+fn a_plan_with_definitions_comes_back_from_its_record() {
+    let text = format!(
+        "stacks = [\"http\", \"dav/relay\"]\nseed = 1\nfamily = \"ipv6\"\n[[workload]]\nkind = \"download\"\n{GOOD}"
+    );
+    let plan = Plan::from_toml(&text, "x").expect("a good plan");
+    let record = plan.record();
+    let names: Vec<_> = record.definitions.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["dav", "relay"]);
+    let again = Plan::of_record(&record).expect("the same plan");
+    assert_eq!(format!("{again:?}"), format!("{plan:?}"));
+    assert_eq!(again.record(), record);
+    assert!(plan.differences_from(&record).is_empty());
+    let other = Plan::from_toml(&text.replace("8080", "8081"), "x").expect("a good plan");
+    let differences = other.differences_from(&record);
+    assert!(
+        differences.len() == 1 && differences[0].starts_with("definitions: "),
+        "{differences:?}"
+    );
+    // what no stack uses is not recorded, but what a definition mentions is
+    let mut fewer = plan.clone();
+    fewer.keep_only("http").expect("it is there");
+    assert!(fewer.record().definitions.is_empty());
+    let mut damaged = record;
+    damaged.definitions[0].toml = "server = 1".to_owned();
+    assert!(
+        Plan::of_record(&damaged).is_err_and(|error| error.to_string().contains("cannot be run"))
+    );
+}
+
+#[test]
+fn every_mistake_is_named_with_its_line() {
+    let long = format!("\"{}\"", "x".repeat(5000));
+    for (from, to, expected) in [
+        ("secured = false\n", "", "2: missing field `secured`"),
+        (
+            "secured",
+            "secure",
+            "4: unknown field `secure` (did you mean `secured`?), expected one of",
+        ),
+        ("[application.dav]", "[application.Dav]", "2: `Dav`: a name has lower-case letters"),
+        ("[application.dav]", "[application.\"../dav\"]", "2: `../dav`: a name has"),
+        ("[layer.relay]", "[layer.tls]", "17: `tls` is built in: choose another name"),
+        ("[layer.relay]", "[layer.dav]", "2: `dav` is defined twice"),
+        (
+            "baseline = \"http\"",
+            "baseline = \"htp\"",
+            "5: there is no application `htp` (did you mean `http`?)",
+        ),
+        (
+            "baseline = \"http\"",
+            "baseline = \"http/tsl\"",
+            "5: there is no layer `tsl` (did you mean `tls`?)",
+        ),
+        (
+            "baseline = \"http\"",
+            "baseline = \"dav\"",
+            "5: an application cannot be its own baseline",
+        ),
+        (
+            "[\"relay\", \"esp\"]",
+            "[\"rely\"]",
+            "6: there is no layer `rely` (did you mean `relay`?)",
+        ),
+        ("port = 8080", "port = 0", "7: must be from 1 to 15000"),
+        ("port = 8080", "ready = \"tpc\"", "7: unknown variant `tpc` (did you mean `tcp`?)"),
+        ("port = 8080", "ready = \"udp\"", "7: a server is ready by `ready` or by `ready-line`"),
+        (
+            "[\"davd\", \"--l",
+            "[\"dadv\", \"--l",
+            "9: `dadv` is none of the definition's `programs` (did you mean `davd`?)",
+        ),
+        (
+            "{address}\", \"{files}",
+            "{adress}\", \"{files}",
+            "9: there is no placeholder `{adress}` here (did you mean `address`?)",
+        ),
+        ("\"{files}\"", "\"{local}\"", "9: there is no placeholder `{local}` here"),
+        (
+            "\"{files}\"",
+            "\"{program:crul}\"",
+            "9: `crul` is none of the definition's `programs` (did you mean `curl`?)",
+        ),
+        ("\"{files}\"", "\"--with={program:curl}\"", "9: `{program:NAME}` is a word of its own"),
+        ("\"{files}\"", "\"{files\"", "9: a `{` stands alone"),
+        ("\"{files}\"", &long, "9: a word has at most 4096 bytes"),
+        ("\"{files}\"", "\"a\\u0000b\"", "9: a word has at most 4096 bytes, none of them zero"),
+        (
+            "download = [\"curl\", \"http://{address}/{file}\", \"-o\", \"{local}\"]",
+            "download = []",
+            "10: a command begins with its program",
+        ),
+        ("download = ", "download-tree = ", "10: there is no placeholder `{file}` here"),
+        (
+            "download = [\"curl\", \"http://{address}/{file}\", \"-o\", \"{local}\"]",
+            "stream = [\"curl\", \"{seconds}\"]",
+            "2: `dav` has no client that can be checked",
+        ),
+        ("davd = {", "\"a b\" = {", "12: `a b` is no program"),
+        ("davd = {", "\"../davd\" = {", "12: `../davd` is no program"),
+        (
+            "curl = { version = [\"--version\"] }",
+            "curl = { version = [] }",
+            "13: `version` has the arguments",
+        ),
+        (
+            "\"davd.conf\" = ",
+            "\"../davd.conf\" = ",
+            "15: `../davd.conf`: a file's name has letters",
+        ),
+        ("\"davd.conf\" = ", "\".conf\" = ", "15: `.conf`: a file's name has letters"),
+        ("{{ root }}", "{ root }", "15: there is no placeholder `{ root }` here"),
+        ("encrypts = false", "encrypts = false\noverhead = 9", "19: `overhead` is of a layer"),
+        (
+            "encrypts = false",
+            "encrypts = false\nkind = \"network\"",
+            "17: `relay` carries packets: say how many bytes",
+        ),
+        (
+            "client = [\"socat\", \"TCP-LISTEN:{port}\"",
+            "client = [\"socat\", \"{key}\"",
+            "20: there is no placeholder `{key}` here",
+        ),
+    ] {
+        let text = GOOD.replacen(from, to, 1).replacen("[application.Dav.", "[application.dav.", 9);
+        assert_ne!(text, GOOD, "{from}");
+        let text = match to.strip_prefix("[application.") {
+            Some(rest) => {
+                let name = rest.trim_end_matches(']');
+                text.replace("[application.dav.", &format!("[application.{name}."))
+            }
+            None => text,
+        };
+        let error = read(&text).expect_err(expected);
+        assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
+    }
+}
+
+#[test]
+fn a_definition_is_bounded() {
+    let many: String = (0..=MOST)
+        .map(|n| {
+            format!(
+                "[layer.l{n}]\nencrypts = false\nserver = [\"a\"]\nclient = [\"a\"]\nprograms = {{ a = {{ version = [\"v\"] }} }}\n"
+            )
+        })
+        .collect();
+    assert!(read(&many).is_err_and(|error| error.contains("more than 100 definitions")));
+    let words = vec!["\"x\""; 300].join(", ");
+    let long = GOOD.replace("\"{files}\"", &words);
+    assert!(read(&long).is_err_and(|error| error.contains("a command has at most 256 words")));
+    let folder = std::env::temp_dir();
+    let error = Custom::read(&folder).expect_err("a folder");
+    assert!(error.contains("it is no file of at most"), "{error}");
+    let plan =
+        "stacks = [\"http\"]\ninclude = [\"/nowhere/x.toml\"]\n[[workload]]\nkind = \"download\"\n";
+    let error = Plan::from_toml(plan, "x").expect_err("no folder");
+    assert!(error.starts_with("2: only a plan that is a file"), "{error}");
+}
