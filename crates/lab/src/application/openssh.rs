@@ -20,16 +20,41 @@ pub(super) const SSHD: Program =
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";
 const CONFIGURATION: &str = "sshd_config";
-const KEY_EXCHANGE: &str = "curve25519-sha256";
+
+/// How both sides agree on keys; nothing else is offered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum KeyExchange {
+    /// X25519 (RFC 8731).
+    #[default]
+    Curve25519,
+    /// X25519 with Streamlined NTRU Prime, which resists quantum computers
+    /// (draft-josefsson-ntruprime-ssh).
+    Sntrup761,
+}
+
+impl KeyExchange {
+    /// Its name in OpenSSH 9.0 and later.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Curve25519 => "curve25519-sha256",
+            Self::Sntrup761 => "sntrup761x25519-sha512@openssh.com",
+        }
+    }
+}
 
 /// The largest window that OpenSSH opens for a channel (channels.h,
 /// `CHAN_SES_WINDOW_DEFAULT`: 64 packets of 32 KiB).
 pub(super) const CHANNEL_WINDOW: u64 = 64 * 32 * 1024;
 
 pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
+    server_with(site, KeyExchange::default())
+}
+
+/// The same with another key exchange.
+pub(super) fn server_with(site: &Site<'_>, key_exchange: KeyExchange) -> Result<ServerSpec> {
     let public = site.host.read(&site.credential_path("user_key.pub"))?;
     site.write("authorized_keys", &public)?;
-    let configuration = site.write(CONFIGURATION, &configuration(site, 0))?;
+    let configuration = site.write(CONFIGURATION, &configuration(site, key_exchange, 0))?;
     let mut private_files = vec![
         (site.credential_path("passwd"), "/etc/passwd"),
         (site.credential_path("shadow"), "/etc/shadow"),
@@ -45,7 +70,7 @@ pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
 const HOUR: u32 = 3600;
 
 /// The server's configuration, the `nth` that means the same: no login takes an hour.
-fn configuration(site: &Site<'_>, nth: u32) -> String {
+fn configuration(site: &Site<'_>, key_exchange: KeyExchange, nth: u32) -> String {
     format!(
         "Port {port}
 ListenAddress {address}
@@ -64,10 +89,11 @@ MaxStartups 100
 LoginGraceTime {grace}
 LogLevel INFO
 Ciphers {CIPHER}
-KexAlgorithms {KEY_EXCHANGE}
+KexAlgorithms {key_exchange}
 Subsystem sftp internal-sftp
 ",
         grace = HOUR + nth,
+        key_exchange = key_exchange.name(),
         use_dns = if site.resolver.is_some() { "yes" } else { "no" },
         port = site.server.port(),
         address = site.server.ip(),
@@ -106,6 +132,11 @@ fn names(site: &Site<'_>) -> Result<Vec<(PathBuf, &'static str)>> {
 /// The options of `ssh`, `sftp` and `scp`: nothing of the user's own
 /// configuration, this run's key, the pinned algorithms.
 pub(super) fn options(site: &Site<'_>) -> Vec<String> {
+    options_with(site, KeyExchange::default())
+}
+
+/// The same with another key exchange.
+pub(super) fn options_with(site: &Site<'_>, key_exchange: KeyExchange) -> Vec<String> {
     let mut options: Vec<String> = ["-F", "none", "-q", "-i"].map(String::from).to_vec();
     options.push(site.credential("user_key"));
     for option in [
@@ -122,7 +153,7 @@ pub(super) fn options(site: &Site<'_>) -> Vec<String> {
         options.extend(["-o".to_owned(), option.to_owned()]);
     }
     options.extend(["-o".to_owned(), format!("Ciphers={CIPHER}")]);
-    options.extend(["-o".to_owned(), format!("KexAlgorithms={KEY_EXCHANGE}")]);
+    options.extend(["-o".to_owned(), format!("KexAlgorithms={}", key_exchange.name())]);
     options
 }
 
@@ -152,7 +183,16 @@ pub(super) const LOGIN: Login = Login { opened: 4 + 32 + 16, granted: 4 + 16 + 1
 /// `ensure_minimum_time_since`). Which, it derives from its keys and from the text of its
 /// configuration (sshd.c, `accumulate_host_timing_secret`).
 pub(super) fn reseed_login_delay(site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-    site.write(CONFIGURATION, &configuration(site, nth))?;
+    reseed_with(site, KeyExchange::default(), nth)
+}
+
+/// The same with another key exchange.
+pub(super) fn reseed_with(
+    site: &Site<'_>,
+    key_exchange: KeyExchange,
+    nth: u32,
+) -> Result<Option<&'static str>> {
+    site.write(CONFIGURATION, &configuration(site, key_exchange, nth))?;
     Ok(Some("Server listening"))
 }
 const WHY_IT_WAITS: &str = "sshd delays the answer to the first login attempt by 5 to 9.3 ms, or a multiple of that; \
@@ -161,10 +201,15 @@ const WHY_IT_WAITS: &str = "sshd delays the answer to the first login attempt by
                             exchange and process start";
 
 pub(super) fn facts() -> Vec<Fact> {
+    facts_with(KeyExchange::default())
+}
+
+/// The same with another key exchange.
+pub(super) fn facts_with(key_exchange: KeyExchange) -> Vec<Fact> {
     stated([
         ("encryption", "SSH 2"),
         ("cipher", CIPHER),
-        ("key exchange", KEY_EXCHANGE),
+        ("key exchange", key_exchange.name()),
         ("key", "Ed25519, host and user"),
         ("compression", "off"),
         ("verification", "each packet by SSH, none of the whole file"),
@@ -198,7 +243,7 @@ mod tests {
             resolver: None,
             passive_ports: None,
         };
-        let [one, other] = [1, 2].map(|nth| configuration(&site, nth));
+        let [one, other] = [1, 2].map(|nth| configuration(&site, KeyExchange::default(), nth));
         assert_ne!(one, other);
         let said = |text: &str| -> Vec<String> {
             text.lines()

@@ -9,7 +9,7 @@ use headroom_lab_host::programs::{Program, SSH};
 use headroom_lab_host::role::Role;
 use headroom_lab_trace::Login;
 
-use super::openssh::SSHD;
+use super::openssh::{KeyExchange, SSHD};
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
@@ -17,13 +17,31 @@ use crate::workload::{Task, WorkloadKind};
 
 const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);
 
-struct Sftp;
+struct Sftp {
+    key_exchange: KeyExchange,
+}
+
+const SNTRUP: &str = "sntrup761";
 
 pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "sftp",
     about: "SFTP: OpenSSH both sides",
     programs: &[SSHD, SSH, SFTP, SSH_KEYGEN],
-    make: Make::Fixed(|| Arc::new(Sftp)),
+    make: Make::Configured {
+        known: || format!("{SNTRUP} (keys that resist quantum computers: sntrup761x25519)"),
+        read: |options| {
+            let all: Vec<String> = options.iter().map(str::to_owned).collect();
+            match all.iter().find(|option| *option != SNTRUP) {
+                Some(unknown) => Err(options.unknown(unknown)),
+                None => {
+                    let hybrid = !all.is_empty();
+                    let key_exchange =
+                        if hybrid { KeyExchange::Sntrup761 } else { KeyExchange::Curve25519 };
+                    Ok((all, Arc::new(Sftp { key_exchange })))
+                }
+            }
+        },
+    },
 };
 
 impl Application for Sftp {
@@ -32,7 +50,8 @@ impl Application for Sftp {
     }
 
     fn baselines(&self) -> Vec<String> {
-        vec!["ftp".to_owned()]
+        let classical = (self.key_exchange != KeyExchange::default()).then_some("sftp");
+        classical.into_iter().chain(["ftp"]).map(str::to_owned).collect()
     }
 
     fn port(&self) -> u16 {
@@ -44,7 +63,7 @@ impl Application for Sftp {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        openssh::server(site)
+        openssh::server_with(site, self.key_exchange)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
@@ -69,7 +88,7 @@ impl Application for Sftp {
         let name = format!("batch-{}", &blake3::hash(batch.as_bytes()).to_hex()[..16]);
         let batch = site.write(&name, &batch)?;
         let (port, host) = (site.server.port().to_string(), format!("root@{}", site.server_host()));
-        let mut command = Command::new(SFTP, openssh::options(site));
+        let mut command = Command::new(SFTP, openssh::options_with(site, self.key_exchange));
         command.args(["-S".into(), Arg::from(SSH)]).args(["-b", &batch, "-P", &port, &host]);
         Ok(Invocation::new(command))
     }
@@ -100,11 +119,11 @@ impl Application for Sftp {
     }
 
     fn reseed_login_delay(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-        openssh::reseed_login_delay(site, nth)
+        openssh::reseed_with(site, self.key_exchange, nth)
     }
 
     fn facts(&self) -> Vec<Fact> {
-        openssh::facts()
+        openssh::facts_with(self.key_exchange)
     }
 
     fn window(&self) -> Option<(u64, &'static str)> {
