@@ -14,6 +14,31 @@ fn definitions() -> String {
         .collect()
 }
 
+/// A layer of packets, an application of commands and one of streams, which the guide has not.
+const MORE: &str = r#"
+[layer.tun]
+kind = "network"
+encrypts = false
+overhead = 48
+server = ["socat", "UDP{ip-version}-DATAGRAM:{to-address},bind={address}", "TUN,tun-name={interface},iff-no-pi,iff-up"]
+client = ["socat", "UDP{ip-version}-DATAGRAM:{to-address},bind={address}", "TUN,tun-name={interface},iff-no-pi,iff-up"]
+programs = { socat = { version = ["-V"] } }
+
+[application.remote-shell]
+secured = false
+server = ["socat", "TCP{ip-version}-LISTEN:{port},bind={url-host},reuseaddr,fork", "EXEC:sh"]
+shell = ["socat", "-t5", "-", "TCP{ip-version}:{address}"]
+programs = { socat = { version = ["-V"] } }
+
+[application.stream-of-my-own]
+secured = false
+data-connections = true
+server = ["iperf3", "--server", "--bind", "{host}", "--port", "{port}"]
+stream = ["iperf3", "--client", "{host}", "--port", "{port}", "--time", "{seconds}"]
+stream-file = ["iperf3", "--client", "{host}", "--port", "{port}", "--file", "{local}"]
+programs = { iperf3 = { version = ["--version"] } }
+"#;
+
 /// Whether this machine has what they run; where tests are required, it must.
 fn has_programs() -> bool {
     let missing: Vec<&str> = ["vsftpd", "lftp", "in.tftpd", "curl", "socat"]
@@ -38,15 +63,17 @@ fn stacks_of_the_guide_are_measured_like_those_that_are_built_in() {
         return;
     }
     let ground = Ground::new("own");
-    ground.write("guide.toml", &definitions());
-    let stacks = ["ftp", "http", "lftp", "tftp", "http/socat-tls"];
+    ground.write("guide.toml", &(definitions() + MORE));
+    let stacks = ["ftp", "http", "lftp", "tftp", "http/socat-tls", "http/tun", "remote-shell"];
     ground.write(
         "p.toml",
         &format!(
             "include = [\"guide.toml\"]\nstacks = {stacks:?}\nrepetitions = 2\n\
-             [[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\n\
+             [[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\nstacks = {:?}\n\
+             [[workload]]\nkind = \"commands\"\ncommands = [\"pwd\"]\nstacks = [\"remote-shell\"]\n\
              [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\nstacks = [\"lftp\", \"tftp\"]\n\
-             [[workload]]\nkind = \"many\"\nsizes = [\"1KiB\"]\nfiles = 5\nstacks = [\"lftp\"]\n"
+             [[workload]]\nkind = \"many\"\nsizes = [\"1KiB\"]\nfiles = 5\nstacks = [\"lftp\"]\n",
+            &stacks[..6]
         ),
     );
     let results = ground.measure("p.toml");
@@ -61,7 +88,7 @@ fn stacks_of_the_guide_are_measured_like_those_that_are_built_in() {
         .iter()
         .map(|row| (text(row, "stack"), row["marker_seen"] == Value::Bool(true)))
         .collect();
-    for (stack, readable) in stacks.iter().zip([true, true, true, true, false]) {
+    for (stack, readable) in stacks.iter().zip([true, true, true, true, false, true, true]) {
         assert!(seen.contains(&(*stack, readable)), "{stack}: {seen:?}");
     }
     let set_ups: Vec<&str> =
@@ -80,7 +107,16 @@ fn stacks_of_the_guide_are_measured_like_those_that_are_built_in() {
         .iter()
         .map(|one| (text(one, "defines"), text(one, "name")))
         .collect();
-    assert_eq!(defined, [("application", "lftp"), ("application", "tftp"), ("layer", "socat-tls")]);
+    assert_eq!(
+        defined,
+        [
+            ("application", "lftp"),
+            ("application", "remote-shell"),
+            ("application", "tftp"),
+            ("layer", "socat-tls"),
+            ("layer", "tun"),
+        ]
+    );
     let page = std::fs::read_to_string(ground.path("out/report.html")).expect("the report");
     assert!(page.contains("OPENSSL-LISTEN:{port}"), "the report has the definitions");
 }
@@ -120,7 +156,7 @@ fn what_a_definition_promises_is_checked() {
 #[test]
 fn definitions_are_listed_looked_for_and_rehearsed() {
     let ground = Ground::new("own-list");
-    ground.write("guide.toml", &definitions());
+    ground.write("guide.toml", &(definitions() + MORE));
     let run = |arguments: &str| ground.end_of(ground.headroom(arguments));
     let listed = run("lab list guide.toml");
     assert_eq!(listed.code, Some(0), "{listed}");
