@@ -6,7 +6,7 @@ use headroom_testing::privileged;
 use serde_json::Value;
 
 /// The definitions of the guide.
-fn definitions() -> String {
+pub(crate) fn definitions() -> String {
     let guide = include_str!("../../../../docs/lab.md");
     let blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     blocks
@@ -40,7 +40,7 @@ programs = { iperf3 = { version = ["--version"] } }
 "#;
 
 /// Whether this machine has what they run; where tests are required, it must.
-fn has_programs() -> bool {
+pub(crate) fn has_programs() -> bool {
     let missing: Vec<&str> = ["vsftpd", "lftp", "in.tftpd", "curl", "socat"]
         .into_iter()
         .filter(|program| places_of(program).is_empty())

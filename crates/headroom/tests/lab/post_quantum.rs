@@ -5,7 +5,7 @@ use headroom_testing::privileged;
 use serde_json::Value;
 
 #[test]
-fn hybrid_keys_of_ssh_cost_bytes_and_no_round_trip() {
+fn hybrid_keys_of_ssh_cost_bytes() {
     if !privileged() {
         return;
     }

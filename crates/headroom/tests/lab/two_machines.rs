@@ -585,3 +585,22 @@ fn a_rehearsal_reaches_for_no_host() {
         ended.assert_nothing_started();
     }
 }
+
+#[test]
+fn stacks_of_a_plan_run_between_two_hosts() {
+    if !privileged() || !super::own_stacks::has_programs() {
+        return;
+    }
+    let world = World::new();
+    let ground = Ground::new("two-own");
+    ground.write("guide.toml", &super::own_stacks::definitions());
+    let plan = "include = [\"guide.toml\"]\nstacks = [\"http\", \"http/socat-tls\", \"lftp\", \"tftp\"]\nrepetitions = 2\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"16KiB\"]\ntransfers-per-sample = 1\n";
+    world.plan(&ground, plan);
+    let ended = world.headroom(&ground, "lab run p.toml --out out").end();
+    assert_eq!(ended.code, Some(0), "{ended}");
+    world.assert_empty_hosts(&ended);
+    let results = ground.results();
+    let samples = array(&results, "samples");
+    assert!(samples.len() >= 8 && samples.iter().all(|sample| sample["ok"] == true), "{samples:?}");
+}
