@@ -175,7 +175,7 @@ pub(super) fn entry(
     let programs = Programs::read(&file.programs, &server, &client)?;
     let application = Arc::new(file.read(name, &programs)?);
     let name = name.get_ref();
-    Ok(keep::application(definition, || Entry {
+    Ok(keep::application(name, definition, || Entry {
         name: keep::text(name),
         about: file
             .about

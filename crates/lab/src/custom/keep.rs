@@ -10,11 +10,12 @@ use crate::catalogue::Entry;
 use crate::layer::Layer;
 
 static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+static WORDS: Mutex<BTreeSet<&'static [&'static str]>> = Mutex::new(BTreeSet::new());
 static APPLICATIONS: Kept<dyn Application> = Mutex::new(BTreeMap::new());
 static LAYERS: Kept<dyn Layer> = Mutex::new(BTreeMap::new());
 
-/// Entries by the text of their definition.
-type Kept<T> = Mutex<BTreeMap<String, &'static Entry<T>>>;
+/// Entries by their name and the text of their definition.
+type Kept<T> = Mutex<BTreeMap<(String, String), &'static Entry<T>>>;
 
 /// Keeps a text.
 pub(super) fn text(text: &str) -> &'static str {
@@ -31,31 +32,44 @@ pub(super) fn text(text: &str) -> &'static str {
 
 /// Keeps words.
 pub(super) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> &'static [&'static str] {
-    Vec::leak(words.into_iter().map(text).collect())
+    let words: Vec<&'static str> = words.into_iter().map(text).collect();
+    let mut kept = lock(&WORDS);
+    match kept.get(&words[..]) {
+        Some(kept) => kept,
+        None => {
+            let new: &'static [&'static str] = Vec::leak(words);
+            kept.insert(new);
+            new
+        }
+    }
 }
 
-/// Keeps the application with this definition.
+/// Keeps the application with this name and definition.
 pub(super) fn application(
+    name: &str,
     definition: &str,
     make: impl FnOnce() -> Entry<dyn Application>,
 ) -> &'static Entry<dyn Application> {
-    entry(&APPLICATIONS, definition, make)
+    entry(&APPLICATIONS, name, definition, make)
 }
 
-/// Keeps the layer with this definition.
+/// Keeps the layer with this name and definition.
 pub(super) fn layer(
+    name: &str,
     definition: &str,
     make: impl FnOnce() -> Entry<dyn Layer>,
 ) -> &'static Entry<dyn Layer> {
-    entry(&LAYERS, definition, make)
+    entry(&LAYERS, name, definition, make)
 }
 
 fn entry<T: ?Sized + 'static>(
     kept: &Kept<T>,
+    name: &str,
     definition: &str,
     make: impl FnOnce() -> Entry<T>,
 ) -> &'static Entry<T> {
-    lock(kept).entry(definition.to_owned()).or_insert_with(|| Box::leak(Box::new(make())))
+    let key = (name.to_owned(), definition.to_owned());
+    lock(kept).entry(key).or_insert_with(|| Box::leak(Box::new(make())))
 }
 
 /// Locks a mutex, also one whose holder panicked: what is kept is whole after each statement.

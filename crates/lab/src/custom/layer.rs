@@ -119,7 +119,7 @@ pub(super) fn entry(
     let programs = Programs::read(&file.programs, &[&file.server], &[&file.client])?;
     let layer = Arc::new(file.read(name, &programs)?);
     let name = name.get_ref();
-    Ok(keep::layer(definition, || Entry {
+    Ok(keep::layer(name, definition, || Entry {
         name: keep::text(name),
         about: file
             .about

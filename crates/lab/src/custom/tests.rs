@@ -80,6 +80,8 @@ fn equal_definitions_are_kept_once() {
     let changed = read(&GOOD.replace("port = 8080", "port = 8081")).expect("good");
     assert!(!std::ptr::eq(one.applications()[0], changed.applications()[0]));
     assert!(std::ptr::eq(one.layers()[0], changed.layers()[0]));
+    let renamed = read(&GOOD.replace("relay", "detour")).expect("good");
+    assert_eq!(renamed.layers()[0].name, "detour");
 }
 
 #[test]
@@ -240,4 +242,36 @@ fn a_definition_is_bounded() {
         "stacks = [\"http\"]\ninclude = [\"/nowhere/x.toml\"]\n[[workload]]\nkind = \"download\"\n";
     let error = Plan::from_toml(plan, "x").expect_err("no folder");
     assert!(error.starts_with("2: only a plan that is a file"), "{error}");
+}
+
+#[test]
+fn damaged_definitions_are_refused_or_come_back_from_their_record() {
+    let head = "stacks = [\"http\", \"dav/relay\"]\nseed = 1\nfamily = \"ipv6\"\n[[workload]]\nkind = \"download\"\n";
+    let good = format!("{head}{GOOD}").into_bytes();
+    let mut state = 1_u64;
+    let mut next = |most: usize| {
+        // Knuth's constants (MMIX)
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % most
+    };
+    let mut accepted = 0;
+    for _ in 0..500 {
+        let mut text = good.clone();
+        for _ in 0..=next(2) {
+            let at = next(text.len());
+            match next(3) {
+                0 => text[at] = b"{}\"[]=.,\\ a0"[next(12)],
+                1 => drop(text.remove(at)),
+                _ => text.insert(at, b"{}\"[]=.,\\ a0"[next(12)]),
+            }
+        }
+        let Ok(text) = String::from_utf8(text) else { continue };
+        let Ok(plan) = Plan::from_toml(&text, "x") else { continue };
+        accepted += 1;
+        let record = plan.record();
+        let again = Plan::of_record(&record).expect(&text);
+        assert_eq!(again.differences_from(&record), Vec::<String>::new(), "{text}");
+    }
+    assert!(accepted > 0, "some damage changes only words");
 }
