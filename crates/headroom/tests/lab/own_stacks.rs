@@ -71,7 +71,7 @@ fn stacks_of_the_guide_are_measured_like_those_that_are_built_in() {
             "include = [\"guide.toml\"]\nstacks = {stacks:?}\nrepetitions = 2\n\
              [[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\nstacks = {:?}\n\
              [[workload]]\nkind = \"commands\"\ncommands = [\"pwd\"]\nstacks = [\"remote-shell\"]\n\
-             [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\nstacks = [\"lftp\", \"tftp\"]\n\
+             [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\nstacks = [\"tftp\"]\n\
              [[workload]]\nkind = \"many\"\nsizes = [\"1KiB\"]\nfiles = 5\nstacks = [\"lftp\"]\n",
             &stacks[..6]
         ),
