@@ -57,7 +57,10 @@ pub struct Ground {
 
 /// The server's log: operations and paths of requests that have ended.
 #[derive(Debug, Default)]
-pub struct Requests(Mutex<Vec<(&'static str, Vec<Vec<u8>>)>>);
+pub struct Requests(Mutex<Vec<Logged>>);
+
+/// An operation and its paths.
+type Logged = (&'static str, Vec<Vec<u8>>);
 
 impl Log for Requests {
     fn ended(&self, record: &Record<'_>) {
