@@ -2,7 +2,6 @@
 
 use headroom_transfer_proto::message::ErrorCode;
 
-use crate::delivery::Event;
 use crate::files;
 
 /// A failure about one file, for people and for programs.
@@ -18,11 +17,6 @@ impl Failure {
     /// Makes one with a reason for programs.
     pub(crate) fn coded(code: ErrorCode, reason: String) -> Self {
         Self { reason, code: Some(code) }
-    }
-
-    /// Makes the event for an observer.
-    pub(crate) fn event(&self) -> Event<'_> {
-        Event::Failed { reason: &self.reason, code: self.code }
     }
 }
 

@@ -4,6 +4,8 @@ use headroom_transfer_proto::lane::{Chunk, Cipher};
 use headroom_transfer_proto::message::ErrorCode;
 use headroom_transfer_proto::path::RelPath;
 
+use crate::failure::Failure;
+
 /// An event of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
@@ -105,6 +107,13 @@ pub enum Event<'a> {
         /// A sentence that names it.
         reason: &'a str,
     },
+}
+
+impl Failure {
+    /// Makes the event for an observer.
+    pub(crate) fn event(&self) -> Event<'_> {
+        Event::Failed { reason: &self.reason, code: self.code }
+    }
 }
 
 /// Receives events. Called from several threads.
