@@ -144,7 +144,7 @@ impl From<Closing> for VarInt {
     }
 }
 
-const FULL: &str = "it has too many connections; try again later";
+const FULL: &str = "it has too many connections, or is being stopped; try again later";
 
 /// TLS alerts (RFC 8446, section 6) that have a meaning here.
 const ACCESS_DENIED: u8 = 49;
@@ -235,6 +235,15 @@ impl From<quinn::ReadError> for Error {
 }
 
 impl Error {
+    /// Whether the server may be there or accept the client a little later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Lost(_) => true,
+            Self::Refused(reason) => reason == FULL,
+            _ => false,
+        }
+    }
+
     /// Makes the error for a client that is not accepted.
     pub(crate) fn not_let_in() -> Self {
         Self::Refused(

@@ -35,7 +35,7 @@ impl Retry {
 
 /// Connects and transfers. When the connection is lost, calls `lost`, and does both again after
 /// a pause, as long as `retry` allows it: what has arrived is not sent again. Neither the first
-/// connection attempt nor a refusal is retried.
+/// connection attempt nor a refusal is retried, but for that of a server that is full or stops.
 ///
 /// # Errors
 /// Those of `connect` and `transfer`; the last one if `retry` gives up.
@@ -63,8 +63,7 @@ pub async fn with_retries<T>(
             pause = (pause * 2).min(MOST_PAUSE);
             match connect().await {
                 Ok(client) => break client,
-                Err(Error::Unreachable { .. } | Error::Lost(_))
-                    if retry.goes_on(since.elapsed()) => {}
+                Err(error) if error.is_temporary() && retry.goes_on(since.elapsed()) => {}
                 Err(error) => return Err(error),
             }
         };
@@ -90,6 +89,18 @@ mod tests {
             let pause = jittered(MOST_PAUSE);
             assert!((MOST_PAUSE * 3 / 4..=MOST_PAUSE).contains(&pause), "{pause:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_is_full_or_stops_is_asked_again_and_one_that_refuses_is_not() {
+        let closed = |code: crate::error::Closing| {
+            let (error_code, reason) = (code.into(), bytes::Bytes::new());
+            let close = quinn::ApplicationClose { error_code, reason };
+            Error::from(quinn::ConnectionError::ApplicationClosed(close))
+        };
+        use crate::error::Closing::{Changed, Full, Leaving, Refused, Rules, Superseded};
+        assert!([Full, Leaving].map(closed).iter().all(Error::is_temporary));
+        assert!(![Changed, Refused, Rules, Superseded].map(closed).iter().any(Error::is_temporary));
     }
 
     #[test]
