@@ -214,7 +214,9 @@ export class FileList extends EventTarget {
   }
 
   #measure() {
+    const before = this.rowHeight
     this.rowHeight = parseFloat(getComputedStyle(this.grid).getPropertyValue('--row')) || 32
+    if (this.rowHeight !== before) for (const row of this.rows) row.at = undefined // narrow screens have higher rows
     this.headerHeight = this.header.offsetHeight
     this.viewHeight = Math.max(0, this.grid.clientHeight - this.headerHeight)
     this.height = this.shown.length * this.rowHeight

@@ -102,7 +102,8 @@ export function showShared(root, session, downloadAll, leave) {
       h('p.strong', {}, t(share.write ? 'shared.put' : 'shared.get', { name, by: quoted(share.by) })),
       h('p', {}, [share.name && visible(share.name), t('share.until', { date: fullDate(share.expires) }), usesText(share.uses)].filter(Boolean).join(' · ')),
       leave ? h('p', {}, t('shared.own')) : ''),
-    leave ? h('button', { type: 'button', onclick: leave }, t('shared.leave')) : '',
-    share.write ? '' : h('button.primary', { type: 'button', onclick: downloadAll }, icon('download'), h('span', {}, t('shared.download'))),
+    h('span.actions', {},
+      leave ? h('button', { type: 'button', onclick: leave }, t('shared.leave')) : '',
+      share.write ? '' : h('button.primary', { type: 'button', onclick: downloadAll }, icon('download'), h('span', {}, t('shared.download')))),
   )
 }

@@ -395,6 +395,15 @@ for (const colorScheme of ['light', 'dark']) {
   }
 }
 
+onPage('moves its rows apart when the window becomes narrow', { viewport: { width: 1280, height: 800 } }, async page => {
+  await shown(page)
+  await page.setViewportSize({ width: 390, height: 800 })
+  await page.waitForFunction(() => {
+    const rows = [...document.querySelectorAll('.rows .row')].map(row => row.getBoundingClientRect()).sort((a, b) => a.top - b.top)
+    return rows[0].height > 40 && rows.slice(1).every((row, at) => row.top >= rows[at].bottom - 1)
+  })
+})
+
 onPage('fits 360 px and does not scroll sideways', { viewport: { width: 360, height: 640 } }, async page => {
   await shown(page)
   for (const view of ['Files', /^Transfers/]) {
