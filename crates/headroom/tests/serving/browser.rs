@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::common::browser::{QuietNetwork, browser};
 use crate::common::parts;
@@ -74,12 +74,31 @@ fn run(script: &str) {
     run_in(script, &[]);
 }
 
-/// At most two browsers at once: with more, on two cores, pages wait longer than a test does.
-static TURNS: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+/// One of the browsers that run at once: at most two. With more, on two cores, pages wait longer
+/// than a test does.
+struct Turn;
+
+static FREE_TURNS: Mutex<usize> = Mutex::new(2);
+static TURN_ENDED: Condvar = Condvar::new();
+
+impl Turn {
+    fn take() -> Self {
+        let free = FREE_TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = TURN_ENDED.wait_while(free, |free| *free == 0);
+        *free.unwrap_or_else(PoisonError::into_inner) -= 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *FREE_TURNS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        TURN_ENDED.notify_one();
+    }
+}
 
 fn run_in(script: &str, environment: &[(&str, &Path)]) {
-    let turn = &TURNS[usize::from(script != "page.test.js")];
-    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::take();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
     let Some(chromium) = browser() else { return };
     let Some((node, modules)) = node(&folder) else { return };
