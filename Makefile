@@ -24,8 +24,8 @@ demo:
 
 # Format, lint, licences, unit tests, integration tests with real servers. Nothing is built
 # before the tests but what they need: with development dependencies, which give some
-# crates more features, much of it would be built twice. Most tests wait most of the time
-# (links, logins, timers), so twice as many run at once as there are cores. Lint begins when
+# crates more features, much of it would be built twice. Many tests wait (links, logins,
+# timers), so twice as many run at once as there are cores. Lint begins when
 # the lab's tests, which need both cores for five minutes, are nearly done, and uses what the
 # others leave; its output is shown if it fails. The lab's tests beside all others would save
 # two minutes, and some fail on a machine that is so busy.

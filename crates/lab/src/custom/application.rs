@@ -423,8 +423,7 @@ impl Application for CustomApplication {
     }
 
     fn facts(&self) -> Vec<Fact> {
-        let defined = ("definition", "of the plan".to_owned());
-        self.facts.iter().cloned().chain([defined]).collect()
+        self.facts.clone()
     }
 }
 

@@ -297,8 +297,7 @@ impl Layer for CustomLayer {
     }
 
     fn facts(&self) -> Vec<Fact> {
-        let defined = ("definition", "of the plan".to_owned());
-        self.facts.iter().cloned().chain([defined]).collect()
+        self.facts.clone()
     }
 }
 

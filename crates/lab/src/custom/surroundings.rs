@@ -101,7 +101,7 @@ fn texts(
     Ok(Texts(read.collect::<Result<_, At>>()?))
 }
 
-/// Reads facts for the record.
+/// Reads facts for the record, which also says where they are from.
 pub(super) fn facts(written: &TextsFile) -> Result<Vec<Fact>, At> {
     if let Some((name, _)) = written.iter().nth(MOST) {
         return Err(at(name, format!("there are at most {MOST} of these")));
@@ -111,7 +111,7 @@ pub(super) fn facts(written: &TextsFile) -> Result<Vec<Fact>, At> {
         require_line(value, "a fact")?;
         Ok((keep::text(name.get_ref()), value.get_ref().clone()))
     });
-    read.collect()
+    read.chain([Ok(("definition", "of the plan".to_owned()))]).collect()
 }
 
 impl Texts {
