@@ -90,7 +90,7 @@ fn new_share(at: &str, write: bool, seconds: u64, uses: Option<u32>) -> Message 
 async fn ask(session: &wtransport::Connection, request: Message) -> Message {
     let (mut send, mut receive) = ground::open(session).await;
     send.write_all(&framed(&[hello(), request])).await.expect("it is sent");
-    send.finish().await.expect("it ends");
+    ground::finish(&mut send).await;
     ground::after_hello(&mut receive).await.expect("an answer")
 }
 
@@ -130,7 +130,7 @@ async fn send_file(
     }
     let mut data = session.open_uni().await.expect("a stream").await.expect("a stream");
     data.write_all(content).await.expect("it is sent");
-    data.finish().await.expect("it ends");
+    ground::finish(&mut data).await;
     let spans = Spans::new(content.len() as u64);
     let mut tree = Tree::new(spans);
     tree.insert(0, spans.value(0, content).expect("one span"));

@@ -28,6 +28,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite;
 use wtransport::config::{DnsLookupFuture, DnsResolver};
 use wtransport::endpoint::ConnectOptions;
+use wtransport::error::StreamWriteError;
 use wtransport::tls::Sha256Digest;
 
 /// How long anything may take.
@@ -334,6 +335,15 @@ pub async fn open(
     session: &wtransport::Connection,
 ) -> (wtransport::SendStream, wtransport::RecvStream) {
     session.open_bi().await.expect("a stream").await.expect("a stream")
+}
+
+/// Ends what is sent. A server that has read a whole request may stop the stream before it sees
+/// the end, so that this counts as an end as well.
+pub async fn finish(stream: &mut wtransport::SendStream) {
+    match stream.finish().await {
+        Ok(()) | Err(StreamWriteError::Stopped(_)) => {}
+        Err(error) => panic!("ending a stream: {error}"),
+    }
 }
 
 /// Receives the next message; `None` at the end.
