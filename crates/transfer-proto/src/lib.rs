@@ -1,9 +1,11 @@
 //! The transfer protocol without sockets, files and clocks: names of files, hashing in spans,
-//! messages of the control stream, and lanes. It compiles for a browser.
+//! messages of the control stream, lanes, and the rate control of lanes and QUIC streams. It
+//! compiles for a browser.
 
 pub mod lane;
 pub mod message;
 pub mod mux;
 pub mod path;
 pub mod proof;
+pub mod rate;
 pub mod span;

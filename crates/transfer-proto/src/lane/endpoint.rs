@@ -14,11 +14,11 @@ use super::mtu::MtuSearch;
 use super::path::{Change, Paths};
 use super::payload::{DATA_HEAD, Payload};
 use super::queue::Piece;
-use super::rate::RateConfig;
 use super::receiver::ReceiveState;
 use super::seal::{Dropped, Opener, Sealer};
 use super::sender::{Plan, Sender};
 use super::sent::SentFrame;
+use crate::rate::RateConfig;
 
 /// The most events that wait for the engine.
 const MAX_EVENTS: usize = 4096;

@@ -18,7 +18,6 @@ mod pacer;
 mod path;
 mod payload;
 mod queue;
-mod rate;
 mod receiver;
 mod rtt;
 mod seal;
@@ -42,6 +41,5 @@ pub use limits::{
 pub use measurement::{Chunk, Unencrypted};
 pub use payload::{DATA_HEAD, Path, Payload};
 pub use queue::Piece;
-pub use rate::RateConfig;
 pub use seal::{Dropped, KeyExhausted, Opener, Sealer};
 pub use window::Window;

@@ -9,9 +9,9 @@ use super::mtu::MtuSearch;
 use super::pacer::Pacer;
 use super::payload::DATA_HEAD;
 use super::queue::{Piece, Queue};
-use super::rate::{Controller, RateConfig, Report};
 use super::rtt::Rtt;
 use super::sent::{Outcome, PacketResult, SentFrame, SentPackets};
+use crate::rate::{Controller, RateConfig, Report};
 
 /// Feedback is requested this often in a round trip,
 const ASKS_PER_RTT: u32 = 8;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use headroom_netio::UdpSocket;
 use headroom_netio::udp::{Options, mtu_towards};
 use headroom_transfer_proto::lane::{
-    Chunk, Cipher, Direction, Lane, LaneConfig, LaneId, MAX_PACKET, MIN_MTU, Piece, RateConfig,
-    TransferId,
+    Chunk, Cipher, Direction, Lane, LaneConfig, LaneId, MAX_PACKET, MIN_MTU, Piece, TransferId,
 };
 use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
+use headroom_transfer_proto::rate::RateConfig;
 use quinn::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;

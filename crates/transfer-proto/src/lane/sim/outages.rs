@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use super::super::Event;
 use super::super::testing::Cheap;
-use super::super::{Event, RateConfig};
 use super::{Link, Opener, Ours, World};
+use crate::rate::RateConfig;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);

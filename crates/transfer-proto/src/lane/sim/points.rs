@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::RateConfig;
 use super::super::testing::Cheap;
 use super::{Link, Opener, Ours, World};
+use crate::rate::RateConfig;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);

@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::testing::{Exporter, FromSecret, context};
-use super::super::{
-    Direction, Event, Lane, LaneConfig, LaneId, MAX_PACKET, Piece, RateConfig, Received,
-};
+use super::super::{Direction, Event, Lane, LaneConfig, LaneId, MAX_PACKET, Piece, Received};
 use super::bbr::Bbr;
 use super::reference::{self, Tcp};
 use super::{Chance, Link};
+use crate::rate::RateConfig;
 
 /// Bytes of IP and UDP ahead of a packet, which count on the link.
 pub(super) const HEADERS: usize = 28;

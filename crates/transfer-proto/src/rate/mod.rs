@@ -31,10 +31,10 @@ use std::time::Duration;
 
 use cubic::Cubic;
 use model::Model;
-pub(crate) use report::Report;
+pub use report::Report;
 
 // Sources: "BBR" is draft-ietf-ccwg-bbr, "BBRv1" Cardwell et al. 2016. "Ours" has no
-// source but its reason and the simulation of `sim/` that is named, which was run with
+// source but its reason and the simulation of `lane/sim/` that is named, which was run with
 // it: another value may do as well.
 
 /// BBR's startup gain, 4 ln 2: doubles the rate each round trip.
@@ -137,8 +137,8 @@ enum Mode {
 }
 
 /// Computes rate and window from feedback.
-#[derive(Debug)]
-pub(crate) struct Controller {
+#[derive(Clone, Debug)]
+pub struct Controller {
     config: RateConfig,
     mss: f64,
     mode: Mode,
@@ -169,7 +169,7 @@ struct SavedPath {
 
 impl Controller {
     /// Starts without knowledge of the path. `mss`: bytes of a packet.
-    pub(crate) fn new(config: RateConfig, mss: usize) -> Self {
+    pub fn new(config: RateConfig, mss: usize) -> Self {
         let mss = mss as f64;
         Self {
             config,
@@ -209,7 +209,7 @@ impl Controller {
     }
 
     /// Changes the length of packets.
-    pub(crate) fn set_mss(&mut self, mss: usize) {
+    pub fn set_mss(&mut self, mss: usize) {
         self.mss = mss as f64;
     }
 
@@ -220,7 +220,7 @@ impl Controller {
 
     /// Starts over after a silence, on what may be the same path: its parameters are kept until the
     /// first round trip shows whether it is.
-    pub(crate) fn fall_silent(&mut self) {
+    pub fn fall_silent(&mut self) {
         let (bandwidth, min_rtt) = (self.model.bandwidth(), self.model.min_rtt());
         let known = !matches!(self.mode, Mode::Startup) && bandwidth > 0.0;
         let saved = if known { Some(SavedPath { bandwidth, min_rtt }) } else { self.saved };
@@ -246,7 +246,7 @@ impl Controller {
     }
 
     /// Returns the sending rate in bytes per second.
-    pub(crate) fn rate(&self) -> f64 {
+    pub fn rate(&self) -> f64 {
         let rtt = self.model.smoothed().map_or(0.333, |rtt| rtt.as_secs_f64().max(1e-4));
         let bandwidth = self.model.bandwidth();
         let rate = match self.mode {
@@ -275,7 +275,7 @@ impl Controller {
     }
 
     /// Returns the congestion window in bytes.
-    pub(crate) fn window(&self) -> u64 {
+    pub fn window(&self) -> u64 {
         let (bdp, bandwidth) = (self.model.bdp(), self.model.bandwidth());
         let window = match self.mode {
             Mode::Startup => self.startup_window,
@@ -294,7 +294,7 @@ impl Controller {
     }
 
     /// Handles feedback.
-    pub(crate) fn report(&mut self, now: Duration, report: &Report) {
+    pub fn report(&mut self, now: Duration, report: &Report) {
         if let Some(rtt) = report.rtt {
             self.resume(rtt);
         }

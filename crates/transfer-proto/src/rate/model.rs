@@ -31,7 +31,7 @@ const HOST_LIMITED_AFTER: Duration = Duration::from_millis(500);
 const MAX_CHANCE_LOSS: f64 = 0.1;
 
 /// A path, as feedback shows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Model {
     bandwidth: MaxFilter,
     /// The latest rates: a single one may be wrong because the receiver was busy.
