@@ -34,7 +34,7 @@ use crate::streams::{Congestion, ping_when_silent};
 use crate::trust::{Authority, HostKeys, ServerVerifier, provider};
 
 /// The application protocol (ALPN).
-const ALPN: &[u8] = b"headroom/1";
+pub(crate) const ALPN: &[u8] = b"headroom/1";
 /// The idle timeout. A connection survives an outage of half of it: a router that restarts, a
 /// laptop between two networks.
 const IDLE_MS: u32 = 60_000;
@@ -282,7 +282,10 @@ fn server_config(
 }
 
 /// Adds QUIC to a server's TLS configuration.
-fn quic_server(mut tls: rustls::ServerConfig, protocols: &[&[u8]]) -> Result<ServerConfig, Error> {
+pub(crate) fn quic_server(
+    mut tls: rustls::ServerConfig,
+    protocols: &[&[u8]],
+) -> Result<ServerConfig, Error> {
     tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     // a removed key must not return with a ticket
     tls.session_storage = Arc::new(NoServerSessionStorage {});
@@ -346,7 +349,8 @@ pub(crate) fn web_config(
     Ok(config)
 }
 
-fn transport() -> TransportConfig {
+/// Returns the parameters of every connection.
+pub(crate) fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_MS))))
@@ -356,7 +360,7 @@ fn transport() -> TransportConfig {
         .send_window(u64::from(WINDOW))
         // one piece after the other: the receiver writes whole spans
         .send_fairness(false)
-        .congestion_controller_factory(Arc::new(Congestion::default()))
+        .congestion_controller_factory(Arc::new(Congestion))
         .datagram_receive_buffer_size(None);
     transport
 }
