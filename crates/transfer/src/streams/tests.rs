@@ -56,9 +56,19 @@ struct World {
     start: Instant,
     flows: Vec<Flow>,
     link: Link,
-    /// Datagrams on their way: when each arrives, its number, flow, end, and content.
-    under_way: BinaryHeap<Reverse<(Instant, u64, usize, usize, Vec<u8>)>>,
+    under_way: BinaryHeap<Reverse<Datagram>>,
     sent: u64,
+}
+
+/// A datagram on its way, in the order of arrival.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Datagram {
+    arrives: Instant,
+    number: u64,
+    flow: usize,
+    /// The end that it goes to.
+    to: usize,
+    bytes: Vec<u8>,
 }
 
 impl World {
@@ -83,10 +93,10 @@ impl World {
     fn run(&mut self, until: Duration) {
         let until = self.start + until;
         while self.now < until {
-            while self.under_way.peek().is_some_and(|Reverse(next)| next.0 <= self.now) {
-                let Some(Reverse((_, _, flow, end, bytes))) = self.under_way.pop() else { break };
-                let from = address(1 - end);
-                self.flows[flow].ends[end].receive(self.now, from, &bytes);
+            while self.under_way.peek().is_some_and(|Reverse(next)| next.arrives <= self.now) {
+                let Some(Reverse(datagram)) = self.under_way.pop() else { break };
+                let Datagram { flow, to, bytes, .. } = datagram;
+                self.flows[flow].ends[to].receive(self.now, address(1 - to), &bytes);
             }
             let mut next = until;
             for nth in 0..self.flows.len() {
@@ -97,7 +107,7 @@ impl World {
                 }
             }
             if let Some(Reverse(arrival)) = self.under_way.peek() {
-                next = next.min(arrival.0);
+                next = next.min(arrival.arrives);
             }
             self.now = next.max(self.now + Duration::from_micros(1));
         }
@@ -116,7 +126,8 @@ impl World {
             leaves += Duration::from_secs_f64(takes);
             link.free_at = leaves;
         }
-        self.under_way.push(Reverse((leaves + DELAY, self.sent, flow, to, bytes)));
+        let (arrives, number) = (leaves + DELAY, self.sent);
+        self.under_way.push(Reverse(Datagram { arrives, number, flow, to, bytes }));
     }
 
     /// Returns the Mbit/s that arrived of each flow from now to a time.
@@ -290,7 +301,7 @@ fn random_loss_slows_streams_little() {
     for (lost, least) in [(0.003, 36.0), (0.02, 35.0), (0.05, 34.0)] {
         let mut world = World::new(40.0, 1.0);
         world.link.lost = lost;
-        world.add(streams(), 0 * MS);
+        world.add(streams(), Duration::ZERO);
         world.run(1000 * MS);
         let mbps = world.mbps(6000 * MS)[0];
         assert!(mbps > least, "{lost}: {mbps:.1}");
@@ -302,7 +313,7 @@ fn random_loss_slows_streams_little() {
 fn streams_survive_a_fifth_of_all_packets_lost() {
     let mut world = World::new(40.0, 4.0);
     world.link.lost = 0.2;
-    world.add(streams(), 0 * MS);
+    world.add(streams(), Duration::ZERO);
     world.run(1000 * MS);
     let mbps = world.mbps(10_000 * MS)[0];
     assert!(mbps > 10.0, "{mbps:.1}");
@@ -312,7 +323,7 @@ fn streams_survive_a_fifth_of_all_packets_lost() {
 fn alone_streams_fill_the_link() {
     for bdps in [0.25, 1.0, 4.0] {
         let mut world = World::new(40.0, bdps);
-        world.add(streams(), 0 * MS);
+        world.add(streams(), Duration::ZERO);
         world.run(1000 * MS);
         let mbps = world.mbps(6000 * MS)[0];
         assert!(mbps > 34.0, "{bdps}: {mbps:.1}");
