@@ -103,6 +103,7 @@ impl Sender {
 
     /// Declares everything in flight lost.
     fn lose_in_flight(&mut self) {
+        self.asked_at = None;
         let Self { sent, queue, mtu, settled, .. } = self;
         sent.lose_all(|result| apply_result(queue, mtu, settled, result));
     }
@@ -158,11 +159,9 @@ impl Sender {
     /// Handles a peer that moved to another address and so answers again. `elsewhere`: the path is
     /// another, of which only the round-trip time is known.
     pub(crate) fn moved(&mut self, now: Duration, elsewhere: bool, rtt: Duration) {
-        if self.silent() || elsewhere {
-            // it was sent to the old address
-            self.lose_in_flight();
-            self.overdue_at = None;
-        }
+        // it was sent to the old address, which is no sign of congestion
+        self.lose_in_flight();
+        self.overdue_at = None;
         (self.timeouts, self.probe_due) = (0, false);
         if elsewhere {
             self.rtt = Rtt::default();
@@ -230,9 +229,11 @@ impl Sender {
             let after = self.sent.in_flight() + 2 * self.mtu.current() as u64;
             self.queue.waiting() == 0 || after > self.rate.window()
         };
+        // the first feedback of all is where the next measures from
         let due = self.unasked >= MOST_UNASKED
+            || self.asked_at.is_none()
             || (last
-                && (self.asked_at.is_none_or(|asked_at| now >= asked_at + interval) || ends()));
+                && (self.asked_at.is_some_and(|asked_at| now >= asked_at + interval) || ends()));
         if due {
             self.asked_at = Some(now);
             self.unasked = 0;
@@ -349,6 +350,7 @@ impl Sender {
                 rtt: outcome.rtt,
                 rate: outcome.rate,
                 limited: outcome.limited,
+                capacity: outcome.capacity,
                 in_flight: self.sent.in_flight(),
                 delivered: self.sent.delivered(),
                 delivered_before: outcome.delivered_before,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::queue::Piece;
 use super::rtt::Rtt;
+use crate::rate::Capacity;
 
 /// The most packets remembered, which bounds its memory.
 pub(crate) const MAX_SENT: usize = 1 << 17;
@@ -15,6 +16,9 @@ pub(crate) const MAX_SENT: usize = 1 << 17;
 const REORDERING: u64 = 3;
 /// The most reordering by number; beyond it only time detects loss.
 const MAX_REORDERING: u64 = 1 << 14;
+
+/// Bytes over which a bottleneck's spreading is measured: six packets of the initial window.
+const LEAST_SPREAD: f64 = 6.0 * 1200.0;
 
 /// What a packet carried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,6 +68,16 @@ pub(crate) struct SentPackets {
     /// Delivered bytes up to which samples are application-limited.
     limited_until: u64,
     loss_at: Option<Duration>,
+    last: Option<Arrival>,
+}
+
+/// The newest packet of a feedback.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    sent: Duration,
+    arrived_us: u64,
+    /// Bytes delivered with it.
+    delivered: u64,
 }
 
 /// What one feedback changed.
@@ -79,6 +93,8 @@ pub(crate) struct Outcome {
     pub(crate) rate: Option<f64>,
     /// Whether the rate was limited by the source, not by the path.
     pub(crate) limited: bool,
+    /// The bottleneck's capacity, if it spread what arrived.
+    pub(crate) capacity: Option<Capacity>,
     /// Bytes that had been delivered when the newest packet was sent.
     pub(crate) delivered_before: u64,
     /// The longest packet that arrived.
@@ -209,6 +225,7 @@ impl SentPackets {
                 let elapsed = now.saturating_sub(packet.at);
                 outcome.rtt = Some(elapsed.saturating_sub(age.min(elapsed / 2)));
                 self.rate(&packet, arrived_us, &mut outcome);
+                outcome.capacity = self.capacity(packet.at, arrived_us);
             }
         }
         if self.limited_until > 0 && self.delivered > self.limited_until {
@@ -234,6 +251,17 @@ impl SentPackets {
         }
     }
 
+    /// Returns the capacity by what arrived since the last feedback, if the bottleneck spread it: it
+    /// was sent in half of the time.
+    fn capacity(&mut self, sent: Duration, arrived_us: u64) -> Option<Capacity> {
+        let arrival = Arrival { sent, arrived_us, delivered: self.delivered };
+        let last = self.last.replace(arrival)?;
+        let sending = sent.saturating_sub(last.sent);
+        let took = Duration::from_micros(arrived_us.saturating_sub(last.arrived_us));
+        let bytes = (self.delivered - last.delivered) as f64;
+        (bytes >= LEAST_SPREAD && sending < took / 2).then_some(Capacity { bytes, took })
+    }
+
     /// Declares packets lost whose time threshold has passed.
     pub(crate) fn expire(
         &mut self,
@@ -256,6 +284,7 @@ impl SentPackets {
         }
         self.in_flight = 0;
         self.loss_at = None;
+        self.last = None;
     }
 
     fn find_lost(
@@ -402,5 +431,29 @@ mod tests {
         // 20 000 bytes in 100 ms there, however late we hear of it
         let outcome = all(&mut sent, 900 * MS, 0..=29, 1_100_000);
         assert_eq!(outcome.rate.map(f64::round), Some(200_000.0));
+    }
+
+    /// Ten packets that leave at once and arrive so many µs apart, with feedback about the first
+    /// and the last.
+    fn capacity_of_ten(apart_us: u64, sent_apart: Duration) -> Option<f64> {
+        let mut sent = SentPackets::default();
+        for number in 0..10 {
+            let at = sent_apart * number as u32;
+            sent.push(at, number, SentFrame::Data(piece(number)), LEN);
+        }
+        let now = 100 * MS;
+        let first = (0, 50_000, Duration::ZERO);
+        sent.acknowledge(now, first, [0..=0].into_iter(), &rtt(), |_| {});
+        let last = (9, 50_000 + 9 * apart_us, Duration::ZERO);
+        let outcome = sent.acknowledge(now, last, [0..=9].into_iter(), &rtt(), |_| {});
+        outcome.capacity.map(|Capacity { bytes, took }| (bytes / took.as_secs_f64()).round())
+    }
+
+    #[test]
+    fn a_bottleneck_that_spreads_packets_shows_its_capacity() {
+        let at_once = Duration::ZERO;
+        assert_eq!(capacity_of_ten(1000, at_once), Some(1e6), "1000 bytes a millisecond");
+        assert_eq!(capacity_of_ten(1000, MS), None, "they were sent as far apart");
+        assert_eq!(capacity_of_ten(0, at_once), None, "nothing spread them");
     }
 }

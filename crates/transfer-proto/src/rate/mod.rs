@@ -16,6 +16,12 @@
 //! trip says that the queue was long: a tail that drops is a full queue, chance is
 //! not (the discrimination of TCP Veno, Fu and Liew, 2003).
 //!
+//! Startup does not double its way up from ten packets: these leave at once, and how far the
+//! bottleneck spreads them (packet pairs: Keshav 1991; trains: Dovrolis, Ramanathan and Moore,
+//! 2004) shows its capacity, of which startup takes half at once, as Careful Resume (RFC 9959)
+//! does of a capacity that it remembers. Others may use the rest: the half that is left is found
+//! by doubling, up to the capacity and no further.
+//!
 //! A model that keeps its queue short starves beside senders that fill it, and
 //! starves them where the queue is short and drops do not slow it. So there is a
 //! second mode, as in Copa (Arun and Balakrishnan, NSDI 2018): where the queue does
@@ -31,14 +37,15 @@ use std::time::Duration;
 
 use cubic::Cubic;
 use model::Model;
-pub use report::Report;
+pub use report::{Capacity, Report};
 
 // Sources: "BBR" is draft-ietf-ccwg-bbr, "BBRv1" Cardwell et al. 2016. "Ours" has no
 // source but its reason and the simulation of `lane/sim/` that is named, which was run with
 // it: another value may do as well.
 
-/// BBR's startup gain, 4 ln 2: doubles the rate each round trip.
-const STARTUP_GAIN: f64 = 2.77;
+/// Pacing in startup: a little faster than the window fills, which doubles each round trip. BBR's
+/// 2.77 sends two windows in half of a round trip, which a short queue drops.
+const STARTUP_GAIN: f64 = 1.25;
 /// BBR's drain gain: drains the queue of startup in a round trip.
 const DRAIN_GAIN: f64 = 0.35;
 /// BBRv1's probing gain, 5/4.
@@ -73,6 +80,10 @@ const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
 /// Share of the former bandwidth-delay product with which to resume after a silence (RFC 9959).
 const RESUME_SHARE: f64 = 0.5;
+/// The longest queue that is our own packets', which leave in trains of this length.
+const TRAIN: Duration = Duration::from_millis(1);
+/// Share of a capacity that startup measures, to take at once. Ours: as much as when resuming.
+const CAPACITY_SHARE: f64 = 0.5;
 /// Share of the bandwidth-delay product in flight meanwhile. BBR's `ProbeRTT` has 0.5; ours
 /// costs less, and a queue of others still shows.
 const PROBE_RTT_GAIN: f64 = 0.6;
@@ -152,6 +163,8 @@ pub struct Controller {
     full_bandwidth: f64,
     full_rounds: u32,
     startup_window: f64,
+    /// The largest measured in startup.
+    capacity: Option<Capacity>,
     cubic: Cubic,
     probe_rtt_at: Duration,
     probe_rtt_after: Duration,
@@ -182,6 +195,7 @@ impl Controller {
             full_bandwidth: 0.0,
             full_rounds: 0,
             startup_window: INITIAL_PACKETS * mss,
+            capacity: None,
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss),
             probe_rtt_at: Duration::ZERO,
             probe_rtt_after: Duration::ZERO,
@@ -250,8 +264,9 @@ impl Controller {
         let rtt = self.model.smoothed().map_or(0.333, |rtt| rtt.as_secs_f64().max(1e-4));
         let bandwidth = self.model.bandwidth();
         let rate = match self.mode {
-            // twice the window per round trip: the window is the limit
-            Mode::Startup => (STARTUP_GAIN * bandwidth).max(2.0 * self.startup_window / rtt),
+            // the first packets leave at once: how the bottleneck spreads them shows its capacity
+            Mode::Startup if self.model.rounds() == 0 => f64::INFINITY,
+            Mode::Startup => STARTUP_GAIN * self.startup_window / rtt,
             Mode::Drain => DRAIN_GAIN * bandwidth,
             Mode::Cruise { .. } | Mode::Up { .. } | Mode::Down { .. }
                 if self.model.is_host_limited() =>
@@ -328,6 +343,19 @@ impl Controller {
                     // a queue: carefully (RFC 9406)
                     let careful = self.model.queue() > self.model.threshold();
                     self.startup_window += report.acked as f64 / if careful { 4.0 } else { 1.0 };
+                    // a pause on the way looks like a smaller capacity
+                    let larger =
+                        |a: Capacity, b: Capacity| if a.least() < b.least() { b } else { a };
+                    self.capacity = match (self.capacity, report.capacity) {
+                        (Some(before), Some(now)) => Some(larger(before, now)),
+                        (before, now) => now.or(before),
+                    };
+                    if let Some(capacity) = self.capacity {
+                        let rtt = self.model.min_rtt().as_secs_f64();
+                        let jump = CAPACITY_SHARE * capacity.least() * rtt;
+                        let most = capacity.most() * rtt;
+                        self.startup_window = self.startup_window.max(jump).min(most.max(jump));
+                    }
                 }
                 if round_over && self.is_full(report) {
                     self.mode = Mode::Drain;
@@ -387,7 +415,9 @@ impl Controller {
             return false;
         }
         self.full_rounds += 1;
-        self.full_rounds >= FULL_ROUNDS || stood
+        self.full_rounds >= FULL_ROUNDS
+            || stood
+            || self.capacity.is_some_and(|capacity| capacity.is_reached(bandwidth))
     }
 
     fn cruise(&mut self, now: Duration) {
@@ -478,7 +508,8 @@ impl Controller {
     /// Whether a queue persists that our last probe did not cause: for one round trip the queue is
     /// the probe's.
     fn yields(&self, from_round: u64) -> bool {
-        self.model.rounds() > from_round + 1 && self.model.queue() > self.model.threshold() / 2
+        let queue = (self.model.threshold() / 2).max(TRAIN);
+        self.model.rounds() > from_round + 1 && self.model.queue() > queue
     }
 
     /// Returns the longest queue that probing may cause.
