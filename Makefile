@@ -25,15 +25,14 @@ demo:
 # Format, lint, licences, unit tests, integration tests with real servers. Nothing is built
 # before the tests but what they need: with development dependencies, which give some
 # crates more features, much of it would be built twice. Many tests wait (links, logins,
-# timers), so twice as many run at once as there are cores. Lint begins when
-# the lab's tests, which need both cores for five minutes, are nearly done, and uses what the
-# others leave; its output is shown if it fails. The lab's tests beside all others would save
-# two minutes, and some fail on a machine that is so busy.
+# timers), so twice as many run at once as there are cores. Lint has what the tests leave of
+# the processor (chrt --idle), and its output is shown if it fails. The lab's tests beside all
+# others would save two minutes, and some fail on a machine that is so busy.
 LINT_OUTPUT = $(CARGO_TARGET_DIR)/lint.txt
 test:
 	cargo fmt --all --check
 	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(TEST_FLAGS) $(TESTS) --no-run && wait $$parts
-	(sleep 240 && nice -n 19 make --no-print-directory lint browser deny examples > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
+	(sleep 20 && chrt --idle 0 make --no-print-directory lint browser deny examples > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(RUN_TESTS) $(TESTS); tests=$$?; \
 	wait $$lint || { cat $(LINT_OUTPUT); exit 1; }; exit $$tests
 
