@@ -13,10 +13,16 @@ use nix::sys::signal::{Signal, kill};
 use pcap_file::pcap::PcapReader;
 use serde_json::Value;
 
-const WORKLOADS: &str = "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n\
-                         [[workload]]\nkind = \"upload\"\nsizes = [\"256KiB\"]\n";
+/// One transfer in each sample: the lab would choose as many as last 0.3 s, and nothing here is
+/// about time.
+const WORKLOADS: &str = "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\ntransfers-per-sample = 1\n\
+                         [[workload]]\nkind = \"upload\"\nsizes = [\"256KiB\"]\ntransfers-per-sample = 1\n";
 
-const DOWNLOAD: &str = "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n";
+const DOWNLOAD: &str =
+    "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\ntransfers-per-sample = 1\n";
+
+/// For runs that are still measuring when a layer dies.
+const LONG: &str = "repetitions = 100\n[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n";
 
 fn measure(ground: &Ground, stacks: &[&str], family: &str) -> Value {
     let plan = format!("stacks = {stacks:?}\nfamily = \"{family}\"\nrepetitions = 2\n{WORKLOADS}");
@@ -44,7 +50,7 @@ fn measure_with(ground: &Ground, plan: &str, options: &str) -> Value {
 fn bytes(results: &Value) -> BTreeMap<&str, f64> {
     array(results, "samples")
         .iter()
-        .filter(|sample| text(sample, "workload") == "download")
+        .filter(|sample| text(sample, "workload").starts_with("download"))
         .map(|sample| (text(sample, "stack"), number(&sample["wire"], "bytes")))
         .collect()
 }
@@ -242,7 +248,7 @@ fn data_that_leaves_dtls_for_tls_fails_the_run() {
         return;
     }
     let ground = Ground::new("fallback");
-    ground.write("p.toml", &format!("stacks = [\"http/dtls\"]\nrepetitions = 100\n{DOWNLOAD}"));
+    ground.write("p.toml", &format!("stacks = [\"http/dtls\"]\n{LONG}"));
     let mut run = ground.start(ground.headroom("lab run p.toml --out out"));
     run.until_download(2);
     let client =
@@ -412,7 +418,7 @@ fn setting_a_layer_up_is_a_workload() {
     ];
     let setup = format!(
         "repetitions = 2\n[[workload]]\nkind = \"setup\"\n[[workload]]\nkind = \"download\"\n\
-         sizes = [\"64KiB\"]\nstacks = [\"{}\", \"{}\"]\n",
+         sizes = [\"64KiB\"]\ntransfers-per-sample = 1\nstacks = [\"{}\", \"{}\"]\n",
         of[1], of[2]
     );
     let of_strongswan_6 = has_strongswan_6().then_some("http/strongswan(pq)");
@@ -616,7 +622,7 @@ fn a_gateway_that_dies_is_named() {
         return;
     }
     let ground = Ground::new("gateway");
-    ground.write("p.toml", &format!("stacks = [\"http/esp\"]\nrepetitions = 100\n{DOWNLOAD}"));
+    ground.write("p.toml", &format!("stacks = [\"http/esp\"]\n{LONG}"));
     let mut run = ground.start(ground.headroom("lab run p.toml --out out"));
     run.until_download(2);
     let gateway = run.until("a gateway", |run| {
