@@ -51,6 +51,7 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         rtt_s: answer.map(|seen| since(seen.time_ns)),
         longest_gap_s: longest_gap(all.iter().map(|seen| seen.time_ns)),
         round_trips: None,
+        round_trips_after: None,
         connections: connections + u32::from(udp().next().is_some()),
         handshakes: key_exchanges + u32::from(quic),
         hello_retries: 0,

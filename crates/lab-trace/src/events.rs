@@ -84,6 +84,10 @@ fn after_login(packets: &[Packet], login: Login) -> Option<usize> {
     packets[granted..].iter().position(sends).map(|after| granted + after)
 }
 
+/// Bytes of payload that no message of set-up has in one packet: two TLS session tickets fit in
+/// 500 bytes.
+pub(crate) const SURELY_DATA: u64 = 1000;
+
 /// Returns the index of the first packet with content of the file: large enough, in the
 /// file's direction, after the request and outside handshakes.
 pub(crate) fn first_body(
@@ -92,8 +96,6 @@ pub(crate) fn first_body(
     request: usize,
     expected: &Expectation,
 ) -> Option<usize> {
-    // two TLS session tickets fit in one packet of 500 bytes
-    const SURELY_DATA: u64 = 1000;
     let least = expected.size.min(SURELY_DATA) as u32;
     // a smaller file cannot be told from set-up when both are encrypted
     let hidden = states.iter().any(|state| state.opens_handshake) && expected.size < SURELY_DATA;

@@ -5,7 +5,7 @@
 //! hides an event, timestamps by client and server only select the packet that carried it.
 
 use crate::datagrams;
-use crate::events::{completion, first_body, request};
+use crate::events::{SURELY_DATA, completion, first_body, request};
 use crate::expectation::Expectation;
 use crate::flow::Flow;
 use crate::phases::{Phases, follow, intervals};
@@ -52,6 +52,17 @@ pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         rtt_s,
         longest_gap_s: longest_gap(session.iter().map(|packet| packet.time_ns)),
         round_trips: body.map(|body| round_trips(&packets[first..=body.max(first)])),
+        round_trips_after: body.map(|body| {
+            let least = packets[body].payload_len.min(SURELY_DATA as u32);
+            let carries = |p: &Packet| {
+                p.connection == packets[body].connection
+                    && p.from_client == expected.upload
+                    && p.payload_len >= least
+            };
+            let end = last.max(body);
+            let ends = packets[..=end].iter().rposition(carries).unwrap_or(body);
+            round_trips_after(&packets[ends..=end])
+        }),
         connections: trace.connections.len() as u32,
         handshakes: states.iter().filter(|state| state.opens_handshake).count() as u32,
         hello_retries: states.iter().filter(|state| state.retries_hello).count() as u32,
@@ -78,6 +89,22 @@ fn round_trips(packets: &[Packet]) -> u32 {
             count += 1;
         }
         client_sent = packet.from_client;
+    }
+    count
+}
+
+/// Counts changes from client to server behind a file's last packet. An FTP server may wait
+/// for the client's FIN on the data connection before it replies, so a FIN counts here.
+fn round_trips_after(packets: &[Packet]) -> u32 {
+    let mut client_sent = false;
+    let mut count = 0;
+    for packet in packets {
+        if packet.from_client {
+            client_sent |= packet.syn || packet.fin || packet.payload_len > 0;
+        } else if client_sent && packet.payload_len > 0 {
+            count += 1;
+            client_sent = false;
+        }
     }
     count
 }

@@ -21,6 +21,9 @@ pub struct Record {
     /// Round trips before the file's first byte: the client sent and the server answered.
     /// None: the trace shows no file data.
     pub round_trips: Option<u32>,
+    /// Round trips after the file's last packet, until completion. None: as above.
+    #[serde(default)]
+    pub round_trips_after: Option<u32>,
     /// TCP connections, plus one for all UDP.
     pub connections: u32,
     /// TLS handshakes or SSH key exchanges.

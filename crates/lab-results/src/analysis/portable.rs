@@ -58,16 +58,16 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
     let seconds_per_gb = time.as_ref().filter(|model| unshaped && tells(model)).map(per_gb);
     let extra = extra_bytes_per_mb(downloads);
     let line = extra.map(|extra| line_bytes_per_byte(extra, context.segment));
-    let round_trips = downloads
-        .iter()
-        .min_by_key(|s| s.size_bytes)
-        .and_then(|smallest| smallest.wire?.round_trips);
+    let smallest = downloads.iter().min_by_key(|s| s.size_bytes).and_then(|smallest| smallest.wire);
+    let round_trips = smallest.and_then(|wire| wire.round_trips);
+    let round_trips_after = smallest.and_then(|wire| wire.round_trips_after);
     let fixed_s = time.as_ref().map(|model| model.fixed_s.max(0.0));
     let rtt_s = link.rtt_us.map(|us| us / 1e6);
     Portable {
         stack: stack.name.clone(),
         baseline: stack.baseline.clone(),
         round_trips,
+        round_trips_after,
         extra_bytes_per_mb: extra,
         line_bytes_per_byte: line,
         cpu_seconds_per_gb: cpu.as_ref().filter(|model| tells(model)).map(per_gb),
@@ -75,7 +75,7 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
         work_s: fixed_s
             .zip(round_trips)
             .zip(rtt_s)
-            .map(|((fixed, trips), rtt)| (fixed - f64::from(trips) * rtt).max(0.0)),
+            .map(|((fixed, trips), rtt)| (fixed - f64::from(trips + round_trips_after.unwrap_or(0)) * rtt).max(0.0)),
         seconds_per_gb,
         fill_bps: seconds_per_gb.map(|s| 8e9 / s * line.unwrap_or(1.0)),
         window_bytes: context.windows.get(&stack.name).copied(),

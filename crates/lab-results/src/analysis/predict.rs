@@ -21,7 +21,7 @@ use crate::schema::{LinkReport, Portable, Prediction, Summary};
 /// Costs of a stack that hold on any link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// Before the file's first byte.
+    /// Before the file's first byte and after its last.
     pub round_trips: f64,
     /// Seconds that neither size nor distance change.
     pub work_s: f64,
@@ -50,7 +50,9 @@ impl Costs {
     /// Of a stack whose downloads were measured at two sizes or more.
     pub fn of(portable: &Portable) -> Option<Self> {
         Some(Self {
-            round_trips: f64::from(portable.round_trips?),
+            round_trips: f64::from(
+                portable.round_trips? + portable.round_trips_after.unwrap_or(0),
+            ),
             work_s: portable.work_s?,
             line_bytes_per_byte: portable.line_bytes_per_byte?,
             seconds_per_byte: portable.seconds_per_gb.map(|s| s / 1e9),

@@ -70,6 +70,9 @@ pub struct Portable {
     pub stack: String,
     pub baseline: Option<String>,
     pub round_trips: Option<u32>,
+    /// After the file's last byte.
+    #[serde(default)]
+    pub round_trips_after: Option<u32>,
     pub extra_bytes_per_mb: Option<f64>,
     /// Bytes that a link carries for each byte of file, framing counted.
     #[serde(default)]

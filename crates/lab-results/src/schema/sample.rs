@@ -166,6 +166,9 @@ pub struct Wire {
     pub header_bytes_per_packet: Option<f64>,
     /// Before the first byte of the file.
     pub round_trips: Option<u32>,
+    /// After the last packet of the file, until completion.
+    #[serde(default)]
+    pub round_trips_after: Option<u32>,
     /// TCP connections.
     pub connections: u32,
     /// TLS handshakes or SSH key exchanges.

@@ -73,10 +73,11 @@ impl Bench<'_> {
         }
         self.quiesce(cell)?;
         let round_trips = rows.iter().filter_map(|(wire, _)| wire.round_trips).min();
+        let round_trips_after = rows.iter().filter_map(|(wire, _)| wire.round_trips_after).min();
         rows.sort_by_key(|(wire, _)| wire.bytes);
         let Some((wire, taken)) = rows.get(rows.len() / 2) else { return Ok(None) };
         let kept = taken.as_ref().map(|taken| taken.keep(cell, wire.packets)).transpose()?;
-        Ok(Some((Wire { round_trips, recounted, ..*wire }, kept)))
+        Ok(Some((Wire { round_trips, round_trips_after, recounted, ..*wire }, kept)))
     }
 }
 
@@ -115,6 +116,7 @@ fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
         payload_efficiency_pct: file_direction.efficiency_pct(cell.bytes()),
         header_bytes_per_packet: file_direction.header_bytes(cell.bytes()),
         round_trips: record.round_trips.filter(|_| !cell.workload.takes(Key::Clients)),
+        round_trips_after: record.round_trips_after.filter(|_| !cell.workload.takes(Key::Clients)),
         connections: record.connections,
         handshakes: record.handshakes,
         hello_retries: record.hello_retries,

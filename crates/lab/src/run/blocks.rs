@@ -40,14 +40,17 @@ impl Blocks {
     }
 }
 
-/// Downloads on validation links, to compare predictions with.
+/// Downloads, and folders of small files, on validation links: predictions are compared with
+/// them.
 pub(super) fn check_workload(plan: &Plan) -> Vec<Workload> {
     let able = plan
         .stacks
         .iter()
         .filter(|planned| planned.stack.application.accepts(WorkloadKind::Download));
     let stacks = able.map(|planned| planned.stack.name.clone()).collect();
-    vec![Workload::new(WorkloadKind::Download, plan.validation_sizes.clone(), stacks)]
+    let downloads = Workload::new(WorkloadKind::Download, plan.validation_sizes.clone(), stacks);
+    let folders = plan.workloads.iter().filter(|workload| workload.kind == WorkloadKind::Many);
+    std::iter::once(downloads).chain(folders.cloned()).collect()
 }
 
 /// Number of blocks on a validation link.
