@@ -6,6 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use headroom_lab::workload::{WORKLOAD_KINDS, WorkloadKind};
+use headroom_lab_results::analysis::advise::Property;
+
+use crate::file_set::Files;
 
 /// Measure what securing a transfer costs, move files, and run IPsec tunnels.
 #[derive(Debug, Parser)]
@@ -133,6 +136,11 @@ pub(crate) enum Lab {
         after_help = "Exit codes:\n  0  both runs were read; nothing is too slow\n  1  --fail-above P was given and at least one cell is too slow: the whole 95 % interval of\n     its time in B over A lies above P percent\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of transfer times."
     )]
     Compare(Compare),
+    /// Predict which stacks move files soonest over a link
+    #[command(
+        after_help = "Examples:\n  headroom lab advise --rate 200mbit --rtt 30ms --files 2000x1MiB\n  headroom lab advise --rate 50mbit --rtt 80ms --loss 0.1% --files 1MiB --need mutual-auth,no-udp\n  headroom lab advise --rate 20mbit --rtt 20ms --files 64KiB --arithmetic\n  headroom lab advise --back-test --from results/back-test-1790000000\n\nThe prediction is of downloads by one client. Without --from it rests on a run of\nplans/back-test.toml that comes with this program.\n\nExit codes:\n  0  answered\n  2  wrong arguments, or a run that cannot be read\n  5  no answer: the question lies outside what was measured, or no stack has what it needs\nWith --measure those of `lab run`."
+    )]
+    Advise(Advise),
     /// Remove what a killed run left behind
     Clean {
         /// Folder for temporary files that the run was given
@@ -270,6 +278,46 @@ pub(crate) struct Compare {
     /// Fail if the whole 95 % interval of a cell's slowdown lies above this, such as 5%
     #[arg(long, value_name = "P%", value_parser = headroom_lab::units::parse_percent)]
     pub(crate) fail_above: Option<f64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Advise {
+    /// The link's rate, such as 200mbit
+    #[arg(long, required_unless_present_any = ["back_test", "basis"], value_parser = headroom_lab::units::parse_rate)]
+    pub(crate) rate: Option<u64>,
+    /// Its round-trip time without load, such as 30ms
+    #[arg(long, required_unless_present_any = ["back_test", "basis"], value_parser = headroom_lab::units::parse_duration)]
+    pub(crate) rtt: Option<std::time::Duration>,
+    /// Share of packets that it loses at random, each way [default: 0%]
+    #[arg(long, value_name = "P%", default_value = "0%", hide_default_value = true,
+        value_parser = headroom_lab::units::parse_percent)]
+    pub(crate) loss: f64,
+    /// Number of files in one session and the size of each, such as 2000x1MiB, or 1MiB
+    #[arg(long, value_name = "NxSIZE", required_unless_present_any = ["back_test", "basis"])]
+    pub(crate) files: Option<Files>,
+    /// What a stack must have
+    #[arg(long, value_name = "PROPERTIES", value_delimiter = ',',
+        value_parser = Property::ALL.map(Property::name))]
+    pub(crate) need: Vec<String>,
+    /// Rest on this run: its folder or its results.json [default: the run that comes with this
+    /// program]
+    #[arg(long, value_name = "RUN")]
+    pub(crate) from: Option<PathBuf>,
+    /// Print the sums as well
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) arithmetic: bool,
+    /// Measure the stacks on such a link instead
+    #[arg(long, conflicts_with = "arithmetic")]
+    pub(crate) measure: bool,
+    /// Predict each link of the run from its other links instead, and print the errors
+    #[arg(long, conflicts_with_all = ["rate", "rtt", "files", "need", "arithmetic", "measure"])]
+    pub(crate) back_test: bool,
+    /// Print what the answer needs of the run as JSON, for --from
+    #[arg(long, hide = true, conflicts_with = "back_test")]
+    pub(crate) basis: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

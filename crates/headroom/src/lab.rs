@@ -21,6 +21,7 @@ use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
 use headroom_lab_results::{analysis, report};
 
+use crate::advise;
 use crate::arguments::{Compare, Lab, Run};
 use crate::folder::{Folder, outside_run};
 use crate::progress::Bar;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         Lab::Run(arguments) => measure(&arguments),
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => compare(&arguments),
+        Lab::Advise(arguments) => advise::run(&arguments, width(), measure_plan),
         Lab::Clean { scratch } => remove(scratch),
     }
 }
@@ -54,16 +56,50 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    run::require(&plan)?;
+    let print = Print::of(arguments);
+    run_plan(&plan, &options, arguments.out.as_deref(), print, &expected)
+}
+
+/// Measures a plan that was made here, with the options of a run by default.
+fn measure_plan(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
+    without_root(false)?;
+    let expected = run::sentence_on_time(run::expected_time(plan), plan);
+    let print = Print { json, detail: Detail::of(false), strict: false };
+    run_plan(plan, &options(None)?, None, print, &expected)
+}
+
+/// What a run prints at its end, and whether disturbance is an error.
+#[derive(Debug, Clone, Copy)]
+struct Print {
+    json: bool,
+    detail: Detail,
+    strict: bool,
+}
+
+impl Print {
+    fn of(arguments: &Run) -> Self {
+        let Run { json, full, strict, .. } = *arguments;
+        Self { json, detail: Detail::of(full), strict }
+    }
+}
+
+fn run_plan(
+    plan: &Plan,
+    options: &Options,
+    out: Option<&Path>,
+    print: Print,
+    expected: &str,
+) -> anyhow::Result<ExitCode> {
+    run::require(plan)?;
     // An hour's results must not be lost to a folder that cannot be made.
-    let out = Folder::new(arguments.out.as_deref(), &plan.name)?;
+    let out = Folder::new(out, &plan.name)?;
     eprintln!("headroom: {expected}");
     let outcome = {
         let bar = Bar::new();
-        run::run(&plan, &options, &out.path, &bar)
+        run::run(plan, options, &out.path, &bar)
     };
     match outcome {
-        Ok(outcome) => tell(outcome, &out.path, arguments),
+        Ok(outcome) => tell(outcome, &out.path, print),
         Err(error) => {
             out.remove();
             Err(anyhow::Error::new(error))
@@ -204,7 +240,7 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
         run::resume(&folder, how, &options, &bar)?
     };
     match outcome {
-        Some(outcome) => tell(outcome, &folder, arguments),
+        Some(outcome) => tell(outcome, &folder, Print::of(arguments)),
         None => {
             println!("The run in {} is complete: nothing to resume.", folder.display());
             Ok(ExitCode::SUCCESS)
@@ -213,18 +249,18 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints what a run found, and returns the error that ended it early.
-fn tell(outcome: Outcome, folder: &Path, arguments: &Run) -> anyhow::Result<ExitCode> {
+fn tell(outcome: Outcome, folder: &Path, print: Print) -> anyhow::Result<ExitCode> {
     let Outcome { results, interrupted_by } = outcome;
-    if arguments.json {
+    if print.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
-        print!("{}", report::terminal::answer(&results, width(), Detail::of(arguments.full)));
+        print!("{}", report::terminal::answer(&results, width(), print.detail));
         println!("Report: {}", folder.join("report.html").display());
     }
     match interrupted_by {
         None => {
             fail_if_any_failed(&results)?;
-            Ok(ExitCode::from(exit_code(arguments.strict, Disturbance::of(&results.samples))))
+            Ok(ExitCode::from(exit_code(print.strict, Disturbance::of(&results.samples))))
         }
         Some(error) => Err(anyhow::Error::new(error).context(format!(
             "what was measured is kept; continue with `headroom lab run --resume {}`",

@@ -12,9 +12,11 @@ macro_rules! eprintln {
     ($($arguments:tt)*) => {{ crate::output::print_error_line(&format!($($arguments)*)); }};
 }
 
+mod advise;
 mod arguments;
 mod browse;
 mod fetch;
+mod file_set;
 mod folder;
 mod lab;
 mod link;

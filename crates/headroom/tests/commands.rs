@@ -125,6 +125,7 @@ fn prints_help_of_the_lab() {
         ("lab_run", "lab run --help"),
         ("lab_report", "lab report --help"),
         ("lab_compare", "lab compare --help"),
+        ("lab_advise", "lab advise --help"),
         ("lab_doctor", "lab doctor --help"),
         ("lab_clean", "lab clean --help"),
         ("link", "link --help"),
@@ -190,6 +191,31 @@ fn compares_two_runs() {
     let ended = ground.end_of(compare);
     assert_eq!(ended.code, Some(1), "{ended}");
     insta::assert_snapshot!("lab_compare", format!("{}\n{}", ended.stdout, ended.stderr));
+}
+
+#[test]
+fn advises_what_to_use_on_a_link() {
+    let ground = Ground::new("advised");
+    // a basis that nobody measured, so that the text changes with the program alone
+    ground.write("basis.json", &common::made_up::basis().to_string());
+    let mut text = String::new();
+    for (line, code) in [
+        ("--rate 50mbit --rtt 30ms --files 1MiB --arithmetic", 0),
+        ("--rate 50mbit --rtt 30ms --files 200x16KiB --need forward-secrecy", 0),
+        ("--rate 50mbit --rtt 30ms --files 1MiB --need verified", 5),
+        ("--rate 5gbit --rtt 30ms --files 1MiB", 5),
+        ("--rate 50mbit --rtt 3s --loss 20% --files 1GiB", 5),
+        ("--rate 50mbit --files 1MiB", 2),
+        ("--back-test", 0),
+    ] {
+        let mut advise = ground.headroom(&format!("lab advise --from basis.json {line}"));
+        advise.env("COLUMNS", "80");
+        let ended = ground.end_of(advise);
+        assert_eq!(ended.code, Some(code), "{line}: {ended}");
+        assert!(ended.stdout.lines().count() <= 24, "{ended}");
+        text += &format!("$ headroom lab advise {line}\n{}{}\n", ended.stdout, ended.stderr);
+    }
+    insta::assert_snapshot!("lab_advise", text);
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod custom;
 pub mod doctor;
 pub mod layer;
 pub mod plan;
+pub mod properties;
 pub mod run;
 pub mod stack;
 pub mod study;

@@ -12,6 +12,7 @@ use crate::application::{self, Application};
 use crate::catalogue::Chosen;
 use crate::custom::Custom;
 use crate::layer::{self, Layer, inner_mtu};
+use crate::properties::Properties;
 use crate::workload::WorkloadKind;
 
 /// An application with its layers, as a plan names it: one way to secure a transfer, or not
@@ -82,6 +83,21 @@ impl Stack {
     /// Whether nobody on the wire is to read the file: any layer encrypts.
     pub fn is_secured(&self) -> bool {
         self.application.secured() || self.layers.iter().any(|layer| layer.encrypts())
+    }
+
+    /// Properties that a user may need; none: an application or layer states none.
+    pub fn properties(&self) -> Option<Properties> {
+        let layers = self.layers.iter().map(|layer| layer.properties());
+        layers.fold(self.application.properties(), |inner, layer| Some(inner?.inside(layer?)))
+    }
+
+    /// Whether its files travel over TCP of the host, directly or in layers that carry its
+    /// packets one by one.
+    pub fn moves_files_over_tcp(&self) -> bool {
+        let carries_packets = |layer: &Chosen<dyn Layer>| {
+            layer.kind().is_network() && layer.name() != "openvpn" || layer.name() == "tls"
+        };
+        !self.application.over_datagrams() && self.layers.iter().all(carries_packets)
     }
 
     /// Whether the file is to be seen on the wire as it is.

@@ -1,6 +1,7 @@
 //! From samples to an answer. Pure functions; no clock, no file.
 
 pub mod accounting;
+pub mod advise;
 pub mod answer;
 pub mod compare;
 pub mod cost;

@@ -72,10 +72,9 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
         line_bytes_per_byte: line,
         cpu_seconds_per_gb: cpu.as_ref().filter(|model| tells(model)).map(per_gb),
         fixed_s,
-        work_s: fixed_s
-            .zip(round_trips)
-            .zip(rtt_s)
-            .map(|((fixed, trips), rtt)| (fixed - f64::from(trips + round_trips_after.unwrap_or(0)) * rtt).max(0.0)),
+        work_s: fixed_s.zip(round_trips).zip(rtt_s).map(|((fixed, trips), rtt)| {
+            (fixed - f64::from(trips + round_trips_after.unwrap_or(0)) * rtt).max(0.0)
+        }),
         seconds_per_gb,
         fill_bps: seconds_per_gb.map(|s| 8e9 / s * line.unwrap_or(1.0)),
         window_bytes: context.windows.get(&stack.name).copied(),

@@ -50,9 +50,7 @@ impl Costs {
     /// Of a stack whose downloads were measured at two sizes or more.
     pub fn of(portable: &Portable) -> Option<Self> {
         Some(Self {
-            round_trips: f64::from(
-                portable.round_trips? + portable.round_trips_after.unwrap_or(0),
-            ),
+            round_trips: f64::from(portable.round_trips? + portable.round_trips_after.unwrap_or(0)),
             work_s: portable.work_s?,
             line_bytes_per_byte: portable.line_bytes_per_byte?,
             seconds_per_byte: portable.seconds_per_gb.map(|s| s / 1e9),

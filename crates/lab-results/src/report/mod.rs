@@ -1,5 +1,6 @@
 //! Writes reports: terminal, HTML, CSV, Markdown, JSON.
 
+pub mod advice;
 mod brief;
 pub mod columns;
 pub mod compare;

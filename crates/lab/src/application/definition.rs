@@ -12,6 +12,7 @@ use headroom_lab_trace::{Login, TimeHints};
 
 use super::site::Site;
 use crate::catalogue::Fact;
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 /// An application: its server, its client, and the reader of their output.
@@ -22,6 +23,11 @@ pub trait Application: Send + Sync {
     /// Whether it changes the bytes it moves, though it does not encrypt them.
     fn obfuscates(&self) -> bool {
         false
+    }
+
+    /// Properties that a user may need; none: nobody stated them.
+    fn properties(&self) -> Option<Properties> {
+        None
     }
 
     /// Those of `all` its programs that it needs.

@@ -12,6 +12,7 @@ use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
 use super::{Application, ClientReport, Invocation, Site, pure_ftpd};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 struct Ftp;
@@ -24,6 +25,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Ftp {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::CLEAR)
+    }
+
     fn secured(&self) -> bool {
         false
     }

@@ -14,6 +14,7 @@ use super::site::FTP_USER;
 use super::tls::{Key, Tls, Version};
 use super::{Application, ClientReport, Invocation, Site, pure_ftpd};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 /// The application with the TLS that its options want.
@@ -56,6 +57,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 const GROUPS: &str = "P-256:X25519";
 
 impl Application for Ftps {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { forward_secrecy: self.tls.has_forward_secrecy(), ..Properties::SSH })
+    }
+
     fn secured(&self) -> bool {
         true
     }

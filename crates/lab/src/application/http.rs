@@ -10,6 +10,7 @@ use super::fetch::{self, Account};
 use super::nginx::NGINX;
 use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 struct Http;
@@ -22,6 +23,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Http {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::CLEAR)
+    }
+
     fn secured(&self) -> bool {
         false
     }

@@ -13,6 +13,7 @@ use super::nginx::NGINX;
 use super::tls::Tls;
 use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 struct Https;
@@ -35,6 +36,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 struct InBrowser;
 
 impl Application for Https {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { forward_secrecy: true, ..Properties::CLEAR })
+    }
+
     fn secured(&self) -> bool {
         true
     }
@@ -84,6 +89,10 @@ impl Application for Https {
 }
 
 impl Application for InBrowser {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { forward_secrecy: true, ..Properties::CLEAR })
+    }
+
     fn secured(&self) -> bool {
         true
     }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{STREAM_UNIT, Task, WorkloadKind};
 
 const IPERF3: Program = Program::new("iperf3", "iperf3", &["--version"]);
@@ -26,6 +27,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Iperf3 {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::CLEAR)
+    }
+
     fn secured(&self) -> bool {
         false
     }

@@ -11,6 +11,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 const QCP: Program = Program::new("qcp", "qcp", &["--version"]);
@@ -30,6 +31,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Qcp {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { over_udp: true, ..Properties::SSH })
+    }
+
     fn secured(&self) -> bool {
         true
     }

@@ -12,6 +12,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 const RSYNC: Program = Program::new("rsync", "rsync", &["--version"]);
@@ -26,6 +27,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Rsync {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { verified: true, ..Properties::SSH })
+    }
+
     fn secured(&self) -> bool {
         true
     }

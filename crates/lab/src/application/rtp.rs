@@ -11,6 +11,7 @@ use headroom_lab_results::schema::StreamStats;
 use super::udp::{datagrams, server};
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 struct Rtp;
@@ -26,6 +27,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Rtp {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { over_udp: true, ..Properties::CLEAR })
+    }
+
     fn secured(&self) -> bool {
         false
     }

@@ -13,6 +13,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 const SCP: Program = Program::new("scp", "openssh-client", &[]).only_on(Role::Client);
@@ -27,6 +28,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Scp {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::SSH)
+    }
+
     fn secured(&self) -> bool {
         true
     }

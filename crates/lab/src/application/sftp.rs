@@ -13,6 +13,7 @@ use super::openssh::{KeyExchange, SSHD};
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);
@@ -45,6 +46,13 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Sftp {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties {
+            post_quantum: self.key_exchange != KeyExchange::default(),
+            ..Properties::SSH
+        })
+    }
+
     fn secured(&self) -> bool {
         true
     }

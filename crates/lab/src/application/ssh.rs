@@ -13,6 +13,7 @@ use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
 struct Ssh;
@@ -25,6 +26,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Ssh {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::SSH)
+    }
+
     fn secured(&self) -> bool {
         true
     }

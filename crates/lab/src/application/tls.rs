@@ -35,6 +35,12 @@ impl Tls {
     pub(super) const MODERN: Self =
         Self { version: Version::Tls13, cipher: CIPHER, key: Key::Ecdsa };
 
+    /// Whether keys of the moment are agreed on: TLS 1.3 always does, of the suites of TLS 1.2
+    /// those with ECDHE.
+    pub(super) fn has_forward_secrecy(&self) -> bool {
+        self.version == Version::Tls13 || self.cipher.starts_with("ECDHE")
+    }
+
     /// Key and certificate of the server in one file. The run's own serve where they
     /// are of the right kind.
     pub(super) fn server_pem(&self, site: &Site<'_>) -> Result<String> {

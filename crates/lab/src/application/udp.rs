@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Sending, Task, WorkloadKind};
 
 struct Udp;
@@ -24,6 +25,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Udp {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { over_udp: true, ..Properties::CLEAR })
+    }
+
     fn secured(&self) -> bool {
         false
     }

@@ -13,6 +13,7 @@ use headroom_lab_results::schema::VIDEO;
 
 use super::{Application, ClientReport, Invocation, Site, rtp, udp};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 use crate::workload::{Sending, Task, WorkloadKind};
 
 pub(super) const FFMPEG: Program = Program::new("ffmpeg", "ffmpeg", &["-version"]);
@@ -27,6 +28,10 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 };
 
 impl Application for Video {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { over_udp: true, ..Properties::CLEAR })
+    }
+
     fn secured(&self) -> bool {
         false
     }

@@ -9,6 +9,7 @@ use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::{Ends, Family};
 
 use crate::catalogue::{Chosen, Fact};
+use crate::properties::Properties;
 
 /// The kind of traffic that a layer carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,11 @@ pub trait Layer: Send + Sync {
     /// Whether what it carries cannot be read on the wire.
     fn encrypts(&self) -> bool {
         true
+    }
+
+    /// Properties that a user may need; none: nobody stated them.
+    fn properties(&self) -> Option<Properties> {
+        None
     }
 
     /// Whether its two ends agree on keys by themselves, which takes packets and time.

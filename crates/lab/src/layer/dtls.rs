@@ -11,6 +11,7 @@ use headroom_lab_host::testbed::Family;
 
 use super::{Layer, LayerKind, Place};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 
 const OPENCONNECT: Program = Program::new("openconnect", "openconnect", &["--version"]);
 const OCSERV: Program = Program::new("ocserv", "ocserv", &["--version"]);
@@ -36,6 +37,10 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for Dtls {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::TUNNEL)
+    }
+
     fn kind(&self) -> LayerKind {
         LayerKind::Network
     }

@@ -13,6 +13,7 @@ use headroom_lab_host::testbed::Family;
 use super::{Layer, LayerKind, Place};
 use crate::application::CIPHER;
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 
 const OPENVPN: Program = Program::new("openvpn", "openvpn", &["--version"]);
 
@@ -29,6 +30,10 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for OpenVpn {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::TUNNEL)
+    }
+
     fn kind(&self) -> LayerKind {
         LayerKind::Network
     }

@@ -12,6 +12,7 @@ use headroom_lab_host::testbed::Family;
 use super::{Layer, LayerKind, Place};
 use crate::application::CIPHER;
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 
 const STUNNEL: Program = Program::new("stunnel", "stunnel4", &["-version"]);
 
@@ -25,6 +26,10 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for Tls {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { forward_secrecy: true, ..Properties::CLEAR })
+    }
+
     fn kind(&self) -> LayerKind {
         LayerKind::Stream
     }

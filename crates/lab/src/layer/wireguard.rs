@@ -12,6 +12,7 @@ use headroom_lab_host::testbed::Family;
 
 use super::{Layer, LayerKind, Place, kernel};
 use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::properties::Properties;
 
 const WG: Program = Program::new("wg", "wireguard-tools", &["--version"]);
 const WIREGUARD_GO: Program = Program::new("wireguard-go", "wireguard-go", &["--version"]);
@@ -26,6 +27,10 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for WireGuard {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties::TUNNEL)
+    }
+
     fn kind(&self) -> LayerKind {
         LayerKind::Network
     }

@@ -17,6 +17,7 @@ use headroom_lab_trace::CopyEvent;
 use super::browser::{CHROMIUM, OPTION};
 use super::{Application, ClientReport, Invocation, Site};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
+use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 use browser::InBrowser;
 use options::TransferOptions;
@@ -72,6 +73,10 @@ const CLIENTS_KEY: &str = "client-identity";
 const FINGERPRINT: &str = "server-fingerprint";
 
 impl Application for Headroom {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { post_quantum: true, over_udp: true, verified: true, ..Properties::SSH })
+    }
+
     fn needs(&self, _: &'static [Program]) -> &'static [Program] {
         &[]
     }

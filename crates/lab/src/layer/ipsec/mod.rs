@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::{Drops, KeyUpdates, Layer, LayerKind, Place};
 use crate::catalogue::{Configured, Entry, Fact, Make, Options, titled};
+use crate::properties::Properties;
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::Host;
@@ -156,6 +157,17 @@ impl Ipsec {
 }
 
 impl Layer for Ipsec {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties {
+            mutual_auth: true,
+            forward_secrecy: self.parameters.ike.is_some(),
+            post_quantum: self.parameters.ike.is_some_and(|ike| ike.post_quantum),
+            shows_ports: self.protocol == Protocol::QEsp,
+            over_udp: self.parameters.udp || self.parameters.ike.is_some(),
+            verified: false,
+        })
+    }
+
     fn kind(&self) -> LayerKind {
         match self.parameters.mode {
             Mode::Tunnel => LayerKind::Network,

@@ -15,6 +15,7 @@ use headroom_lab_host::testbed::Family;
 
 use super::{KeyUpdates, Layer, LayerKind, Place, kernel};
 use crate::catalogue::{Entry, Fact, Make};
+use crate::properties::Properties;
 use connection::{connection, make_certificates};
 use daemon::{CHARON, SWANCTL};
 use options::{Parameters, Proof};
@@ -39,6 +40,10 @@ pub(super) const ENTRY: Entry<dyn Layer> = Entry {
 };
 
 impl Layer for StrongSwan {
+    fn properties(&self) -> Option<Properties> {
+        Some(Properties { post_quantum: self.0.post_quantum, ..Properties::TUNNEL })
+    }
+
     fn kind(&self) -> LayerKind {
         LayerKind::Network
     }

@@ -14,7 +14,7 @@ function missingFigures(row) {
 function costsOf(row) {
   const seconds_per_gb = positive(row.seconds_per_gb);
   return {
-    round_trips: row.round_trips, work_s: row.work_s, line_bytes_per_byte: row.line_bytes_per_byte,
+    round_trips: row.round_trips + (number(row.round_trips_after) ?? 0), work_s: row.work_s, line_bytes_per_byte: row.line_bytes_per_byte,
     seconds_per_byte: seconds_per_gb === null ? null : seconds_per_gb / 1e9,
     window_bytes: positive(row.window_bytes),
   };

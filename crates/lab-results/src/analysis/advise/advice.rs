@@ -1,0 +1,451 @@
+//! The question, the refusal and the ranked answer.
+
+use std::collections::BTreeSet;
+
+use headroom_units as units;
+use serde::Serialize;
+
+use super::basis::{Basis, BasisLink};
+use super::calibration::Calibration;
+use super::model::{Arithmetic, Task};
+
+/// A property of a stack that a user may need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Property {
+    /// Both sides prove who they are, and bind that to the connection.
+    MutualAuth,
+    /// Keys of a session cannot be found later from keys that last.
+    ForwardSecrecy,
+    /// The key exchange resists quantum computers.
+    PostQuantum,
+    /// Routers see the application's ports.
+    QosVisible,
+    /// Nothing travels over UDP.
+    NoUdp,
+    /// The receiver compares a hash of each whole file.
+    Verified,
+}
+
+impl Property {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::MutualAuth,
+        Self::ForwardSecrecy,
+        Self::PostQuantum,
+        Self::QosVisible,
+        Self::NoUdp,
+        Self::Verified,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MutualAuth => "mutual-auth",
+            Self::ForwardSecrecy => "forward-secrecy",
+            Self::PostQuantum => "post-quantum",
+            Self::QosVisible => "qos-visible",
+            Self::NoUdp => "no-udp",
+            Self::Verified => "verified",
+        }
+    }
+
+    /// The property of that name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|property| property.name() == name)
+    }
+}
+
+/// Facts about a stack that no run measures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackFacts {
+    /// Its properties; none: it is defined by a plan, and nobody stated them.
+    pub properties: Option<BTreeSet<Property>>,
+    /// Whether its files travel over TCP of the host, whose answer to loss is modelled.
+    pub over_tcp: bool,
+}
+
+/// A link and files to move over it, from server to client.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Question {
+    /// Bits per second, framing counted.
+    pub rate_bps: f64,
+    /// Round-trip time without load, seconds.
+    pub rtt_s: f64,
+    /// Share of packets lost at random, each way.
+    pub loss: f64,
+    /// Number of files.
+    pub files: u32,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Properties that a stack must have.
+    pub needs: Vec<Property>,
+}
+
+/// Why there is no answer: sentences, one for each reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// What lies outside what was measured, or that no stack has what is needed.
+    pub reasons: Vec<String>,
+    /// Whether a measurement would answer the question.
+    pub measurable: bool,
+}
+
+/// A stack in the answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ranked {
+    /// From 1; stacks that tie with the first of their group share its rank.
+    pub rank: usize,
+    /// Whether another stack has this rank.
+    pub tied: bool,
+    /// Its name.
+    pub stack: String,
+    /// Seconds.
+    pub predicted_s: f64,
+    /// 95 % of all sessions take so long.
+    pub interval_s: [f64; 2],
+    /// Whether folders of this stack were not measured, and each file counts as a session.
+    pub session_for_each_file: bool,
+    /// The sum.
+    pub arithmetic: Arithmetic,
+}
+
+/// A stack that is not in the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOutStack {
+    /// Its name.
+    pub stack: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// The question.
+    pub question: Question,
+    /// Stacks, fastest first.
+    pub stacks: Vec<Ranked>,
+    /// Stacks that were measured but cannot be advised.
+    pub left_out: Vec<LeftOutStack>,
+    /// Name of the run's plan.
+    pub plan: String,
+    /// When the run began.
+    pub started: String,
+    /// Its machine.
+    pub machine: String,
+    /// Version of Headroom that measured it.
+    pub headroom: String,
+    /// Servers and clients with their versions.
+    pub programs: Vec<String>,
+    /// Whether the intervals are from the shipped run, because this one has too few links.
+    pub foreign_intervals: bool,
+}
+
+/// How far beyond the measured rates, round-trip times and losses an answer may reach.
+const BEYOND_LINKS: f64 = 2.0;
+/// And beyond the largest measured file.
+const BEYOND_SIZES: f64 = 10.0;
+
+/// Ranks the stacks of a basis for a link and files. `facts` says what is known of a stack by
+/// its name.
+///
+/// # Errors
+/// The question lies outside what was measured.
+pub fn advise(
+    basis: &Basis,
+    question: &Question,
+    facts: impl Fn(&str) -> StackFacts,
+) -> Result<Advice, Refusal> {
+    let mut reasons = outside(basis, question);
+    let lossy = question.loss > 0.0;
+    let own = Calibration::of(basis);
+    let foreign_intervals = !own.knows(lossy);
+    let calibration = if foreign_intervals { Calibration::of(&Basis::shipped()) } else { own };
+    let link = BasisLink {
+        name: String::new(),
+        rate_bps: Some(question.rate_bps),
+        rtt_s: question.rtt_s,
+        loss: question.loss,
+        queue_packets: None,
+    };
+    let task = Task { files: question.files, bytes: question.bytes as f64 };
+    let (mut stacks, mut left_out) = (Vec::new(), Vec::new());
+    for (index, stack) in basis.stacks.iter().enumerate() {
+        let name = &stack.name;
+        let mut leave_out = |why: String| left_out.push(LeftOutStack { stack: name.clone(), why });
+        if let Some(why) = objection(&facts(name), question) {
+            leave_out(why);
+            continue;
+        }
+        if question.rate_bps > stack.fastest_bps {
+            leave_out(format!(
+                "this machine passed its files at {} at most",
+                units::rate(stack.fastest_bps)
+            ));
+            continue;
+        }
+        let Some(model) = basis.fit(index) else {
+            leave_out("the run has no download of a single file without loss".to_owned());
+            continue;
+        };
+        let predicted = basis.predict(&model, stack, &link, task, 1);
+        let Some(interval_s) = calibration.interval_s(basis, index, &predicted, lossy, 1) else {
+            leave_out("no interval is known".to_owned());
+            continue;
+        };
+        stacks.push(Ranked {
+            rank: 0,
+            tied: false,
+            stack: name.clone(),
+            predicted_s: predicted.arithmetic.total_s,
+            interval_s,
+            session_for_each_file: question.files > 1 && !model.knows_folders(),
+            arithmetic: predicted.arithmetic,
+        });
+    }
+    let measurable = !reasons.is_empty();
+    if stacks.is_empty() && reasons.is_empty() {
+        let all = left_out.iter().map(|left| format!("{}: {}", left.stack, left.why));
+        reasons.push(format!(
+            "none of the measured stacks can be advised ({})",
+            all.collect::<Vec<_>>().join("; ")
+        ));
+    }
+    if !reasons.is_empty() {
+        return Err(Refusal { reasons, measurable });
+    }
+    rank(&mut stacks, &calibration, lossy);
+    Ok(Advice {
+        question: question.clone(),
+        stacks,
+        left_out,
+        plan: basis.plan.clone(),
+        started: basis.started.clone(),
+        machine: basis.machine.clone(),
+        headroom: basis.headroom.clone(),
+        programs: basis.programs.clone(),
+        foreign_intervals,
+    })
+}
+
+/// Why a stack is left out, whatever its times.
+fn objection(facts: &StackFacts, question: &Question) -> Option<String> {
+    if !question.needs.is_empty() {
+        let Some(has) = &facts.properties else {
+            return Some("its definition states no properties".to_owned());
+        };
+        let missing = question.needs.iter().filter(|need| !has.contains(need));
+        let missing: Vec<&str> = missing.map(|need| need.name()).collect();
+        if !missing.is_empty() {
+            return Some(format!("lacks {}", missing.join(", ")));
+        }
+    }
+    (question.loss > 0.0 && !facts.over_tcp)
+        .then(|| "how it answers loss is not modelled".to_owned())
+}
+
+/// What of the question lies outside what was measured.
+fn outside(basis: &Basis, question: &Question) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let links: Vec<&BasisLink> =
+        basis.links.iter().filter(|link| link.rate_bps.is_some()).collect();
+    let ends = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold(None, |ends: Option<[f64; 2]>, value| {
+            let [lo, hi] = ends.unwrap_or([value; 2]);
+            Some([lo.min(value), hi.max(value)])
+        })
+    };
+    let fastest = basis.stacks.iter().map(|stack| stack.fastest_bps).fold(0.0, f64::max);
+    let rates = ends(&mut links.iter().filter_map(|link| link.rate_bps));
+    if question.rate_bps > fastest {
+        reasons.push(format!(
+            "{} is more than the machine of the run ever passed ({})",
+            units::rate(question.rate_bps),
+            units::rate(fastest)
+        ));
+    } else if let Some([lo, hi]) = rates
+        && !(lo / BEYOND_LINKS..=hi * BEYOND_LINKS).contains(&question.rate_bps)
+    {
+        reasons.push(format!(
+            "{} is more than twice beyond the measured rates, {} to {}",
+            units::rate(question.rate_bps),
+            units::rate(lo),
+            units::rate(hi)
+        ));
+    }
+    if let Some([lo, hi]) = ends(&mut links.iter().map(|link| link.rtt_s))
+        && !(lo / BEYOND_LINKS..=hi * BEYOND_LINKS).contains(&question.rtt_s)
+    {
+        reasons.push(format!(
+            "a round-trip time of {} is more than twice beyond the measured ones, {} to {}",
+            units::seconds(question.rtt_s),
+            units::seconds(lo),
+            units::seconds(hi)
+        ));
+    }
+    let most_loss = links.iter().map(|link| link.loss).fold(0.0, f64::max);
+    if question.loss > BEYOND_LINKS * most_loss {
+        let most = if most_loss > 0.0 {
+            format!("the largest measured one is {} %", units::three(100.0 * most_loss))
+        } else {
+            "the run has no link with loss".to_owned()
+        };
+        let asked = units::three(100.0 * question.loss);
+        reasons.push(format!("a loss of {asked} % is outside what was measured: {most}"));
+    }
+    if question.loss > 0.0 && basis.congestion_control != "cubic" {
+        reasons.push(format!(
+            "the run used {}, and only CUBIC's answer to loss is modelled",
+            basis.congestion_control
+        ));
+    }
+    let largest = basis.cells.iter().map(|cell| cell.bytes).max().unwrap_or(0);
+    if question.bytes as f64 > BEYOND_SIZES * largest as f64 {
+        reasons.push(format!(
+            "files of {} are more than ten times as large as the largest measured one, {}",
+            units::size(question.bytes),
+            units::size(largest)
+        ));
+    }
+    reasons
+}
+
+/// Sorts by time and gives ranks: a stack whose ratio to the first of a group is not
+/// significant shares its rank.
+fn rank(stacks: &mut [Ranked], calibration: &Calibration, lossy: bool) {
+    stacks.sort_by(|a, b| a.predicted_s.total_cmp(&b.predicted_s));
+    let mut first = 0;
+    for index in 0..stacks.len() {
+        let pair = [first, index].map(|at| stacks[at].stack.as_str());
+        let half = calibration.half_width_of_ratio(pair, lossy).unwrap_or(f64::INFINITY);
+        let ratio = (stacks[index].predicted_s / stacks[first].predicted_s).ln();
+        if index > first && ratio > half {
+            first = index;
+        }
+        stacks[index].rank = first + 1;
+        if index > first {
+            stacks[index].tied = true;
+            stacks[first].tied = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::basis;
+    use super::*;
+
+    fn question() -> Question {
+        Question {
+            rate_bps: 50e6,
+            rtt_s: 0.03,
+            loss: 0.0,
+            files: 1,
+            bytes: 1 << 20,
+            needs: Vec::new(),
+        }
+    }
+
+    fn plain(_: &str) -> StackFacts {
+        StackFacts { properties: Some(BTreeSet::from([Property::NoUdp])), over_tcp: true }
+    }
+
+    #[test]
+    fn the_faster_stack_is_first_beyond_doubt() {
+        let advice = advise(&basis(), &question(), plain).expect("an answer");
+        let ranks: Vec<(&str, usize, bool)> =
+            advice.stacks.iter().map(|s| (s.stack.as_str(), s.rank, s.tied)).collect();
+        assert_eq!(ranks, [("quick", 1, false), ("slow", 2, false)]);
+        let [lo, hi] = advice.stacks[0].interval_s;
+        assert!(lo < advice.stacks[0].predicted_s && advice.stacks[0].predicted_s < hi);
+    }
+
+    #[test]
+    fn stacks_that_differ_by_less_than_the_errors_tie() {
+        let mut basis = basis();
+        // the second stack takes what the first does, give or take as much as nobody predicts
+        let quick: Vec<_> = basis.cells.iter().filter(|c| c.stack == 0).cloned().collect();
+        let slow = basis.cells.iter_mut().filter(|cell| cell.stack == 1);
+        for (index, (cell, same)) in slow.zip(quick).enumerate() {
+            let factor = if index % 2 == 0 { 1.01 } else { 0.99 };
+            cell.session_s = same.session_s.iter().map(|s| s * factor).collect();
+        }
+        let advice = advise(&basis, &question(), plain).expect("an answer");
+        assert!(advice.stacks.iter().all(|stack| stack.rank == 1 && stack.tied));
+    }
+
+    #[test]
+    fn needs_leave_stacks_out_and_what_nobody_stated_is_unknown() {
+        let facts = |name: &str| StackFacts {
+            properties: (name == "quick").then(|| BTreeSet::from([Property::NoUdp])),
+            over_tcp: true,
+        };
+        let of = |needs: Vec<Property>| advise(&basis(), &Question { needs, ..question() }, facts);
+        assert_eq!(of(Vec::new()).expect("no needs").stacks.len(), 2);
+        let advice = of(vec![Property::NoUdp]).expect("one has it");
+        assert_eq!(advice.stacks[0].stack, "quick");
+        assert_eq!(advice.left_out[0].why, "its definition states no properties");
+        let refusal = of(vec![Property::NoUdp, Property::Verified]).expect_err("none has both");
+        assert!(refusal.reasons[0].contains("quick: lacks verified"), "{refusal:?}");
+    }
+
+    #[test]
+    fn refuses_what_lies_outside_what_was_measured() {
+        let reasons = |question: Question| match advise(&basis(), &question, plain) {
+            Ok(_) => String::new(),
+            Err(refusal) => refusal.reasons.join("\n"),
+        };
+        let cases = [
+            (Question { rate_bps: 3e9, ..question() }, "ever passed (2 Gbit/s)"),
+            (Question { rate_bps: 1e9, ..question() }, "twice beyond the measured rates"),
+            (Question { rate_bps: 1e6, ..question() }, "twice beyond the measured rates"),
+            (Question { rtt_s: 1.0, ..question() }, "twice beyond the measured ones"),
+            (Question { loss: 0.1, ..question() }, "the largest measured one is 1 %"),
+            (Question { bytes: 1 << 30, ..question() }, "ten times as large"),
+        ];
+        for (question, expected) in cases {
+            let found = reasons(question);
+            assert!(found.contains(expected), "{expected}: {found}");
+        }
+        assert_eq!(reasons(question()), "");
+        let mut reno = basis();
+        reno.congestion_control = "reno".to_owned();
+        let question = Question { loss: 0.01, ..question() };
+        let refusal = advise(&reno, &question, plain).expect_err("only CUBIC is known");
+        assert!(refusal.reasons[0].contains("only CUBIC"), "{refusal:?}");
+    }
+
+    #[test]
+    fn a_stack_without_tcp_is_left_out_where_packets_are_lost() {
+        let facts = |name: &str| StackFacts { over_tcp: name == "slow", ..plain(name) };
+        let question = Question { loss: 0.005, ..question() };
+        let advice = advise(&basis(), &question, facts).expect("one is left");
+        assert!(!advice.foreign_intervals, "two links with loss are enough");
+        let fewer = basis().without_link(7);
+        let advice = advise(&fewer, &question, facts).expect("one is left");
+        assert!(advice.foreign_intervals, "one link with loss calibrates nothing");
+        assert_eq!((advice.stacks.len(), advice.left_out[0].stack.as_str()), (1, "quick"));
+    }
+
+    #[test]
+    fn properties_have_names() {
+        for property in Property::ALL {
+            assert_eq!(Property::of(property.name()), Some(property));
+        }
+        assert_eq!(Property::of("fast"), None);
+    }
+
+    #[test]
+    fn the_shipped_basis_answers_the_example_of_the_manual() {
+        let question = Question {
+            rate_bps: 200e6,
+            loss: 0.001,
+            files: 2000,
+            needs: vec![Property::NoUdp],
+            ..question()
+        };
+        let advice = advise(&Basis::shipped(), &question, plain).expect("an answer");
+        assert!(advice.stacks.len() >= 5 && !advice.foreign_intervals, "{advice:?}");
+    }
+}

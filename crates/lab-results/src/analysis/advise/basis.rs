@@ -1,0 +1,285 @@
+//! What advice rests on: the measured sessions of one run, link by link.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::slow_start::Segment;
+use super::super::stats;
+use super::super::summary::counted;
+use crate::schema::{Environment, LinkReport, Results, Sample, WorkloadKind};
+
+/// Measured downloads of a run, and what a prediction needs to know beside them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Basis {
+    /// Name of the plan.
+    pub plan: String,
+    /// When the run began, RFC 3339.
+    pub started: String,
+    /// Processor, cores and kernel.
+    pub machine: String,
+    /// Version of Headroom.
+    pub headroom: String,
+    /// Names and versions of the servers and clients.
+    pub programs: Vec<String>,
+    /// Congestion control of TCP.
+    pub congestion_control: String,
+    /// Bytes of payload of a full packet.
+    pub payload_bytes: f64,
+    /// Bytes that it takes on a link, framing counted.
+    pub line_bytes: f64,
+    /// The main link first.
+    pub links: Vec<BasisLink>,
+    /// Stacks whose downloads were measured.
+    pub stacks: Vec<BasisStack>,
+    /// One a link, stack, number of files and size.
+    pub cells: Vec<Cell>,
+}
+
+/// A link of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BasisLink {
+    /// The specification.
+    pub name: String,
+    /// Bits per second, framing counted; none: unshaped.
+    pub rate_bps: Option<f64>,
+    /// Round-trip time without load.
+    pub rtt_s: f64,
+    /// Share of packets lost at random, each way.
+    pub loss: f64,
+    /// Packets that the bottleneck queues.
+    pub queue_packets: Option<u32>,
+}
+
+/// Properties of a stack that the run found on its main link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BasisStack {
+    /// Its name.
+    pub name: String,
+    /// Counted before and after the file.
+    pub round_trips: Option<u32>,
+    /// Bytes on a link for each byte of file.
+    pub line_bytes_per_byte: f64,
+    /// What the application may have in flight.
+    pub window_bytes: Option<f64>,
+    /// This machine's work on a byte; none: unknown.
+    pub seconds_per_byte: Option<f64>,
+    /// The fastest that this machine was seen to pass its files, bits per second on a link.
+    pub fastest_bps: f64,
+    /// Whether each file of a folder has a connection of its own.
+    pub connects_for_each_file: bool,
+    /// TCP connections of a session with one file.
+    pub connections: u32,
+}
+
+/// Sessions of one stack with one task on one link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Index into [`Basis::links`].
+    pub link: usize,
+    /// Index into [`Basis::stacks`].
+    pub stack: usize,
+    /// Files of a session.
+    pub files: u32,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Transfers that each sample averages.
+    pub transfers: u32,
+    /// One a sample.
+    pub session_s: Vec<f64>,
+}
+
+impl Cell {
+    /// Median of its sessions, seconds: a lost SYN, or a burst of background load, does not
+    /// decide it.
+    pub fn median_s(&self) -> f64 {
+        stats::median(&self.session_s).unwrap_or(f64::NAN)
+    }
+}
+
+impl Basis {
+    /// The basis that comes with this program: a run of `plans/back-test.toml`.
+    pub fn shipped() -> Self {
+        serde_json::from_str(include_str!("basis.json"))
+            .unwrap_or_else(|error| unreachable!("the shipped basis is checked by a test: {error}"))
+    }
+
+    /// Takes what it needs from a run's results.
+    ///
+    /// # Errors
+    /// A sentence: why no advice can rest on that run.
+    pub fn of(results: &Results) -> Result<Self, String> {
+        let segment = Segment::of(&results.plan);
+        let environment = &results.environment;
+        let near_s = {
+            let rtt = results.link.rtt_us.map(|us| us / 1e6);
+            (rtt.unwrap_or(0.0) - 2.0 * results.link.delay_ms / 1e3).max(0.0)
+        };
+        let of_link = |link: &LinkReport| BasisLink {
+            name: link.name.clone(),
+            rate_bps: link.rate_bps.map(|bps| bps as f64),
+            rtt_s: near_s + 2.0 * link.delay_ms / 1e3,
+            loss: link.loss_pct / 100.0,
+            queue_packets: link.queue_packets,
+        };
+        let links: Vec<BasisLink> =
+            std::iter::once(&results.link).chain(&results.validation_links).map(of_link).collect();
+        let downloads: Vec<&Sample> = results.samples.iter().filter(|s| is_download(s)).collect();
+        let stacks: Vec<BasisStack> = results
+            .plan
+            .stacks
+            .iter()
+            .filter_map(|s| stack(results, &downloads, &s.name))
+            .collect();
+        if stacks.is_empty() {
+            return Err(
+                "advice rests on downloads, and this run counted the packets of none at two sizes; \
+                 `headroom lab run plans/back-test.toml` measures them"
+                    .to_owned(),
+            );
+        }
+        let mut cells: BTreeMap<(usize, usize, u32, u64), Vec<&Sample>> = BTreeMap::new();
+        for sample in downloads {
+            let link = links.iter().position(|link| link.name == sample.link);
+            let stack = stacks.iter().position(|stack| stack.name == sample.stack);
+            if let (Some(link), Some(stack)) = (link, stack) {
+                let key = (link, stack, sample.files.max(1), sample.size_bytes);
+                cells.entry(key).or_default().push(sample);
+            }
+        }
+        let cells = cells.into_iter().filter_map(|((link, stack, files, bytes), samples)| {
+            let samples = counted(&samples);
+            let session_s: Vec<f64> =
+                samples.iter().filter_map(|s| s.session_seconds.filter(|s| *s > 0.0)).collect();
+            let transfers = samples.iter().map(|s| s.transfers.max(1)).min()?;
+            let cell = Cell { link, stack, files, bytes, transfers, session_s };
+            (!cell.session_s.is_empty()).then_some(cell)
+        });
+        Ok(Self {
+            plan: results.plan.name.clone(),
+            started: environment.started.clone(),
+            machine: machine(environment),
+            headroom: environment.headroom.clone(),
+            programs: programs(environment),
+            congestion_control: results.plan.congestion_control.clone(),
+            payload_bytes: segment.payload_bytes,
+            line_bytes: segment.line_bytes,
+            cells: cells.collect(),
+            links,
+            stacks,
+        })
+    }
+
+    /// A full packet.
+    pub fn segment(&self) -> Segment {
+        Segment { payload_bytes: self.payload_bytes, line_bytes: self.line_bytes }
+    }
+
+    /// The same without the cells of a link.
+    #[must_use]
+    pub fn without_link(&self, link: usize) -> Self {
+        let cells = self.cells.iter().filter(|cell| cell.link != link).cloned().collect();
+        Self { cells, ..self.clone() }
+    }
+
+    /// The links that have cells, with a rate, with or without loss.
+    pub fn shaped_links(&self, lossy: bool) -> Vec<usize> {
+        (0..self.links.len())
+            .filter(|&index| {
+                let link = &self.links[index];
+                link.rate_bps.is_some()
+                    && (link.loss > 0.0) == lossy
+                    && self.cells.iter().any(|cell| cell.link == index)
+            })
+            .collect()
+    }
+
+    /// The cells of a stack.
+    pub fn cells_of(&self, stack: usize) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(move |cell| cell.stack == stack)
+    }
+}
+
+/// `CPU, 2 cores, Linux 6.18`: of the kernel the version that matters.
+fn machine(environment: &Environment) -> String {
+    let kernel: Vec<&str> = environment.kernel.split('.').take(2).collect();
+    let Environment { cpu, cores, .. } = environment;
+    format!("{}, {cores} cores, Linux {}", cpu.trim(), kernel.join("."))
+}
+
+/// Servers and clients with their versions; what makes the testbed is left out.
+fn programs(environment: &Environment) -> Vec<String> {
+    const OF_TESTBED: [&str; 10] =
+        ["ethtool", "ip", "mount", "nft", "nsenter", "openssl", "ssh", "sysctl", "tc", "unshare"];
+    environment
+        .programs
+        .iter()
+        .filter(|program| !OF_TESTBED.contains(&program.name.as_str()))
+        .map(|program| {
+            let says_its_name = program.version.starts_with(&program.name);
+            let name = if says_its_name { "" } else { program.name.as_str() };
+            format!("{name} {}", program.version).trim().to_owned()
+        })
+        .collect()
+}
+
+/// Whether it is of one client that downloads files of random bytes, alone.
+fn is_download(sample: &Sample) -> bool {
+    let kind = WorkloadKind::of(&sample.workload);
+    let plain = kind.is_some_and(|kind| kind.name() == sample.workload);
+    plain && matches!(kind, Some(WorkloadKind::Download | WorkloadKind::Many))
+}
+
+fn stack(results: &Results, downloads: &[&Sample], name: &str) -> Option<BasisStack> {
+    let portable = results.portable.iter().find(|row| row.stack == name)?;
+    let line_bytes_per_byte =
+        portable.line_bytes_per_byte.or_else(|| seen_on_link(results, downloads, name))?;
+    let on_main = |s: &&&Sample| s.stack == name && s.link == results.link.name;
+    let goodput = |s: &&Sample| {
+        let bytes = s.size_bytes as f64 * f64::from(s.files.max(1));
+        s.seconds.filter(|s| *s > 0.0).map(|s| 8.0 * bytes / s)
+    };
+    let fastest = downloads.iter().filter(on_main).filter_map(goodput).fold(0.0, f64::max);
+    let counted = |files: fn(u32) -> bool| {
+        let of_kind = |s: &&&Sample| files(s.files.max(1));
+        let one = downloads.iter().filter(on_main).filter(of_kind).find(|s| s.wire.is_some());
+        one.and_then(|s| Some((s.wire?.connections, s.files.max(1))))
+    };
+    let connections = counted(|files| files == 1).map_or(1, |(connections, _)| connections);
+    let for_each = counted(|files| files > 1).is_some_and(|(all, files)| all >= files);
+    Some(BasisStack {
+        name: name.to_owned(),
+        round_trips: portable
+            .round_trips
+            .map(|trips| trips + portable.round_trips_after.unwrap_or(0)),
+        line_bytes_per_byte,
+        window_bytes: portable.window_bytes.map(|bytes| bytes as f64),
+        seconds_per_byte: portable.seconds_per_gb.map(|s| s / 1e9).filter(|s| *s > 0.0),
+        fastest_bps: portable.fill_bps.unwrap_or(0.0).max(fastest * line_bytes_per_byte),
+        connects_for_each_file: for_each,
+        connections,
+    })
+}
+
+/// Bytes on a link for each byte of file as the link's counters saw them: stands in where no
+/// packets were counted. Only shaped links count, where no segment is larger than a packet.
+fn seen_on_link(results: &Results, downloads: &[&Sample], name: &str) -> Option<f64> {
+    /// Preamble, start of frame, checksum, gap between frames (IEEE 802.3).
+    const FRAMING: f64 = 24.0;
+    let payload = Segment::of(&results.plan).payload_bytes;
+    let clear = |link: &str| {
+        let links = std::iter::once(&results.link).chain(&results.validation_links);
+        links.filter(|l| l.name == link).any(|l| l.rate_bps.is_some() && !l.is_lossy())
+    };
+    let seen = |s: &&&Sample| Some((s.size_bytes as f64, s.usage?.to_client_bytes));
+    let of_stack = |s: &&&Sample| s.stack == name && s.files <= 1 && clear(&s.link);
+    let all: Vec<(f64, f64)> = downloads.iter().filter(of_stack).filter_map(|s| seen(&s)).collect();
+    let ends = |size: f64| {
+        let of_size = all.iter().filter(|(bytes, _)| *bytes == size).map(|(_, seen)| *seen);
+        stats::median(&of_size.collect::<Vec<_>>())
+    };
+    let sizes = || all.iter().map(|(bytes, _)| *bytes);
+    let (small, large) = (sizes().reduce(f64::min)?, sizes().reduce(f64::max)?);
+    let per_byte = (ends(large)? - ends(small)?) / (large - small);
+    (large > small).then_some(per_byte + FRAMING / payload)
+}

@@ -1,0 +1,385 @@
+//! Predicts the time of a task on a link.
+//!
+//! time = round trips × RTT + work + body + what losses add. How many round trips a session
+//! takes, and how long it works, is fitted to its times on the links without loss, size by
+//! size: what is left of a time without its body is a line over the round-trip time. Between
+//! measured sizes both are interpolated over the logarithm of the size; below and above they
+//! stay. Each further file of a folder takes round trips and work of its own, fitted alike.
+//! Where fewer than three links tell, the round trips that a capture shows stand in.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::super::slow_start::Path;
+use super::basis::{Basis, BasisLink, BasisStack, Cell};
+use super::lossy::{self, Chance, LossyPath};
+
+/// Files to move in one session.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Task {
+    /// Number of files.
+    pub files: u32,
+    /// Bytes of each.
+    pub bytes: f64,
+}
+
+/// The time in which bytes of files pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Body {
+    /// At the narrowest rate.
+    pub sending_s: f64,
+    /// In which the sender waits because its window is still small.
+    pub slow_start_s: f64,
+    /// The narrowest rate, bytes of file a second; none: unlimited.
+    pub bytes_per_s: Option<f64>,
+}
+
+impl Body {
+    /// All of it.
+    pub fn seconds(&self) -> f64 {
+        self.sending_s + self.slow_start_s
+    }
+}
+
+/// A predicted time and the sum that it is, seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Arithmetic {
+    /// Round trips of the whole session.
+    pub round_trips: f64,
+    /// Times the round-trip time.
+    pub round_trips_s: f64,
+    /// Work of both ends that neither distance nor rate changes.
+    pub work_s: f64,
+    /// Bytes on the link, in the files' direction.
+    pub line_bytes: f64,
+    /// At the narrowest rate.
+    pub sending_s: f64,
+    /// Waits of slow start.
+    pub slow_start_s: f64,
+    /// Median of what random losses add.
+    pub losses_s: f64,
+    /// The sum.
+    pub total_s: f64,
+}
+
+/// A prediction: the logarithms of its middle and of the ends of 95 % of all sessions, as far
+/// as random losses decide.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Predicted {
+    /// The sum.
+    pub arithmetic: Arithmetic,
+    /// Logarithm of the time, seconds.
+    pub log_s: f64,
+    /// How far below it 2.5 % lie.
+    pub below: f64,
+    /// How far above it 2.5 % lie.
+    pub above: f64,
+}
+
+/// A line over the round-trip time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Line {
+    round_trips: f64,
+    work_s: f64,
+}
+
+impl Line {
+    fn between(self, other: Self, share: f64) -> Self {
+        let mix = |a: f64, b: f64| a + (b - a) * share;
+        Self {
+            round_trips: mix(self.round_trips, other.round_trips),
+            work_s: mix(self.work_s, other.work_s),
+        }
+    }
+}
+
+/// Costs of one stack.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StackModel {
+    /// By the bytes of the file.
+    sessions: Vec<(f64, Line)>,
+    /// Of each further file, by its bytes.
+    further: Vec<(f64, Line)>,
+}
+
+/// A point of a fit: round-trip time, what is left of the time, and the time, seconds.
+type Point = (f64, f64, f64);
+
+impl Basis {
+    /// The time in which the bytes of a task pass without loss.
+    pub fn body(&self, stack: &BasisStack, link: &BasisLink, task: Task) -> Body {
+        let on_link = link.rate_bps.map(|bps| bps / 8.0 / stack.line_bytes_per_byte);
+        let worked = stack.seconds_per_byte.map(|seconds| 1.0 / seconds);
+        let windowed = stack.window_bytes.filter(|_| link.rtt_s > 0.0).map(|w| w / link.rtt_s);
+        let bytes_per_s = [on_link, worked, windowed].into_iter().flatten().reduce(f64::min);
+        let path = Path { bytes_per_s, rtt_s: link.rtt_s, segment_bytes: self.payload_bytes };
+        let files = f64::from(task.files);
+        let slow_start_s = if stack.connects_for_each_file {
+            files * path.waits_s(task.bytes)
+        } else {
+            path.waits_s(files * task.bytes)
+        };
+        let sending_s = bytes_per_s.map_or(0.0, |rate| files * task.bytes / rate);
+        Body { sending_s, slow_start_s, bytes_per_s }
+    }
+
+    /// Fits a stack's costs; none: no download of a single file was measured.
+    pub fn fit(&self, stack: usize) -> Option<StackModel> {
+        let clear = |cell: &&Cell| self.links[cell.link].loss <= 0.0;
+        let cells: Vec<&Cell> = self.cells_of(stack).filter(clear).collect();
+        let counted = self.stacks[stack].round_trips.map(f64::from);
+        let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
+        for cell in cells.iter().filter(|cell| cell.files == 1) {
+            let time = cell.median_s();
+            let point = (self.links[cell.link].rtt_s, time - self.body_of(cell), time);
+            by_size.entry(cell.bytes).or_default().push(point);
+        }
+        let sessions: Vec<(f64, Line)> =
+            by_size.iter().map(|(&bytes, points)| (bytes as f64, line(points, counted))).collect();
+        if sessions.is_empty() {
+            return None;
+        }
+        let mut model = StackModel { sessions, further: Vec::new() };
+        let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
+        for cell in cells.iter().filter(|cell| cell.files > 1) {
+            let rtt_s = self.links[cell.link].rtt_s;
+            let first = model.session(cell.bytes as f64);
+            let first_s = first.round_trips * rtt_s + first.work_s;
+            let further = f64::from(cell.files - 1);
+            let time = cell.median_s();
+            let left = (time - first_s - self.body_of(cell)) / further;
+            by_size.entry(cell.bytes).or_default().push((rtt_s, left, time / further));
+        }
+        model.further =
+            by_size.iter().map(|(&bytes, points)| (bytes as f64, line(points, None))).collect();
+        Some(model)
+    }
+
+    fn body_of(&self, cell: &Cell) -> f64 {
+        let task = Task { files: cell.files, bytes: cell.bytes as f64 };
+        self.body(&self.stacks[cell.stack], &self.links[cell.link], task).seconds()
+    }
+
+    /// Predicts the mean of `transfers` sessions with a task on a link.
+    pub fn predict(
+        &self,
+        model: &StackModel,
+        stack: &BasisStack,
+        link: &BasisLink,
+        task: Task,
+        transfers: u32,
+    ) -> Predicted {
+        let line = model.task(task);
+        let body = self.body(stack, link, task);
+        let mut arithmetic = Arithmetic {
+            round_trips: line.round_trips,
+            round_trips_s: line.round_trips * link.rtt_s,
+            work_s: line.work_s,
+            line_bytes: f64::from(task.files) * task.bytes * stack.line_bytes_per_byte,
+            sending_s: body.sending_s,
+            slow_start_s: body.slow_start_s,
+            losses_s: 0.0,
+            total_s: 0.0,
+        };
+        let clear_s = arithmetic.round_trips_s + line.work_s + body.seconds();
+        if link.loss <= 0.0 {
+            arithmetic.total_s = clear_s;
+            return Predicted { arithmetic, log_s: clear_s.ln(), below: 0.0, above: 0.0 };
+        }
+        let dialogue_s = arithmetic.round_trips_s + line.work_s;
+        let mut logs = self.simulate(stack, link, (task, line, body), dialogue_s, transfers);
+        logs.sort_by(f64::total_cmp);
+        let at = |share: f64| logs[((logs.len() - 1) as f64 * share).round() as usize];
+        let middle = at(0.5);
+        arithmetic.total_s = middle.exp();
+        arithmetic.losses_s = middle.exp() - clear_s;
+        Predicted {
+            arithmetic,
+            log_s: middle,
+            below: middle - at(0.025),
+            above: at(0.975) - middle,
+        }
+    }
+
+    /// Logarithms of simulated times.
+    fn simulate(
+        &self,
+        stack: &BasisStack,
+        link: &BasisLink,
+        (task, line, body): (Task, Line, Body),
+        dialogue_s: f64,
+        transfers: u32,
+    ) -> Vec<f64> {
+        const RUNS: u64 = 200;
+        /// The time of more connections is taken from so many.
+        const MOST_SIMULATED: u32 = 50;
+        /// A link's queue, where nobody says: 50 ms at its rate, at least 100 packets.
+        const QUEUE_S: f64 = 0.05;
+        let segment_s = body.bytes_per_s.map_or(0.0, |rate| self.payload_bytes / rate);
+        let queue = link.queue_packets.map(f64::from);
+        let holds = |segment_s: f64| {
+            link.rtt_s / segment_s + queue.unwrap_or((QUEUE_S / segment_s).max(100.0))
+        };
+        let on_link = link.rate_bps.map_or(f64::INFINITY, |bps| holds(8.0 * self.line_bytes / bps));
+        let window = stack.window_bytes.map_or(f64::INFINITY, |bytes| bytes / self.payload_bytes);
+        let path = LossyPath {
+            rtt_s: link.rtt_s,
+            segment_s,
+            loss: link.loss,
+            most_in_flight: on_link.min(window),
+        };
+        let (bodies, bytes) = if stack.connects_for_each_file {
+            (task.files, task.bytes)
+        } else {
+            (1, f64::from(task.files) * task.bytes)
+        };
+        let segments = (bytes / self.payload_bytes).ceil();
+        let connections =
+            stack.connections + if stack.connects_for_each_file { task.files - 1 } else { 0 };
+        let one = |chance: &mut Chance| {
+            let simulated = bodies.min(MOST_SIMULATED);
+            let sum: f64 = (0..simulated).map(|_| lossy::body_s(&path, chance, segments)).sum();
+            let bodies_s = sum * f64::from(bodies) / f64::from(simulated);
+            let waits = lossy::dialogue_s(&path, chance, line.round_trips, f64::from(connections));
+            dialogue_s + waits + bodies_s
+        };
+        let transfers = transfers.clamp(1, 100);
+        (0..RUNS)
+            .map(|seed| {
+                let mut chance = Chance::new(link.loss, seed);
+                let sum: f64 = (0..transfers).map(|_| one(&mut chance)).sum();
+                (sum / f64::from(transfers)).ln()
+            })
+            .collect()
+    }
+}
+
+impl StackModel {
+    /// Costs of a session with one file, its body not counted.
+    fn session(&self, bytes: f64) -> Line {
+        at(&self.sessions, bytes)
+    }
+
+    /// Costs of a session, its body not counted.
+    fn task(&self, task: Task) -> Line {
+        let first = self.session(task.bytes);
+        if task.files <= 1 {
+            return first;
+        }
+        let further = f64::from(task.files - 1);
+        if self.further.is_empty() {
+            // a session for each file
+            let files = f64::from(task.files);
+            return Line { round_trips: files * first.round_trips, work_s: files * first.work_s };
+        }
+        let each = at(&self.further, task.bytes);
+        Line {
+            round_trips: first.round_trips + further * each.round_trips,
+            work_s: first.work_s + further * each.work_s,
+        }
+    }
+
+    /// Whether folders were measured; else each file of one is taken for a session.
+    pub fn knows_folders(&self) -> bool {
+        !self.further.is_empty()
+    }
+}
+
+/// Interpolates over the logarithm of the size.
+fn at(lines: &[(f64, Line)], bytes: f64) -> Line {
+    let after = lines.partition_point(|(size, _)| *size < bytes);
+    match (after.checked_sub(1).map(|before| lines[before]), lines.get(after)) {
+        (Some((small, low)), Some(&(large, high))) => {
+            low.between(high, (bytes / small).ln() / (large / small).ln())
+        }
+        (Some((_, line)), None) | (None, Some(&(_, line))) => line,
+        (None, None) => Line::default(),
+    }
+}
+
+/// Fits a line with weights 1/t²; neither coefficient is below 0. Of fewer than three points
+/// nothing can be told apart: then `counted` says the round trips.
+fn line(points: &[Point], counted: Option<f64>) -> Line {
+    let weight = |time: f64| 1.0 / (time * time);
+    let sum =
+        |of: fn(Point) -> f64| points.iter().map(|&point| weight(point.2) * of(point)).sum::<f64>();
+    let all = sum(|_| 1.0);
+    let work_with = |round_trips: f64| {
+        let work = |&(rtt, left, time): &Point| weight(time) * (left - round_trips * rtt);
+        (points.iter().map(work).sum::<f64>() / all).max(0.0)
+    };
+    let (rtts, lefts) = (sum(|(rtt, ..)| rtt) / all, sum(|(_, left, _)| left) / all);
+    let squares = sum(|(rtt, ..)| rtt * rtt) / all - rtts * rtts;
+    let products = sum(|(rtt, left, _)| rtt * left) / all - rtts * lefts;
+    let fitted = (points.len() >= 3 && squares > 0.0).then(|| products / squares);
+    let round_trips = fitted.or(counted).unwrap_or(0.0).max(0.0);
+    if fitted.is_some() && lefts < round_trips * rtts {
+        let through_origin = sum(|(rtt, left, _)| rtt * left) / sum(|(rtt, ..)| rtt * rtt);
+        return Line { round_trips: through_origin.max(0.0), work_s: 0.0 };
+    }
+    Line { round_trips, work_s: work_with(round_trips) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::basis;
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_from_three_points_and_counted_from_fewer() {
+        let point = |rtt: f64| (rtt, 3.0 * rtt + 0.002, 0.1 + rtt);
+        let found = line(&[point(0.01), point(0.02), point(0.2)], Some(2.0));
+        assert!((found.round_trips - 3.0).abs() < 1e-9 && (found.work_s - 0.002).abs() < 1e-9);
+        let counted = line(&[point(0.01)], Some(2.0));
+        assert!((counted.round_trips - 2.0).abs() < 1e-9 && (counted.work_s - 0.012).abs() < 1e-9);
+        // work is never negative
+        let falling = line(&[(0.01, 0.0, 1.0), (0.02, 0.05, 1.0), (0.03, 0.1, 1.0)], None);
+        assert!(falling.work_s == 0.0 && falling.round_trips > 0.0, "{falling:?}");
+    }
+
+    #[test]
+    fn a_prediction_is_its_sum_by_hand() {
+        let basis = basis();
+        let model = basis.fit(0).expect("downloads");
+        let link = BasisLink {
+            name: "asked".to_owned(),
+            rate_bps: Some(80e6),
+            rtt_s: 0.03,
+            loss: 0.0,
+            queue_packets: None,
+        };
+        let task = Task { files: 1, bytes: 1024.0 };
+        let found = basis.predict(&model, &basis.stacks[0], &link, task, 1);
+        // 3 round trips of 30 ms, 2 ms of work, 1024 bytes with headers at 10 MB/s
+        let by_hand = 3.0 * 0.03 + 0.002 + 1024.0 * (1538.0 / 1428.0) / 10e6;
+        assert!((found.arithmetic.total_s - by_hand).abs() < 1e-4, "{found:?} {by_hand}");
+        assert!((found.arithmetic.round_trips - 3.0).abs() < 0.01, "{found:?}");
+        let folder = Task { files: 101, bytes: 16384.0 };
+        let found = basis.predict(&model, &basis.stacks[0], &link, folder, 1);
+        assert!((found.arithmetic.round_trips - 103.0).abs() < 1.0, "{found:?}");
+    }
+
+    #[test]
+    fn losses_add_time_and_spread() {
+        let basis = basis();
+        let model = basis.fit(1).expect("downloads");
+        let link = |loss| BasisLink { loss, ..basis.links[3].clone() };
+        let task = Task { files: 1, bytes: 1e6 };
+        let of = |loss| basis.predict(&model, &basis.stacks[1], &link(loss), task, 1);
+        let (clear, lossy) = (of(0.0), of(0.01));
+        assert!(lossy.arithmetic.losses_s > 0.0 && clear.arithmetic.losses_s == 0.0);
+        assert!(lossy.above > 0.0 && lossy.below > 0.0 && clear.above == 0.0);
+        assert_eq!(of(0.01), lossy, "the same seeds");
+    }
+
+    #[test]
+    fn without_folders_each_file_is_a_session() {
+        let mut basis = basis();
+        basis.cells.retain(|cell| cell.files == 1);
+        let model = basis.fit(0).expect("downloads");
+        assert!(!model.knows_folders());
+        let task = Task { files: 10, bytes: 1024.0 };
+        assert!((model.task(task).round_trips - 30.0).abs() < 0.1);
+    }
+}
