@@ -11,8 +11,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use headroom_transfer_proto::lane::{
-    Direction, Event, Header, Lane, LaneConfig, Number, Piece, RateConfig, Received,
+    Direction, Event, Header, Lane, LaneConfig, Number, Piece, Received,
 };
+use headroom_transfer_proto::rate::RateConfig;
 use lane_keys::{Exporter, LANE, Open, TRANSFER, sealed};
 use libfuzzer_sys::fuzz_target;
 
