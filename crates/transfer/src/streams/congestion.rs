@@ -142,7 +142,9 @@ impl Controller for OnPath {
     /// rate, so that the window is what the rate sends in a round trip, if that is less.
     fn window(&self) -> u64 {
         let spare = SPARE_PACKETS * self.mtu;
-        let paced = (self.rate.rate() * self.round_trip.as_secs_f64()) as u64 + spare;
+        // the first packets' rate is infinite
+        let paced = (self.rate.rate() * self.round_trip.as_secs_f64()) as u64;
+        let paced = paced.saturating_add(spare);
         let window = match self.round_trip {
             Duration::ZERO => self.rate.window(),
             _ => self.rate.window().min(paced),
@@ -170,5 +172,24 @@ impl Controller for OnPath {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_silence_streams_begin_again_with_the_initial_window() {
+        const MS: Duration = Duration::from_millis(1);
+        let now = Instant::now();
+        let mut path = OnPath::new(now, 1200);
+        let initial = path.window();
+        path.on_sent(now, 1200, 1);
+        path.delivery.acked(now, 1200);
+        path.on_end_acks(now + 50 * MS, 0, false, Some(1));
+        assert!(path.window() > initial);
+        path.on_congestion_event(now + 1000 * MS, now + 100 * MS, true, 1200);
+        assert_eq!(path.window(), initial);
     }
 }
