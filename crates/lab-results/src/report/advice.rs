@@ -40,6 +40,13 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
             format!("Folders were not measured with {}: a session for each file.", each.join(", "));
         text += &wrapped(&sentence, width);
     }
+    if let Some(largest) = advice.largest_measured {
+        let sentence = format!(
+            "The largest measured file had {}: what is longer is taken to pass at the same rate.",
+            units::size(largest)
+        );
+        text += &wrapped(&sentence, width);
+    }
     if !advice.left_out.is_empty() {
         let all = advice.left_out.iter().map(|left| format!("{} ({})", left.stack, left.why));
         let all = all.collect::<Vec<_>>().join(", ");

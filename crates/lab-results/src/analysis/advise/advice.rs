@@ -140,11 +140,14 @@ pub struct Advice {
     pub programs: Vec<String>,
     /// Whether the intervals are from the shipped run, because this one has too few links.
     pub foreign_intervals: bool,
+    /// Bytes of the largest measured file, if the files are more than ten times as large.
+    pub largest_measured: Option<u64>,
 }
 
 /// How far beyond the measured rates, round-trip times and losses an answer may reach.
 const BEYOND_LINKS: f64 = 2.0;
-/// And beyond the largest measured file.
+/// And beyond the largest measured file on a link with loss. Without loss what a longer file
+/// takes more are its bytes at the rate.
 const BEYOND_SIZES: f64 = 10.0;
 
 /// Ranks the stacks of a basis for a link and files. `facts` says what is known of a stack by
@@ -226,6 +229,7 @@ pub fn advise(
         headroom: basis.headroom.clone(),
         programs: basis.programs.clone(),
         foreign_intervals,
+        largest_measured: Some(largest_file(basis)).filter(|&largest| is_beyond(question, largest)),
     })
 }
 
@@ -300,15 +304,23 @@ fn outside(basis: &Basis, question: &Question) -> Vec<String> {
             basis.congestion_control
         ));
     }
-    let largest = basis.cells.iter().map(|cell| cell.bytes).max().unwrap_or(0);
-    if question.bytes as f64 > BEYOND_SIZES * largest as f64 {
+    let largest = largest_file(basis);
+    if question.loss > 0.0 && is_beyond(question, largest) {
         reasons.push(format!(
-            "files of {} are more than ten times as large as the largest measured one, {}",
+            "with loss, files of {} are unknown: they are more than ten times as large as the largest measured one, {}",
             units::size(question.bytes),
             units::size(largest)
         ));
     }
     reasons
+}
+
+fn largest_file(basis: &Basis) -> u64 {
+    basis.cells.iter().map(|cell| cell.bytes).max().unwrap_or(0)
+}
+
+fn is_beyond(question: &Question, largest: u64) -> bool {
+    question.bytes as f64 > BEYOND_SIZES * largest as f64
 }
 
 /// Sorts by time and gives ranks: a stack whose ratio to the first of a group is not
@@ -402,13 +414,16 @@ mod tests {
             (Question { rate_bps: 1e6, ..question() }, "twice beyond the measured rates"),
             (Question { rtt_s: 1.0, ..question() }, "twice beyond the measured ones"),
             (Question { loss: 0.1, ..question() }, "the largest measured one is 1 %"),
-            (Question { bytes: 1 << 30, ..question() }, "ten times as large"),
+            (Question { loss: 0.01, bytes: 1 << 30, ..question() }, "ten times as large"),
         ];
         for (question, expected) in cases {
             let found = reasons(question);
             assert!(found.contains(expected), "{expected}: {found}");
         }
         assert_eq!(reasons(question()), "");
+        let large = Question { bytes: 1 << 30, ..question() };
+        let largest = advise(&basis(), &large, plain).expect("an answer").largest_measured;
+        assert_eq!(largest, Some(1 << 20), "without loss the rest is bytes at the rate");
         let mut reno = basis();
         reno.congestion_control = "reno".to_owned();
         let question = Question { loss: 0.01, ..question() };
