@@ -157,10 +157,16 @@ fn duration_word(time: std::time::Duration) -> String {
 }
 
 fn size_word(bytes: u64) -> String {
-    [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
-        .into_iter()
-        .find(|(_, scale)| bytes.is_multiple_of(*scale))
-        .map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
+    [
+        ("GiB", 1_u64 << 30),
+        ("GB", 1_000_000_000),
+        ("MiB", 1 << 20),
+        ("MB", 1_000_000),
+        ("KiB", 1 << 10),
+    ]
+    .into_iter()
+    .find(|(_, scale)| bytes.is_multiple_of(*scale))
+    .map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }
 
 /// The advised stacks; without advice all that have the needs.
