@@ -43,7 +43,10 @@ pub(crate) fn run(
     let question = question(arguments)?;
     let answer = advise::advise(&basis, &question, facts);
     if arguments.measure {
-        let stacks = stacks_to_measure(&basis, answer.as_ref().ok());
+        let stacks = stacks_to_measure(&basis, &question, answer.as_ref().ok());
+        if stacks.is_empty() {
+            return Err(Error::Plan("no measured stack has what is needed".to_owned()).into());
+        }
         let plan = Plan::from_toml(&plan_text(&question, &stacks), "advise");
         return measure(&plan.map_err(Error::Plan)?, arguments.json);
     }
@@ -82,9 +85,10 @@ pub(crate) fn run(
 fn basis(path: &Path) -> anyhow::Result<Basis> {
     if path.is_file()
         && let Ok(text) = std::fs::read_to_string(path)
-        && let Ok(basis) = serde_json::from_str(&text)
+        && serde_json::from_str::<Basis>(&text).is_ok()
     {
-        return Ok(basis);
+        let doing = |error| Error::Plan(format!("reading {}: {error}", path.display()));
+        return Ok(Basis::parse(&text).map_err(doing)?);
     }
     let mut results = if path.is_file() { report::read_file(path) } else { report::read(path) }
         .map_err(|error| Error::Plan(error.to_string()))?;
@@ -170,10 +174,17 @@ fn size_word(bytes: u64) -> String {
 }
 
 /// The advised stacks; without advice all that have the needs.
-fn stacks_to_measure(basis: &Basis, advice: Option<&advise::Advice>) -> Vec<String> {
+fn stacks_to_measure(
+    basis: &Basis,
+    question: &Question,
+    advice: Option<&advise::Advice>,
+) -> Vec<String> {
     match advice {
         Some(advice) => advice.stacks.iter().map(|stack| stack.stack.clone()).collect(),
-        None => basis.stacks.iter().map(|stack| stack.name.clone()).collect(),
+        None => {
+            let names = basis.stacks.iter().map(|stack| &stack.name);
+            names.filter(|name| facts(name).lacks(&question.needs).is_none()).cloned().collect()
+        }
     }
 }
 
@@ -200,6 +211,15 @@ fn plan_text(question: &Question, stacks: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_that_is_refused_is_measured_with_the_stacks_that_have_the_needs() {
+        let needs = vec![Property::MutualAuth];
+        let question =
+            Question { rate_bps: 1e12, rtt_s: 0.03, loss: 0.0, files: 1, bytes: 1, needs };
+        let stacks = stacks_to_measure(&Basis::shipped(), &question, None);
+        assert_eq!(stacks, ["ftps", "sftp"]);
+    }
 
     #[test]
     fn what_is_measured_is_the_question() {

@@ -160,7 +160,10 @@ pub fn advise(
     question: &Question,
     facts: impl Fn(&str) -> StackFacts,
 ) -> Result<Advice, Refusal> {
-    let mut reasons = outside(basis, question);
+    let reasons = outside(basis, question);
+    if !reasons.is_empty() {
+        return Err(Refusal { reasons, measurable: true });
+    }
     let lossy = question.loss > 0.0;
     let own = Calibration::of(basis);
     let foreign_intervals = !own.knows(lossy);
@@ -207,16 +210,11 @@ pub fn advise(
             arithmetic: predicted.arithmetic,
         });
     }
-    let measurable = !reasons.is_empty();
-    if stacks.is_empty() && reasons.is_empty() {
+    if stacks.is_empty() {
         let all = left_out.iter().map(|left| format!("{}: {}", left.stack, left.why));
-        reasons.push(format!(
-            "none of the measured stacks can be advised ({})",
-            all.collect::<Vec<_>>().join("; ")
-        ));
-    }
-    if !reasons.is_empty() {
-        return Err(Refusal { reasons, measurable });
+        let all = all.collect::<Vec<_>>().join("; ");
+        let reasons = vec![format!("none of the measured stacks can be advised ({all})")];
+        return Err(Refusal { reasons, measurable: false });
     }
     rank(&mut stacks, &calibration, lossy);
     Ok(Advice {
@@ -233,17 +231,25 @@ pub fn advise(
     })
 }
 
-/// Why a stack is left out, whatever its times.
-fn objection(facts: &StackFacts, question: &Question) -> Option<String> {
-    if !question.needs.is_empty() {
-        let Some(has) = &facts.properties else {
+impl StackFacts {
+    /// Why it does not serve these needs, if so.
+    pub fn lacks(&self, needs: &[Property]) -> Option<String> {
+        if needs.is_empty() {
+            return None;
+        }
+        let Some(has) = &self.properties else {
             return Some("its definition states no properties".to_owned());
         };
-        let missing = question.needs.iter().filter(|need| !has.contains(need));
+        let missing = needs.iter().filter(|need| !has.contains(need));
         let missing: Vec<&str> = missing.map(|need| need.name()).collect();
-        if !missing.is_empty() {
-            return Some(format!("lacks {}", missing.join(", ")));
-        }
+        (!missing.is_empty()).then(|| format!("lacks {}", missing.join(", ")))
+    }
+}
+
+/// Why a stack is left out, whatever its times.
+fn objection(facts: &StackFacts, question: &Question) -> Option<String> {
+    if let Some(why) = facts.lacks(&question.needs) {
+        return Some(why);
     }
     (question.loss > 0.0 && !facts.over_tcp)
         .then(|| "how it answers loss is not modelled".to_owned())

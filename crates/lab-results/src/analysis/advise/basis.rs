@@ -100,8 +100,46 @@ impl Cell {
 impl Basis {
     /// The basis that comes with this program: a run of `plans/back-test.toml`.
     pub fn shipped() -> Self {
-        serde_json::from_str(include_str!("basis.json"))
+        Self::parse(include_str!("basis.json"))
             .unwrap_or_else(|error| unreachable!("the shipped basis is checked by a test: {error}"))
+    }
+
+    /// Reads what `lab advise --basis` printed.
+    ///
+    /// # Errors
+    /// A sentence: it is something else, or contradicts itself.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let basis: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        basis.checked()
+    }
+
+    /// Returns it if it makes sense: whatever reads it then needs no check.
+    fn checked(self) -> Result<Self, String> {
+        let sane = |what: &str, is: bool| is.then_some(()).ok_or(format!("bad {what}"));
+        let packets = [self.payload_bytes, self.line_bytes];
+        sane("length of packets", all_between(1.0, 1e6, packets))?;
+        for BasisLink { name, rate_bps, rtt_s, loss, .. } in &self.links {
+            sane(&format!("rate of link {name}"), rate_bps.is_none_or(is_rate))?;
+            sane(&format!("round-trip time of link {name}"), (0.0..=100.0).contains(rtt_s))?;
+            sane(&format!("loss of link {name}"), (0.0..=0.5).contains(loss))?;
+        }
+        for stack in &self.stacks {
+            let costs = [stack.window_bytes, stack.seconds_per_byte].into_iter().flatten();
+            let is = all_between(f64::MIN_POSITIVE, 1e15, costs)
+                && (0.01..=1e6).contains(&stack.line_bytes_per_byte)
+                && (0.0..=1e15).contains(&stack.fastest_bps)
+                && stack.connections <= 10_000;
+            sane(&format!("costs of stack {}", stack.name), is)?;
+        }
+        for cell in &self.cells {
+            let is = cell.link < self.links.len()
+                && cell.stack < self.stacks.len()
+                && (1..=1_000_000).contains(&cell.files)
+                && !cell.session_s.is_empty()
+                && all_between(1e-9, 1e9, cell.session_s.iter().copied());
+            sane(&format!("session of link {} and stack {}", cell.link, cell.stack), is)?;
+        }
+        Ok(self)
     }
 
     /// Takes what it needs from a run's results.
@@ -155,7 +193,7 @@ impl Basis {
             let cell = Cell { link, stack, files, bytes, transfers, session_s };
             (!cell.session_s.is_empty()).then_some(cell)
         });
-        Ok(Self {
+        let basis = Self {
             plan: results.plan.name.clone(),
             started: environment.started.clone(),
             machine: machine(environment),
@@ -167,7 +205,8 @@ impl Basis {
             cells: cells.collect(),
             links,
             stacks,
-        })
+        };
+        basis.checked()
     }
 
     /// A full packet.
@@ -198,6 +237,15 @@ impl Basis {
     pub fn cells_of(&self, stack: usize) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(move |cell| cell.stack == stack)
     }
+}
+
+fn all_between(least: f64, most: f64, values: impl IntoIterator<Item = f64>) -> bool {
+    values.into_iter().all(|value| (least..=most).contains(&value))
+}
+
+/// From 1 bit/s to more than any link has.
+fn is_rate(bps: f64) -> bool {
+    (1.0..=1e13).contains(&bps)
 }
 
 /// `CPU, 2 cores, Linux 6.18`: of the kernel the version that matters.
@@ -282,4 +330,40 @@ fn seen_on_link(results: &Results, downloads: &[&Sample], name: &str) -> Option<
     let (small, large) = (sizes().reduce(f64::min)?, sizes().reduce(f64::max)?);
     let per_byte = (ends(large)? - ends(small)?) / (large - small);
     (large > small).then_some(per_byte + FRAMING / payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::basis;
+    use super::*;
+
+    #[test]
+    fn the_shipped_basis_and_what_is_printed_can_be_read() {
+        assert_eq!(Basis::shipped().shaped_links(false).len(), 7);
+        let text = serde_json::to_string(&basis()).expect("JSON");
+        assert_eq!(Basis::parse(&text), Ok(basis()));
+    }
+
+    #[test]
+    fn a_basis_that_contradicts_itself_is_refused() {
+        let refused = |change: fn(&mut Basis)| {
+            let mut basis = basis();
+            change(&mut basis);
+            basis.checked().expect_err("it makes no sense")
+        };
+        assert_eq!(refused(|b| b.payload_bytes = 0.0), "bad length of packets");
+        assert!(refused(|b| b.links[1].rate_bps = Some(0.0)).starts_with("bad rate of link"));
+        assert!(refused(|b| b.links[1].rtt_s = f64::NAN).contains("round-trip time"));
+        assert!(refused(|b| b.links[1].loss = 1.0).contains("loss"));
+        assert_eq!(refused(|b| b.stacks[0].line_bytes_per_byte = -1.0), "bad costs of stack quick");
+        for change in [
+            (|b: &mut Basis| b.cells[0].link = 99) as fn(&mut Basis),
+            |b| b.cells[0].stack = 99,
+            |b| b.cells[0].files = 0,
+            |b| b.cells[0].session_s.clear(),
+            |b| b.cells[0].session_s[0] = -1.0,
+        ] {
+            assert!(refused(change).starts_with("bad session"), "a cell");
+        }
+    }
 }
