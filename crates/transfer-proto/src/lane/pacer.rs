@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-const TRAIN: Duration = Duration::from_millis(1);
+use crate::rate::TRAIN;
+
 /// The most bytes of one system call (UDP GSO).
 const MAX_TRAIN: u64 = 65_000;
 

@@ -80,8 +80,8 @@ const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
 /// Share of the former bandwidth-delay product with which to resume after a silence (RFC 9959).
 const RESUME_SHARE: f64 = 0.5;
-/// The longest queue that is our own packets', which leave in trains of this length.
-const TRAIN: Duration = Duration::from_millis(1);
+/// Packets leave in trains of this length, which are a queue of their own.
+pub(crate) const TRAIN: Duration = Duration::from_millis(1);
 /// Share of a capacity that startup measures, to take at once. Ours: as much as when resuming.
 const CAPACITY_SHARE: f64 = 0.5;
 /// Share of the bandwidth-delay product in flight meanwhile. BBR's `ProbeRTT` has 0.5; ours
@@ -259,7 +259,7 @@ impl Controller {
         self.model.sample_rtt(now, rtt);
     }
 
-    /// Returns the sending rate in bytes per second.
+    /// Returns the sending rate in bytes per second; infinity for the first packets.
     pub fn rate(&self) -> f64 {
         let rtt = self.model.smoothed().map_or(0.333, |rtt| rtt.as_secs_f64().max(1e-4));
         let bandwidth = self.model.bandwidth();
@@ -287,6 +287,11 @@ impl Controller {
             Mode::Compete => COMPETE_PACING_GAIN * self.cubic.window() / rtt,
         };
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
+    }
+
+    /// Returns the smoothed round-trip time, if any was measured since the start.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.model.smoothed()
     }
 
     /// Returns the congestion window in bytes.
@@ -344,12 +349,8 @@ impl Controller {
                     let careful = self.model.queue() > self.model.threshold();
                     self.startup_window += report.acked as f64 / if careful { 4.0 } else { 1.0 };
                     // a pause on the way looks like a smaller capacity
-                    let larger =
-                        |a: Capacity, b: Capacity| if a.least() < b.least() { b } else { a };
-                    self.capacity = match (self.capacity, report.capacity) {
-                        (Some(before), Some(now)) => Some(larger(before, now)),
-                        (before, now) => now.or(before),
-                    };
+                    let seen = [self.capacity, report.capacity].into_iter().flatten();
+                    self.capacity = seen.max_by(|a, b| a.least().total_cmp(&b.least()));
                     if let Some(capacity) = self.capacity {
                         let rtt = self.model.min_rtt().as_secs_f64();
                         let jump = CAPACITY_SHARE * capacity.least() * rtt;

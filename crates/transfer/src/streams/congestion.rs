@@ -34,7 +34,6 @@ pub(super) struct OnPath {
     started: Instant,
     rate: rate::Controller,
     delivery: Delivery,
-    round_trip: Duration,
     in_flight: u64,
     mtu: u64,
     /// Pings that wait for a packet; shared with the copies that quinn hands out.
@@ -47,7 +46,6 @@ impl OnPath {
             started: now,
             rate: rate::Controller::new(RateConfig::default(), mtu.into()),
             delivery: Delivery::new(now),
-            round_trip: Duration::ZERO,
             in_flight: 0,
             mtu: mtu.into(),
             pings: Arc::default(),
@@ -92,10 +90,6 @@ impl Controller for OnPath {
         self.in_flight = in_flight;
         let Some(sample) = self.delivery.end(now, in_flight, app_limited) else { return };
         let rtt = now.saturating_duration_since(sample.sent);
-        self.round_trip = match self.round_trip {
-            Duration::ZERO => rtt,
-            smoothed => (smoothed * 7 + rtt) / 8,
-        };
         let report = Report {
             acked: sample.acked,
             rtt: Some(rtt),
@@ -141,14 +135,12 @@ impl Controller for OnPath {
     /// Returns the bytes that may be in flight. quinn paces by a window per round trip and sets no
     /// rate, so that the window is what the rate sends in a round trip, if that is less.
     fn window(&self) -> u64 {
-        let spare = SPARE_PACKETS * self.mtu;
-        // the first packets' rate is infinite
-        let paced = (self.rate.rate() * self.round_trip.as_secs_f64()) as u64;
-        let paced = paced.saturating_add(spare);
-        let window = match self.round_trip {
-            Duration::ZERO => self.rate.window(),
-            _ => self.rate.window().min(paced),
-        };
+        let window = self.rate.window();
+        let paced = self.rate.round_trip().map(|round_trip| {
+            let bytes = self.rate.rate() * round_trip.as_secs_f64();
+            (bytes as u64).saturating_add(SPARE_PACKETS * self.mtu)
+        });
+        let window = paced.map_or(window, |paced| window.min(paced));
         match self.pings.load(Ordering::Relaxed) {
             0 => window,
             _ => window.max(self.in_flight + PING_PACKETS * self.mtu),
