@@ -16,6 +16,7 @@ import { errorOf, isOpen, Queue } from './transfers.js'
 
 const $ = id => document.getElementById(id)
 const SHARE = 'headroom.share' // of this tab: the secret of its share link
+const INVITE = 'headroom.invite' // and of its invitation, until the server has answered
 const QUARTERS = 4 // how often a screen reader hears of progress
 
 let session
@@ -61,20 +62,26 @@ async function start() {
 function takeSecrets() {
   const parameters = new URLSearchParams(location.hash.slice(1))
   const [invite, shown] = [parameters.get('invite'), parameters.get('share')]
-  if (shown) sessionStorage.setItem(SHARE, shown)
-  else if (invite) sessionStorage.removeItem(SHARE)
+  if (shown) {
+    sessionStorage.removeItem(INVITE)
+    sessionStorage.setItem(SHARE, shown)
+  } else if (invite) {
+    sessionStorage.removeItem(SHARE)
+    sessionStorage.setItem(INVITE, invite)
+  }
+  if (invite || shown) history.replaceState({ path: '' }, '', location.pathname)
   // A tab that was opened by a share link stays the share's when it is reloaded.
-  const share = sessionStorage.getItem(SHARE)
-  if (!invite && !shown) return { share, path: history.state?.path ?? pathOf(location.hash) }
-  history.replaceState({ path: '' }, '', location.pathname)
-  return { invite, share, path: '' }
+  const kept = { share: sessionStorage.getItem(SHARE), invite: sessionStorage.getItem(INVITE) }
+  return { ...kept, path: history.state?.path ?? pathOf(location.hash) }
 }
 
 async function enter({ invite, share }) {
   if (session.authorized && !invite && !share) return
   try {
     await session.signIn({ invite, share })
+    sessionStorage.removeItem(INVITE)
   } catch (error) {
+    if (error.code !== 'lost') sessionStorage.removeItem(INVITE)
     if (share || (error.code !== 'unauthorized' && error.code !== 'invitation')) throw error
     const reason = invite ? t('sign.invite-refused') : undefined
     document.body.classList.add('signing-in')

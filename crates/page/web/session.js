@@ -205,6 +205,7 @@ export class Session {
       this.#names = await this.#again(() => this.#signed(this.#names));
     } catch (error) {
       if (error.code === 'unauthorized') this.authorized = false;
+      if (error.code !== 'lost') this.#tell('connected'); // the server has answered
       throw error;
     } finally {
       this.#secrets = {};

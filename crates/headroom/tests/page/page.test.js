@@ -23,6 +23,13 @@ withServer('opens although the network changes while it loads', { arguments: ['-
   assert.deepEqual(page.errors, [])
 })
 
+withServer('keeps an invitation when the page loads again before the server has answered', { arguments: ['--invite'] }, async server => {
+  await plant(server, { 'hello.txt': 'hello' })
+  // without its style the page loads again after 500 ms; it asks the server again after 250, 500 and 1000
+  const page = await server.open(browser, { url: server.invitation, fail: ['page.css', 'connect.json', 'connect.json', 'connect.json'] })
+  await row(page, 'hello.txt').waitFor()
+})
+
 withServer('lets one browser in by an invitation', { arguments: ['--invite'] }, async server => {
   await plant(server, { 'hello.txt': 'hello' })
   const page = await server.open(browser, { url: server.invitation })
