@@ -12,20 +12,30 @@ const HELPER: &str = env!("CARGO_BIN_EXE_headroom-interop");
 
 /// Two stacks on a link that nothing shapes, and a link that the kernel shapes.
 const SMALL: &str = "stacks = [\"ftp\", \"http\"]\nrepetitions = 2\ncount-packets = false\n\
-                     validation-links = [\"5mbit,delay=5ms\"]\n\
+                     validation-links = [\"5mbit,delay=5ms\"]\nvalidation-size = \"64KiB\"\n\
                      [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
 
 /// Something that is tried in a guest, by name.
 type Trial = (&'static str, fn(&mut Guest) -> Result<()>);
 
-const EVERYTHING: &[Trial] = &[
+/// Every trial runs on one of the two kernels at least. Both have what a new user meets first:
+/// an emulated guest needs a minute of a core for all of it.
+const ON_6_1: &[Trial] = &[
     ("doctor", doctor),
-    ("an unshaped run of two stacks", unshaped_run),
     ("a run of an ordinary user", run_without_root),
     ("the demo's plan", demo),
     ("put and get", put_and_get),
     ("a tunnel", tunnel),
     ("a run beside cgroup v1", run_beside_cgroup_v1),
+];
+
+const ON_6_12: &[Trial] = &[
+    ("doctor", doctor),
+    ("a run of two stacks, and a link that the kernel shapes", unshaped_run),
+    ("a run of an ordinary user", run_without_root),
+    ("the demo's plan", demo),
+    ("put and get", put_and_get),
+    ("a tunnel", tunnel),
 ];
 
 const WITH_LESS: &[Trial] = &[
@@ -37,12 +47,12 @@ const WITH_LESS: &[Trial] = &[
 
 #[test]
 fn lab_transfer_and_tunnel_work_on_linux_6_1() {
-    on_linux("6.1", "", EVERYTHING);
+    on_linux("6.1", "", ON_6_1);
 }
 
 #[test]
 fn lab_transfer_and_tunnel_work_on_linux_6_12() {
-    on_linux("6.12", "", EVERYTHING);
+    on_linux("6.12", "", ON_6_12);
 }
 
 #[test]
@@ -98,7 +108,7 @@ fn unshaped_run(guest: &mut Guest) -> Result<()> {
 /// each kernel.
 fn run_without_root(guest: &mut Guest) -> Result<()> {
     guest.run(
-        "mkdir -p /tmp/user/tmp && grep -v validation-links /files/small.toml >/tmp/user/small.toml && \
+        "mkdir -p /tmp/user/tmp && grep -v validation- /files/small.toml >/tmp/user/small.toml && \
          chown -R 1000:1000 /tmp/user",
     )?;
     let said = guest.run(
@@ -178,7 +188,7 @@ fn run_beside_cgroup_v1(guest: &mut Guest) -> Result<()> {
         "set -e; v1=/sys/fs/cgroup/cpu,cpuacct; mount -t tmpfs cgroup /sys/fs/cgroup; mkdir $v1; \
          mount -t cgroup -o cpu,cpuacct cgroup $v1; test -e $v1/cpuacct.usage",
     )?;
-    guest.run("grep -v validation-links /files/small.toml >/tmp/v1.toml")?;
+    guest.run("grep -v validation- /files/small.toml >/tmp/v1.toml")?;
     let said = guest.run("headroom lab run /tmp/v1.toml --out /tmp/v1")?;
     ensure!(said.contains("Report: /tmp/v1/report.html"), "{said}");
     // CPU times are there all the same
@@ -190,7 +200,7 @@ fn run_beside_cgroup_v1(guest: &mut Guest) -> Result<()> {
 /// A plan that names no family runs over IPv4; one that names IPv6 is refused.
 fn run_without_ipv6(guest: &mut Guest) -> Result<()> {
     guest.run("test ! -e /proc/net/if_inet6")?;
-    guest.run("grep -v validation-links /files/small.toml >/tmp/small.toml")?;
+    guest.run("grep -v validation- /files/small.toml >/tmp/small.toml")?;
     let said = guest.run("headroom lab run /tmp/small.toml --out /tmp/out")?;
     ensure!(said.contains("Report: /tmp/out/report.html"), "{said}");
     guest.run("grep -q '\"family\": *\"ipv4\"' /tmp/out/results.json")?;
