@@ -13,9 +13,9 @@ use headroom_testing::{address, privileged};
 use serde_json::Value;
 
 /// Bytes that curl fetches.
-const FILE: usize = 4 << 20;
+const FILE: usize = 1 << 20;
 /// Bytes that iperf3 sends by TCP, each way.
-const STREAM: u64 = 8 << 20;
+const STREAM: u64 = 2 << 20;
 /// Bytes that iperf3 sends in datagrams that are longer than a link's packet.
 const DATAGRAMS: u64 = 1_000_000;
 const DATAGRAM: u64 = 4000;
