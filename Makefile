@@ -15,7 +15,7 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-example
 	scripts/fetch-parts pebble && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
-.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm wasm-target deny examples install-docs fuzz
+.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone.
 demo:
@@ -99,18 +99,13 @@ lint:
 	RUSTDOCFLAGS="--deny warnings" cargo doc $(TEST_FLAGS) --no-deps --quiet
 	$(FUZZ_CHECK)
 
-# The page's module of WebAssembly, which is checked in, is what the sources give. The target is
-# fetched where rustup is; elsewhere the toolchain must have it.
-PAGE_WASM = cargo run --quiet --locked --manifest-path crates/page-wasm/xtask/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/page-wasm-xtask --
-browser: wasm-target
-	$(PAGE_WASM) --check
+# The page's module of WebAssembly, which is checked in, is what the sources give.
+browser:
+	scripts/page-module --check
 
 # Makes that module again, to be committed.
-page-wasm: wasm-target
-	$(PAGE_WASM)
-
-wasm-target:
-	if command -v rustup > /dev/null; then rustup target add wasm32-unknown-unknown; fi
+page-wasm:
+	scripts/page-module
 
 # Ten minutes for each parser and for opening; FUZZ_SECONDS=60 make fuzz is a taste.
 fuzz:
