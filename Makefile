@@ -2,9 +2,9 @@
 
 CARGO_TARGET_DIR ?= target
 HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
-CARGO_FLAGS = --release --locked --workspace
+CARGO_FLAGS = --release --locked
 # One profile for tests and lint, so that dependencies are built once.
-TEST_FLAGS = --profile tests --locked --workspace
+TEST_FLAGS = --profile tests --locked
 # Examples are programs for measuring, which no test runs; the lint checks that they compile.
 TESTS = --lib --bins --tests
 RUN_TESTS = HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(TEST_FLAGS)
@@ -86,18 +86,15 @@ parts:
 build:
 	cargo build $(CARGO_FLAGS)
 
-# Fuzz targets, too, are what others call: they are checked with the profile of all else,
-# so that nothing is built twice, and without the fuzzer's own library, which nothing
-# links here.
-FUZZ_CHECK := CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --profile tests --locked --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR)
-
+# Fuzz targets, too, are what others call: they are checked with all else, without the fuzzer's
+# own library, which nothing links here.
+lint: export CUSTOM_LIBFUZZER_PATH = /dev/null
 lint:
 	cargo fmt --all --check
-	cargo clippy $(TEST_FLAGS) --all-targets -- --deny warnings
-	cargo clippy $(TEST_FLAGS) --no-default-features -- --deny warnings
+	cargo clippy $(TEST_FLAGS) --workspace --all-targets -- --deny warnings
+	cargo clippy $(TEST_FLAGS) --workspace --no-default-features -- --deny warnings
 	cargo run --profile tests --locked --quiet -p headroom-imports
-	RUSTDOCFLAGS="--deny warnings" cargo doc $(TEST_FLAGS) --no-deps --quiet
-	$(FUZZ_CHECK)
+	RUSTDOCFLAGS="--deny warnings" cargo doc $(TEST_FLAGS) --workspace --no-deps --quiet
 
 # The page's module of WebAssembly, which is checked in, is what the sources give.
 browser:

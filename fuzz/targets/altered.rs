@@ -6,7 +6,7 @@ mod common;
 
 use common::Shape;
 use headroom_ipsec::spec::Direction;
-use headroom_ipsec::{FlowCache, OpenScratch, Headers, Outer, Verdict};
+use headroom_ipsec::{FlowCache, Headers, OpenScratch, Outer, Verdict};
 use headroom_packet::ip::Ip;
 use libfuzzer_sys::fuzz_target;
 
@@ -31,7 +31,9 @@ fuzz_target!(|octets: &[u8]| {
     let mut reservation = bundle.reserve(1, len as u64).expect("numbers");
     let mut sealed = vec![0; len + 300];
     let write = |room: &mut [u8]| room.copy_from_slice(ip.bytes());
-    let Ok(total) = bundle.seal(&mut reservation, &headers, len, &mut sealed, write) else { return };
+    let Ok(total) = bundle.seal(&mut reservation, &headers, len, &mut sealed, write) else {
+        return;
+    };
     sealed.truncate(total);
     assert_eq!(total, bundle.sealed_len(len, headers.security_offset));
 

@@ -10,30 +10,30 @@ use headroom_suite::{Key, Mac, Suite};
 
 /// What is used of the first octet of an input: protocol, mode, family, suite.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape(pub u8);
+pub(crate) struct Shape(pub u8);
 
 const SUITES: [&str; 4] =
     ["aes-128-gcm", "chacha20-poly1305", "aes-256-cbc+hmac-sha256", "3des-cbc+hmac-md5"];
 
 impl Shape {
-    pub fn kind(self) -> u8 {
+    pub(crate) fn kind(self) -> u8 {
         self.0 & 3
     }
 
-    pub fn mode(self) -> Mode {
+    pub(crate) fn mode(self) -> Mode {
         if self.0 & 4 == 0 { Mode::Tunnel } else { Mode::Transport }
     }
 
-    pub fn v6(self) -> bool {
+    pub(crate) fn v6(self) -> bool {
         self.0 & 8 != 0
     }
 
-    pub fn in_udp(self) -> bool {
+    pub(crate) fn in_udp(self) -> bool {
         self.kind() == 0 && self.0 & 0x40 != 0
     }
 
     /// The protocol in the outer header.
-    pub fn protocol(self) -> u8 {
+    pub(crate) fn protocol(self) -> u8 {
         match self.kind() {
             0 => 50,
             1 => 253,
@@ -41,7 +41,7 @@ impl Shape {
         }
     }
 
-    pub fn ends(self) -> (IpAddr, IpAddr) {
+    pub(crate) fn ends(self) -> (IpAddr, IpAddr) {
         let end = |n| match self.v6() {
             true => IpAddr::from([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n]),
             false => IpAddr::from([192, 0, 2, n]),
@@ -78,7 +78,7 @@ impl Shape {
         }
     }
 
-    pub fn engine(self, direction: Direction) -> Engine {
+    pub(crate) fn engine(self, direction: Direction) -> Engine {
         let associations = self.associations(direction);
         let names: Vec<String> = associations.iter().map(|sa| sa.name.clone()).collect();
         let (out, inbound) = match direction {

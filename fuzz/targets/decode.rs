@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use headroom_gateway::config::Config;
-use headroom_gateway::decode::{Decoder, Search};
 use headroom_gateway::decode::capture::Capture;
+use headroom_gateway::decode::{Decoder, Search};
 use headroom_gateway::wireshark::KeyTables;
 use libfuzzer_sys::fuzz_target;
 

@@ -2,6 +2,7 @@
 //! password or a certificate is accepted.
 #![no_main]
 
+use std::slice;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ static METHODS: LazyLock<[EapMethod; 2]> = LazyLock::new(|| {
     let key = rcgen::KeyPair::generate().expect("a key");
     let params = rcgen::CertificateParams::new(vec!["gate.example".to_owned()]).expect("a name");
     let certificate = params.self_signed(&key).expect("a certificate").der().to_vec();
-    let users = Authorities::new(&[certificate.clone()], &[]).expect("an authority");
+    let users = Authorities::new(slice::from_ref(&certificate), &[]).expect("an authority");
     let tls = EapTls::new(vec![certificate], &key.serialize_der(), &users).expect("settings");
     [EapMethod::MsChapV2(Arc::new(Nobody)), EapMethod::Tls(Arc::new(tls))]
 });

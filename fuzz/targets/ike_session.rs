@@ -150,7 +150,8 @@ fuzz_target!(|bytes: &[u8]| {
         let asked = std::iter::from_fn(|| b.endpoint.transmit()).last();
         if header.response {
             // of what it asked last
-            let Some(asked) = asked.and_then(|one| Some(Message::parse(&one.datagram).ok()?.header))
+            let Some(asked) =
+                asked.and_then(|one| Some(Message::parse(&one.datagram).ok()?.header))
             else {
                 continue;
             };

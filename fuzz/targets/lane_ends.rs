@@ -103,7 +103,14 @@ impl End {
         }
     }
 
-    fn hear(&mut self, now: Duration, from: SocketAddr, congested: bool, packet: &mut [u8], lied: bool) {
+    fn hear(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        congested: bool,
+        packet: &mut [u8],
+        lied: bool,
+    ) {
         *self.asked.entry(from).or_default() += packet.len() as u64;
         let Ok(Received::Data { file, offset, bytes }) =
             self.lane.handle(now, from, congested, packet)
@@ -166,8 +173,7 @@ impl World {
                 let (start, len) = (usize::from(offset), usize::from(len));
                 let given = &mut self.ends[end].given[usize::from(file)][start..start + len];
                 given.fill(true);
-                let piece =
-                    Piece { file: file.into(), offset: offset.into(), len: len as u64 };
+                let piece = Piece { file: file.into(), offset: offset.into(), len: len as u64 };
                 self.ends[end].lane.send(piece);
             }
             3..=5 => (0..=n % 64).for_each(|_| self.deliver(None, false)),
@@ -208,7 +214,7 @@ impl World {
                 self.ended = true;
                 self.ends[end].lane.cancel(n as u32 % u32::from(FILES));
             }
-            _ => drop(self.to_next()),
+            _ => drop(self.advance()),
         }
         self.pump();
     }
@@ -228,7 +234,7 @@ impl World {
     }
 
     /// To the next moment at which anything happens.
-    fn to_next(&mut self) -> bool {
+    fn advance(&mut self) -> bool {
         let timeouts = self.ends.iter().filter_map(|end| end.lane.timeout(self.now));
         let next = timeouts.chain(self.air.front().map(|(_, _, at, _)| *at)).min();
         let Some(next) = next else { return false };
@@ -249,7 +255,9 @@ impl World {
                     assert_eq!(bytes.len() as u64, piece.len);
                     (piece.offset..).zip(bytes).for_each(|(at, o)| *o = content(piece.file, at));
                 };
-                let Some(train) = end.lane.transmit(self.now, &mut self.buffer, fill) else { break };
+                let Some(train) = end.lane.transmit(self.now, &mut self.buffer, fill) else {
+                    break;
+                };
                 *end.sent.entry(train.to).or_default() += train.len as u64;
                 assert!(train.segment <= 2048 && train.len > 0);
                 for packet in self.buffer[..train.len].chunks(train.segment) {
@@ -282,7 +290,7 @@ impl World {
         let until = self.now + Duration::from_secs(900);
         for _ in 0..40_000 {
             let all = (0..2).all(|n| self.ends[n].given == self.ends[1 - n].came);
-            if all || self.now > until || !self.to_next() {
+            if all || self.now > until || !self.advance() {
                 break;
             }
             self.pump();
@@ -310,5 +318,5 @@ fn address(of: Direction, way: u16) -> SocketAddr {
 }
 
 fn content(file: u32, at: u64) -> u8 {
-    (at.wrapping_mul(31) ^ at >> 8 ^ u64::from(file) * 7) as u8
+    (at.wrapping_mul(31) ^ at >> 8 ^ (u64::from(file) * 7)) as u8
 }

@@ -8,18 +8,18 @@ use headroom_transfer_proto::lane::{
     Context, Derived, Direction, Header, Keys, LaneId, PacketKey, Refused, TAG_LEN, TransferId,
 };
 
-pub const LANE: LaneId = LaneId(0x0102_0304_0506_0708);
-pub const TRANSFER: TransferId = TransferId([7; 16]);
+pub(crate) const LANE: LaneId = LaneId(0x0102_0304_0506_0708);
+pub(crate) const TRANSFER: TransferId = TransferId([7; 16]);
 
-pub fn context(direction: Direction) -> Context {
+pub(crate) fn context(direction: Direction) -> Context {
     Context { transfer: TRANSFER, lane: LANE, direction, epoch: 0 }
 }
 
 /// One secret for both ends.
-pub struct Exporter<K>(PhantomData<K>);
+pub(crate) struct Exporter<K>(PhantomData<K>);
 
 impl<K> Exporter<K> {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(PhantomData)
     }
 }
@@ -38,7 +38,7 @@ impl<K: From<[u8; 16]> + PacketKey> Keys for Exporter<K> {
 }
 
 /// AES-128-GCM.
-pub struct Aes(LessSafeKey);
+pub(crate) struct Aes(LessSafeKey);
 
 impl From<[u8; 16]> for Aes {
     fn from(key: [u8; 16]) -> Self {
@@ -72,7 +72,7 @@ impl PacketKey for Aes {
 }
 
 /// The tag is the header again: a fuzzer that plays the peer can make packets.
-pub struct Open;
+pub(crate) struct Open;
 
 impl From<[u8; 16]> for Open {
     fn from(_: [u8; 16]) -> Self {
@@ -104,6 +104,6 @@ impl PacketKey for Open {
 }
 
 /// A packet as a peer seals it with [`Open`].
-pub fn sealed(header: Header, text: &[u8]) -> Vec<u8> {
+pub(crate) fn sealed(header: Header, text: &[u8]) -> Vec<u8> {
     [&header.bytes()[..], text, &header.bytes()].concat()
 }

@@ -29,7 +29,8 @@ fuzz_target!(|octets: &[u8]| {
             window.declare_lost();
         }
         if let Some(report) = window.on_report(datagram) {
-            let before = newest.replace(report).unwrap_or(Report { counted: 0, highest: 0, ..report });
+            let before =
+                newest.replace(report).unwrap_or(Report { counted: 0, highest: 0, ..report });
             assert!(report.counted >= before.counted && report.highest >= before.highest);
         }
         assert!(window.in_flight() <= 64);

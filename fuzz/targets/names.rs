@@ -40,7 +40,8 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    if let Ok(host) = str::from_utf8(bytes).map_err(drop).and_then(|t| Host::parse(t).map_err(drop)) {
+    if let Ok(host) = str::from_utf8(bytes).map_err(drop).and_then(|t| Host::parse(t).map_err(drop))
+    {
         assert_eq!(Host::parse(&host.to_string()), Ok(host.clone()));
         assert_plain(&host.known_as());
     }

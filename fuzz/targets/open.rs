@@ -24,7 +24,9 @@ fuzz_target!(|octets: &[u8]| {
         header: &[],
         udp: shape.in_udp().then_some((4500, 4500)),
     };
-    assert!(receiver.open(&outer, shape.protocol(), &mut body, &mut OpenScratch::default()).is_err());
+    assert!(
+        receiver.open(&outer, shape.protocol(), &mut body, &mut OpenScratch::default()).is_err()
+    );
     let Ok(ip) = Ip::parse(rest) else { return };
     let (header, body) = ip.bytes().split_at(ip.upper_offset());
     let outer = Outer { source, destination, tos: ip.tos(), header, udp: None };

@@ -6,13 +6,12 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use headroom_transfer::files::{Offer, Partial, Root, Seal, Time, ErrorKind};
+use headroom_transfer::files::{ErrorKind, Offer, Partial, Root, Seal, Time};
 use headroom_transfer::path::RelPath;
 use libfuzzer_sys::fuzz_target;
 
 const SPAN: usize = 1 << 20;
-const SIZES: [usize; 8] =
-    [0, 1, 5000, 100_000, 200_000, SPAN, SPAN + 1, SPAN + 70_000];
+const SIZES: [usize; 8] = [0, 1, 5000, 100_000, 200_000, SPAN, SPAN + 1, SPAN + 70_000];
 const MTIME: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -37,7 +36,8 @@ fuzz_target!(|bytes: &[u8]| {
                 partial = ground.begin();
             }
             6 => {
-                if ground.finish(&partial) {
+                let finished = ground.finish(&partial);
+                if finished {
                     ground.forget();
                     drop(partial);
                     partial = ground.begin();
@@ -153,9 +153,9 @@ impl Ground {
 
     fn is_whole(&self) -> bool {
         let spans = self.came.chunks(SPAN);
-        spans.zip(&self.claimed).all(|(came, claimed)| {
-            !came.contains(&false) || *claimed && !came.contains(&true)
-        })
+        spans
+            .zip(&self.claimed)
+            .all(|(came, claimed)| !came.contains(&false) || *claimed && !came.contains(&true))
     }
 
     fn finish(&mut self, partial: &Partial) -> bool {

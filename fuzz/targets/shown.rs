@@ -6,7 +6,7 @@ use headroom_lab::run;
 use headroom_lab_results::report::{self, markdown, terminal};
 use headroom_lab_results::schema::Results;
 
-pub fn shown(mut results: Results) {
+pub(crate) fn shown(mut results: Results) {
     // the work, not the memory, grows with these
     if results.samples.len() > 64 || results.plan.stacks.len() > 8 {
         return;

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use headroom_lab_trace::{Expectation, Framing, Login, TimeHints, SetUp, Trace, read};
+use headroom_lab_trace::{Expectation, Framing, Login, SetUp, TimeHints, Trace, read};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|octets: &[u8]| {
