@@ -425,10 +425,11 @@ fn check_folder(path: &Path) -> Result<(), Error> {
         cause,
     })?;
     let mode = meta.mode() & 0o7777;
-    match mode & 0o1002 {
-        // in a sticky directory they can only add files
-        0o002 => Err(Error::Writable { path: folder.to_owned(), mode }),
-        _ => Ok(()),
+    // in a sticky directory they can only add files
+    let is_sticky = mode & 0o1000 != 0;
+    match mode & 0o022 == 0 || is_sticky {
+        true => Ok(()),
+        false => Err(Error::Writable { path: folder.to_owned(), mode }),
     }
 }
 
@@ -660,10 +661,12 @@ mod tests {
             fs::set_permissions(ground.path(), fs::Permissions::from_mode(mode)).expect("a mode");
         };
         let path = ground.path().join("shares");
-        set_mode(0o777);
-        let error = Shares::open(&path).expect_err("others can write").to_string();
-        assert!(error.contains("mode 777"), "{error}");
-        assert!(!ground.path().join("shares.lock").exists());
+        for mode in [0o777, 0o770] {
+            set_mode(mode);
+            let error = Shares::open(&path).expect_err("others can write").to_string();
+            assert!(error.contains(&format!("mode {mode:o}")), "{error}");
+            assert!(!ground.path().join("shares.lock").exists());
+        }
         set_mode(0o1777);
         drop(open(&path));
         // a lock of another user
