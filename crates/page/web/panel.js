@@ -11,6 +11,8 @@ import { isOpen } from './transfers.js'
 
 const FILES_SHOWN = 200
 const ENDED = new Set(['done', 'cancelled'])
+// Errors of which the page's own text says all.
+const COMPLETE = new Set(['share-ended', 'share-used', 'not-shared', 'read-only', 'no-space'])
 const LIMITS = [0, 0.5, 1, 2, 5, 10, 25, 50, 100] // MB/s; 0 is none
 
 export class Panel {
@@ -283,7 +285,7 @@ class Card {
     const { transfer, queue } = this
     const { error, state } = transfer
     const parts = []
-    if (error) parts.push(h('p', {}, t(`error.${error.code}`), error.message && h('span.detail', {}, ' ', nameElement(error.message, 'bdi'))))
+    if (error) parts.push(h('p', {}, t(`error.${error.code}`), error.message && !COMPLETE.has(error.code) && h('span.detail', {}, ' ', nameElement(error.message, 'bdi'))))
     if (state === 'done' && transfer.failures) {
       const codes = new Set([...transfer.files.values()].filter(file => file.state === 'failed').map(file => file.reason.code))
       for (const code of codes) parts.push(h('p', {}, t(`error.${code}`)))
