@@ -1,8 +1,8 @@
 // A session with the server of this page: sign-in, names, downloads and uploads.
 //
 // A connection answers one request at a time, so a session has several: one for names, and one for
-// each transfer that runs. Memory: each file that moves has at most PIECES spans of 1 MiB in the
-// tab, and each connection what the browser's own flow control holds.
+// each transfer that runs. Memory: the files of one transfer have at most 48 MiB in the tab (upload.js),
+// and each connection what the browser’s own flow control holds.
 
 import init, * as protocol from './protocol.js';
 import { TransferError, aborted } from './errors.js';

@@ -10,9 +10,12 @@ const MOST_INLINE = 64 << 10;
 // What may be offered and not answered: files without content, and all entries.
 const MOST_OPEN = 48;
 const MOST_UNANSWERED = 2048;
-// Pieces that move at once, of all files, and spans in each. A piece has one span in memory.
+// Pieces that move at once, of all files, and spans in each. The server allows 16 streams.
 const PIECES = 12;
 const SPANS_OF_PIECE = 8;
+// Spans of a piece that are read together, and are in memory: each reading is a request to
+// another process of the browser.
+const SPANS_OF_READ = 4;
 
 const hex = bytes => Array.from(bytes, it => it.toString(16).padStart(2, '0')).join('');
 
@@ -267,10 +270,9 @@ class Run {
     this.#of.tell({ file: path, bytes, total: size, present, state });
   }
 
-  async #span(file, number) {
+  async #spans(file, start, end) {
     const span = protocol.spanBytes();
-    const bytes = new Uint8Array(await file.file.slice(number * span, Math.min(file.size, (number + 1) * span)).arrayBuffer());
-    return bytes;
+    return new Uint8Array(await file.file.slice(start * span, Math.min(file.size, end * span)).arrayBuffer());
   }
 
   // Sends the spans that the server lacks, then the hash.
@@ -283,7 +285,7 @@ class Run {
       // what the server has counts if it is the same here
       for (const [number, value] of file.held) {
         if (this.#isOver(file)) return;
-        const bytes = await this.#span(file, number);
+        const bytes = await this.#spans(file, number, number + 1);
         const own = hash.value(number, bytes);
         if (own.every((byte, i) => byte === value[i])) {
           hash.insert(number, own);
@@ -346,10 +348,13 @@ class Run {
     } catch (error) {
       throw lost(error);
     }
+    let read = new Uint8Array(0);
     for (let number = start; number < end; number++) {
       let bytes;
       try {
-        bytes = await this.#span(file, number);
+        const at = (number - start) % SPANS_OF_READ;
+        if (at === 0) read = await this.#spans(file, number, Math.min(end, number + SPANS_OF_READ));
+        bytes = read.subarray(at * span, (at + 1) * span);
         if (this.#isOver(file)) {
           writer.abort().catch(() => {});
           return length;
