@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::time::SystemTime;
 
 use crate::common::{Ground, array, number, parts, text};
 use headroom_testing::privileged;
@@ -580,7 +581,9 @@ fn ipsec_over_ipv4_in_both_modes() {
     let cbc = "ftp/ah+esp(transport,aes-128-cbc,hmac-sha1)";
     let stacks = ["ftp/esp", "ftp/esp(transport,udp)", "ftp/qesp", cbc];
     let plan = format!("stacks = {stacks:?}\nfamily = \"ipv4\"\nrepetitions = 2\n{DOWNLOAD}");
+    let begun = SystemTime::now();
     let results = measure_plan(&ground, &plan);
+    assert_eq!(ledgers_since(begun), [""; 0], "ledgers of a run are in its own folder");
     assert!(seen_in_clear(&results).values().all(|seen| !seen), "{results}");
     let facts = &results["environment"]["stacks"];
     // eight bytes more in each packet; how many packets acknowledge the file differs by more
@@ -589,6 +592,15 @@ fn ipsec_over_ipv4_in_both_modes() {
     assert_eq!(text(&facts[cbc], "ah+esp: protocol"), "ah+esp, transport mode");
     // there is nothing to set up
     assert!(array(&results, "layer_setups").is_empty(), "{results}");
+}
+
+/// Names of ledgers that the lab's tunnels, whose interfaces are `hr…`, have left on this machine.
+fn ledgers_since(begun: SystemTime) -> Vec<String> {
+    let kept = std::fs::read_dir("/var/lib/headroom").into_iter().flatten().flatten();
+    kept.filter(|entry| entry.metadata().and_then(|it| it.modified()).is_ok_and(|at| at > begun))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("hr"))
+        .collect()
 }
 
 #[test]

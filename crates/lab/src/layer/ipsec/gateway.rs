@@ -130,10 +130,8 @@ fn configuration(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &[Keys]) -
         let bits = if seen.inner.is_ipv4() { 32 } else { 128 };
         let _ = writeln!(text, "address = [\"{}/{bits}\"]\nmtu = {}", seen.inner, at.inner.mtu);
     }
-    if host.is_user_namespace() {
-        // the usual folder is the machine's, where this root may not write
-        let _ = writeln!(text, "ledger_copy = {:?}", place.path(host, "copies"));
-    }
+    // the usual folder is the machine's, where these keys of one run are of no use
+    let _ = writeln!(text, "ledger_copy = {:?}", place.path(host, "copies"));
     if insecure {
         text += "allow_insecure = true\n";
     }
