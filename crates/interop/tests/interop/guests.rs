@@ -19,7 +19,7 @@ const SMALL: &str = "stacks = [\"ftp\", \"http\"]\nrepetitions = 2\ncount-packet
 type Trial = (&'static str, fn(&mut Guest) -> Result<()>);
 
 // Every trial runs on one of the two kernels at least, and what a new user meets first on both:
-// an emulated guest needs a minute of a core for all of it.
+// one by one on an emulated processor, all trials take two minutes.
 const ON_6_1: &[Trial] = &[
     ("doctor", doctor),
     ("a run of an ordinary user", run_without_root),
@@ -29,13 +29,13 @@ const ON_6_1: &[Trial] = &[
     ("a run beside cgroup v1", run_beside_cgroup_v1),
 ];
 
-const AS_ROOT: &[Trial] = &[
+const ON_6_12_AS_ROOT: &[Trial] = &[
     ("doctor", doctor),
     ("a run of two stacks, and a link that the kernel shapes", unshaped_run),
     ("the demo's plan", demo),
 ];
 
-const WITHOUT_ROOT_AND_REST: &[Trial] = &[
+const ON_6_12_BESIDES: &[Trial] = &[
     ("a run of an ordinary user", run_without_root),
     ("put and get", put_and_get),
     ("a tunnel", tunnel),
@@ -55,12 +55,12 @@ fn lab_transfer_and_tunnel_work_on_linux_6_1() {
 
 #[test]
 fn the_lab_works_on_linux_6_12_as_root() {
-    on_linux("6.12", "", AS_ROOT);
+    on_linux("6.12", "", ON_6_12_AS_ROOT);
 }
 
 #[test]
 fn the_lab_without_root_transfer_and_tunnel_work_on_linux_6_12() {
-    on_linux("6.12", "", WITHOUT_ROOT_AND_REST);
+    on_linux("6.12", "", ON_6_12_BESIDES);
 }
 
 #[test]
