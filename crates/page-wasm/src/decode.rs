@@ -18,7 +18,10 @@ pub fn decode(body: &[u8]) -> Result<Object, JsError> {
             .text("program", &program)
             .optional_number("rate", rate_bps),
         Message::Challenge { nonce } => object("challenge").bytes("nonce", &nonce),
-        Message::Accepted { .. } => object("accepted"),
+        Message::Accepted { ticket, .. } => match ticket {
+            Some(ticket) => object("accepted").bytes("ticket", &ticket),
+            None => object("accepted"),
+        },
         Message::Refused { reason, about_files, code } => object("refused")
             .text("reason", &reason)
             .flag("aboutFiles", about_files == Some(true))
@@ -56,6 +59,9 @@ pub fn decode(body: &[u8]) -> Result<Object, JsError> {
             .number("bytes", bytes as f64),
         Message::Withdrawn { id, reason, code } => {
             object("withdrawn").text("reason", &reason).code(code).number("id", id as f64)
+        }
+        Message::Arrived { bytes, streams } => {
+            object("arrived").number("bytes", bytes as f64).number("streams", streams as f64)
         }
         Message::Stored { id } => object("stored").number("id", id as f64),
         Message::Failed { id, reason, code } => {

@@ -175,6 +175,12 @@ pub fn put(to: &[u8], fsync: bool) -> Framed {
     frame(&Message::Put { to: path(to)?, rename: false, fsync, lanes: None, tree })
 }
 
+/// Gives this session's data streams to the upload of a ticket.
+#[wasm_bindgen]
+pub fn join(ticket: &[u8]) -> Framed {
+    frame(&Message::Join { ticket: array(ticket)? })
+}
+
 /// Asks for files and directories.
 #[wasm_bindgen]
 pub fn get(paths: Vec<Uint8Array>) -> Framed {

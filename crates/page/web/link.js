@@ -239,7 +239,7 @@ export class Link {
     const accepted = await reader.expect();
     if (accepted.type === 'refused') throw refusal(accepted);
     if (accepted.type !== 'accepted') throw unexpected(accepted);
-    return { reader, writer, rate: takes };
+    return { reader, writer, rate: takes, ticket: accepted.ticket };
   }
 
   close() {

@@ -375,6 +375,23 @@ export function invited(secret, name) {
 }
 
 /**
+ * Gives this session's data streams to the upload of a ticket.
+ * @param {Uint8Array | number[]} ticket
+ * @returns {Uint8Array}
+ */
+export function join(ticket) {
+    const ptr0 = passArray8ToWasm0(ticket, wasm.__wbindgen_malloc);
+    const len0 = WASM_VECTOR_LEN;
+    const ret = wasm.join(ptr0, len0);
+    if (ret[3]) {
+        throw takeFromExternrefTable0(ret[2]);
+    }
+    var v2 = getArrayU8FromWasm0(ret[0], ret[1]).slice();
+    wasm.__wbindgen_free(ret[0], ret[1] * 1, 1);
+    return v2;
+}
+
+/**
  * Asks for the entries of a directory.
  * @param {Uint8Array | number[]} of
  * @returns {Uint8Array}

@@ -392,7 +392,7 @@ export class Session {
         link = await this.#signed(link);
         if (signal?.aborted) throw aborted(signal);
         this.#tell('connected');
-        const result = await work.run(link, pace, signal);
+        const result = await work.run(link, pace, signal, ticket => this.#joined(ticket));
         if (!link.ended && this.#idle.length < 2) this.#idle.push(link);
         else link.close();
         return result;
@@ -409,6 +409,19 @@ export class Session {
       } finally {
         signal?.removeEventListener('abort', stop);
       }
+    }
+  }
+
+  // Opens another connection for the upload with this ticket; resolves with it, and with a reader of
+  // what the server tells there.
+  async #joined(ticket) {
+    const link = await this.#signed(null);
+    try {
+      const { reader } = await link.request(protocol.join(ticket));
+      return { link, reader };
+    } catch (error) {
+      link.close();
+      throw error;
     }
   }
 

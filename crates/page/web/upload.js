@@ -4,18 +4,17 @@ import * as protocol from './protocol.js';
 import { TransferError } from './errors.js';
 import { lost, refusal, unexpected } from './link.js';
 import { joined, toBytes } from './paths.js';
+import { UploadLinks } from './upload-links.js';
 
 // Files up to this size travel in a message.
 const MOST_INLINE = 64 << 10;
 // What may be offered and not answered: files without content, and all entries.
 const MOST_OPEN = 48;
 const MOST_UNANSWERED = 2048;
-// Pieces that move at once, of all files, and spans in each. The server allows 16 streams.
-const PIECES = 12;
-const SPANS_OF_PIECE = 8;
-// Spans of a piece that are read together, and are in memory: each reading is a request to
-// another process of the browser.
-const SPANS_OF_READ = 4;
+// Spans at once, of all files, and in one piece. A piece is read at once, as each reading is a
+// request to another process of the browser.
+const MOST_SPANS = 48;
+const SPANS_OF_PIECE = 4;
 
 const hex = bytes => Array.from(bytes, it => it.toString(16).padStart(2, '0')).join('');
 
@@ -27,15 +26,18 @@ class Semaphore {
     this.#free = count;
   }
 
-  async take() {
-    if (this.#free > 0) this.#free--;
-    else await new Promise(resolve => this.#waiting.push(resolve));
+  async take(count = 1) {
+    if (this.#waiting.length === 0 && this.#free >= count) this.#free -= count;
+    else await new Promise(resolve => this.#waiting.push({ count, resolve }));
   }
 
-  give() {
-    const next = this.#waiting.shift();
-    if (next) next();
-    else this.#free++;
+  give(count = 1) {
+    this.#free += count;
+    while (this.#waiting.length > 0 && this.#free >= this.#waiting[0].count) {
+      const next = this.#waiting.shift();
+      this.#free -= next.count;
+      next.resolve();
+    }
   }
 }
 
@@ -56,7 +58,8 @@ export class Upload {
     this.#listing = listing;
   }
 
-  async run(link, pace, signal) {
+  // `join` opens another connection for the upload with a ticket.
+  async run(link, pace, signal, join) {
     if (this.#listing) {
       await this.#findExisting();
       this.#listing = null;
@@ -64,7 +67,7 @@ export class Upload {
     const left = this.#files.filter(it => !this.#done.has(it.path));
     if (left.length > 0) {
       const streams = await link.request(protocol.put(toBytes(this.#directory), false));
-      await new Run(this, link, pace, signal, streams).send(left);
+      await new Run(this, link, pace, signal, streams, join).send(left);
     }
     const results = [...this.#done.values()];
     const failed = results.filter(it => it.state === 'failed').map(({ file, reason, code }) => ({ file, reason, code }));
@@ -117,6 +120,7 @@ class Outgoing {
 class Run {
   #of;
   #link;
+  #links;
   #pace;
   #signal;
   #reader;
@@ -124,12 +128,12 @@ class Run {
   #offered = new Map();
   #open = new Semaphore(MOST_OPEN);
   #unanswered = new Semaphore(MOST_UNANSWERED);
-  #pieces = new Semaphore(PIECES);
+  #spansAtOnce = new Semaphore(MOST_SPANS);
   #fail;
   #failed;
   #ended = false;
 
-  constructor(of, link, pace, signal, { reader, writer }) {
+  constructor(of, link, pace, signal, { reader, writer, ticket }, join) {
     this.#of = of;
     this.#link = link;
     this.#pace = pace;
@@ -138,18 +142,20 @@ class Run {
     this.#writer = writer;
     this.#failed = new Promise((_, reject) => { this.#fail = reject; });
     this.#failed.catch(() => {});
+    const onlost = () => this.#fail(new TransferError('lost', 'the connection was lost'));
+    this.#links = new UploadLinks(link, ticket && (() => join(ticket)), onlost);
   }
 
   async send(files) {
     const offering = this.#offer(files).catch(error => this.#fail(error));
+    this.#links.grow(this.#pace);
     try {
-      await Promise.race([this.#answers(), this.#failed, this.#link.closed.then(() => {
-        throw new TransferError('lost', 'the connection was lost');
-      })]);
+      await Promise.race([this.#answers(), this.#failed]);
       await offering;
       this.#writer.close();
     } finally {
       this.#ended = true;
+      this.#links.end();
       for (const entry of this.#offered.values()) entry.release?.();
     }
   }
@@ -230,6 +236,9 @@ class Run {
           if (message.last) this.#sendFile(file).catch(error => this.#fail(lost(error)));
           break;
         }
+        case 'arrived':
+          this.#links.arrived(message);
+          break;
         case 'stored': {
           const entry = this.#answered(message.id);
           if (!entry.file) break;
@@ -295,21 +304,19 @@ class Run {
         }
       }
       let next = 0;
-      const moving = new Set();
       while (next < count && !this.#isOver(file) && !file.isStopped) {
         if (hash.contains(next)) {
           next++;
           continue;
         }
         const start = next;
-        while (next < count && next - start < SPANS_OF_PIECE && !hash.contains(next)) next++;
-        await this.#pieces.take();
-        const piece = this.#sendPiece(file, hash, start, next).finally(() => {
-          this.#pieces.give();
-          moving.delete(piece);
-        });
+        const wanted = Math.ceil(this.#links.pieceBytes / protocol.spanBytes());
+        const most = Math.min(SPANS_OF_PIECE, Math.max(1, wanted));
+        while (next < count && next - start < most && !hash.contains(next)) next++;
+        const spans = next - start;
+        await this.#spansAtOnce.take(spans);
+        const piece = this.#sendPiece(file, hash, start, next).finally(() => this.#spansAtOnce.give(spans));
         piece.catch(() => {});
-        moving.add(piece);
         pieces.push(piece);
       }
       for (const bytes of await Promise.all(pieces)) sent += bytes;
@@ -340,49 +347,53 @@ class Run {
     const span = protocol.spanBytes();
     const offset = start * span;
     const length = Math.min(file.size, end * span) - offset;
-    let writer;
+    let stream;
     try {
-      writer = (await this.#link.transport.createUnidirectionalStream({ sendOrder: 0 })).getWriter();
-      writer.closed.catch(() => {});
-      await writer.write(protocol.dataHeader(file.id, offset, length));
+      stream = await this.#links.open(length);
+      stream.writer.closed.catch(() => {});
+      await stream.writer.write(protocol.dataHeader(file.id, offset, length));
     } catch (error) {
       throw lost(error);
     }
-    let read = new Uint8Array(0);
-    for (let number = start; number < end; number++) {
-      let bytes;
-      try {
-        const at = (number - start) % SPANS_OF_READ;
-        if (at === 0) read = await this.#spans(file, number, Math.min(end, number + SPANS_OF_READ));
-        bytes = read.subarray(at * span, (at + 1) * span);
+    const { writer } = stream;
+    try {
+      const read = await this.#spans(file, start, end);
+      for (let number = start; number < end; number++) {
         if (this.#isOver(file)) {
-          writer.abort().catch(() => {});
+          stream.abort();
           return length;
         }
+        const bytes = read.subarray((number - start) * span, (number - start + 1) * span);
         hash.add(number, bytes);
-      } catch (error) {
-        writer.abort().catch(() => {});
-        throw error;
+        if (!await this.#write(stream, file, bytes)) return length;
       }
-      for (let at = 0; at < bytes.length;) {
-        const part = bytes.subarray(at, at + this.#pace.slice(bytes.length - at));
-        await this.#pace.take(part.length);
-        try {
-          await writer.ready;
-          await writer.write(part);
-        } catch (error) {
-          // the server stopped the stream, and says why in a message; else the connection is lost
-          if (this.#link.ended) throw lost(error);
-          file.isStopped = true;
-          return length;
-        }
-        at += part.length;
-        file.bytes += part.length;
-        this.#of.moved += part.length;
-        this.#tell(file, 'moving');
-      }
+    } catch (error) {
+      stream.abort();
+      throw error;
     }
     writer.close().catch(() => {});
     return length;
+  }
+
+  // Writes a span. Whether the server takes more of the piece.
+  async #write({ link, writer }, file, bytes) {
+    for (let at = 0; at < bytes.length;) {
+      const part = bytes.subarray(at, at + this.#pace.slice(bytes.length - at));
+      await this.#pace.take(part.length);
+      try {
+        await writer.ready;
+        await writer.write(part);
+      } catch (error) {
+        // the server stopped the stream, and says why in a message; else the connection is lost
+        if (link.ended) throw lost(error);
+        file.isStopped = true;
+        return false;
+      }
+      at += part.length;
+      file.bytes += part.length;
+      this.#of.moved += part.length;
+      this.#tell(file, 'moving');
+    }
+    return true;
   }
 }

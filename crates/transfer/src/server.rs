@@ -1,6 +1,7 @@
 //! The server: accepts connections and answers requests.
 
 mod cleanup;
+mod join;
 mod names;
 mod record;
 mod shares;
@@ -22,6 +23,7 @@ use headroom_transfer_proto::path::RelPath;
 use quinn::{Endpoint, Incoming};
 use tokio::task::spawn_blocking;
 
+use self::join::JoinTable;
 use self::record::Tally;
 use self::shares::{Expiry, Sharing};
 use crate::access::{AccessControl, Grant, Principal};
@@ -160,6 +162,7 @@ struct Shared {
     rates: Rates,
     lanes: Option<Port>,
     claims: ClaimTable,
+    joins: JoinTable,
     log: Option<Arc<dyn Log>>,
     invitations: OnceLock<Invitations>,
     sharing: OnceLock<Arc<Sharing>>,
@@ -191,6 +194,7 @@ impl Server {
             rates: Rates::new(rate_bps),
             lanes: port.filter(|_| lanes).map(|port| port.allow_measurement(insecure_measurement)),
             claims: ClaimTable::default(),
+            joins: JoinTable::default(),
             log,
             invitations: OnceLock::new(),
             sharing: OnceLock::new(),
@@ -366,6 +370,8 @@ impl Shared {
                 .map_err(|_| Error::Protocol("it does not say what it wants".to_owned()))
                 .flatten();
             handshake = handshake.filter(|_| session.is_none());
+            // late data of one upload must not be taken for that of another
+            let is_last = matches!(request, Ok((_, Message::Join { .. })));
             let takes_bps =
                 session.as_ref().and_then(|session| session.rates.incoming().rate_bps());
             writer.queue(&hello(takes_bps)).await?;
@@ -383,6 +389,7 @@ impl Shared {
                         peer_limit_bps,
                         client: &session.grant,
                         claims: &self.claims,
+                        joins: &self.joins,
                         lanes: self.lanes.as_ref(),
                         used_lanes: &mut used_lanes,
                         flow_control: &self.flow_control,
@@ -412,7 +419,7 @@ impl Shared {
             }
             let refused =
                 matches!(outcome, Err(Error::Refused(_) | Error::Denied { .. } | Error::Files(_)));
-            let goes_on = session.as_ref().filter(|_| outcome.is_ok() || refused);
+            let goes_on = session.as_ref().filter(|_| !is_last && (outcome.is_ok() || refused));
             let Some(session) = goes_on else {
                 // lets the message arrive before the connection is closed
                 let _ = tokio::time::timeout(REQUEST, writer.close_and_wait()).await;
@@ -579,6 +586,7 @@ struct Request<'a> {
     peer_limit_bps: Option<u64>,
     client: &'a Grant,
     claims: &'a ClaimTable,
+    joins: &'a JoinTable,
     lanes: Option<&'a Port>,
     used_lanes: &'a mut UsedLanes,
     flow_control: &'a FlowControlBudget,
@@ -672,6 +680,7 @@ impl Request<'_> {
             }
             Message::Shares => return self.shares().await,
             Message::Revoke { id } => self.revoke(id).await?,
+            Message::Join { ticket } => return self.join(&ticket).await,
             Message::MakeDirectory { path, parents } => self.make_directory(path, parents).await?,
             Message::Rename { from, to, replace } => self.rename(from, to, replace).await?,
             Message::Remove { path, recursive } => self.remove(path, recursive).await?,
@@ -709,8 +718,15 @@ impl Request<'_> {
         let (lanes, handle) = self.accept(lanes.filter(|_| limits.rate_bps().is_none()))?;
         let stored_as = self.allow.limit(tree);
         let keep = tree.map(|_| stored_as.keep);
+        // a browser's sessions share what it may do, and no congestion control
+        let joinable = match self.connection.native() {
+            Some(_) => None,
+            None => self.joins.open(self.client)?,
+        };
+        let (ticket, joining) = joinable.unzip();
         let receiver = Receiver {
             connection: self.connection.clone(),
+            joining,
             destination,
             fsync,
             observer: self.tally.clone(),
@@ -719,7 +735,11 @@ impl Request<'_> {
             sync: None,
             tree: stored_as,
             lanes: handle,
-            acceptance: Some(Message::Accepted { lanes, keep }),
+            acceptance: Some(Message::Accepted {
+                lanes,
+                keep,
+                ticket: ticket.as_ref().map(|open| open.ticket),
+            }),
         };
         receiver.receive(self.writer, self.reader).await
     }
@@ -743,7 +763,7 @@ impl Request<'_> {
         let excludes = Arc::new(excludes);
         if !upload {
             let source = self.source(vec![(path, true)], tree)?.without(excludes);
-            self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
+            self.writer.send(&Message::ACCEPTED).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
             let limits = self.rates.outgoing().and(self.peer_limit_bps);
             let sender =
@@ -759,9 +779,10 @@ impl Request<'_> {
         let (destination, is_missing) = resolved;
         let stored_as = self.allow.limit(tree);
         let keep = tree.map(|_| stored_as.keep);
-        self.writer.send(&Message::Accepted { lanes: None, keep }).await?;
+        self.writer.send(&Message::Accepted { lanes: None, keep, ticket: None }).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
+            joining: None,
             destination,
             fsync,
             observer: self.tally.clone(),
@@ -792,7 +813,7 @@ impl Request<'_> {
             lane.limit(limits.rate_bps());
             lane.start(None);
         }
-        self.writer.send(&Message::Accepted { lanes, keep: None }).await?;
+        self.writer.send(&Message::Accepted { lanes, keep: None, ticket: None }).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
         let sender = Sender::new(connection, offering, self.tally.clone(), limits, handle);
         let sender = sender.compressing(compress);
@@ -865,7 +886,7 @@ impl Request<'_> {
                 PathPolicy::FollowLinks => error.below(there.path()),
             })
         });
-        self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.send(&Message::ACCEPTED).await?;
         while let Some(entries) = listed_parts.recv().await {
             self.writer.send(&Message::Listing { entries, last: false }).await?;
         }

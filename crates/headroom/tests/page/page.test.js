@@ -15,6 +15,29 @@ withServer('lets a browser in when its key is added', {}, async server => {
   assert.deepEqual(page.errors, [])
 })
 
+// The server's limit makes it last until there are more connections.
+withServer('uploads on several connections', { arguments: ['--rate', '40mbit'] }, async server => {
+  const prepare = () => {
+    globalThis.connections = 0
+    globalThis.WebTransport = class extends WebTransport {
+      constructor(...given) {
+        super(...given)
+        connections++
+      }
+    }
+  }
+  const page = await server.enter(browser, { prepare })
+  const hash = await fill(page, 'picked.bin', 24_000_000)
+  const before = await page.evaluate(() => connections)
+  await button(page, 'Upload files').click()
+  await verified(page, 'picked.bin')
+  assert.equal((await onDisk(server.root))['picked.bin'], hash)
+  // That of the upload, and three that joined it.
+  const more = await page.evaluate(() => connections) - before
+  assert.ok(more >= 4, `${more} connections`)
+  assert.deepEqual(page.errors, [])
+})
+
 // A browser gives up what it is fetching when addresses or links of its machine change.
 withServer('opens although the network changes while it loads', { arguments: ['--invite'] }, async server => {
   await plant(server, { 'hello.txt': 'hello' })

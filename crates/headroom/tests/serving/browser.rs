@@ -24,6 +24,11 @@ fn the_page_believes_no_server_that_lies() {
 }
 
 #[test]
+fn the_page_uploads_on_as_many_connections_as_help() {
+    run("upload-links.test.js");
+}
+
+#[test]
 fn the_page_moves_files_from_and_to_a_real_server() {
     run("page.test.js");
 }

@@ -13,6 +13,8 @@ use crate::span::ChainingValue;
 
 /// The version of the protocol that this program speaks.
 pub const VERSION: u32 = 1;
+/// The length of an upload's ticket.
+pub const TICKET_BYTES: usize = 16;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -82,6 +84,10 @@ pub enum Message {
         /// Which of the requested attributes the server keeps.
         #[n(1)]
         keep: Option<Keep>,
+        /// Whose holder may move data of this upload on other sessions of the same client, by
+        /// [`Self::Join`].
+        #[cbor(n(2), with = "minicbor::bytes")]
+        ticket: Option<[u8; TICKET_BYTES]>,
     },
     /// Server to client: the request is refused, or aborted.
     #[n(5)]
@@ -508,4 +514,28 @@ pub enum Message {
         #[cbor(n(0), with = "minicbor::bytes")]
         secret: [u8; 32],
     },
+    /// Client to server: this session's data streams are those of an upload on another one, until
+    /// that ends. Answered by [`Self::Accepted`]; the server ends the session with the upload.
+    #[n(43)]
+    Join {
+        /// What [`Self::Accepted`] gave for the upload.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        ticket: [u8; TICKET_BYTES],
+    },
+    /// Server to client, now and then during an upload that has a ticket, on the request of each of
+    /// its sessions: what has arrived on the data streams of this session.
+    #[n(44)]
+    Arrived {
+        /// Bytes since the request.
+        #[n(0)]
+        bytes: u64,
+        /// Streams that have ended since the request: so many more may be opened.
+        #[n(1)]
+        streams: u64,
+    },
+}
+
+impl Message {
+    /// The request is accepted, and there is nothing to add.
+    pub const ACCEPTED: Self = Self::Accepted { lanes: None, keep: None, ticket: None };
 }

@@ -14,7 +14,7 @@ mod parts;
 mod tests;
 
 pub use attributes::{Acls, Attributes, Keep, Links, Owner, TreeOptions, Xattr};
-pub use control::{Message, VERSION};
+pub use control::{Message, TICKET_BYTES, VERSION};
 pub use frame::{Error, MOST_BYTES, body_len};
 pub use limits::{
     MOST_ATTRIBUTE_BYTES, MOST_HOLE, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_OPEN_FILES,

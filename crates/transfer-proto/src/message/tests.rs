@@ -67,7 +67,7 @@ fn unknown_fields_are_ignored() {
 #[test]
 fn an_extra_byte_is_refused() {
     let mut bytes = Vec::new();
-    Message::Accepted { lanes: None, keep: None }.frame(&mut bytes).expect("a short message");
+    Message::ACCEPTED.frame(&mut bytes).expect("a short message");
     bytes.push(0);
     assert_eq!(Message::parse(&bytes[4..]), Err(Error::Trailing(1)));
 }
@@ -257,8 +257,12 @@ fn message() -> impl Strategy<Value = Message> {
                     port
                 })
         )
-        .prop_flat_map(|lanes| (Just(lanes), option::of(any::<u32>().prop_map(Keep))))
-        .prop_map(|(lanes, keep)| Message::Accepted { lanes, keep }),
+        .prop_flat_map(|lanes| {
+            (Just(lanes), option::of(any::<u32>().prop_map(Keep)), option::of(any()))
+        })
+        .prop_map(|(lanes, keep, ticket)| Message::Accepted { lanes, keep, ticket }),
+        any().prop_map(|ticket| Message::Join { ticket }),
+        any().prop_map(|(bytes, streams)| Message::Arrived { bytes, streams }),
         (
             any::<[u8; 32]>(),
             any::<[u8; 32]>(),

@@ -327,7 +327,7 @@ impl Client {
         writer.send(request).await?;
         let peer_limit_bps = reader.recv_hello().await?;
         match reader.expect().await? {
-            Message::Accepted { lanes, keep } => {
+            Message::Accepted { lanes, keep, ticket: _ } => {
                 let lanes = lanes.map(|answer| match offer {
                     Some(offer) => offer.accepted(&answer),
                     None => {

@@ -106,6 +106,7 @@ impl Client {
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
             connection: self.connection.clone().into(),
+            joining: None,
             destination,
             fsync,
             observer,

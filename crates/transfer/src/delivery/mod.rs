@@ -14,6 +14,6 @@ mod sender;
 mod summary;
 
 pub use event::{Event, Observer};
-pub(crate) use receiver::{Destination, Receiver, SyncMode, make_directories};
+pub(crate) use receiver::{DataSession, Destination, Receiver, SyncMode, make_directories};
 pub(crate) use sender::{Offering, Sender};
 pub use summary::Summary;

@@ -3,6 +3,7 @@
 //! One thread handles messages in order and blocks on the disk; tasks of their own write data
 //! streams.
 
+mod data_session;
 mod destination;
 mod incoming;
 mod lanes;
@@ -39,6 +40,7 @@ use crate::lanes::LaneHandle;
 use crate::owners::Owners;
 use crate::rate::RateLimits;
 
+pub(crate) use data_session::{Arrived, DataSession};
 pub(crate) use destination::{Destination, make_directories};
 pub(crate) use sync_mode::SyncMode;
 
@@ -48,6 +50,8 @@ const WAITING: usize = 64;
 /// One transfer, from the receiver's view.
 pub(crate) struct Receiver {
     pub(crate) connection: Connection,
+    /// Sessions of the same sender that bring data, too.
+    pub(crate) joining: Option<mpsc::Receiver<DataSession>>,
     pub(crate) destination: Destination,
     pub(crate) fsync: bool,
     pub(crate) observer: Arc<dyn Observer>,
@@ -99,6 +103,14 @@ impl Receiver {
             lanes.iter().for_each(Lanes::start);
             writer.send(&acceptance).await?;
         }
+        let session = DataSession::new(connection.clone());
+        let telling = self.joining.as_ref().map(|_| (session.arrived(), answer.downgrade()));
+        let progress = async {
+            if let Some((arrived, answers)) = telling {
+                tell_arrived(&arrived, &answers).await;
+            }
+            std::future::pending().await
+        };
         let worker = Worker {
             lanes,
             shared: Arc::clone(&shared),
@@ -124,8 +136,9 @@ impl Receiver {
             // the channel of answers closes when the worker ends
             sent = writer.forward(answers) => sent.err(),
             failure = receive_messages(reader, &shared.limits, events.clone()) => Some(failure),
-            failure = take_streams(&connection, &shared, &events) => Some(failure),
+            failure = take_streams(session, self.joining, &shared, &events) => Some(failure),
             never = news => Some(never),
+            never = progress => Some(never),
         };
         drop(events);
         if failure.is_some() {
@@ -141,6 +154,16 @@ impl Receiver {
                 Ok(shared.counts.get())
             }
         }
+    }
+}
+
+/// Tells the sender what arrives, as long as there are answers.
+async fn tell_arrived(arrived: &Arrived, answers: &mpsc::WeakSender<Message>) {
+    let mut told = (0, 0);
+    loop {
+        let news = arrived.news(&mut told).await;
+        let Some(answers) = answers.upgrade() else { return };
+        let _ = answers.send(news).await;
     }
 }
 

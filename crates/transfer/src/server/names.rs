@@ -84,7 +84,7 @@ impl Request<'_> {
         let mut is_accepted = false;
         while let Some(removal) = told.recv().await {
             if !is_accepted {
-                self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
+                self.writer.queue(&Message::ACCEPTED).await?;
                 is_accepted = true;
             }
             let message = match removal {
@@ -106,7 +106,7 @@ impl Request<'_> {
         }
         removing.await.map_err(|error| Error::task(&error))??;
         if !is_accepted {
-            self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
+            self.writer.queue(&Message::ACCEPTED).await?;
         }
         let Summary { removed, failed, .. } = summary;
         self.writer.send(&Message::End { stored: removed, failed }).await?;
@@ -115,7 +115,7 @@ impl Request<'_> {
 
     /// Reports success of a request about one name.
     pub(super) async fn one_done(&mut self) -> Result<Summary, Error> {
-        self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.queue(&Message::ACCEPTED).await?;
         self.writer.send(&Message::End { stored: 1, failed: 0 }).await?;
         Ok(Summary { stored: 1, ..Summary::default() })
     }

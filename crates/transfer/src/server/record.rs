@@ -131,6 +131,7 @@ pub(super) fn named(request: &Message) -> (&'static str, Vec<Vec<u8>>) {
         Message::Share { path, .. } => ("share", one(path.as_ref())),
         Message::Shares => ("shares", Vec::new()),
         Message::Revoke { .. } => ("revoke", Vec::new()),
+        Message::Join { .. } => ("join", Vec::new()),
         _ => ("unknown", Vec::new()),
     }
 }

@@ -91,7 +91,8 @@ impl Request<'_> {
             None => true,
         };
         match request {
-            Message::Rights => return Ok(()),
+            // what joins an upload is bound to the key and the share of the upload
+            Message::Rights | Message::Join { .. } => return Ok(()),
             Message::List { path } if !share.write => {
                 return match path.is_none() || is_shared(path.as_ref()) {
                     true => Ok(()),
@@ -130,7 +131,7 @@ impl Request<'_> {
             Ok(listed(name, &file, None))
         };
         let entry = spawn_blocking(look).await.map_err(|error| Error::task(&error))??;
-        self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.queue(&Message::ACCEPTED).await?;
         self.writer.send(&Message::Listing { entries: vec![entry], last: true }).await
     }
 

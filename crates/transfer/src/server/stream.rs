@@ -29,7 +29,7 @@ impl Request<'_> {
             Ok(root.create_stream_file(&name)?)
         };
         let file = spawn_blocking(begin).await.map_err(|error| Error::task(&error))??;
-        self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.send(&Message::ACCEPTED).await?;
         let stream = self.connection.accept_uni().await?;
         let tally: Arc<dyn Observer> = self.tally.clone();
         let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &tally).await;
@@ -93,7 +93,7 @@ impl Request<'_> {
             }
         };
         let reader = spawn_blocking(open).await.map_err(|error| Error::task(&error))??;
-        self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.send(&Message::ACCEPTED).await?;
         let mut stream = self.connection.open_uni().await?;
         let tally: Arc<dyn Observer> = self.tally.clone();
         let content = FileReader { reader: Arc::clone(&reader), at: 0 };

@@ -87,7 +87,7 @@ fn messages_of_a_server_cannot_change_a_terminals_writing_direction() {
     let ground = Ground::new();
     write(&ground.here("tree/a"), b"content");
     let greet = |then: Vec<Message>| [vec![crate::control::hello(None)], then].concat();
-    let accept = || greet(vec![Message::Accepted { lanes: None, keep: None }]);
+    let accept = || greet(vec![Message::ACCEPTED]);
     let failed = || Message::Failed { id: 0, reason: hostile(), code: None };
     let end = Message::End { stored: 0, failed: 1 };
     run(async {
@@ -150,7 +150,7 @@ fn a_server_that_never_ends_is_not_waited_for() {
         };
         let said = vec![
             crate::control::hello(None),
-            Message::Accepted { lanes: None, keep: None },
+            Message::ACCEPTED,
             Message::Entry { id: 0, path, kind },
             Message::EntriesEnd { files: 1, bytes: 5 },
         ];
@@ -174,7 +174,7 @@ fn an_endless_listing_is_ended() {
             [(vec![], 50, 50), (vec![listed.clone()], 50, 50), (vec![listed; 20], 50, 2)]
         {
             let mut said =
-                vec![crate::control::hello(None), Message::Accepted { lanes: None, keep: None }];
+                vec![crate::control::hello(None), Message::ACCEPTED];
             said.extend(vec![Message::Listing { entries: entries.clone(), last: false }; 60]);
             let mut client = answering(&ground, said).await;
             let mut names = 0;
@@ -209,7 +209,7 @@ fn a_server_cannot_send_what_was_not_requested() {
             let root = *blake3::hash(&content).as_bytes();
             let inline = Some(Inline { content, root });
             let mut said =
-                vec![crate::control::hello(None), Message::Accepted { lanes: None, keep: None }];
+                vec![crate::control::hello(None), Message::ACCEPTED];
             if let Some(path) = path.parent() {
                 said.push(Message::Entry { id: 0, path, kind });
             }
@@ -259,7 +259,7 @@ fn a_server_cannot_make_a_link_that_leaves_its_tree() {
             let folder = EntryKind::Directory { mode: 0o755, mtime, more: None };
             let said = vec![
                 crate::control::hello(None),
-                Message::Accepted { lanes: None, keep: None },
+                Message::ACCEPTED,
                 entry(0, b"proj", folder),
                 entry(1, b"proj/cache", link(b"../.ssh")),
                 entry(2, b"proj/within", link(b"cache")),

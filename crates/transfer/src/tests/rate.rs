@@ -128,7 +128,7 @@ fn a_server_reads_no_faster_than_its_limit() {
         assert_eq!(reader.recv_hello().await.expect("a greeting"), Some(RATE_BPS));
         assert_eq!(
             reader.expect().await.expect("an answer"),
-            Message::Accepted { lanes: None, keep: None }
+            Message::ACCEPTED
         );
         let content = content(BYTES);
         let path = RelPath::parse(b"file").expect("a name");

@@ -7,9 +7,10 @@ use headroom_transfer_proto::span::SPAN_BYTES;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::data_session::{Arrived, Arriving, DataSession};
 use super::incoming::Writing;
 use super::shared::{Shared, WorkerEvent};
-use crate::connection::{Connection, RecvStream};
+use crate::connection::RecvStream;
 use crate::delivery::compression::decompress;
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -18,16 +19,50 @@ use crate::rate::RateLimits;
 /// The longest header of a data stream.
 const MOST_HEADER: usize = 64;
 
-/// Receives data streams, until an error.
+/// Receives data streams, also those of sessions that join, until an error of any.
 pub(super) async fn take_streams(
-    connection: &Connection,
+    session: DataSession,
+    mut joining: Option<mpsc::Receiver<DataSession>>,
     shared: &Arc<Shared>,
     events: &mpsc::Sender<WorkerEvent>,
+) -> Error {
+    let mut sessions = JoinSet::new();
+    let take = |session| take_pieces(session, Arc::clone(shared), events.clone());
+    sessions.spawn(take(session));
+    loop {
+        tokio::select! {
+            session = joined(&mut joining) => {
+                sessions.spawn(take(session));
+            }
+            Some(ended) = sessions.join_next() => {
+                return ended.unwrap_or_else(|error| Error::task(&error));
+            }
+        }
+    }
+}
+
+/// Waits for another session.
+async fn joined(joining: &mut Option<mpsc::Receiver<DataSession>>) -> DataSession {
+    let next = match joining {
+        Some(joining) => joining.recv().await,
+        None => None,
+    };
+    match next {
+        Some(session) => session,
+        None => std::future::pending().await,
+    }
+}
+
+/// Receives the data streams of one session, until an error.
+async fn take_pieces(
+    session: DataSession,
+    shared: Arc<Shared>,
+    events: mpsc::Sender<WorkerEvent>,
 ) -> Error {
     let mut pieces = JoinSet::new();
     loop {
         let stream = tokio::select! {
-            stream = connection.accept_uni() => stream,
+            stream = session.connection.accept_uni() => stream,
             Some(ended) = pieces.join_next() => match ended {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => return error,
@@ -36,7 +71,8 @@ pub(super) async fn take_streams(
         };
         match stream {
             Ok(stream) => {
-                pieces.spawn(take_piece(stream, Arc::clone(shared), events.clone()));
+                let arrived = session.arrived();
+                pieces.spawn(take_piece(stream, arrived, Arc::clone(&shared), events.clone()));
             }
             Err(error) => return error.into(),
         }
@@ -46,11 +82,13 @@ pub(super) async fn take_streams(
 /// Receives one piece, a span at a time.
 async fn take_piece(
     mut stream: RecvStream,
+    arrived: Arrived,
     shared: Arc<Shared>,
     events: mpsc::Sender<WorkerEvent>,
 ) -> Result<(), Error> {
     // a sender whose lane answers again resets its streams
     let Some(header) = header(&mut stream).await? else { return Ok(()) };
+    let mut arriving = arrived.begin(header.len);
     let Some(incoming) = shared.open().get(&header.id).cloned() else {
         // it failed here, and the sender does not know yet
         stream.stop();
@@ -66,7 +104,7 @@ async fn take_piece(
         // data as long as the span is not compressed
         let is_frame = len < want;
         let into = if is_frame { &mut frame } else { &mut buffer };
-        if !fill(&mut stream, &shared.limits, into, len).await? {
+        if !fill(&mut stream, &mut arriving, &shared.limits, into, len).await? {
             // the sender gave up, and reports why in a message
             return Ok(());
         }
@@ -132,6 +170,7 @@ async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<Option<usize>
 /// on with it.
 async fn fill(
     stream: &mut RecvStream,
+    arriving: &mut Arriving,
     limits: &RateLimits,
     buffer: &mut Vec<u8>,
     len: usize,
@@ -143,6 +182,7 @@ async fn fill(
         match stream.read_chunk(limits.slice(len - buffer.len())).await {
             Ok(Some(chunk)) => {
                 buffer.extend_from_slice(&chunk);
+                arriving.add(chunk.len() as u64);
                 limits.take(chunk.len()).await;
             }
             Ok(None) => return Err(Error::Protocol("a piece of a file is incomplete".to_owned())),
