@@ -71,9 +71,12 @@ impl JoinTable {
     /// Lets a client join the upload of a ticket: returns where its session is to be sent.
     fn join(&self, ticket: &Ticket, by: &Grant) -> Result<mpsc::Sender<DataSession>, Error> {
         let mut table = self.lock();
-        let upload = table.get_mut(ticket).filter(|upload| Some(&upload.by) == Holder::of(by).as_ref());
+        let upload =
+            table.get_mut(ticket).filter(|upload| Some(&upload.by) == Holder::of(by).as_ref());
         let Some(upload) = upload else {
-            return Err(Error::Refused("there is no such upload to join, or it has ended".to_owned()));
+            return Err(Error::Refused(
+                "there is no such upload to join, or it has ended".to_owned(),
+            ));
         };
         if upload.joined == MOST_JOINED {
             let reason = format!("{MOST_JOINED} sessions have joined this upload, and no more may");

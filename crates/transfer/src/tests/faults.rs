@@ -173,8 +173,7 @@ fn an_endless_listing_is_ended() {
         for (entries, most, taken) in
             [(vec![], 50, 50), (vec![listed.clone()], 50, 50), (vec![listed; 20], 50, 2)]
         {
-            let mut said =
-                vec![crate::control::hello(None), Message::ACCEPTED];
+            let mut said = vec![crate::control::hello(None), Message::ACCEPTED];
             said.extend(vec![Message::Listing { entries: entries.clone(), last: false }; 60]);
             let mut client = answering(&ground, said).await;
             let mut names = 0;
@@ -208,8 +207,7 @@ fn a_server_cannot_send_what_was_not_requested() {
             let content = b"evil".to_vec();
             let root = *blake3::hash(&content).as_bytes();
             let inline = Some(Inline { content, root });
-            let mut said =
-                vec![crate::control::hello(None), Message::ACCEPTED];
+            let mut said = vec![crate::control::hello(None), Message::ACCEPTED];
             if let Some(path) = path.parent() {
                 said.push(Message::Entry { id: 0, path, kind });
             }

@@ -126,10 +126,7 @@ fn a_server_reads_no_faster_than_its_limit() {
             Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
         writer.send(&request).await.expect("it is said");
         assert_eq!(reader.recv_hello().await.expect("a greeting"), Some(RATE_BPS));
-        assert_eq!(
-            reader.expect().await.expect("an answer"),
-            Message::ACCEPTED
-        );
+        assert_eq!(reader.expect().await.expect("an answer"), Message::ACCEPTED);
         let content = content(BYTES);
         let path = RelPath::parse(b"file").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };
