@@ -258,11 +258,11 @@ fn message() -> impl Strategy<Value = Message> {
                 })
         )
         .prop_flat_map(|lanes| {
-            (Just(lanes), option::of(any::<u32>().prop_map(Keep)), option::of(any()))
+            (Just(lanes), option::of(any::<u32>().prop_map(Keep)), option::of(any::<[u8; 16]>()))
         })
         .prop_map(|(lanes, keep, ticket)| Message::Accepted { lanes, keep, ticket }),
-        any().prop_map(|ticket| Message::Join { ticket }),
-        any().prop_map(|(bytes, streams)| Message::Arrived { bytes, streams }),
+        any::<[u8; 16]>().prop_map(|ticket| Message::Join { ticket }),
+        any::<(u64, u64)>().prop_map(|(bytes, streams)| Message::Arrived { bytes, streams }),
         (
             any::<[u8; 32]>(),
             any::<[u8; 32]>(),
