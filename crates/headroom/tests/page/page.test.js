@@ -132,7 +132,7 @@ withServer('resumes an upload after a reload', {}, async server => {
   const hash = await fill(page, 'picked.bin', 24_000_000)
   await limit(page, '1.00 MB/s')
   await button(page, 'Upload files').click()
-  await underway(page, 25) // so that each of the four pieces has a whole span at the server
+  await underway(page, 25) // so that the server has whole spans
   await page.reload()
   await card(page, 'interrupted').getByText('Only what is missing is sent').waitFor()
   assert.equal((await parts(server.root)).length, 1)
