@@ -295,8 +295,8 @@ fn first_words(mut command: Command) -> Vec<String> {
     }
     let _ = child.kill();
     let _ = child.wait();
-    // a process that it has started may keep its output open
-    let wait = Duration::from_millis(100);
+    // a process that it has started may keep its output open; on a busy machine the readers are late
+    let wait = Duration::from_secs(5);
     [out, err].iter().filter_map(|text| text.recv_timeout(wait).ok()).collect()
 }
 
