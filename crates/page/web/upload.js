@@ -143,7 +143,9 @@ class Run {
     this.#failed = new Promise((_, reject) => { this.#fail = reject; });
     this.#failed.catch(() => {});
     const onlost = () => this.#fail(new TransferError('lost', 'the connection was lost'));
-    this.#links = new UploadLinks(link, ticket && (() => join(ticket)), onlost);
+    // by WebSocket the system’s TCP decides, and more connections were not measured
+    const more = link.kind === 'webtransport' && ticket ? () => join(ticket) : undefined;
+    this.#links = new UploadLinks(link, more, onlost);
   }
 
   async send(files) {
