@@ -655,10 +655,12 @@ fn streams_at_a_rate_are_followed_packet_by_packet() {
     if !privileged() {
         return;
     }
+    // a link for which the traffic beside the streams is never too fast to be captured
     let ground = Ground::new("realtime");
     ground.write(
         "p.toml",
-        "stacks = [\"udp\", \"rtp\", \"rtp/qesp\", \"rtp/esp(transport)\"]\nrepetitions = 2\n\
+        "link = \"200mbit\"\nrepetitions = 2\n\
+         stacks = [\"udp\", \"rtp\", \"rtp/qesp\", \"rtp/esp(transport)\"]\n\
          [[workload]]\nkind = \"packets\"\nrate = \"200pps\"\nseconds = 1\nsizes = [\"64B\"]\nstacks = [\"udp\"]\n\
          [[workload]]\nkind = \"realtime\"\nrate = \"1mbit\"\nseconds = 2\ncross-traffic = \"bulk:1-2\"\n\
          stacks = [\"rtp\", \"rtp/qesp\", \"rtp/esp(transport)\"]\n",
