@@ -50,6 +50,14 @@ impl Upload {
         upload
     }
 
+    /// Joins with another session; returns it, and what the server tells there.
+    async fn joined(&self, ground: &Ground, browser: &Browser) -> (Connection, RecvStream) {
+        let session = signed_in(ground, browser).await;
+        let (answer, news) = join(&session, self.ticket).await;
+        assert!(accepted(&answer), "{answer:?}");
+        (session, news)
+    }
+
     /// Sends a piece on a session.
     async fn piece(&self, number: usize, on: &Connection) {
         let offset = number * PIECE;
@@ -110,9 +118,7 @@ fn an_upload_moves_on_all_sessions_that_join_it_and_each_is_told_what_arrived_th
         let ground = Ground::start();
         let browser = Browser::known(&ground);
         let mut upload = Upload::begin(&ground, &browser).await;
-        let joined = signed_in(&ground, &browser).await;
-        let (answer, mut news) = join(&joined, upload.ticket).await;
-        assert!(accepted(&answer), "{answer:?}");
+        let (joined, mut news) = upload.joined(&ground, &browser).await;
         upload.piece(1, &joined).await;
         upload.piece(0, &upload.session).await;
         upload.seal().await.expect("it is stored");
@@ -174,9 +180,7 @@ fn an_upload_ends_when_a_session_that_joined_it_is_lost() {
         let ground = Ground::start();
         let browser = Browser::known(&ground);
         let mut upload = Upload::begin(&ground, &browser).await;
-        let joined = signed_in(&ground, &browser).await;
-        let (answer, _news) = join(&joined, upload.ticket).await;
-        assert!(accepted(&answer), "{answer:?}");
+        let (joined, _news) = upload.joined(&ground, &browser).await;
         upload.piece(0, &upload.session).await;
         joined.close(0_u32.into(), b"");
         // so that it is sent again as a whole, with what is missing

@@ -5,7 +5,7 @@
 // many each time, as long as that at least doubles its rate. On a link that is full it does not,
 // whoever fills it.
 
-const MOST = 16;
+const MOST_LINKS = 16;
 const TIMES = 4;
 const LEAST_GAIN = 2;
 // A rate is observed for this long, again while it is another one by more than this factor: at
@@ -41,13 +41,16 @@ class Load {
   }
 
   get onTheWay() {
-    return Math.max(0, this.sent - this.arrived);
+    return this.sent - this.arrived;
   }
 
   notice({ bytes, streams }) {
     const now = performance.now();
     this.arrived = bytes;
     this.ended = streams;
+    // a stream that was given up here may have reached the server, which counts it as a whole
+    this.sent = Math.max(this.sent, bytes);
+    this.opened = Math.max(this.opened, streams);
     this.#seen.push({ at: now, bytes });
     while (this.#seen.length > 2 && now - this.#seen[1].at > 1000) this.#seen.shift();
   }
@@ -77,8 +80,8 @@ export class UploadLinks {
   #waiting = [];
 
   // `join` opens another connection for the upload, and resolves with it and a reader of its
-  // messages; it is undefined where the server takes none. `onlost` is called with the error when
-  // a connection is lost.
+  // messages; it is undefined where there is to be no other. `onlost` is called when a connection is
+  // lost.
   constructor(first, join, onlost) {
     this.#loads = [];
     this.#join = join;
@@ -143,7 +146,7 @@ export class UploadLinks {
   // Adds connections as long as that helps.
   async grow(pace) {
     let before = 0;
-    while (this.#join && !this.#ended && this.#loads.length < MOST) {
+    while (this.#join && !this.#ended && this.#loads.length < MOST_LINKS) {
       const rate = await this.#steadyRate();
       if (pace.isHeld) continue;
       if (this.#ended || rate < before * LEAST_GAIN) return;

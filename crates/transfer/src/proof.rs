@@ -76,13 +76,18 @@ impl BrowserBinding {
             session.export_keying_material(&mut bytes, WEBTRANSPORT_EXPORTER_LABEL, context).is_ok()
         });
         let exported = exported.map(|_| bytes);
-        Ok(Self { nonce: nonce()?, exported, certificate: Some(certificate), origin: None })
+        Ok(Self {
+            nonce: random("make a nonce")?,
+            exported,
+            certificate: Some(certificate),
+            origin: None,
+        })
     }
 
     /// Makes the binding of a session through the HTTPS server of the page: to the page's origin.
     pub(crate) fn of_origin(origin: &str) -> Result<Self, Error> {
         let origin = Some(sha256(origin.as_bytes()));
-        Ok(Self { nonce: nonce()?, exported: None, certificate: None, origin })
+        Ok(Self { nonce: random("make a nonce")?, exported: None, certificate: None, origin })
     }
 
     /// Verifies a browser's proof, and returns the key.
@@ -160,11 +165,12 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     hash
 }
 
-fn nonce() -> Result<[u8; NONCE_BYTES], Error> {
-    let mut bytes = [0; NONCE_BYTES];
+/// Makes random bytes; `doing` is what they are for.
+pub(crate) fn random<const N: usize>(doing: &str) -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::System {
-        doing: "make a nonce".to_owned(),
-        cause: std::io::Error::other("no randomness"),
+        doing: doing.to_owned(),
+        cause: std::io::Error::other("there is no randomness"),
     })?;
     Ok(bytes)
 }

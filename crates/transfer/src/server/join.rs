@@ -11,6 +11,7 @@ use crate::access::Grant;
 use crate::delivery::DataSession;
 use crate::error::Error;
 use crate::key::PublicKey;
+use crate::proof::random;
 
 /// The most sessions that join one upload.
 const MOST_JOINED: usize = 15;
@@ -58,11 +59,7 @@ impl JoinTable {
         by: &Grant,
     ) -> Result<Option<(OpenTicket, mpsc::Receiver<DataSession>)>, Error> {
         let Some(by) = Holder::of(by) else { return Ok(None) };
-        let mut ticket = [0; TICKET_BYTES];
-        aws_lc_rs::rand::fill(&mut ticket).map_err(|_| Error::System {
-            doing: "make a ticket for an upload".to_owned(),
-            cause: std::io::Error::other("no randomness"),
-        })?;
+        let ticket = random("make a ticket for an upload")?;
         let (sessions, joining) = mpsc::channel(MOST_JOINED);
         self.lock().insert(ticket, Joinable { by, joined: 0, sessions });
         Ok(Some((OpenTicket { table: self.clone(), ticket }, joining)))

@@ -24,6 +24,7 @@ pub(crate) use path::from_home;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::key::PublicKey;
+use crate::proof::random;
 use crate::quic;
 use crate::remote_path::{DEFAULT_PORT, Host};
 
@@ -261,12 +262,7 @@ impl SshSession {
                 cause,
             })?;
             let bytes = program.len();
-            let mut name = [0; 8];
-            aws_lc_rs::rand::fill(&mut name).map_err(|_| Error::System {
-                doing: "choose a name".to_owned(),
-                cause: std::io::Error::other("there is no randomness"),
-            })?;
-            let name = HEXLOWER.encode(&name);
+            let name = HEXLOWER.encode(&random::<8>("choose a name")?);
             self.send(format!("sent {key} {ports} {name} {bytes}\n").as_bytes());
             self.send(&program);
         }
