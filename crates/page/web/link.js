@@ -5,7 +5,8 @@ import { TransferError } from './errors.js';
 import { browserName } from './key.js';
 import { MuxTransport } from './mux.js';
 
-const CONNECT_MS = 8000;
+// How long the server may take for each step of a connection.
+export const CONNECT_MS = 8000;
 
 // Resolves with it, or rejects after so many milliseconds.
 export function within(ms, promise, what) {
@@ -186,7 +187,7 @@ export class Link {
     const hello = await within(CONNECT_MS, reader.expect(), 'the server does not answer');
     if (hello.type === 'refused') throw new TransferError(hello.code ?? 'unauthorized', hello.reason);
     if (hello.type !== 'hello') throw unexpected(hello);
-    const granted = await reader.expect();
+    const granted = await within(CONNECT_MS, reader.expect(), 'the server does not answer');
     if (granted.type === 'refused') {
       if (kind === 'exporter' && granted.code === 'proof') {
         Link.exports = false;

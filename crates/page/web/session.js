@@ -7,7 +7,7 @@
 import init, * as protocol from './protocol.js';
 import { TransferError, aborted } from './errors.js';
 import { ownKey } from './key.js';
-import { Link, lost, refusal, unexpected } from './link.js';
+import { CONNECT_MS, Link, lost, refusal, unexpected } from './link.js';
 import { joined, toBytes, toText } from './paths.js';
 import { Download } from './download.js';
 import { Upload } from './upload.js';
@@ -41,14 +41,13 @@ const sleep = (ms, signal) => new Promise((resolve, reject) => {
 });
 
 async function configuration() {
-  let response;
   try {
-    response = await fetch('connect.json', { cache: 'no-store' });
+    const response = await fetch('connect.json', { cache: 'no-store', signal: AbortSignal.timeout(CONNECT_MS) });
+    if (!response.ok) throw new TransferError('refused', `the server answers ${response.status}`);
+    return await response.json();
   } catch (error) {
     throw lost(error);
   }
-  if (!response.ok) throw new TransferError('refused', `the server answers ${response.status}`);
-  return response.json();
 }
 
 // Loads the protocol's module, which the browser has mostly fetched already.

@@ -38,10 +38,12 @@ withServer('uploads on several connections', { arguments: ['--rate', '40mbit'] }
   assert.deepEqual(page.errors, [])
 })
 
+const WEB = new URL('../../../page/web', import.meta.url)
+
 // A browser gives up what it is fetching when addresses or links of its machine change.
 withServer('opens although the network changes while it loads', { arguments: ['--invite'] }, async server => {
   await plant(server, { 'hello.txt': 'hello' })
-  const page = await server.open(browser, { url: server.invitation, fail: ['pane.js', 'page.css', 'protocol_bg.wasm', 'connect.json'] })
+  const page = await server.open(browser, { url: server.invitation, fail: [...await readdir(WEB), 'connect.json'] })
   await row(page, 'hello.txt').waitFor()
   assert.deepEqual(page.errors, [])
 })

@@ -5,6 +5,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { PATIENCE, usePrivateStorage } from './browser.js'
 
@@ -23,11 +24,14 @@ class Network {
     await ip('netns', 'add', network.name)
     try {
       await ip('link', 'add', network.link, 'type', 'veth', 'peer', 'name', 'server', 'netns', network.name)
+      // no address comes a second later, which a browser takes for another network
+      await ip('link', 'set', network.link, 'addrgenmode', 'none')
       await ip('address', 'add', `${near}/30`, 'dev', network.link)
       await ip('link', 'set', network.link, 'up')
       await ip('-n', network.name, 'link', 'set', 'lo', 'up')
       await ip('-n', network.name, 'address', 'add', `${network.host}/30`, 'dev', 'server')
       await network.up()
+      await network.settled()
     } catch (error) {
       await network.remove()
       throw error
@@ -36,6 +40,11 @@ class Network {
   }
 
   up = () => ip('-n', this.name, 'link', 'set', 'server', 'up')
+  // Waits until the kernel has said that the link is up: until then it is news for a browser.
+  async settled() {
+    while (!(await ip('link', 'show', 'dev', this.link)).stdout.includes('state UP')) await sleep(20)
+  }
+
   down = () => ip('-n', this.name, 'link', 'set', 'server', 'down')
   // Its link goes with it.
   remove = () => ip('netns', 'delete', this.name)

@@ -18,8 +18,8 @@ const maySkip = process.getuid() !== 0 && !process.env.CI && process.env.HEADROO
 export function withServer(name, options, work) {
   const skip = (options.disk || options.network) && maySkip && 'needs root'
   test(name, { timeout: options.timeout ?? 240_000, skip }, async () => {
-    browser ??= await launch()
     const server = await Server.start(options)
+    browser ??= await launch()
     try {
       await work(server)
     } catch (error) {
