@@ -6,7 +6,6 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use crate::Shared;
-use crate::assets::inline_script;
 
 /// The answer to a request.
 pub(crate) type Answer = Response<Full<Bytes>>;
@@ -51,9 +50,8 @@ pub(crate) fn empty(status: StatusCode, host: &str) -> Answer {
 /// means something in a policy.
 pub(crate) fn with_body(status: StatusCode, host: &str, body: Bytes) -> Answer {
     let sockets = if host.is_empty() { String::new() } else { format!(" wss://{host}") };
-    let script = inline_script();
     let policy = format!(
-        "default-src 'none'; script-src 'self' {script} 'wasm-unsafe-eval'; style-src 'self'; \
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
          img-src 'self' blob:; connect-src 'self'{sockets}; worker-src 'self'; form-action 'none'; \
          frame-ancestors 'none'; base-uri 'none'"
     );

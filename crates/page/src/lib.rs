@@ -26,7 +26,7 @@ use headroom_transfer::{Fingerprint, Identity, Server};
 use tokio::task::spawn_blocking;
 
 pub use answer::secure;
-pub use assets::{File, file, inline_script};
+pub use assets::{File, file};
 pub use certificate::CertificateSource;
 pub use error::Error;
 pub use http::is_cached;

@@ -27,6 +27,7 @@ let preview
 const queue = new Queue()
 
 async function start() {
+  $('unstarted').remove()
   applyTheme()
   await loadLanguage(setting('language'))
   const secrets = takeSecrets()

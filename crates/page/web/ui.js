@@ -32,6 +32,7 @@ let connection = { state: 'connecting' }
 const servers = new Map() // id -> what the command says of it
 
 async function start() {
+  document.getElementById('unstarted').remove()
   applyTheme()
   addTexts(texts)
   document.body.classList.add('ui')

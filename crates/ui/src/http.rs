@@ -301,9 +301,8 @@ fn with_body(status: StatusCode, host: &str, content: Content) -> Answer {
     let mut answer = Response::new(content);
     *answer.status_mut() = status;
     let sockets = if host.is_empty() { String::new() } else { format!(" ws://{host}") };
-    let script = headroom_page::inline_script();
     let policy = format!(
-        "default-src 'none'; script-src 'self' {script}; style-src 'self'; img-src 'self' blob:; \
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
          connect-src 'self'{sockets}; form-action 'none'; frame-ancestors 'none'; base-uri 'none'; \
          require-trusted-types-for 'script'"
     );

@@ -43,9 +43,19 @@ const WEB = new URL('../../../page/web', import.meta.url)
 // A browser gives up what it is fetching when addresses or links of its machine change.
 withServer('opens although the network changes while it loads', { arguments: ['--invite'] }, async server => {
   await plant(server, { 'hello.txt': 'hello' })
-  const page = await server.open(browser, { url: server.invitation, fail: [...await readdir(WEB), 'connect.json'] })
+  const page = await server.open(browser, { url: server.invitation, fail: [...(await readdir(WEB)).filter(name => name !== 'load.js'), 'connect.json'] })
   await row(page, 'hello.txt').waitFor()
   assert.deepEqual(page.errors, [])
+})
+
+// Then load.js did not arrive either.
+withServer('asks to be loaded again when nothing of it has arrived', { arguments: ['--invite'] }, async server => {
+  await plant(server, { 'hello.txt': 'hello' })
+  const page = await server.open(browser, { url: server.invitation, fail: await readdir(WEB) })
+  await page.getByText('load this page again').waitFor()
+  await page.reload()
+  await row(page, 'hello.txt').waitFor()
+  await page.getByText('load this page again').waitFor({ state: 'detached' })
 })
 
 withServer('keeps an invitation when the page loads again before the server has answered', { arguments: ['--invite'] }, async server => {
