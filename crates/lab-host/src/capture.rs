@@ -162,9 +162,7 @@ impl<S: Sink> RunningCapture<S> {
         let sink = self.swap(fresh);
         match lock(&self.state).capture.dropped().doing(|| "read the capture's counters".into())? {
             0 => Ok(sink),
-            lost => Err(Error::Failed(format!(
-                "the capture lost {lost} frames, so the wire clock cannot be trusted; is the machine overloaded?"
-            ))),
+            lost => Err(Error::FramesLost(lost)),
         }
     }
 

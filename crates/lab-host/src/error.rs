@@ -44,6 +44,9 @@ pub enum Error {
     /// The link failed its self-test.
     #[error("{0}")]
     Link(String),
+    /// A capture misses frames, so what is read from it is wrong.
+    #[error("the capture lost {0} frames; is the machine overloaded?")]
+    FramesLost(u32),
     /// Results could not be read or written.
     #[error(transparent)]
     Results(#[from] headroom_lab_results::Error),
@@ -63,7 +66,8 @@ impl Error {
             | Self::Doing { .. }
             | Self::Command { .. }
             | Self::Ended(_)
-            | Self::Link(_) => 1,
+            | Self::Link(_)
+            | Self::FramesLost(_) => 1,
             Self::Plan(_) => 2,
             Self::Missing(_) => 3,
             Self::Results(error) => error.exit_code(),
@@ -73,7 +77,10 @@ impl Error {
 
     /// Whether something that should work did not, while the testbed still stands.
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Failed(_) | Self::Doing { .. } | Self::Command { .. })
+        matches!(
+            self,
+            Self::Failed(_) | Self::Doing { .. } | Self::Command { .. } | Self::FramesLost(_)
+        )
     }
 }
 

@@ -93,10 +93,12 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         self.progress.stage("looking for clear text on the wire");
-        let link = self.accounting_link();
+        let link = self.clear_text_link();
         self.bench.testbed.shape(&link, Offload::Off)?;
         let plan = self.plan;
-        let rows = plan.stacks.iter().map(|one| self.bench.check_clear_text(&one.stack, &link));
+        let rows = plan.stacks.iter().map(|one| {
+            tried_again(CLEAR_TEXT_TRIES, || self.bench.check_clear_text(&one.stack, &link))
+        });
         let rows = rows.collect::<Result<_>>()?;
         self.keep(Entry::ClearText(rows))
     }
@@ -114,7 +116,7 @@ impl<'a> Run<'a> {
     pub(super) fn rehearse(&mut self) -> Result<()> {
         let plan = self.plan;
         if self.bench.testbed.one_machine() {
-            let link = self.accounting_link();
+            let link = self.clear_text_link();
             self.bench.testbed.shape(&link, Offload::Off)?;
             for planned in &plan.stacks {
                 self.bench.rehearse_clear_text(&planned.stack, &link)?;
@@ -145,6 +147,7 @@ impl<'a> Run<'a> {
         let mut blocks = Blocks::of(self.plan, spec, workloads);
         let mut ready = false;
         let mut repeats_left = blocks.groups.len() as u32 * repetitions / 5;
+        let mut losses_left = MOST_BLOCKS_WITH_LOST_FRAMES;
         let mut active: Vec<usize> = (0..blocks.groups.len()).collect();
         let mut round = 0;
         while !active.is_empty() {
@@ -158,7 +161,7 @@ impl<'a> Run<'a> {
                             self.make_ready(link, spec, &mut blocks, repetitions)?;
                             ready = true;
                         }
-                        let block = self.block(&blocks, place)?;
+                        let block = self.complete_block(&blocks, place, &mut losses_left)?;
                         self.look_for_other_runs()?;
                         self.keep(Entry::Block(block))?;
                     }
@@ -251,6 +254,23 @@ impl<'a> Run<'a> {
         Ok(wanted)
     }
 
+    /// A block of which no frame was lost: one that misses some is measured again and does not
+    /// count, as its clocks are wrong.
+    fn complete_block(
+        &mut self,
+        blocks: &Blocks,
+        place: Place,
+        losses_left: &mut u32,
+    ) -> Result<Block> {
+        loop {
+            match self.block(blocks, place) {
+                Err(Error::FramesLost(_)) if *losses_left > 0 => *losses_left -= 1,
+                block => return block,
+            }
+            self.remark(FRAMES_LOST.to_owned())?;
+        }
+    }
+
     /// One block: all stacks of one workload and size, adjacent in time, in
     /// random order; disturbed if another program took a large share of the machine.
     fn block(&mut self, blocks: &Blocks, place: Place) -> Result<Block> {
@@ -300,6 +320,16 @@ impl<'a> Run<'a> {
     fn random(&self, purpose: &str) -> ChaCha8Rng {
         let words = format!("{} {purpose}", self.plan.seed);
         ChaCha8Rng::from_seed(*blake3::hash(words.as_bytes()).as_bytes())
+    }
+
+    /// So slow that a capture of whole frames, which a busy machine drains late, misses none.
+    fn clear_text_link(&self) -> LinkSpec {
+        let shaped = self.bench.testbed.has_htb();
+        LinkSpec::symmetric(LinkDirection {
+            rate_bps: shaped.then_some(100_000_000),
+            queue: Some(Queue::Packets(1000)),
+            ..LinkDirection::default()
+        })
     }
 
     /// 1 Gbit/s, and a queue that holds all that TCP's largest buffer lets it send;
@@ -379,6 +409,51 @@ impl<'a> Run<'a> {
 const OTHER_RUN: &str = "Another lab run went on on this machine at the same time, and each disturbs the other: measure \
                          again when it is alone.";
 
+/// Does something again while it fails for lost frames.
+fn tried_again<T>(times: u32, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..times {
+        match act() {
+            Err(Error::FramesLost(_)) => {}
+            done => return done,
+        }
+    }
+    act()
+}
+
+/// How often a stack is searched for clear text until no frame is lost.
+const CLEAR_TEXT_TRIES: u32 = 3;
+
+/// Of one link: a machine that loses frames more often is too slow for it.
+const MOST_BLOCKS_WITH_LOST_FRAMES: u32 = 5;
+
+const FRAMES_LOST: &str = "The machine was too busy to capture every frame: blocks that missed some were measured again, and do not count.";
+
 /// Notes of what the lab leaves out between two real machines, and why.
 const ONLY_HERE: &str = "Between two real machines packets are not counted and clear text is not looked for: their \
                          interfaces carry other traffic too, and their offloads stay as they are.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lost_frames_are_a_reason_to_try_again() {
+        let mut tries = 0;
+        let mut after = |lost: u32| {
+            tries = 0;
+            tried_again(3, || {
+                tries += 1;
+                if tries > lost { Ok(tries) } else { Err(Error::FramesLost(1)) }
+            })
+        };
+        assert_eq!(after(0).ok(), Some(1));
+        assert_eq!(after(2).ok(), Some(3));
+        assert!(matches!(after(3), Err(Error::FramesLost(1))));
+        let mut tries = 0;
+        let other = tried_again(3, || {
+            tries += 1;
+            Err::<(), _>(Error::Ended("the server".into()))
+        });
+        assert!(matches!(other, Err(Error::Ended(_))) && tries == 1);
+    }
+}
