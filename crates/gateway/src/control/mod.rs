@@ -5,7 +5,6 @@ pub mod check;
 mod client;
 mod error;
 pub mod metrics;
-pub mod notify;
 mod protocol;
 mod run_folder;
 mod serve;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use headroom_ipsec::{Event, PeerMoved, Stage};
 use nix::sys::signal::{SigSet, Signal};
+use sd_notify::NotifyState;
 
 use super::error::{Doing, Error};
-use super::notify::{ServiceState, notify};
 use super::protocol::{Request, Response};
 use super::server::{PendingRequest, Reply, Server};
 use super::tunnel::{Options, Tunnel, TunnelEvent};
@@ -51,7 +51,7 @@ pub fn run(
         Server::start(&socket, move |asked| happens.send(GatewayEvent::Request(asked)).is_ok());
     let server = server.doing(|| super::error::path("listen at", &socket))?;
     log(&format!("{} is up", tunnel.name()));
-    notify(ServiceState::Ready);
+    tell_service_manager(&[NotifyState::Ready]);
     ready();
     let mut next = Instant::now() + TICK;
     loop {
@@ -121,9 +121,10 @@ fn answer(tunnel: &mut Tunnel, request: Request, log: &mut impl FnMut(&str)) -> 
 }
 
 fn reload(tunnel: &mut Tunnel, new_keys: bool) -> Result<Vec<String>, Error> {
-    notify(ServiceState::Reloading);
+    let since = NotifyState::monotonic_usec_now().ok();
+    tell_service_manager(&[&[NotifyState::Reloading][..], since.as_slice()].concat());
     let outcome = tunnel.reload(new_keys);
-    notify(ServiceState::Ready);
+    tell_service_manager(&[NotifyState::Ready]);
     outcome
 }
 
@@ -133,7 +134,7 @@ fn down(
     reply: Option<Sender<Reply>>,
     log: &mut impl FnMut(&str),
 ) -> Result<(), Error> {
-    notify(ServiceState::Stopping);
+    tell_service_manager(&[NotifyState::Stopping]);
     let name = tunnel.name().to_owned();
     let outcome = tunnel.down();
     let Some(reply) = reply else {
@@ -203,4 +204,9 @@ fn describe(event: &Event) -> String {
             format!("`{sa}` has reached a hard limit and is out of use: it needs new keys")
         }
     }
+}
+
+/// Tells the service manager, if one asked for it; what it does not hear is no failure.
+fn tell_service_manager(state: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(state);
 }

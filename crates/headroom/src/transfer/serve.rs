@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use headroom_gateway::control::notify;
 use headroom_page::{AcmeOptions, CertificateSource, Intervals, Page};
 use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Options, PathPolicy};
@@ -14,6 +13,7 @@ use headroom_transfer::trust::{
     AccessPolicy, AuthorizedKeys, Followed, Invitation, Invitations, Shares,
 };
 use headroom_transfer::{DEFAULT_PORT, Error, Identity, Server, block_on};
+use sd_notify::NotifyState;
 use serde_json::json;
 
 use super::arguments::{Serve, ServeOnce};
@@ -73,7 +73,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         if let Some(age) = arguments.keep_partial.0 {
             server.remove_unfinished(age);
         }
-        notify::notify(notify::ServiceState::Ready);
+        let _ = sd_notify::notify(&[NotifyState::Ready]); // if a service manager asked for it
         if let Some(page) = page {
             let mut intervals = Intervals::default();
             if let Some(milliseconds) = arguments.web_rotate {
@@ -85,7 +85,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             Some(file) => server.serve_following(file, policy.clone()).await,
             None => server.serve().await,
         }
-        notify::notify(notify::ServiceState::Stopping);
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
         server.close().await;
         Ok(ExitCode::SUCCESS)
     })?
