@@ -205,7 +205,10 @@ class Run {
           continue;
         }
       }
-      if (this.#ended) return;
+      if (this.#ended) {
+        outgoing.release?.();
+        return;
+      }
       this.#offered.set(outgoing.id, outgoing);
       this.#tell(outgoing, 'moving');
       await this.#writer.send(protocol.fileEntry(outgoing.id, toBytes(path), outgoing.size, time, content ?? undefined));

@@ -44,6 +44,11 @@ fn the_page_serves_share_links() {
 }
 
 #[test]
+fn the_page_is_enough_for_somebody_without_a_terminal() {
+    run("walk.test.js");
+}
+
+#[test]
 fn the_page_continues_after_an_outage_of_the_network() {
     run("outage.test.js");
 }
