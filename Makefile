@@ -1,4 +1,4 @@
-# Two commands do everything: `make demo` and `make test`.
+# Begin with `make demo` and `make test`.
 
 CARGO_TARGET_DIR ?= target
 HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
@@ -15,11 +15,18 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-example
 	scripts/fetch-parts pebble && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
+# The pinned programs, in a cache of their own so that only the tests of them use them. Where the
+# archive no longer has them, these are skipped.
+PINNED_FOR_TESTS = HEADROOM_PARTS="$${HEADROOM_PARTS:-$${XDG_CACHE_HOME:-$$HOME/.cache}/headroom/parts}/pinned-tests" \
+	$(CARGO_TARGET_DIR)/tests/headroom lab parts || echo 'Tests of the pinned programs are skipped.'
+
 .PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs fuzz
 
-# What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone.
+# What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone, and
+# measures the pinned programs where they can be had, else those of this machine's Debian.
 demo:
-	scripts/fetch-parts & parts=$$!; cargo build --release --locked -p headroom --no-default-features && wait $$parts
+	cargo build --release --locked -p headroom --no-default-features
+	$(HEADROOM) lab parts || scripts/fetch-parts
 	$(HEADROOM) lab run plans/demo.toml
 
 # Format, lint, licences, unit tests, integration tests with real servers. Nothing is built
@@ -32,6 +39,7 @@ LINT_OUTPUT = $(CARGO_TARGET_DIR)/lint.txt
 test:
 	cargo fmt --all --check
 	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(TEST_FLAGS) $(TESTS) --no-run && wait $$parts
+	$(PINNED_FOR_TESTS)
 	(sleep 20 && chrt --idle 0 make --no-print-directory lint browser deny examples > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(RUN_TESTS) $(TESTS); tests=$$?; \
 	wait $$lint || { cat $(LINT_OUTPUT); exit 1; }; exit $$tests

@@ -141,6 +141,15 @@ pub(crate) enum Lab {
         after_help = "Examples:\n  headroom lab advise --rate 200mbit --rtt 30ms --files 2000x1MiB\n  headroom lab advise --rate 50mbit --rtt 80ms --loss 0.1% --files 1MiB --need mutual-auth,no-udp\n  headroom lab advise --rate 20mbit --rtt 20ms --files 64KiB --arithmetic\n  headroom lab advise --back-test --from results/back-test-1790000000\n\nThe prediction is of downloads by one client. Without --from it rests on a run of\nplans/back-test.toml that comes with this program.\n\nExit codes:\n  0  answered\n  2  wrong arguments, or a run that cannot be read\n  5  no answer: the question lies outside what was measured, or no stack has what it needs\nWith --measure those of `lab run`."
     )]
     Advise(Advise),
+    /// Fetch the servers and clients of one Debian release, the same on every Linux, for `lab run`
+    #[command(
+        after_help = "They are unpacked into the private cache ($HEADROOM_PARTS, else\n~/.cache/headroom/parts), without root; nothing is installed. `lab run` then measures\nthem instead of this machine's own, unless --host-programs is given or a plan needs a\nprogram that they do not have."
+    )]
+    Parts {
+        /// Archive of Debian packages, with debian and debian-security below it
+        #[arg(long, value_name = "URL", default_value = headroom_lab_parts::ARCHIVE)]
+        archive: String,
+    },
     /// Remove what a killed run left behind
     Clean {
         /// Folder for temporary files that the run was given
@@ -175,6 +184,9 @@ pub(crate) struct Run {
     /// Skip stacks whose programs are missing, and list them
     #[arg(long, conflicts_with = "resume")]
     pub(crate) skip_missing: bool,
+    /// Measure this machine's programs, not the pinned ones of `lab parts`
+    #[arg(long)]
+    pub(crate) host_programs: bool,
     /// File that defines applications and layers, without a plan
     #[arg(long, value_name = "FILE")]
     pub(crate) include: Vec<String>,

@@ -24,6 +24,7 @@ use headroom_lab_results::{analysis, report};
 use crate::advise;
 use crate::arguments::{Compare, Lab, Run};
 use crate::folder::{Folder, outside_run};
+use crate::pinned;
 use crate::progress::Bar;
 use crate::user_namespace;
 
@@ -35,6 +36,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => compare(&arguments),
         Lab::Advise(arguments) => advise::run(&arguments, width(), measure_plan),
+        Lab::Parts { archive } => pinned::fetch(&archive),
         Lab::Clean { scratch } => remove(scratch),
     }
 }
@@ -63,6 +65,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
 /// Measures a plan that was made here, with the options of a run by default.
 fn measure_plan(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
     without_root(false)?;
+    pinned::enter_if_possible(&plan.programs())?;
     let expected = run::sentence_on_time(run::expected_time(plan), plan);
     let print = Print { json, detail: Detail::of(false), strict: false };
     run_plan(plan, &options(None)?, None, print, &expected)
@@ -111,7 +114,8 @@ fn run_plan(
 /// namespace, and says so.
 fn without_root(dry_run: bool) -> anyhow::Result<()> {
     user_namespace::enter_if_needed(dry_run)?;
-    if !dry_run && matches!(Privileges::of_this_process(), Privileges::UserNamespace { .. }) {
+    let is_told = dry_run || headroom_lab_parts::entered().is_some();
+    if !is_told && matches!(Privileges::of_this_process(), Privileges::UserNamespace { .. }) {
         eprintln!(
             "headroom: without root, in a user namespace; the notes of the report say what differs, \
              `headroom lab doctor` what would improve it"
@@ -151,6 +155,9 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     }
     if study.parts.iter().any(|part| part.hosts.is_none()) {
         without_root(arguments.dry_run)?;
+        if !arguments.dry_run && !arguments.host_programs {
+            pinned::enter_if_possible(&study.programs())?;
+        }
     }
     let options = run_options(arguments)?;
     if arguments.skip_missing {
@@ -230,6 +237,9 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let folder = outside_run(std::path::absolute(folder)?)?;
     if !named && run::is_on_this_machine(&folder)? {
         without_root(false)?;
+        if !arguments.host_programs && run::had_pinned_programs(&folder)? {
+            pinned::enter_if_possible(&[])?;
+        }
     }
     let how = Resumption {
         plan: plan.as_ref(),
@@ -348,6 +358,9 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     }
     if plan.hosts.is_none() {
         without_root(arguments.dry_run)?;
+        if !arguments.dry_run && !arguments.host_programs {
+            pinned::enter_if_possible(&plan.programs())?;
+        }
     }
     if arguments.skip_missing {
         for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {

@@ -23,6 +23,7 @@ mod link;
 mod load;
 mod log;
 mod output;
+mod pinned;
 mod progress;
 #[cfg(feature = "transfer")]
 mod transfer;

@@ -47,6 +47,9 @@ pub enum Error {
     /// A capture misses frames, so what is read from it is wrong.
     #[error("the capture lost {0} frames; is the machine overloaded?")]
     FramesLost(u32),
+    /// A run has no complete block.
+    #[error("nothing was measured: the run ended in its first block")]
+    NothingMeasured,
     /// Results could not be read or written.
     #[error(transparent)]
     Results(#[from] headroom_lab_results::Error),
@@ -67,7 +70,8 @@ impl Error {
             | Self::Command { .. }
             | Self::Ended(_)
             | Self::Link(_)
-            | Self::FramesLost(_) => 1,
+            | Self::FramesLost(_)
+            | Self::NothingMeasured => 1,
             Self::Plan(_) => 2,
             Self::Missing(_) => 3,
             Self::Results(error) => error.exit_code(),
@@ -75,7 +79,8 @@ impl Error {
         }
     }
 
-    /// Whether something that should work did not, while the testbed still stands.
+    /// Whether a run may note it as a failed sample and go on: something that should work did
+    /// not, and the testbed still stands.
     pub fn is_failure(&self) -> bool {
         matches!(
             self,

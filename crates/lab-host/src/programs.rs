@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use headroom_lab_parts::Tree;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -114,6 +115,8 @@ pub enum Origin {
     System,
     /// Unpacked by `scripts/fetch-parts`.
     Cache,
+    /// Of the tree that `headroom lab parts` fetches.
+    Pinned,
 }
 
 impl Origin {
@@ -122,6 +125,7 @@ impl Origin {
         match self {
             Self::System => "system",
             Self::Cache => "cache",
+            Self::Pinned => "pinned",
         }
     }
 }
@@ -130,6 +134,8 @@ impl Origin {
 #[derive(Debug, Clone)]
 pub struct SearchPath {
     system: Vec<PathBuf>,
+    /// Whether the system's programs are those of the pinned tree.
+    is_pinned: bool,
     cache: PathBuf,
 }
 
@@ -150,7 +156,13 @@ impl SearchPath {
             },
             PathBuf::from,
         );
-        Self { system, cache: cache.join("root") }
+        let is_pinned = headroom_lab_parts::entered().is_some();
+        Self { system, is_pinned, cache: cache.join("root") }
+    }
+
+    /// The pinned tree of the private cache; it may not be there.
+    pub fn pinned_tree(&self) -> Tree {
+        Tree::of(self.cache.parent().unwrap_or(&self.cache))
     }
 
     /// The cache's tree of unpacked packages; it may not be there.
@@ -171,7 +183,8 @@ impl SearchPath {
         // Chromium's own folder first: what is in usr/bin starts one that is installed
         let cached = ["usr/lib/chromium", "usr/sbin", "usr/bin", "sbin", "bin"]
             .map(|folder| self.cache.join(folder));
-        let in_system = self.system.iter().map(|folder| (folder, Origin::System));
+        let installed = if self.is_pinned { Origin::Pinned } else { Origin::System };
+        let in_system = self.system.iter().map(|folder| (folder, installed));
         in_system
             .chain(cached.iter().map(|folder| (folder, Origin::Cache)))
             .map(|(folder, origin)| (folder.join(name), origin))
@@ -197,8 +210,13 @@ impl SearchPath {
         if missing.is_empty() {
             return Ok(());
         }
+        let pinned = if missing.iter().all(|program| Tree::names_package(program.package)) {
+            "`headroom lab parts` (it fetches servers and clients for all of the lab), or "
+        } else {
+            ""
+        };
         Err(Error::Missing(format!(
-            "missing on this machine: {}. Run scripts/fetch-parts {} (it unpacks them into a private cache), or install {}",
+            "missing on this machine: {}. Run {pinned}scripts/fetch-parts {} (it unpacks them into a private cache), or install {}",
             names(&missing).join(", "),
             parts(&missing).join(" "),
             packages(&missing).join(", ")

@@ -6,6 +6,8 @@ use headroom_lab_host::privileges::{self, Privileges};
 use headroom_lab_host::programs::{self, Program, SearchPath};
 use headroom_lab_host::resources::cgroup;
 use headroom_lab_host::testbed;
+use headroom_lab_parts::Tree;
+use headroom_units as units;
 
 use crate::application;
 use crate::layer;
@@ -33,7 +35,7 @@ const TRIALS: u32 = 20;
 /// Checks everything; runs 20 small FTPS transfers if it can.
 pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     let search_path = SearchPath::from_environment();
-    let mut findings = vec![privileges(options), control_groups(), tun()];
+    let mut findings = vec![privileges(options), control_groups(), tun(), pinned(&search_path)];
     findings.extend(programs(&search_path, users()));
     let executor = Executor::real(search_path);
     if Privileges::of_this_process() != Privileges::None {
@@ -47,7 +49,7 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
 pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     if plan.hosts.is_none() {
         let search_path = SearchPath::from_environment();
-        let mut findings = vec![privileges(options), control_groups(), tun()];
+        let mut findings = vec![privileges(options), control_groups(), tun(), pinned(&search_path)];
         let wanted = plan.programs();
         let found = programs(&search_path, users_with(plan));
         findings.extend(found.into_iter().filter_map(|finding| {
@@ -166,6 +168,26 @@ fn tun() -> Finding {
         ),
     };
     Finding { what: DEVICE.into(), good: opened.is_ok(), says, vital: false }
+}
+
+/// Says whether runs measure the pinned programs in the place of this machine's, which follow.
+fn pinned(search_path: &SearchPath) -> Finding {
+    let tree = search_path.pinned_tree();
+    let (packages, bytes) = Tree::size();
+    let (good, name, folder) = (tree.is_current(), Tree::name(), tree.path().display());
+    let says = if good {
+        format!(
+            "{name} in {folder}: `lab run` measures it instead of the programs below, if it has all that a plan \
+             needs and --host-programs is not given"
+        )
+    } else {
+        format!(
+            "not fetched: `headroom lab parts` fetches {name}, {packages} packages, {}: the same servers on every \
+             Linux, without root. Until then those below are measured",
+            units::size(bytes)
+        )
+    };
+    Finding { what: "pinned programs".into(), good, says, vital: false }
 }
 
 /// The programs of the testbed, and of applications and layers with the names of those.

@@ -14,6 +14,7 @@ mod layers;
 mod measures;
 mod over_ssh;
 mod own_stacks;
+mod pinned;
 mod post_quantum;
 mod report;
 mod report_sections;

@@ -153,7 +153,7 @@ impl Uml {
     pub(crate) fn find(peers: &Peers) -> Result<Self> {
         let program = peers.locate(USER_MODE_LINUX)?;
         let root = match program.origin {
-            Origin::System => Path::new("/"),
+            Origin::System | Origin::Pinned => Path::new("/"),
             Origin::Cache => peers.root(),
         };
         let modules = newest(&root.join("usr/lib/uml/modules"), "")

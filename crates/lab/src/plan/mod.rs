@@ -189,7 +189,7 @@ impl Plan {
     }
 
     /// The programs of testbed, links and stacks on this machine.
-    pub(crate) fn programs(&self) -> Vec<Program> {
+    pub fn programs(&self) -> Vec<Program> {
         let ruled = std::iter::once(&self.link).chain(&self.validation_links).any(needs_rules);
         let stacks = self.stacks.iter().flat_map(|planned| planned.stack.programs());
         programs::TESTBED

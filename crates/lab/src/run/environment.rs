@@ -96,6 +96,8 @@ pub(super) fn record(
         ("offload", offload.to_owned()),
         ("MTU", plan.mtu.to_string()),
     ];
+    let pinned = headroom_lab_parts::entered().filter(|_| hosts.is_empty());
+    let pinned = pinned.map(|name| (PINNED_PROGRAMS, name));
     let resolver = plan.resolver.map(|_| {
         let words = "silent: sshd asks it for each client's name, and it never answers";
         ("resolver", words.to_owned())
@@ -106,7 +108,8 @@ pub(super) fn record(
             ("CPU time of a side", testbed::cpu_time().to_owned()),
         ]
     });
-    let settings = settings.into_iter().chain(resolver).chain(privileges.into_iter().flatten());
+    let settings =
+        settings.into_iter().chain(pinned).chain(resolver).chain(privileges.into_iter().flatten());
     let Machine { kernel, distribution, cpu, cores, memory_bytes } = match hosts.first() {
         None => Machine::this(),
         Some(client) => Machine {
@@ -134,6 +137,9 @@ pub(super) fn record(
             .collect::<BTreeMap<_, _>>(),
     }
 }
+
+/// The setting that names the tree that all programs were of, if they were.
+pub(super) const PINNED_PROGRAMS: &str = "pinned programs";
 
 /// The setting that says whether the lab was root.
 const PRIVILEGES: &str = "privileges";

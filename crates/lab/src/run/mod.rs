@@ -42,7 +42,9 @@ use crate::plan::Plan;
 pub use estimate::{expected_time, rounded, sentence as sentence_on_time};
 pub use journal::NAME as JOURNAL;
 pub use options::{Options, Progress};
-pub use resume::{Resumption, is_on_this_machine, measured, resume, unfinished};
+pub use resume::{
+    Resumption, had_pinned_programs, is_on_this_machine, measured, resume, unfinished,
+};
 
 use blocks::Blocks;
 use entry::{Entry, Header};

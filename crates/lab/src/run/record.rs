@@ -154,9 +154,7 @@ impl Record {
             LinkReport { rtt_us: stats::median(&rtts).map(|s| s * 1e6), ..set.report.clone() }
         });
         let link = links.next().filter(|_| self.links.contains_key(&0) && !self.blocks.is_empty());
-        let link = link.ok_or_else(|| {
-            Error::Failed("nothing was measured: the run ended in its first block".to_owned())
-        })?;
+        let link = link.ok_or(Error::NothingMeasured)?;
         let wires = self.wires();
         let with_wire = |(link, row): (usize, &Row)| {
             let wire = wires.get(&key(&row.sample)).copied().filter(|_| link == 0);

@@ -9,7 +9,7 @@ use headroom_lab_results::schema::Results;
 
 use super::journal::{self, Contents, Journal};
 use super::record::Record;
-use super::{Begun, Options, Outcome, Progress, analysed, require};
+use super::{Begun, Options, Outcome, Progress, analysed, environment, require};
 use crate::plan::Plan;
 
 /// Options of resuming.
@@ -73,6 +73,15 @@ pub fn is_on_this_machine(folder: &Path) -> Result<bool> {
     }
     let (Contents { header, .. }, _) = journal::read(folder)?;
     Ok(Plan::of_record(&header.plan)?.hosts.is_none())
+}
+
+/// Whether the run in `folder`, which is to be continued, has measured pinned programs.
+///
+/// # Errors
+/// Its journal is damaged.
+pub fn had_pinned_programs(folder: &Path) -> Result<bool> {
+    let (Contents { header, .. }, _) = journal::read(folder)?;
+    Ok(header.environment.settings.contains_key(environment::PINNED_PROGRAMS))
 }
 
 /// Refuses to mix two machines in one result: half of the blocks would be of

@@ -21,6 +21,7 @@ mod verdict;
 use std::path::Path;
 
 use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::programs::Program;
 
 use crate::plan::{Plan, Scale};
 use crate::run::{self as lab_run, Options};
@@ -111,6 +112,12 @@ impl Study {
             self.answer = answer;
         }
         Ok(self)
+    }
+
+    /// Returns the programs that its parts need on this machine.
+    pub fn programs(&self) -> Vec<Program> {
+        let here = self.parts.iter().filter(|part| part.hosts.is_none());
+        here.flat_map(Plan::programs).collect()
     }
 
     /// Leaves out of every part the stacks whose programs its machines lack, and parts

@@ -1,0 +1,115 @@
+//! The pinned programs of `headroom lab parts`, which `make test` fetches into a cache of their own
+//! where the archive still has them.
+
+use std::os::unix::fs::{chown, symlink};
+use std::path::PathBuf;
+
+use headroom_lab_host::programs::{Program, SearchPath};
+use headroom_testing::privileged;
+use serde_json::Value;
+
+use crate::common::{Ground, HEADROOM, array, parts, text};
+
+const USER: u32 = 23456;
+
+/// The cache that has them; none: skipped.
+fn cache() -> Option<PathBuf> {
+    let cache = parts().join("pinned-tests");
+    if !cache.join("debian-13/lock").is_file() {
+        eprintln!("skipped: no pinned programs in {}: run make test", cache.display());
+        return None;
+    }
+    Some(cache)
+}
+
+const RUN: &str = "ftps https sftp --sizes 1KiB --workload download --repetitions 2";
+
+/// The origins of the programs in results, each once.
+fn origins(results: &Value) -> Vec<&str> {
+    let programs = array(&results["environment"], "programs");
+    let mut origins: Vec<&str> = programs.iter().map(|one| text(one, "origin")).collect();
+    origins.sort_unstable();
+    origins.dedup();
+    origins
+}
+
+/// A root file system with nothing but a kernel's folders, this program with its libraries, and a
+/// shell to start it with: no package manager, no server, and no accounts but the user's.
+const EMPTY_SYSTEM: &str = r#"set -e
+mount -t tmpfs -o mode=755 none "$ROOT"
+cd "$ROOT"
+mkdir bin dev etc home old parts proc run sys tmp
+chmod 1777 tmp
+cp "$HEADROOM" bin/headroom
+cp "$BUSYBOX" bin/busybox
+cp bin/busybox bin/sh
+cp bin/busybox bin/su
+{ ldd bin/headroom; ldd bin/busybox || true; } | tr ' ' '\n' | sort -u | while read -r file; do
+  case $file in /*) mkdir -p ".${file%/*}"; cp "$file" ".$file" ;; esac
+done
+for folder in dev proc sys; do mount --rbind "/$folder" "$folder"; done
+mount --bind "$PARTS" parts
+mount --bind "$HOME_THERE" home
+echo "me:x:$ID:$ID::/home:/bin/sh" >etc/passwd
+echo "me:x:$ID:" >etc/group
+cat >start <<END
+/bin/busybox umount -l /old
+cd /home
+exec /bin/su me -c "/bin/busybox env -i HOME=/home HEADROOM_PARTS=/parts /bin/headroom lab run $RUN --out out"
+END
+pivot_root . old
+exec /bin/busybox chroot . /bin/sh /start
+"#;
+
+#[test]
+fn an_ordinary_user_of_an_empty_system_measures_pinned_programs() {
+    let Some(cache) = cache().filter(|_| privileged()) else { return };
+    let ground = Ground::new("pinned");
+    for folder in ["root", "home"] {
+        std::fs::create_dir(ground.path(folder)).expect("a folder");
+    }
+    chown(ground.path("home"), Some(USER), Some(USER)).expect("a folder of the user");
+    let busybox = Program::new("busybox", "busybox-static", &[]);
+    let busybox =
+        SearchPath::from_environment().locate(busybox).expect("a shell without libraries");
+    let mut command = ground.command("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", EMPTY_SYSTEM])
+        .env("ROOT", ground.path("root"))
+        .env("HOME_THERE", ground.path("home"))
+        .env("HEADROOM", HEADROOM)
+        .env("BUSYBOX", busybox.path)
+        .env("PARTS", &cache)
+        .env("ID", USER.to_string())
+        .env("RUN", RUN);
+    let ended = ground.end_of(command);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let results = std::fs::read_to_string(ground.path("home/out/results.json")).expect("results");
+    let results: Value = serde_json::from_str(&results).expect("JSON");
+    assert_eq!(origins(&results), ["built-in", "pinned"]);
+    let settings = &results["environment"]["settings"];
+    assert!(text(settings, "pinned programs").starts_with("Debian 13 (lock "), "{settings}");
+    let privileges = text(settings, "privileges");
+    assert!(privileges.starts_with(&format!("user namespace of user {USER}")), "{privileges}");
+    assert!(array(&results, "samples").iter().all(|sample| sample["ok"] == true), "{ended}");
+}
+
+#[test]
+fn programs_of_this_machine_are_measured_when_asked_for() {
+    let Some(cache) = cache().filter(|_| privileged()) else { return };
+    let ground = Ground::new("host-programs");
+    let both = ground.path("parts");
+    std::fs::create_dir(&both).expect("a cache");
+    symlink(parts().join("root"), both.join("root")).expect("this machine's programs");
+    symlink(cache.join("debian-13"), both.join("debian-13")).expect("the pinned ones");
+    for (words, is_pinned) in [("", true), (" --host-programs", false)] {
+        let _ = std::fs::remove_dir_all(ground.path("out"));
+        let mut command =
+            ground.headroom(&format!("lab run http {RUN} --only http --out out{words}"));
+        command.env("HEADROOM_PARTS", &both);
+        let ended = ground.end_of(command);
+        assert_eq!(ended.code, Some(0), "{ended}");
+        ended.assert_nothing_left();
+        assert_eq!(origins(&ground.results()).contains(&"pinned"), is_pinned, "{ended}");
+    }
+}

@@ -1,0 +1,15 @@
+//! The servers and clients that the lab measures, from one tree of Debian packages, each pinned by
+//! its SHA-256, libc included: the same on every Linux. It is fetched and unpacked without apt,
+//! dpkg, maintainer scripts or root, and entered as the root file system of a run.
+
+mod error;
+mod fetch;
+mod lock;
+mod root;
+mod tree;
+mod unpack;
+
+pub use error::{Error, Result};
+pub use fetch::{ARCHIVE, Progress};
+pub use root::{enter, entered};
+pub use tree::Tree;
