@@ -20,7 +20,7 @@ pub(crate) fn fetch(archive: &str) -> anyhow::Result<ExitCode> {
     let bar = ProgressBar::new(bytes);
     let shown = "{elapsed_precise} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}";
     bar.set_style(ProgressStyle::with_template(shown)?);
-    let fetched = tree.fetch(archive, &|arrived, _| bar.set_position(arrived));
+    let fetched = tree.fetch(archive, &|arrived| bar.set_position(arrived));
     bar.finish_and_clear();
     fetched?;
     println!(

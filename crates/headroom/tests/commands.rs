@@ -126,6 +126,7 @@ fn prints_help_of_the_lab() {
         ("lab_report", "lab report --help"),
         ("lab_compare", "lab compare --help"),
         ("lab_advise", "lab advise --help"),
+        ("lab_parts", "lab parts --help"),
         ("lab_doctor", "lab doctor --help"),
         ("lab_clean", "lab clean --help"),
         ("link", "link --help"),

@@ -13,13 +13,13 @@ pub enum Error {
     Processor(&'static str),
     /// The archive does not answer, or not with a package.
     #[error(
-        "cannot fetch {url} ({cause}): check the network, or name another archive with --archive"
+        "cannot fetch {url} ({why}): check the network, or name another archive with --archive"
     )]
     Unreachable {
         /// What was asked for.
         url: String,
         /// Why it failed.
-        cause: Box<ureq::Error>,
+        why: String,
     },
     /// The archive has it no longer.
     #[error(

@@ -172,7 +172,7 @@ mod tests {
             ("/debian/two_1%2b1.deb", two.clone()),
         ]);
         let lock = format!("# a lock\n{}{}", line("one", &one), line("two", &two));
-        tree.fetch_locked(&lock, &archive, &|_, _| {}).expect("a tree");
+        tree.fetch_locked(&lock, &archive, &|_| {}).expect("a tree");
         assert!(tree.has("one") && tree.has("two") && !tree.has("old") && !tree.is_current());
         let mode = |path: &str| {
             fs::metadata(tree.path().join(path)).expect(path).permissions().mode() & 0o7777
@@ -192,7 +192,7 @@ mod tests {
         let other = package_of(&[("usr/bin/one", 0o755, b"other")]);
         let archive = serve(vec![("/debian/one_1%2b1.deb", other)]);
         let get = |lock: &str, archive: &str| {
-            let error = tree.fetch_locked(lock, archive, &|_, _| {}).expect_err("no tree");
+            let error = tree.fetch_locked(lock, archive, &|_| {}).expect_err("no tree");
             let names: Vec<_> = fs::read_dir(cache.path()).expect("the cache").collect();
             assert_eq!(names.len(), 1, "{error}: {names:?}");
             error
