@@ -73,7 +73,7 @@ fn fetch_patiently(client: &mut Easy, archive: &str, package: &Package<'_>) -> R
 }
 
 fn fetch_one(client: &mut Easy, archive: &str, package: &Package<'_>) -> Result<Vec<u8>> {
-    let url = format!("{}/{}", archive.trim_end_matches('/'), package.place.replace('+', "%2b"));
+    let url = format!("{}/{}", archive.trim_end_matches('/'), package.place.replace('+', "%2B"));
     let mut content = Vec::new();
     let got = get(client, &url, package.bytes, &mut content);
     if let Err(cause) =

@@ -168,8 +168,8 @@ mod tests {
         let one = package_of(&[("usr/bin/one", 0o4755, b"one"), ("etc/secret/key", 0o600, b"")]);
         let two = package_of(&[("usr/bin/two", 0o755, b"two")]);
         let archive = serve(vec![
-            ("/debian/one_1%2b1.deb", one.clone()),
-            ("/debian/two_1%2b1.deb", two.clone()),
+            ("/debian/one_1%2B1.deb", one.clone()),
+            ("/debian/two_1%2B1.deb", two.clone()),
         ]);
         let lock = format!("# a lock\n{}{}", line("one", &one), line("two", &two));
         tree.fetch_locked(&lock, &archive, &|_| {}).expect("a tree");
@@ -190,7 +190,7 @@ mod tests {
         fs::create_dir_all(tree.path()).expect("an older tree");
         let package = package_of(&[("usr/bin/one", 0o755, b"one")]);
         let other = package_of(&[("usr/bin/one", 0o755, b"other")]);
-        let archive = serve(vec![("/debian/one_1%2b1.deb", other)]);
+        let archive = serve(vec![("/debian/one_1%2B1.deb", other)]);
         let get = |lock: &str, archive: &str| {
             let error = tree.fetch_locked(lock, archive, &|_| {}).expect_err("no tree");
             let names: Vec<_> = fs::read_dir(cache.path()).expect("the cache").collect();
