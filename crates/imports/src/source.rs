@@ -21,7 +21,7 @@ pub(crate) struct Workspace {
     pub(crate) modules: Vec<Module>,
 }
 
-/// A crate that others can import.
+/// A crate of the workspace.
 #[derive(Debug)]
 pub(crate) struct CrateRoot {
     /// The folder's name under `crates/`.

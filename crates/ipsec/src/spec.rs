@@ -41,7 +41,7 @@ pub struct SaSpec {
     pub udp: Option<UdpPorts>,
     /// For inbound ESP in UDP in tunnel mode: packets to the peer go where its newest packet came from.
     pub follow_peer: bool,
-    /// The DSCP of the outer header, and of the inner one afterwards.
+    /// The DSCP of the outer header when sending, and of the inner one when receiving.
     pub dscp: Dscp,
     /// ECN's normal mode (RFC 6040, section 4.1); else compatibility mode.
     pub ecn: bool,
@@ -52,8 +52,8 @@ pub struct SaSpec {
     /// The DSCP values that it carries, bit `n` for DSCP `n` (one association per traffic class, RFC 4301,
     /// section 4.1).
     pub classes: u64,
-    /// The queue whose packets it protects (RFC 9611); none: those of queues that have none of their own.
-    /// Outbound.
+    /// The queue whose packets prefer it (RFC 9611), when sending. A packet whose queue has none takes one
+    /// without a queue, else the first that carries its DSCP.
     pub queue: Option<u32>,
     /// The alignment of AH over IPv4: 4 bytes (RFC 4302, section 2.6), or 8 for Linux without `align4`.
     pub ah_alignment: usize,

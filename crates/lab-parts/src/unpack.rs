@@ -107,6 +107,30 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn no_name_leads_out_of_the_folder() {
+        let mut tar = tar::Builder::new(Vec::new());
+        for name in ["../out", "usr/../../out", "/out"] {
+            let mut header = tar::Header::new_gnu();
+            header.as_gnu_mut().expect("its kind").name[..name.len()]
+                .copy_from_slice(name.as_bytes());
+            header.set_mode(0o644);
+            header.set_size(1);
+            header.set_cksum();
+            tar.append(&header, &b"x"[..]).expect("memory");
+        }
+        let mut xz = XzWriter::new(Vec::new(), XzOptions::default()).expect("memory");
+        xz.write_all(&tar.into_inner().expect("memory")).expect("memory");
+        let content = archive(&[("data.tar.xz", &xz.finish().expect("memory"))]);
+        let package = Package { name: "one", bytes: 0, sha256: "", place: "" };
+        let outer = tempfile::tempdir().expect("a folder");
+        let inner = outer.path().join("inner");
+        std::fs::create_dir(&inner).expect("a folder");
+        let _ = unpack(&package, &content, &inner);
+        let names: Vec<_> = std::fs::read_dir(outer.path()).expect("a folder").collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
     fn refuses_a_package_without_files() {
         let package = Package { name: "one", bytes: 0, sha256: "", place: "" };
         let folder = tempfile::tempdir().expect("a folder");

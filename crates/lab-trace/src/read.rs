@@ -39,13 +39,13 @@ pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     // a busy link can show no packet for a round trip and a frame's serialisation
     let idle_s = 0.003 + 2.0 * (expected.frame_s + rtt_s.unwrap_or(0.0));
     let intervals = intervals(session, &states[first..], body_ns, idle_s);
-    let under_load = body.map_or(0, |index| index.saturating_sub(first));
+    let body_index = body.map_or(0, |index| index.saturating_sub(first));
     let end = packets[last].time_ns;
     let is_data = |connection: u32| trace.connections[connection as usize] != expected.port;
     let handshake = |data: bool| {
         SetUp::of_connection(packets, &states, |connection| is_data(connection) == data)
     };
-    let tcp = tcp::measure(&packets[first..], expected.upload, under_load, idle_s);
+    let tcp = tcp::measure(&packets[first..], expected.upload, body_index, idle_s);
     Some(Record {
         transfer_s: ns_to_s(end.saturating_sub(packets[request].time_ns)),
         session_s: ns_to_s(end.saturating_sub(start)),

@@ -46,7 +46,7 @@ pub(crate) fn finished(frame: &[u8], at: Unfinished) -> u16 {
     not_zero(!fold(sum(&frame[at.start..], 0)))
 }
 
-/// Adds bytes to a sum without folding it. The bytes are big-endian 16-bit words; an odd last byte
+/// Returns `initial` plus the sum of bytes, which may exceed 16 bits. The bytes are big-endian 16-bit words; an odd last byte
 /// is followed by a zero.
 pub(crate) fn sum(bytes: &[u8], initial: u64) -> u64 {
     // Adds 32-bit words, since 2^16 ≡ 1 modulo 2^16 - 1 (RFC 1071, section 2 (C)); 2^32 of them
@@ -54,7 +54,7 @@ pub(crate) fn sum(bytes: &[u8], initial: u64) -> u64 {
     // (section 2 (B)).
     let (words, rest) = bytes.as_chunks();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    initial + in_order(sum + last(rest))
+    initial + big_endian_sum(sum + last(rest))
 }
 
 /// Copies `bytes` to the start of `out`, which must not be shorter, and returns their [`sum`], in
@@ -71,11 +71,12 @@ pub(crate) fn copy_and_sum(bytes: &[u8], out: &mut [u8], initial: u64) -> u64 {
     }
     let begin = bytes.len() - rest.len();
     out[begin..bytes.len()].copy_from_slice(rest);
-    sum(rest, initial + in_order(lanes.iter().sum()))
+    sum(rest, initial + big_endian_sum(lanes.iter().sum()))
 }
 
-/// Converts a sum in the machine's byte order to network byte order.
-fn in_order(native: u64) -> u64 {
+/// Folds a sum of words that were read in the machine's byte order, and returns what the sum of the
+/// same words in big-endian order is (RFC 1071, section 2 (B)).
+fn big_endian_sum(native: u64) -> u64 {
     u64::from(u16::from_be(fold(native)))
 }
 

@@ -48,7 +48,10 @@ impl Authority {
             }
         }
         if roots.is_empty() {
-            return Err("there are no root certificates: install ca-certificates".to_owned());
+            return Err(root.map_or_else(
+                || "there are no root certificates: install ca-certificates".to_owned(),
+                |path| format!("{} has no certificate", path.display()),
+            ));
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)

@@ -61,7 +61,6 @@ pub fn run(
                 tunnel.tick()?;
                 continue;
             }
-            // SIGTERM, or no sender is left.
             Err(RecvTimeoutError::Disconnected) => None,
             Ok(GatewayEvent::Signal(Signal::SIGHUP)) => {
                 match reload(&mut tunnel, false) {
@@ -73,6 +72,7 @@ pub fn run(
                 }
                 continue;
             }
+            // SIGTERM or SIGINT
             Ok(GatewayEvent::Signal(_)) => None,
             Ok(GatewayEvent::Event(TunnelEvent::Ike(Report::Message(sentence)))) => {
                 log(&sentence);

@@ -54,7 +54,8 @@ pub(crate) enum Tunnel {
     Reload {
         /// The tunnel [default: the only one]
         name: Option<String>,
-        /// Accept keys that are missing from the ledger: they have never been used
+        /// Accept keys that are missing from the ledger. Only if you are sure that no host has ever used
+        /// them: using a key again breaks its encryption
         #[arg(long)]
         new_keys: bool,
     },
@@ -88,7 +89,8 @@ pub(crate) struct Up {
     /// Print every command that would change the host, and do nothing
     #[arg(long, conflicts_with_all = ["new_keys", "background"])]
     pub(crate) dry_run: bool,
-    /// Accept keys that are missing from the ledger: they have never been used
+    /// Accept keys that are missing from the ledger. Only if you are sure that no host has ever used
+    /// them: using a key again breaks its encryption
     #[arg(long)]
     pub(crate) new_keys: bool,
     /// Write the keys that IKE negotiates to DIR, as Wireshark's tables ikev2_decryption_table and esp_sa

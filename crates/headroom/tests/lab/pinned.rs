@@ -5,17 +5,18 @@ use std::os::unix::fs::{chown, symlink};
 use std::path::PathBuf;
 
 use headroom_lab_host::programs::{Program, SearchPath};
+use headroom_lab_parts::Tree;
 use headroom_testing::privileged;
 use serde_json::Value;
 
-use crate::common::{Ground, HEADROOM, array, parts, text};
+use crate::common::{Ground, HEADROOM, array, number, parts, text};
 
 const USER: u32 = 23456;
 
 /// The cache that has them; none: skipped.
 fn cache() -> Option<PathBuf> {
     let cache = parts().join("pinned-tests");
-    if !cache.join("debian-13/lock").is_file() {
+    if !Tree::of(&cache).is_current() {
         eprintln!("skipped: no pinned programs in {}: run make test", cache.display());
         return None;
     }
@@ -111,5 +112,30 @@ fn programs_of_this_machine_are_measured_when_asked_for() {
         assert_eq!(ended.code, Some(0), "{ended}");
         ended.assert_nothing_left();
         assert_eq!(origins(&ground.results()).contains(&"pinned"), is_pinned, "{ended}");
+    }
+}
+
+#[test]
+fn pinned_programs_agree_on_hybrid_keys() {
+    let Some(cache) = cache().filter(|_| privileged()) else { return };
+    let ground = Ground::new("pinned-hybrid");
+    let plan = "stacks = [\"https(x25519)\", \"https(mlkem768)\", \"sftp\", \"sftp(mlkem768)\"]\n\
+                link = \"100mbit\"\nrepetitions = 2\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n";
+    ground.write("p.toml", plan);
+    let mut command = ground.headroom("lab run p.toml --out out");
+    command.env("HEADROOM_PARTS", &cache);
+    let ended = ground.end_of(command);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let results = ground.results();
+    let bytes = |stack: &str| {
+        let samples = array(&results, "samples").iter();
+        let of_it = samples.filter(|sample| sample["stack"] == stack);
+        of_it.map(|sample| number(&sample["wire"], "bytes")).fold(0.0, f64::max)
+    };
+    // an encapsulation key of 1184 bytes one way, a ciphertext of 1088 the other (FIPS 203)
+    for (classical, hybrid) in [("https(x25519)", "https(mlkem768)"), ("sftp", "sftp(mlkem768)")] {
+        let more = bytes(hybrid) - bytes(classical);
+        assert!((2000.0..3500.0).contains(&more), "{hybrid}: {more} bytes more than {classical}");
     }
 }

@@ -36,11 +36,11 @@ pub struct Sample {
     pub transfers: u32,
     /// Time of the session in each phase.
     pub phases: Option<Phases>,
-    /// The handshake on the connection to the application, first packet to last, TCP's own
-    /// left out,
+    /// The handshake on the connection to the application, first packet to last, without
+    /// TCP's own.
     #[serde(default)]
     pub first_handshake_seconds: Option<f64>,
-    /// and on the first data connection (FTPS).
+    /// The same on the first data connection (FTPS).
     #[serde(default)]
     pub data_handshake_seconds: Option<f64>,
     /// Updates of a layer's keys during a transfer; none where none were asked for.
@@ -87,7 +87,8 @@ pub struct Sample {
     pub outlier: bool,
     /// Of the client's process.
     pub peak_memory_bytes: Option<u64>,
-    /// Why this block was repeated.
+    /// Why this block's figures are doubtful (`background load 7.2 %`). The lab repeats such a block
+    /// as long as repeats are left.
     pub disturbed: Option<String>,
     /// Its transfer took less than [`UNSHAPED_S`] on a link made by a token bucket; its
     /// session may have taken longer.
@@ -145,9 +146,9 @@ impl Cpu {
 /// Packets of one transfer, counted with offloads off; all frames, TCP or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wire {
-    /// Transfers that were counted; this is the one with the median bytes.
+    /// Transfers that were counted; all but the round trips is of the one with the median bytes.
     pub captures: u32,
-    /// Transfers more, left out because capture and interface disagreed.
+    /// Transfers that were discarded and repeated, because capture and interface disagreed.
     #[serde(default)]
     pub recounted: u32,
     /// Bytes of all frames, Ethernet headers included.
@@ -162,11 +163,11 @@ pub struct Wire {
     pub largest_frame_bytes: u32,
     /// File over what passed in its direction, per cent; null without a file.
     pub payload_efficiency_pct: Option<f64>,
-    /// Bytes of a full packet that are not the file's; null below 100 of them.
+    /// Bytes of a full packet that are not the file's; null below 100 full packets.
     pub header_bytes_per_packet: Option<f64>,
-    /// Before the first byte of the file.
+    /// Round trips before the first byte of the file: the fewest of all transfers counted.
     pub round_trips: Option<u32>,
-    /// After the last packet of the file, until completion.
+    /// Round trips after the last packet of the file, until completion: the fewest, too.
     #[serde(default)]
     pub round_trips_after: Option<u32>,
     /// TCP connections.
@@ -179,10 +180,10 @@ pub struct Wire {
     /// trip for nothing.
     #[serde(default)]
     pub refused_commands: u32,
-    /// The handshake on the connection to the application,
+    /// The handshake on the connection to the application.
     #[serde(default)]
     pub first_handshake: Option<SetUp>,
-    /// and on the first data connection (FTPS).
+    /// The handshake on the first data connection (FTPS).
     #[serde(default)]
     pub data_handshake: Option<SetUp>,
 }

@@ -30,14 +30,18 @@ pub(super) enum KeyExchange {
     /// X25519 with Streamlined NTRU Prime, which resists quantum computers
     /// (draft-josefsson-ntruprime-ssh).
     Sntrup761,
+    /// X25519 with ML-KEM-768, which resists quantum computers, too
+    /// (draft-ietf-sshm-mlkem-hybrid-kex).
+    Mlkem768,
 }
 
 impl KeyExchange {
-    /// Its name in OpenSSH 9.0 and later.
+    /// Its name in OpenSSH: of sntrup761 from 9.0 on, of ML-KEM from 9.9 on.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Curve25519 => "curve25519-sha256",
             Self::Sntrup761 => "sntrup761x25519-sha512@openssh.com",
+            Self::Mlkem768 => "mlkem768x25519-sha256",
         }
     }
 }

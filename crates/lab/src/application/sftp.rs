@@ -22,23 +22,30 @@ struct Sftp {
     key_exchange: KeyExchange,
 }
 
-const SNTRUP: &str = "sntrup761";
+/// The options that choose a key exchange other than X25519.
+const HYBRIDS: [(&str, KeyExchange); 2] =
+    [("mlkem768", KeyExchange::Mlkem768), ("sntrup761", KeyExchange::Sntrup761)];
 
 pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "sftp",
     about: "SFTP: OpenSSH both sides",
     programs: &[SSHD, SSH, SFTP, SSH_KEYGEN],
     make: Make::Configured {
-        known: || format!("{SNTRUP} (keys that resist quantum computers: sntrup761x25519)"),
+        known: || {
+            "mlkem768, sntrup761 (keys that resist quantum computers, with X25519; OpenSSH 9.9, 8.5)"
+                .to_owned()
+        },
         read: |options| {
-            let all: Vec<String> = options.iter().map(str::to_owned).collect();
-            match all.iter().find(|option| *option != SNTRUP) {
-                Some(unknown) => Err(options.unknown(unknown)),
-                None => {
-                    let hybrid = !all.is_empty();
-                    let key_exchange =
-                        if hybrid { KeyExchange::Sntrup761 } else { KeyExchange::Curve25519 };
-                    Ok((all, Arc::new(Sftp { key_exchange })))
+            let mut all = options.iter();
+            let Some(name) = all.next() else {
+                return Ok((Vec::new(), Arc::new(Sftp { key_exchange: KeyExchange::default() })));
+            };
+            let known = HYBRIDS.iter().find(|(known, _)| *known == name);
+            match (known, all.next()) {
+                (None, _) => Err(options.unknown(name)),
+                (_, Some(second)) => Err(options.unknown(second)),
+                (Some(&(name, key_exchange)), None) => {
+                    Ok((vec![name.to_owned()], Arc::new(Sftp { key_exchange })))
                 }
             }
         },

@@ -31,12 +31,12 @@ pub enum Event<'a> {
         /// How many.
         bytes: u64,
     },
-    /// Of the bytes that were sent or received, compression saved this many.
+    /// Of the bytes of content that moved, compression kept this many off the wire.
     Saved {
         /// How many.
         bytes: u64,
     },
-    /// This many bytes were sent or received.
+    /// This many bytes of content were sent or received, counted before compression.
     Moved {
         /// How many.
         bytes: u64,

@@ -128,7 +128,7 @@ impl Application for Headroom {
         if let Some(ports) = self.lane_ports(site)? {
             command.args(["--lane-ports", &ports]);
         }
-        if self.options.is_insecure() {
+        if self.options.needs_permission() {
             command.args(["--insecure-measurement"]);
         }
         Ok(ServerSpec { ready: Ready::Line("listening"), ..ServerSpec::new(command) })
@@ -163,7 +163,7 @@ impl Application for Headroom {
         if let Some(bytes) = chunk {
             argv.extend(["--chunk".to_owned(), bytes.to_string()]);
         }
-        argv.extend(self.options.is_insecure().then(|| "--insecure-measurement".to_owned()));
+        argv.extend(self.options.needs_permission().then(|| "--insecure-measurement".to_owned()));
         argv.extend(["--identity".to_owned(), key.display().to_string()]);
         argv.extend(["--fingerprint".to_owned(), fingerprint, from, to]);
         let settings = site.path("settings").display().to_string();
@@ -195,9 +195,10 @@ impl Application for Headroom {
         ]);
         facts.push(("carrier", self.options.carrier()));
         facts.extend(self.options.packets().map(|packets| ("packets", packets)));
-        if self.options.is_insecure() {
+        if self.options.needs_permission() {
+            let name = if self.options.encrypts() { "permission" } else { "INSECURE" };
             let allowed = "for measurement: --insecure-measurement on both sides";
-            facts.extend(stated([("INSECURE", allowed)]));
+            facts.extend(stated([(name, allowed)]));
         }
         facts
     }

@@ -109,8 +109,8 @@ impl TransferOptions {
         self.cipher.is_none_or(|cipher| cipher.encrypts)
     }
 
-    /// Whether both sides have to allow it.
-    pub(super) fn is_insecure(&self) -> bool {
+    /// Whether both sides must be started with `--insecure-measurement`.
+    pub(super) fn needs_permission(&self) -> bool {
         !self.encrypts() || self.chunk.is_some()
     }
 
