@@ -16,6 +16,7 @@ use headroom_lab::workload::WorkloadKind;
 use headroom_lab::{Error, application, doctor, layer, workload};
 use headroom_lab_host::clean;
 use headroom_lab_host::privileges::Privileges;
+use headroom_lab_host::programs::Program;
 use headroom_lab_results::analysis::disturbance::Disturbance;
 use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
@@ -65,7 +66,9 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
 /// Measures a plan that was made here, with the options of a run by default.
 fn measure_plan(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
     without_root(false)?;
-    pinned::enter_if_possible(&plan.programs())?;
+    let needed = plan.programs();
+    let choice = pinned::Choice { needed: &needed, skip_missing: false, paths: &[], before: None };
+    pinned::enter_if_possible(choice)?;
     let expected = run::sentence_on_time(run::expected_time(plan), plan);
     let print = Print { json, detail: Detail::of(false), strict: false };
     run_plan(plan, &options(None)?, None, print, &expected)
@@ -124,6 +127,23 @@ fn without_root(dry_run: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Begins this program again among the pinned programs, where a run is to measure those.
+fn choose_programs(
+    arguments: &Run,
+    needed: &[Program],
+    before: Option<bool>,
+) -> anyhow::Result<()> {
+    if arguments.dry_run || arguments.host_programs {
+        return Ok(());
+    }
+    let Run { what, include, out, resume, scratch, skip_missing, .. } = arguments;
+    let named = what.iter().chain(include).map(Path::new).filter(|path| path.exists());
+    let folders = [out, resume, scratch].into_iter().flatten().map(PathBuf::as_path);
+    let paths: Vec<&Path> = named.chain(folders).collect();
+    let choice = pinned::Choice { needed, skip_missing: *skip_missing, paths: &paths, before };
+    pinned::enter_if_possible(choice)
+}
+
 /// The requested study, by its file or by the folder to resume; none: a plan.
 fn study_of(arguments: &Run) -> anyhow::Result<Option<(Study, Scale)>> {
     let asked = arguments.scale.as_deref();
@@ -155,9 +175,8 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     }
     if study.parts.iter().any(|part| part.hosts.is_none()) {
         without_root(arguments.dry_run)?;
-        if !arguments.dry_run && !arguments.host_programs {
-            pinned::enter_if_possible(&study.programs())?;
-        }
+        let before = arguments.resume.as_deref().map(study::had_pinned_programs).transpose()?;
+        choose_programs(arguments, &study.programs(), before.flatten())?;
     }
     let options = run_options(arguments)?;
     if arguments.skip_missing {
@@ -237,9 +256,7 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let folder = outside_run(std::path::absolute(folder)?)?;
     if !named && run::is_on_this_machine(&folder)? {
         without_root(false)?;
-        if !arguments.host_programs && run::had_pinned_programs(&folder)? {
-            pinned::enter_if_possible(&[])?;
-        }
+        choose_programs(arguments, &[], run::had_pinned_programs(&folder)?)?;
     }
     let how = Resumption {
         plan: plan.as_ref(),
@@ -358,9 +375,8 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     }
     if plan.hosts.is_none() {
         without_root(arguments.dry_run)?;
-        if !arguments.dry_run && !arguments.host_programs {
-            pinned::enter_if_possible(&plan.programs())?;
-        }
+        let before = arguments.resume.as_deref().map(run::had_pinned_programs).transpose()?;
+        choose_programs(arguments, &plan.programs(), before.flatten())?;
     }
     if arguments.skip_missing {
         for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {

@@ -99,6 +99,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     let codes = [
         error.downcast_ref().map(headroom_lab::Error::exit_code),
         error.downcast_ref().map(headroom_lab_results::Error::exit_code),
+        error.downcast_ref().map(headroom_lab_parts::Error::exit_code),
         error.downcast_ref().map(headroom_emulator::Error::exit_code),
         #[cfg(feature = "tunnel")]
         tunnel::exit_code(error),

@@ -1,8 +1,11 @@
 //! `headroom lab parts`, and measuring what it fetched.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use headroom_lab_host::programs::{Program, SearchPath};
+use headroom_lab::Error;
+use headroom_lab_host::privileges::Privileges;
+use headroom_lab_host::programs::{self, Program, SearchPath};
 use headroom_lab_parts::Tree;
 use headroom_units as units;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -31,24 +34,64 @@ pub(crate) fn fetch(archive: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Begins this program again among the pinned programs, where they are there and have all that is
-/// needed; returns otherwise.
-pub(crate) fn enter_if_possible(needed: &[Program]) -> anyhow::Result<()> {
-    let tree = SearchPath::from_environment().pinned_tree();
-    if headroom_lab_parts::entered().is_some() || !tree.is_current() {
+/// What decides whether a run measures the pinned programs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice<'a> {
+    /// What it needs.
+    pub(crate) needed: &'a [Program],
+    /// Whether stacks whose programs are missing are left out.
+    pub(crate) skip_missing: bool,
+    /// The paths that it was given, and that must mean the same then.
+    pub(crate) paths: &'a [&'a Path],
+    /// Whether an interrupted run that it continues has measured them; none: it is a new one.
+    pub(crate) before: Option<bool>,
+}
+
+/// Begins this program again among the pinned programs, where that is possible and wanted; returns
+/// otherwise.
+///
+/// # Errors
+/// What is to be continued has measured them, and they cannot be entered.
+pub(crate) fn enter_if_possible(choice: Choice<'_>) -> anyhow::Result<()> {
+    if headroom_lab_parts::entered().is_some() || choice.before == Some(false) {
         return Ok(());
     }
+    let tree = SearchPath::from_environment().pinned_tree();
+    let why = match obstacle(&tree, choice) {
+        None => match headroom_lab_parts::enter(&tree) {
+            Ok(never) => match never {},
+            Err(error @ headroom_lab_parts::Error::Begin { .. }) => return Err(error.into()),
+            Err(error) => error.to_string(),
+        },
+        Some(why) => why,
+    };
+    if choice.before == Some(true) {
+        let sentence = format!("this run has measured pinned programs before: {why}");
+        return Err(Error::Missing(sentence).into());
+    }
+    if tree.is_current() || tree.has_other_version() {
+        eprintln!("headroom: measuring this machine's programs: {why}");
+    }
+    Ok(())
+}
+
+fn obstacle(tree: &Tree, choice: Choice<'_>) -> Option<String> {
+    let (name, folder) = (Tree::name(), tree.path().display());
+    if !tree.is_current() {
+        return Some(format!("{name} is not in {folder}: run `headroom lab parts`"));
+    }
+    if Privileges::of_this_process().is_root() && !tree.is_roots() {
+        return Some(format!("others than root can write to {folder}"));
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let paths = choice.paths.iter().copied().chain([here.as_path()]);
+    if let Some(path) = paths.into_iter().find(|path| !headroom_lab_parts::stays(path)) {
+        return Some(format!("{} would not be there among the pinned ones", path.display()));
+    }
+    let needed = if choice.skip_missing { programs::TESTBED } else { choice.needed };
     let mut lacks: Vec<&str> =
         needed.iter().map(|program| program.name).filter(|name| !tree.has(name)).collect();
     lacks.sort_unstable();
     lacks.dedup();
-    if !lacks.is_empty() {
-        eprintln!(
-            "headroom: {} has no {}: measuring this machine's programs",
-            Tree::name(),
-            lacks.join(", ")
-        );
-        return Ok(());
-    }
-    match headroom_lab_parts::enter(&tree)? {}
+    (!lacks.is_empty()).then(|| format!("{name} has no {}", lacks.join(", ")))
 }

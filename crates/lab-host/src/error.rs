@@ -82,10 +82,7 @@ impl Error {
     /// Whether a run may note it as a failed sample and go on: something that should work did
     /// not, and the testbed still stands.
     pub fn is_failure(&self) -> bool {
-        matches!(
-            self,
-            Self::Failed(_) | Self::Doing { .. } | Self::Command { .. } | Self::FramesLost(_)
-        )
+        matches!(self, Self::Failed(_) | Self::Doing { .. } | Self::Command { .. })
     }
 }
 

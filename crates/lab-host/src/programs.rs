@@ -210,8 +210,10 @@ impl SearchPath {
         if missing.is_empty() {
             return Ok(());
         }
-        let pinned = if missing.iter().all(|program| Tree::names_package(program.package)) {
-            "`headroom lab parts` (it fetches servers and clients for all of the lab), or "
+        let can_fetch = cfg!(target_arch = "x86_64") && !self.pinned_tree().is_current();
+        let has = |program: &Program| Tree::names_package(program.package);
+        let pinned = if can_fetch && missing.iter().all(has) {
+            "`headroom lab parts` (it fetches these and others), or "
         } else {
             ""
         };

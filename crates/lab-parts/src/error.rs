@@ -57,13 +57,22 @@ pub enum Error {
         /// The system's error.
         cause: io::Error,
     },
-    /// The kernel refuses to make the tree the root file system.
+    /// The archive is named by something else than a plain HTTP address.
     #[error(
-        "cannot enter the pinned programs ({doing}: {cause}): use --host-programs, which measures those of this machine"
+        "the archive {0} does not begin with http://: encryption adds nothing, as the hash of each package is known"
     )]
+    Archive(String),
+    /// The tree cannot be made the root file system.
+    #[error("cannot enter the pinned programs ({doing}: {cause})")]
     Enter {
         /// The failed action.
         doing: String,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// This program did not begin again in the tree.
+    #[error("cannot start this program among the pinned programs ({cause}): use --host-programs")]
+    Begin {
         /// The system's error.
         cause: io::Error,
     },
@@ -73,6 +82,15 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Returns the exit code of a process that ends with it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Archive(_) => 2,
+            Self::Processor(_) | Self::Enter { .. } | Self::Begin { .. } => 3,
+            _ => 1,
+        }
+    }
+
     /// Returns what turns an error of the system into one about a file.
     pub(crate) fn of(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

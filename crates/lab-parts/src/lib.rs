@@ -11,5 +11,5 @@ mod unpack;
 
 pub use error::{Error, Result};
 pub use fetch::{ARCHIVE, Progress};
-pub use root::{enter, entered};
+pub use root::{enter, entered, stays};
 pub use tree::Tree;

@@ -3,14 +3,15 @@
 //! that they were built with (sshd starts others by absolute paths), and with their own libc.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -18,11 +19,13 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use crate::error::{Error, Result};
 use crate::tree::{ROOT, Tree};
 
-/// The folder of the new root that says what it is, and has this program: its own place may be in
-/// a folder that the tree covers.
-const OWN: &str = ".headroom";
-/// What the tree brings: the folders of a system whose `/bin` and `/lib` are in `/usr`.
+/// The folder of the new root that names the tree, and has this program: its own path may be in
+/// a folder that the tree replaces.
+const MARK: &str = ".headroom";
+/// The links that the tree brings: a system's whose `/bin` and `/lib` are in `/usr`.
 const LINKS: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
+/// Folders of this machine that are not there any more.
+const REPLACED: [&str; 9] = ["usr", "etc", "bin", "sbin", "lib", "lib32", "lib64", "libx32", MARK];
 /// Files of this machine that stay: its users, its name and the names that it resolves.
 const FILES_OF_THE_MACHINE: [&str; 10] = [
     "passwd",
@@ -43,14 +46,15 @@ const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns what the programs of this process are called in results, where it has entered a tree.
 pub fn entered() -> Option<String> {
-    fs::read_to_string(Path::new("/").join(OWN).join("programs")).ok()
+    fs::read_to_string(Path::new("/").join(MARK).join("programs")).ok()
 }
 
 /// Begins this program again, with the same arguments, where the tree's programs are the system's.
-/// This process must be root, of the machine or of a user namespace, and have one thread.
+/// The calling thread must be root, of the machine or of a user namespace.
 ///
 /// # Errors
-/// The kernel refuses it; the mounts end with this process.
+/// [`Error::Enter`]: it is not possible here, and this process can go on without; its mounts end
+/// with it. [`Error::Begin`]: it cannot go on.
 pub fn enter(tree: &Tree) -> Result<Infallible> {
     let doing = |doing: &str| {
         let doing = doing.to_owned();
@@ -58,6 +62,12 @@ pub fn enter(tree: &Tree) -> Result<Infallible> {
     };
     let program = std::env::current_exe().map_err(doing("find this program's own file"))?;
     let folder = std::env::current_dir().map_err(doing("find the current folder"))?;
+    if !starts(tree.path(), &program) {
+        let cause = io::Error::other("it was built with a newer C library, or another one");
+        return Err(doing("start this program with the tree's libraries")(cause));
+    }
+    let kept = tree.keep()?;
+    fcntl(&*kept, FcntlArg::F_SETFD(FdFlag::empty())).map_err(refused("keep the tree"))?;
     let new = tree.path().join(ROOT);
     unshare(CloneFlags::CLONE_NEWNS).map_err(refused("leave the machine's mount namespace"))?;
     let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
@@ -82,7 +92,7 @@ pub fn enter(tree: &Tree) -> Result<Infallible> {
         add_missing(&new.join("etc").join(name), of_root)?;
     }
     bring_the_rest_of_the_machine(&new)?;
-    let own = new.join(OWN);
+    let own = new.join(MARK);
     make_folder(&own)?;
     let name = own.join("programs");
     fs::write(&name, Tree::name()).map_err(Error::of("write", &name))?;
@@ -91,13 +101,48 @@ pub fn enter(tree: &Tree) -> Result<Infallible> {
     bind(&program, &here)?;
 
     nix::unistd::chroot(&new).map_err(refused("make it the root"))?;
-    std::env::set_current_dir(&folder)
-        .map_err(doing(&format!("go back to {}", folder.display())))?;
-    let mut again = Command::new(Path::new("/").join(OWN).join("headroom"));
+    // from here on there is no way back
+    std::env::set_current_dir(&folder).map_err(|cause| Error::Begin { cause })?;
+    let mut again = Command::new(Path::new("/").join(MARK).join("headroom"));
     again.args(std::env::args_os().skip(1)).env("PATH", PATH);
-    Err(doing("start this program there, which needs a libc that is not newer than the tree's")(
-        again.exec(),
-    ))
+    again.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD");
+    Err(Error::Begin { cause: again.exec() })
+}
+
+/// Whether what a path names is the same after [`enter`]: a folder of this machine's root that stays
+/// has it.
+pub fn stays(path: &Path) -> bool {
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // of what does not exist yet, the folder in which it will
+    let known = full.ancestors().find_map(|path| path.canonicalize().ok());
+    let mut parts = known.iter().flat_map(|path| path.components().skip(1));
+    parts.next().is_some_and(|top| {
+        let top = top.as_os_str();
+        !is_replaced(top) && Path::new("/").join(top).is_dir()
+    })
+}
+
+fn is_replaced(name: &OsStr) -> bool {
+    REPLACED.iter().any(|replaced| name == *replaced)
+}
+
+/// Whether a program can start with the tree's libraries: built with a newer C library, or another
+/// one, it cannot.
+fn starts(tree: &Path, program: &Path) -> bool {
+    let run = |arguments: &[&OsStr]| {
+        let mut loader = Command::new(tree.join("usr/lib64/ld-linux-x86-64.so.2"));
+        loader.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        loader.status().is_ok_and(|status| status.success())
+    };
+    let libraries = tree.join("usr/lib/x86_64-linux-gnu");
+    // what the loader does not load itself needs no libraries
+    !run(&["--verify".as_ref(), program.as_os_str()])
+        || run(&[
+            "--library-path".as_ref(),
+            libraries.as_os_str(),
+            program.as_os_str(),
+            "--version".as_ref(),
+        ])
 }
 
 /// Binds all folders of the root that the tree does not bring, with what is mounted in them.
@@ -106,16 +151,7 @@ fn bring_the_rest_of_the_machine(new: &Path) -> Result<()> {
     for entry in fs::read_dir(root).map_err(Error::of("read", root))? {
         let entry = entry.map_err(Error::of("read", root))?;
         let (from, name) = (entry.path(), entry.file_name());
-        let is_covered = |name: &OsString| {
-            let name = name.to_string_lossy();
-            name == "usr"
-                || name == "etc"
-                || name == "bin"
-                || name == "sbin"
-                || name == OWN
-                || name.starts_with("lib")
-        };
-        if is_covered(&name) {
+        if is_replaced(&name) {
             continue;
         }
         let to = new.join(&name);

@@ -1,11 +1,12 @@
 //! The tree in the private cache.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::{Error, Result};
 use crate::fetch::{self, Progress};
@@ -14,6 +15,8 @@ use crate::unpack::unpack;
 
 /// The empty folder of a tree that is the mount point of the root made from it.
 pub(crate) const ROOT: &str = "root";
+/// The release, and the beginning of every tree's name.
+const RELEASE: &str = "debian-13";
 /// Digits of the lock's SHA-256 that name it.
 const ID: usize = 12;
 
@@ -22,9 +25,13 @@ const ID: usize = 12;
 pub struct Tree(PathBuf);
 
 impl Tree {
-    /// Names the tree of a private cache.
+    /// Names the tree of a private cache. Those of other versions of this program are beside it.
     pub fn of(cache: &Path) -> Self {
-        Self(cache.join("debian-13"))
+        Self::named_after(lock::TEXT, cache)
+    }
+
+    fn named_after(lock: &str, cache: &Path) -> Self {
+        Self(cache.join(format!("{RELEASE}-{}", id(lock))))
     }
 
     /// Returns its folder.
@@ -37,10 +44,24 @@ impl Tree {
         fs::read_to_string(self.0.join("lock")).is_ok_and(|text| text == lock::TEXT)
     }
 
+    /// Whether the cache has the tree of another version of this program.
+    pub fn has_other_version(&self) -> bool {
+        self.other_versions().next().is_some()
+    }
+
+    fn other_versions(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = self.0.parent().and_then(|cache| fs::read_dir(cache).ok());
+        let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        paths.filter(|path| {
+            *path != self.0 && path.join("lock").is_file() && {
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(RELEASE))
+            }
+        })
+    }
+
     /// Returns what it is called in results: the release, and which packages of it.
     pub fn name() -> String {
-        let hash = HEXLOWER.encode(digest(&SHA256, lock::TEXT.as_bytes()).as_ref());
-        format!("Debian 13 (lock {})", &hash[..ID])
+        format!("Debian 13 (lock {})", id(lock::TEXT))
     }
 
     /// Returns how many packages it has, and how many bytes of them are fetched.
@@ -59,7 +80,7 @@ impl Tree {
         ["usr/sbin", "usr/bin"].iter().any(|folder| self.0.join(folder).join(program).is_file())
     }
 
-    /// Fetches and unpacks it beside an older one, which it then replaces.
+    /// Fetches and unpacks it, and removes the trees of other versions that no run uses.
     ///
     /// # Errors
     /// The archive has not all of it, the disk is full, or this is no x86-64 machine.
@@ -67,13 +88,27 @@ impl Tree {
         if std::env::consts::ARCH != "x86_64" {
             return Err(Error::Processor(std::env::consts::ARCH));
         }
+        if !archive.starts_with("http://") {
+            return Err(Error::Archive(archive.to_owned()));
+        }
         self.fetch_locked(lock::TEXT, archive, progress)
+    }
+
+    /// Whether nobody but root can change it; its own folder is looked at, not those above.
+    pub fn is_roots(&self) -> bool {
+        fs::metadata(&self.0).is_ok_and(|folder| folder.uid() == 0 && folder.mode() & 0o022 == 0)
     }
 
     fn fetch_locked(&self, lock: &str, archive: &str, progress: &Progress<'_>) -> Result<()> {
         let new = self.0.with_extension("new");
-        let old = self.0.with_extension("old");
-        for left in [&new, &old] {
+        let cache = self.0.parent().unwrap_or(&self.0);
+        fs::create_dir_all(cache).map_err(Error::of("create", cache))?;
+        // one fetch at a time; the kernel lets go of it with the process
+        let _one = hold(&self.0.with_extension("fetch"), FlockArg::LockExclusive)?;
+        if fs::read_to_string(self.0.join("lock")).is_ok_and(|text| text == lock) {
+            return Ok(());
+        }
+        for left in [&new, &self.0] {
             remove(left)?;
         }
         // where it is mounted as a root: also by users who may not write here
@@ -83,18 +118,49 @@ impl Tree {
         let fetched = fetch::fetch(archive, &packages, progress, &|package, content| {
             unpack(package, content, &new)
         })
+        .and_then(|()| open_to_all(&new))
         .and_then(|()| open_to_all(&new.join("etc")))
-        .and_then(|()| fs::write(new.join("lock"), lock).map_err(Error::of("write", &new)));
+        .and_then(|()| sync(&new))
+        .and_then(|()| fs::write(new.join("lock"), lock).map_err(Error::of("write", &new)))
+        .and_then(|()| fs::rename(&new, &self.0).map_err(Error::of("move", &new)));
         if let Err(error) = fetched {
             let _ = remove(&new); // the first error says more
             return Err(error);
         }
-        if self.0.exists() {
-            fs::rename(&self.0, &old).map_err(Error::of("move", &self.0))?;
+        for other in self.other_versions() {
+            if hold(&other.join("lock"), FlockArg::LockExclusiveNonblock).is_ok() {
+                remove(&other)?;
+            }
         }
-        fs::rename(&new, &self.0).map_err(Error::of("move", &new))?;
-        remove(&old)
+        Ok(())
     }
+
+    /// Keeps other versions of this program from removing it until the process ends.
+    pub(crate) fn keep(&self) -> Result<Flock<File>> {
+        hold(&self.0.join("lock"), FlockArg::LockSharedNonblock)
+    }
+}
+
+fn id(lock: &str) -> String {
+    HEXLOWER.encode(digest(&SHA256, lock.as_bytes()).as_ref())[..ID].to_owned()
+}
+
+/// Locks a file, which is made if it is not there.
+fn hold(file: &Path, how: FlockArg) -> Result<Flock<File>> {
+    let opened = match File::open(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            File::options().create(true).append(true).open(file)
+        }
+        opened => opened,
+    };
+    let opened = opened.map_err(Error::of("open", file))?;
+    Flock::lock(opened, how).map_err(|(_, error)| Error::of("lock", file)(error.into()))
+}
+
+/// Writes what was unpacked to the disk, so that no power cut leaves a tree that looks complete.
+fn sync(folder: &Path) -> Result<()> {
+    let opened = File::open(folder).map_err(Error::of("open", folder))?;
+    nix::unistd::syncfs(opened).map_err(|error| Error::of("sync", folder)(error.into()))
 }
 
 fn remove(folder: &Path) -> Result<()> {
@@ -160,11 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn fetches_what_the_lock_names_and_replaces_an_older_tree() {
+    fn fetches_what_the_lock_names_once_and_removes_trees_that_no_run_uses() {
         let cache = tempfile::tempdir().expect("a folder");
-        let tree = Tree::of(cache.path());
-        fs::create_dir_all(tree.path().join("usr/bin")).expect("an older tree");
-        fs::write(tree.path().join("usr/bin/old"), "").expect("its program");
+        let [unused, used] = ["unused", "used"].map(|lock| {
+            let older = Tree::named_after(lock, cache.path());
+            fs::create_dir_all(older.path()).expect("an older tree");
+            fs::write(older.path().join("lock"), lock).expect("its lock");
+            older
+        });
+        let run = used.keep().expect("a run");
         let one = package_of(&[("usr/bin/one", 0o4755, b"one"), ("etc/secret/key", 0o600, b"")]);
         let two = package_of(&[("usr/bin/two", 0o755, b"two")]);
         let archive = serve(vec![
@@ -172,29 +242,34 @@ mod tests {
             ("/debian/two_1%2B1.deb", two.clone()),
         ]);
         let lock = format!("# a lock\n{}{}", line("one", &one), line("two", &two));
-        tree.fetch_locked(&lock, &archive, &|_| {}).expect("a tree");
-        assert!(tree.has("one") && tree.has("two") && !tree.has("old") && !tree.is_current());
+        let tree = Tree::named_after(&lock, cache.path());
+        assert!(tree.has_other_version());
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| tree.fetch_locked(&lock, &archive, &|_| {}).expect("a tree"));
+            }
+        });
+        assert!(tree.has("one") && tree.has("two") && !tree.is_current());
+        assert!(used.path().exists() && !unused.path().exists());
+        drop(run);
         let mode = |path: &str| {
             fs::metadata(tree.path().join(path)).expect(path).permissions().mode() & 0o7777
         };
         assert_eq!(mode("usr/bin/one"), 0o755, "without its set-user-ID bit");
         assert_eq!(mode("etc/secret"), 0o755);
-        let names: Vec<_> = fs::read_dir(cache.path()).expect("the cache").collect();
-        assert_eq!(names.len(), 1, "{names:?}");
+        assert!(!tree.path().with_extension("new").exists());
     }
 
     #[test]
-    fn what_is_not_what_the_lock_names_leaves_the_older_tree() {
+    fn refuses_packages_that_the_lock_does_not_name() {
         let cache = tempfile::tempdir().expect("a folder");
         let tree = Tree::of(cache.path());
-        fs::create_dir_all(tree.path()).expect("an older tree");
         let package = package_of(&[("usr/bin/one", 0o755, b"one")]);
         let other = package_of(&[("usr/bin/one", 0o755, b"other")]);
         let archive = serve(vec![("/debian/one_1%2B1.deb", other)]);
         let get = |lock: &str, archive: &str| {
             let error = tree.fetch_locked(lock, archive, &|_| {}).expect_err("no tree");
-            let names: Vec<_> = fs::read_dir(cache.path()).expect("the cache").collect();
-            assert_eq!(names.len(), 1, "{error}: {names:?}");
+            assert!(!tree.path().exists() && !tree.path().with_extension("new").exists());
             error
         };
         assert!(matches!(get(&line("one", &package), &archive), Error::Foreign { .. }));

@@ -232,6 +232,7 @@ fn add_user(users: &mut Vec<(Program, Vec<&'static str>)>, program: Program, nam
 }
 
 fn programs(search_path: &SearchPath, users: Vec<(Program, Vec<&'static str>)>) -> Vec<Finding> {
+    let tree = search_path.pinned_tree();
     users
         .into_iter()
         .map(|(program, names)| {
@@ -241,6 +242,9 @@ fn programs(search_path: &SearchPath, users: Vec<(Program, Vec<&'static str>)>) 
                 Ok(located) => {
                     let version = search_path.version(program).unwrap_or_default();
                     (true, format!("{} ({}) {version}", located.path.display(), located.origin.name()))
+                }
+                Err(_) if tree.is_current() && tree.has(program.name) => {
+                    (true, format!("of the pinned programs alone: {}", Tree::name()))
                 }
                 Err(_) => (
                     false,

@@ -5,7 +5,7 @@ import { TransferError } from './errors.js';
 import { browserName } from './key.js';
 import { MuxTransport } from './mux.js';
 
-// How long the server may take for each step of a connection.
+// How long the server may take for each step until a connection is signed in.
 export const CONNECT_MS = 8000;
 
 // Resolves with it, or rejects after so many milliseconds.

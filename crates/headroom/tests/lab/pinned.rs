@@ -102,7 +102,7 @@ fn programs_of_this_machine_are_measured_when_asked_for() {
     let both = ground.path("parts");
     std::fs::create_dir(&both).expect("a cache");
     symlink(parts().join("root"), both.join("root")).expect("this machine's programs");
-    symlink(cache.join("debian-13"), both.join("debian-13")).expect("the pinned ones");
+    symlink(Tree::of(&cache).path(), Tree::of(&both).path()).expect("the pinned ones");
     for (words, is_pinned) in [("", true), (" --host-programs", false)] {
         let _ = std::fs::remove_dir_all(ground.path("out"));
         let mut command =

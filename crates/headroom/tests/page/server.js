@@ -42,7 +42,11 @@ class Network {
   up = () => ip('-n', this.name, 'link', 'set', 'server', 'up')
   // Waits until the kernel has said that the link is up: until then it is news for a browser.
   async settled() {
-    while (!(await ip('link', 'show', 'dev', this.link)).stdout.includes('state UP')) await sleep(20)
+    const late = Date.now() + PATIENCE
+    while (!(await ip('link', 'show', 'dev', this.link)).stdout.includes('state UP')) {
+      if (Date.now() > late) throw new Error('the link does not come up')
+      await sleep(20)
+    }
   }
 
   down = () => ip('-n', this.name, 'link', 'set', 'server', 'down')

@@ -18,16 +18,17 @@ const maySkip = process.getuid() !== 0 && !process.env.CI && process.env.HEADROO
 export function withServer(name, options, work) {
   const skip = (options.disk || options.network) && maySkip && 'needs root'
   test(name, { timeout: options.timeout ?? 240_000, skip }, async () => {
+    // a network of its own is news for a browser: first
     const server = await Server.start(options)
-    browser ??= await launch()
     try {
+      browser ??= await launch()
       await work(server)
     } catch (error) {
       // What the page showed says more than what did not come.
-      for (const page of browser.contexts().flatMap(context => context.pages())) console.log(await page.locator('body').innerText({ timeout: 5000 }).catch(String), page.errors)
+      for (const page of (browser?.contexts() ?? []).flatMap(context => context.pages())) console.log(await page.locator('body').innerText({ timeout: 5000 }).catch(String), page.errors)
       throw error
     } finally {
-      for (const context of browser.contexts()) await context.close()
+      for (const context of browser?.contexts() ?? []) await context.close()
       await server.stop()
     }
   })

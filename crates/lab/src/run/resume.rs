@@ -75,13 +75,19 @@ pub fn is_on_this_machine(folder: &Path) -> Result<bool> {
     Ok(Plan::of_record(&header.plan)?.hosts.is_none())
 }
 
-/// Whether the run in `folder`, which is to be continued, has measured pinned programs.
+/// Whether the run in `folder` has measured pinned programs; none: there is no run.
 ///
 /// # Errors
-/// Its journal is damaged.
-pub fn had_pinned_programs(folder: &Path) -> Result<bool> {
-    let (Contents { header, .. }, _) = journal::read(folder)?;
-    Ok(header.environment.settings.contains_key(environment::PINNED_PROGRAMS))
+/// Its journal or its results are damaged.
+pub fn had_pinned_programs(folder: &Path) -> Result<Option<bool>> {
+    let environment = if folder.join(journal::NAME).exists() {
+        journal::read(folder)?.0.header.environment
+    } else if folder.join("results.json").exists() {
+        report::read(folder)?.environment
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(environment.settings.contains_key(environment::PINNED_PROGRAMS)))
 }
 
 /// Refuses to mix two machines in one result: half of the blocks would be of

@@ -96,9 +96,10 @@ impl<'a> Run<'a> {
         let link = self.clear_text_link();
         self.bench.testbed.shape(&link, Offload::Off)?;
         let plan = self.plan;
-        let rows = plan.stacks.iter().map(|one| {
-            tried_again(CLEAR_TEXT_TRIES, || self.bench.check_clear_text(&one.stack, &link))
-        });
+        let rows = plan
+            .stacks
+            .iter()
+            .map(|one| tried_again(MOST_TRIES, || self.bench.check_clear_text(&one.stack, &link)));
         let rows = rows.collect::<Result<_>>()?;
         self.keep(Entry::ClearText(rows))
     }
@@ -206,7 +207,7 @@ impl<'a> Run<'a> {
         let layered = self.plan.stacks.iter().any(|planned| !planned.stack.layers.is_empty());
         if link == 0 && layered && !self.record.has_layer_setups() {
             self.progress.stage("setting up the layers, apart from any transfer");
-            let rows = self.bench.set_ups(spec)?;
+            let rows = tried_again(MOST_TRIES, || self.bench.set_ups(spec))?;
             self.keep(Entry::LayerSetups(rows))?;
         }
         let ahead = blocks.groups.iter().enumerate().map(|(group, cells)| {
@@ -262,18 +263,20 @@ impl<'a> Run<'a> {
         place: Place,
         losses_left: &mut u32,
     ) -> Result<Block> {
+        let mut is_first = place.attempt == 0;
         loop {
-            match self.block(blocks, place) {
+            match self.block(blocks, place, is_first) {
                 Err(Error::FramesLost(_)) if *losses_left > 0 => *losses_left -= 1,
                 block => return block,
             }
+            is_first = false;
             self.remark(FRAMES_LOST.to_owned())?;
         }
     }
 
     /// One block: all stacks of one workload and size, adjacent in time, in
     /// random order; disturbed if another program took a large share of the machine.
-    fn block(&mut self, blocks: &Blocks, place: Place) -> Result<Block> {
+    fn block(&mut self, blocks: &Blocks, place: Place, is_first: bool) -> Result<Block> {
         let Place { link, round, group, attempt } = place;
         let mut random = self.random(&format!("block {link} {round} {group} {attempt}"));
         let order = self.in_families(blocks, group, &mut random);
@@ -285,8 +288,8 @@ impl<'a> Run<'a> {
         for cell in order.into_iter().map(|index| &blocks.cells[index]) {
             let measured = self.bench.measure(cell, number)?;
             background = background.max(measured.sample.background_pct.unwrap_or(0.0));
-            let again = if attempt > 0 { " again" } else { "" };
-            if attempt == 0 {
+            let again = if is_first { "" } else { " again" };
+            if is_first {
                 self.estimate.measured(link, cell.expected_s());
             }
             self.progress.left(self.estimate.left());
@@ -420,8 +423,8 @@ fn tried_again<T>(times: u32, mut act: impl FnMut() -> Result<T>) -> Result<T> {
     act()
 }
 
-/// How often a stack is searched for clear text until no frame is lost.
-const CLEAR_TEXT_TRIES: u32 = 3;
+/// How often clear text is looked for, or layers are set up, until no frame is lost.
+const MOST_TRIES: u32 = 3;
 
 /// Of one link: a machine that loses frames more often is too slow for it.
 const MOST_BLOCKS_WITH_LOST_FRAMES: u32 = 5;

@@ -30,7 +30,7 @@ pub use check::contradictions;
 pub use claim::Claim;
 pub use kept::{keep, kept};
 pub use results::StudyResults;
-pub use run::{FOLDER_OF_PARTS, rebuild, remaining, run};
+pub use run::{FOLDER_OF_PARTS, had_pinned_programs, rebuild, remaining, run};
 pub use section::{Chart, Column, PublishedSource, Section};
 
 /// A study that can be run: its parts are plans, and every section refers to what

@@ -84,6 +84,20 @@ fn home_of(part: &Plan, folder: &Path) -> PathBuf {
     folder.join(FOLDER_OF_PARTS).join(&part.name)
 }
 
+/// Whether the parts of the study in `folder` have measured pinned programs; none: there is none yet.
+///
+/// # Errors
+/// What a part has left is damaged.
+pub fn had_pinned_programs(folder: &Path) -> Result<Option<bool>> {
+    let parts = std::fs::read_dir(folder.join(FOLDER_OF_PARTS)).into_iter().flatten().flatten();
+    for part in parts {
+        if let Some(had) = run::had_pinned_programs(&part.path())? {
+            return Ok(Some(had));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether a part is complete, so that its programs are needed no more.
 fn is_measured(part: &Plan, folder: &Path) -> bool {
     let home = home_of(part, folder);
