@@ -51,8 +51,9 @@ withServer('opens although the network changes while it loads', { arguments: ['-
 // Then load.js did not arrive either.
 withServer('asks to be loaded again when nothing of it has arrived', { arguments: ['--invite'] }, async server => {
   await plant(server, { 'hello.txt': 'hello' })
-  const page = await server.open(browser, { url: server.invitation, fail: await readdir(WEB) })
+  const page = await server.open(browser, { url: server.invitation, fail: await readdir(WEB), times: 1000 })
   await page.getByText('load this page again').waitFor()
+  await page.context().unrouteAll()
   await page.reload()
   await row(page, 'hello.txt').waitFor()
   await page.getByText('load this page again').waitFor({ state: 'detached' })

@@ -119,13 +119,14 @@ export class Server {
   }
 
   // Opens the page in a browser that the server does not know.
-  // The first request for each of the files in `fail` fails, as when the network changes.
-  async open(browser, { url = this.url, prepare, pickers = true, fail = [], ...options } = {}) {
+  // So many requests for each of the files in `fail` fail, as when the network changes. A browser
+  // may ask twice for a file that it has tried to fetch ahead.
+  async open(browser, { url = this.url, prepare, pickers = true, fail = [], times = 1, ...options } = {}) {
     const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 }, locale: 'en-GB', timezoneId: 'UTC', ...options })
     context.setDefaultTimeout(PATIENCE)
     if (pickers) await context.addInitScript(usePrivateStorage)
     if (prepare) await context.addInitScript(prepare)
-    for (const name of fail) await context.route(`**/${name}`, route => route.abort('connectionreset').catch(() => {}), { times: 1 })
+    for (const name of fail) await context.route(`**/${name}`, route => route.abort('connectionreset').catch(() => {}), { times })
     const page = await context.newPage()
     page.errors = []
     page.on('pageerror', error => page.errors.push(String(error)))
