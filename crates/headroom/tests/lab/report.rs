@@ -1,6 +1,8 @@
 //! The report in a real browser: it draws everything it holds, needs no
 //! network, and takes whatever stands in the results for text.
 
+use std::collections::BTreeSet;
+
 use crate::common::browser::{attribute, browser, count, rendered, title};
 use crate::common::{Ground, array, text};
 use headroom_testing::privileged;
@@ -50,7 +52,12 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
     hostile["captures"] = json!(captures);
     rename(&mut hostile, HOSTILE);
     hostile["remarks"] = json!([HOSTILE, "<b>bold</b>"]);
+    // the first of each cell stays whole, so that each has a row, however often blocks were repeated
+    let mut cells = BTreeSet::new();
     for (index, sample) in list(&mut hostile, "samples").iter_mut().enumerate() {
+        if cells.insert(["stack", "workload", "size_bytes"].map(|key| sample[key].to_string())) {
+            continue;
+        }
         if index % 3 == 0 {
             sample["ok"] = json!(false);
             sample["error"] = json!(HOSTILE);
