@@ -281,7 +281,11 @@ mod tests {
             (application.secured(), application.obfuscates(), told)
         };
         assert_eq!(insecure("cipher=aes-256-gcm,lane-ports=1"), (true, false, false));
-        assert_eq!(insecure("chunk=4000"), (true, false, false), "it encrypts, but needs permission");
+        assert_eq!(
+            insecure("chunk=4000"),
+            (true, false, false),
+            "it encrypts, but needs permission"
+        );
         assert_eq!(insecure("cipher=none"), (false, false, true));
         assert_eq!(insecure("cipher=simplecrypt"), (false, true, true));
         for wrong in [
