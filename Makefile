@@ -23,10 +23,11 @@ PINNED_FOR_TESTS = HEADROOM_PARTS="$${HEADROOM_PARTS:-$${XDG_CACHE_HOME:-$$HOME/
 .PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone, and
-# measures the pinned programs where they can be had, else those of this machine's Debian.
+# measures the pinned programs where they can be had, else those of this machine's Debian. Elsewhere
+# than on Debian: make demo ARCHIVE=http://HOST, a mirror that has debian and debian-security.
 demo:
 	cargo build --release --locked -p headroom --no-default-features
-	$(HEADROOM) lab parts || scripts/fetch-parts
+	$(HEADROOM) lab parts $(if $(ARCHIVE),--archive $(ARCHIVE)) || scripts/fetch-parts
 	$(HEADROOM) lab run plans/demo.toml
 
 # Format, lint, licences, unit tests, integration tests with real servers. Nothing is built

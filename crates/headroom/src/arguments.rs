@@ -146,9 +146,10 @@ pub(crate) enum Lab {
         after_help = "They are unpacked into the private cache ($HEADROOM_PARTS, else\n~/.cache/headroom/parts), without root; nothing is installed. `lab run` then measures\nthem instead of this machine's own, unless --host-programs is given or a plan needs a\nprogram that they do not have."
     )]
     Parts {
-        /// Archive of Debian packages, with debian and debian-security below it
-        #[arg(long, value_name = "URL", default_value = headroom_lab_parts::ARCHIVE)]
-        archive: String,
+        /// Archive of Debian packages, with debian and debian-security below it [default: that of
+        /// this machine's own packages, on Debian]
+        #[arg(long, value_name = "URL")]
+        archive: Option<String>,
     },
     /// Remove what a killed run left behind
     Clean {

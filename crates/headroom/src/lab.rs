@@ -37,7 +37,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => compare(&arguments),
         Lab::Advise(arguments) => advise::run(&arguments, width(), measure_plan),
-        Lab::Parts { archive } => pinned::fetch(&archive),
+        Lab::Parts { archive } => pinned::fetch(archive),
         Lab::Clean { scratch } => remove(scratch),
     }
 }

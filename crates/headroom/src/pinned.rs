@@ -10,8 +10,8 @@ use headroom_lab_parts::Tree;
 use headroom_units as units;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Fetches the tree.
-pub(crate) fn fetch(archive: &str) -> anyhow::Result<ExitCode> {
+/// Fetches the tree, from an archive or from the one of this machine's own packages.
+pub(crate) fn fetch(archive: Option<String>) -> anyhow::Result<ExitCode> {
     let tree = SearchPath::from_environment().pinned_tree();
     let (packages, bytes) = Tree::size();
     let name = Tree::name();
@@ -19,11 +19,18 @@ pub(crate) fn fetch(archive: &str) -> anyhow::Result<ExitCode> {
         println!("{name} is in {} already.", tree.path().display());
         return Ok(ExitCode::SUCCESS);
     }
+    let archive = archive.or_else(headroom_lab_parts::archive_of_this_machine).ok_or_else(|| {
+        Error::Plan(
+            "this machine's packages come from no archive of Debian: name one with --archive, such as that \
+             of your country, by http:// and without /debian (https://www.debian.org/mirror/list)"
+                .to_owned(),
+        )
+    })?;
     eprintln!("headroom: fetching {packages} packages of {name}, {}", units::size(bytes));
     let bar = ProgressBar::new(bytes);
     let shown = "{elapsed_precise} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}";
     bar.set_style(ProgressStyle::with_template(shown)?);
-    let fetched = tree.fetch(archive, &|arrived| bar.set_position(arrived));
+    let fetched = tree.fetch(&archive, &|arrived| bar.set_position(arrived));
     bar.finish_and_clear();
     fetched?;
     println!(

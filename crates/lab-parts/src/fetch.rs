@@ -12,9 +12,6 @@ use data_encoding::HEXLOWER;
 use crate::error::{Error, Result};
 use crate::lock::Package;
 
-/// Debian's own archive, by plain HTTP: what it sends is compared with the lock.
-pub const ARCHIVE: &str = "http://archive.example";
-
 /// At the same time, each for many packages.
 const CONNECTIONS: usize = 8;
 /// Ahead of each further attempt.
