@@ -69,11 +69,23 @@ pub fn enter(tree: &Tree) -> Result<Infallible> {
     let kept = tree.keep()?;
     fcntl(&*kept, FcntlArg::F_SETFD(FdFlag::empty())).map_err(refused("keep the tree"))?;
     let new = tree.path().join(ROOT);
+    make_root(tree, &program, &new)?;
+    nix::unistd::chroot(&new).map_err(refused("make it the root"))?;
+    // from here on there is no way back
+    std::env::set_current_dir(&folder).map_err(|cause| Error::Begin { cause })?;
+    let mut again = Command::new(Path::new("/").join(MARK).join("headroom"));
+    again.args(std::env::args_os().skip(1)).env("PATH", PATH);
+    again.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD");
+    Err(Error::Begin { cause: again.exec() })
+}
+
+/// Makes the new root in a mount namespace of this thread's own.
+fn make_root(tree: &Tree, program: &Path, new: &Path) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(refused("leave the machine's mount namespace"))?;
     let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>).map_err(refused("mount"))?;
     let (kind, options) = (Some("tmpfs"), Some("mode=755,size=64m"));
-    mount(Some("none"), &new, kind, MsFlags::empty(), options)
+    mount(Some("none"), new, kind, MsFlags::empty(), options)
         .map_err(refused(format!("mount a file system at {}", new.display())))?;
 
     make_folder(&new.join("usr"))?;
@@ -91,22 +103,14 @@ pub fn enter(tree: &Tree) -> Result<Infallible> {
     for (name, of_root) in ACCOUNTS_OF_ROOT {
         add_missing(&new.join("etc").join(name), of_root)?;
     }
-    bring_the_rest_of_the_machine(&new)?;
+    bring_the_rest_of_the_machine(new)?;
     let own = new.join(MARK);
     make_folder(&own)?;
     let name = own.join("programs");
     fs::write(&name, Tree::name()).map_err(Error::of("write", &name))?;
     let here = own.join("headroom");
     fs::write(&here, "").map_err(Error::of("create", &here))?;
-    bind(&program, &here)?;
-
-    nix::unistd::chroot(&new).map_err(refused("make it the root"))?;
-    // from here on there is no way back
-    std::env::set_current_dir(&folder).map_err(|cause| Error::Begin { cause })?;
-    let mut again = Command::new(Path::new("/").join(MARK).join("headroom"));
-    again.args(std::env::args_os().skip(1)).env("PATH", PATH);
-    again.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD");
-    Err(Error::Begin { cause: again.exec() })
+    bind(program, &here)
 }
 
 /// Whether what a path names is the same after [`enter`]: a folder of this machine's root that stays

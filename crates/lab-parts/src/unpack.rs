@@ -66,8 +66,12 @@ pub(crate) mod tests {
             header.set_size(content.len() as u64);
             tar.append_data(&mut header, path, *content).expect("memory");
         }
+        package_with(tar)
+    }
+
+    fn package_with(files: tar::Builder<Vec<u8>>) -> Vec<u8> {
         let mut xz = XzWriter::new(Vec::new(), XzOptions::default()).expect("memory");
-        xz.write_all(&tar.into_inner().expect("memory")).expect("memory");
+        xz.write_all(&files.into_inner().expect("memory")).expect("memory");
         let data = xz.finish().expect("memory");
         archive(&[("debian-binary", b"2.0\n"), ("control.tar.xz", b""), ("data.tar.xz", &data)])
     }
@@ -118,9 +122,7 @@ pub(crate) mod tests {
             header.set_cksum();
             tar.append(&header, &b"x"[..]).expect("memory");
         }
-        let mut xz = XzWriter::new(Vec::new(), XzOptions::default()).expect("memory");
-        xz.write_all(&tar.into_inner().expect("memory")).expect("memory");
-        let content = archive(&[("data.tar.xz", &xz.finish().expect("memory"))]);
+        let content = package_with(tar);
         let package = Package { name: "one", bytes: 0, sha256: "", place: "" };
         let outer = tempfile::tempdir().expect("a folder");
         let inner = outer.path().join("inner");

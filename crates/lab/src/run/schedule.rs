@@ -255,8 +255,8 @@ impl<'a> Run<'a> {
         Ok(wanted)
     }
 
-    /// A block of which no frame was lost: one that misses some is measured again and does not
-    /// count, as its clocks are wrong.
+    /// A block of which no frame was lost: one that misses some is discarded, as its clocks are
+    /// wrong, and measured again.
     fn complete_block(
         &mut self,
         blocks: &Blocks,
@@ -327,21 +327,19 @@ impl<'a> Run<'a> {
 
     /// So slow that a capture of whole frames, which a busy machine drains late, misses none.
     fn clear_text_link(&self) -> LinkSpec {
-        let shaped = self.bench.testbed.has_htb();
-        LinkSpec::symmetric(LinkDirection {
-            rate_bps: shaped.then_some(100_000_000),
-            queue: Some(Queue::Packets(1000)),
-            ..LinkDirection::default()
-        })
+        self.shaped_link(100_000_000, 1000)
     }
 
-    /// 1 Gbit/s, and a queue that holds all that TCP's largest buffer lets it send;
-    /// without a shaper, as fast as the machine.
+    /// 1 Gbit/s, and a queue that holds all that TCP's largest buffer lets it send.
     fn accounting_link(&self) -> LinkSpec {
-        let shaped = self.bench.testbed.has_htb();
+        self.shaped_link(1_000_000_000, 20_000)
+    }
+
+    /// A link with a rate and a queue of so many packets; without a shaper, as fast as the machine.
+    fn shaped_link(&self, rate_bps: u64, packets: u32) -> LinkSpec {
         LinkSpec::symmetric(LinkDirection {
-            rate_bps: shaped.then_some(1_000_000_000),
-            queue: Some(Queue::Packets(20_000)),
+            rate_bps: self.bench.testbed.has_htb().then_some(rate_bps),
+            queue: Some(Queue::Packets(packets)),
             ..LinkDirection::default()
         })
     }
@@ -429,7 +427,9 @@ const MOST_TRIES: u32 = 3;
 /// Of one link: a machine that loses frames more often is too slow for it.
 const MOST_BLOCKS_WITH_LOST_FRAMES: u32 = 5;
 
-const FRAMES_LOST: &str = "The machine was too busy to capture every frame: blocks that missed some were measured again, and do not count.";
+/// The note of a link on which that happened.
+const FRAMES_LOST: &str = "The machine was too busy to capture every frame: the lab discarded blocks that missed some, and \
+                           measured them again.";
 
 /// Notes of what the lab leaves out between two real machines, and why.
 const ONLY_HERE: &str = "Between two real machines packets are not counted and clear text is not looked for: their \
