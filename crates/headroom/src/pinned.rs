@@ -63,8 +63,9 @@ pub(crate) fn enter_if_possible(choice: Choice<'_>) -> anyhow::Result<()> {
     if headroom_lab_parts::entered().is_some() || choice.before == Some(false) {
         return Ok(());
     }
-    let tree = SearchPath::from_environment().pinned_tree();
-    let why = match obstacle(&tree, choice) {
+    let search = SearchPath::from_environment();
+    let tree = search.pinned_tree();
+    let why = match obstacle(&search, &tree, choice) {
         None => match headroom_lab_parts::enter(&tree) {
             Ok(never) => match never {},
             Err(error @ headroom_lab_parts::Error::Begin { .. }) => return Err(error.into()),
@@ -82,7 +83,7 @@ pub(crate) fn enter_if_possible(choice: Choice<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn obstacle(tree: &Tree, choice: Choice<'_>) -> Option<String> {
+fn obstacle(search: &SearchPath, tree: &Tree, choice: Choice<'_>) -> Option<String> {
     let (name, folder) = (Tree::name(), tree.path().display());
     if !tree.is_current() {
         return Some(format!("{name} is not in {folder}: run `headroom lab parts`"));
@@ -96,9 +97,9 @@ fn obstacle(tree: &Tree, choice: Choice<'_>) -> Option<String> {
         return Some(format!("{} would not be there among the pinned ones", path.display()));
     }
     let needed = if choice.skip_missing { programs::TESTBED } else { choice.needed };
-    let mut lacks: Vec<&str> =
-        needed.iter().map(|program| program.name).filter(|name| !tree.has(name)).collect();
-    lacks.sort_unstable();
-    lacks.dedup();
+    let mut names: Vec<&str> = needed.iter().map(|program| program.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let lacks: Vec<&str> = names.into_iter().filter(|name| !search.can_run_pinned(name)).collect();
     (!lacks.is_empty()).then(|| format!("{name} has no {}", lacks.join(", ")))
 }

@@ -180,16 +180,31 @@ impl SearchPath {
 
     /// Finds the program of this name.
     pub(crate) fn find(&self, name: &str) -> Option<Located> {
-        // Chromium's own folder first: what is in usr/bin starts one that is installed
-        let cached = ["usr/lib/chromium", "usr/sbin", "usr/bin", "sbin", "bin"]
-            .map(|folder| self.cache.join(folder));
         let installed = if self.is_pinned { Origin::Pinned } else { Origin::System };
-        let in_system = self.system.iter().map(|folder| (folder, installed));
+        let in_system = self.system.iter().map(|folder| folder.join(name));
         in_system
-            .chain(cached.iter().map(|folder| (folder, Origin::Cache)))
-            .map(|(folder, origin)| (folder.join(name), origin))
-            .find(|(path, _)| is_executable(path))
+            .filter(|path| is_executable(path))
+            .map(|path| (path, installed))
+            .chain(self.find_in_cache(name).map(|path| (path, Origin::Cache)))
+            .next()
             .map(|(path, origin)| Located { path, origin, environment: self.environment(origin) })
+    }
+
+    fn find_in_cache(&self, name: &str) -> Option<PathBuf> {
+        // Chromium's own folder first: what is in usr/bin starts one that is installed
+        ["usr/lib/chromium", "usr/sbin", "usr/bin", "sbin", "bin"]
+            .iter()
+            .map(|folder| self.cache.join(folder).join(name))
+            .find(|path| is_executable(path))
+    }
+
+    /// Whether the pinned tree has a program, or can start the private cache's.
+    pub fn can_run_pinned(&self, program: &str) -> bool {
+        let tree = self.pinned_tree();
+        tree.has(program)
+            || self
+                .find_in_cache(program)
+                .is_some_and(|path| tree.can_start(&path, &self.library_folders()))
     }
 
     /// Those of these programs that are missing, each once.

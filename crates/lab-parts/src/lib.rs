@@ -5,6 +5,7 @@
 mod archive;
 mod error;
 mod fetch;
+mod loader;
 mod lock;
 mod root;
 mod tree;

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::mount::{MsFlags, mount};
@@ -17,6 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::error::{Error, Result};
+use crate::loader;
 use crate::tree::{ROOT, Tree};
 
 /// The folder of the new root that names the tree, and has this program: its own path may be in
@@ -62,7 +63,7 @@ pub fn enter(tree: &Tree) -> Result<Infallible> {
     };
     let program = std::env::current_exe().map_err(doing("find this program's own file"))?;
     let folder = std::env::current_dir().map_err(doing("find the current folder"))?;
-    if !starts(tree.path(), &program) {
+    if !loader::starts(tree, &program) {
         let cause = io::Error::other("it was built with a newer C library, or another one");
         return Err(doing("start this program with the tree's libraries")(cause));
     }
@@ -128,25 +129,6 @@ pub fn stays(path: &Path) -> bool {
 
 fn is_replaced(name: &OsStr) -> bool {
     REPLACED.iter().any(|replaced| name == *replaced)
-}
-
-/// Whether a program can start with the tree's libraries: built with a newer C library, or another
-/// one, it cannot.
-fn starts(tree: &Path, program: &Path) -> bool {
-    let run = |arguments: &[&OsStr]| {
-        let mut loader = Command::new(tree.join("usr/lib64/ld-linux-x86-64.so.2"));
-        loader.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        loader.status().is_ok_and(|status| status.success())
-    };
-    let libraries = tree.join("usr/lib/x86_64-linux-gnu");
-    // what the loader does not load itself needs no libraries
-    !run(&["--verify".as_ref(), program.as_os_str()])
-        || run(&[
-            "--library-path".as_ref(),
-            libraries.as_os_str(),
-            program.as_os_str(),
-            "--version".as_ref(),
-        ])
 }
 
 /// Binds all folders of the root that the tree does not bring, with what is mounted in them.
