@@ -1,6 +1,7 @@
 //! Sentences of a run against its rows. `data/disturbed-demo.json` is a run of
 //! `plans/demo.toml` by an earlier version on a machine that compiled meanwhile, less what
-//! no sentence rests on; its sentences said what one "will not notice".
+//! no sentence rests on; its sentences said what one "will not notice". `data/round-trips.json` is
+//! a part of a run of `plans/post-quantum.toml`.
 
 use std::path::Path;
 
@@ -12,7 +13,11 @@ use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
 
 fn disturbed_demo() -> Results {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/disturbed-demo.json");
+    kept("disturbed-demo.json")
+}
+
+fn kept(name: &str) -> Results {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
     report::read_file(&path).expect("the kept results")
 }
 
@@ -45,6 +50,25 @@ fn says_nothing_that_a_row_contradicts() {
         assert!(answer.contains(&format!("\n{stack} adds ")), "{answer}");
     }
     assert!(!answer.contains("notice"), "{answer}");
+}
+
+#[test]
+fn a_round_trip_that_nobody_waits_for_is_none() {
+    // its packets change their direction once more, but it takes 8 ms longer at a round trip of 20
+    // ms, 6 at 100 and 8 at 200: one side computes while the other sends
+    let results = analysed(kept("round-trips.json"));
+    let of = |name: &str| results.portable.iter().find(|one| one.stack == name);
+    let counted = |name: &str| of(name).and_then(|one| one.round_trips).expect("counted");
+    assert_eq!(counted("sftp(sntrup761)"), counted("sftp") + 1);
+    let sentence = &results.answer[0];
+    assert!(sentence.starts_with("SFTP(SNTRUP761) adds 6.4 to 55 ms per session"), "{sentence}");
+    assert_eq!(read::contradictions(&results), Vec::<String>::new());
+    // without the links that tell, what was counted stands
+    let mut main = kept("round-trips.json");
+    main.validation_links.clear();
+    main.samples.retain(|sample| sample.link == main.link.name);
+    let main = analysed(main);
+    assert!(main.answer[0].contains("adds 1 round trip"), "{}", main.answer[0]);
 }
 
 #[test]

@@ -103,8 +103,16 @@ pub(super) fn wire(results: &Results, stack: &str, workload: &str, size: u64) ->
     results.samples.iter().filter(of_cell).find_map(|sample| sample.wire)
 }
 
-/// Round trips before the first byte of the file that a pair's cells differ by.
+/// Round trips that a pair's cells differ by: those that its sessions wait for, where links of
+/// several round-trip times tell, else those that were counted before the first byte of the file.
 pub(super) fn round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
+    let waited = waited_round_trips(results, pair);
+    if waited.is_empty() { counted_round_trips(results, pair) } else { waited }
+}
+
+/// Without much delay a capture counts changes of direction that nobody waits for where there is
+/// one: both sides compute and send at once.
+fn counted_round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
     let main = |row: &&Summary| row.link == results.link.name && row.stack == pair.stack;
     let trips = |stack: &str, row: &Summary| {
         Some(i64::from(wire(results, stack, &row.workload, row.size_bytes)?.round_trips?))
@@ -117,6 +125,35 @@ pub(super) fn round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
     };
     let rows = results.summary.iter().filter(main).filter(single);
     rows.filter_map(|row| Some(trips(&pair.stack, row)? - trips(&pair.base, row)?)).collect()
+}
+
+/// The two round-trip times must be so far apart that work, which differs a little between links,
+/// makes no round trip. Seconds.
+const FAR_APART_S: f64 = 0.05;
+
+/// How much the additional time of the smallest file grows from the link of the next shorter
+/// round-trip time to that of the longest, over the difference of these times, in each direction;
+/// none where that is not known to be one whole number.
+fn waited_round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
+    let directions = ["download", "upload"].into_iter();
+    let of_direction = |direction| {
+        let mut cells: Vec<Added<'_>> = smallest(results, pair)
+            .filter(|cell| cell.row.workload == direction && !cell.link.is_lossy())
+            .collect();
+        cells.sort_by(|a, b| b.rtt_s().total_cmp(&a.rtt_s()));
+        let longest = *cells.first()?;
+        let apart_s = |cell: &Added<'_>| longest.rtt_s() - cell.rtt_s();
+        let second = *cells.iter().find(|cell| apart_s(cell) >= FAR_APART_S)?;
+        let apart_s = apart_s(&second);
+        let (far, near) = (longest.longer(), second.longer());
+        let trips = ((far.value_s - near.value_s) / apart_s).round();
+        let [least, most] = [
+            (far.ci95_s[0] - near.ci95_s[1]) / apart_s,
+            (far.ci95_s[1] - near.ci95_s[0]) / apart_s,
+        ];
+        (least > trips - 0.5 && most < trips + 0.5).then_some(trips as i64)
+    };
+    directions.filter_map(of_direction).collect()
 }
 
 /// Bytes in the file's direction that a pair differs by beyond set-up, as a share of the
@@ -166,19 +203,23 @@ pub(super) fn runs(results: &Results, pair: &Pair) -> usize {
 /// many runs: on each link and in each direction.
 pub(super) fn fixed(results: &Results, pair: &Pair) -> Vec<(usize, Longer)> {
     let Some(trips) = round_trips(results, pair).into_iter().min() else { return Vec::new() };
-    let cells = || Added::cells(results, pair).filter(Added::is_small);
-    let smallest = |cell: &Added<'_>| {
-        let same = cells().filter(|other| {
-            (&other.link.name, &other.row.workload) == (&cell.link.name, &cell.row.workload)
-        });
-        same.map(|other| other.row.size_bytes).min() == Some(cell.row.size_bytes)
-    };
     let beyond = |cell: Added<'_>| {
         let Longer { value_s, ci95_s } = cell.longer();
         let waited = trips as f64 * cell.rtt_s();
         Longer { value_s: value_s - waited, ci95_s: ci95_s.map(|end| end - waited) }
     };
-    cells().filter(smallest).map(|cell| (cell.pairs(), beyond(cell))).collect()
+    smallest(results, pair).map(|cell| (cell.pairs(), beyond(cell))).collect()
+}
+
+/// The cells of the smallest file on each link and in each direction, where it is small.
+fn smallest<'a>(results: &'a Results, pair: &'a Pair) -> impl Iterator<Item = Added<'a>> {
+    let cells = move || Added::cells(results, pair).filter(Added::is_small);
+    cells().filter(move |cell| {
+        let same = cells().filter(|other| {
+            (&other.link.name, &other.row.workload) == (&cell.link.name, &cell.row.workload)
+        });
+        same.map(|other| other.row.size_bytes).min() == Some(cell.row.size_bytes)
+    })
 }
 
 /// The least and the most of some values.

@@ -24,7 +24,7 @@ pub enum Claim {
 pub struct Costs {
     /// The stacks.
     pub pair: Pair,
-    /// Round trips before the first byte of the file, the least and the most.
+    /// Round trips per session, the least and the most.
     pub round_trips: [i64; 2],
     /// Of these, HelloRetryRequests and commands that the server refused: habits of client
     /// and server, not of the protocol.
@@ -181,7 +181,7 @@ impl Costs {
         // a range is what cells span, not more: a wide one would never be contradicted
         match span(&added::round_trips(results, &self.pair)) {
             Some([lo, hi]) if [lo, hi] != self.round_trips => {
-                found.push(format!("{lo} to {hi} round trips more were counted"));
+                found.push(format!("{lo} to {hi} round trips more were counted or waited for"));
             }
             _ => {}
         }

@@ -67,7 +67,10 @@ fn costs(sentence: &str, results: &Results) -> Option<Claim> {
     let name = sentence.split(' ').next()?;
     let stack = results.plan.stacks.iter().find(|stack| stack.name.to_uppercase() == name)?;
     let pair = Pair { stack: stack.name.clone(), base: stack.baseline.clone()? };
-    sentence.contains("round trip").then_some(())?;
+    ["round trip", " per session over "]
+        .iter()
+        .any(|words| sentence.contains(words))
+        .then_some(())?;
     let (adds, saves) = match sentence.split_once("saves") {
         Some((adds, saves)) => (adds, saves),
         None => (sentence, ""),
