@@ -1,21 +1,25 @@
 //! The forwarding loop: one thread carries frames between two interfaces, in both
 //! directions, and sleeps until the next one is due.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headroom_link_spec::{Counters, LinkSpec};
+use headroom_link_spec::{Counters, LinkDirection, LinkSpec};
 use headroom_netio::{LinkSocket, link_socket, realtime};
+use headroom_packet::header::set_tos;
+use headroom_packet::{Ip, ethernet};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::Error;
 use crate::intake::Intake;
-use crate::model::{Disposition, Model};
+use crate::managed::{Left, ManagedQueue};
+use crate::model::{Delivery, Disposition, Model};
 use crate::schedule::Schedule;
 
 /// Index of the direction from interface A to B: client to server.
@@ -38,6 +42,8 @@ const MIN_POLL: Duration = Duration::from_micros(50);
 const MAX_POLL: Duration = Duration::from_millis(1);
 /// Interval at which counters are published while frames are in transit.
 const PUBLISH: Duration = Duration::from_millis(5);
+/// The bits of ECN in an IP header (RFC 3168): both set is the mark.
+const ECN: u8 = 3;
 /// Start of the emulator's clock: a frame may have arrived before the emulator started.
 const CLOCK_START_NS: u64 = 60_000_000_000;
 
@@ -109,8 +115,7 @@ impl Emulator {
         }
         if let Some(what) = spec.beyond_frames() {
             return Err(Error::Arguments(format!(
-                "the link `{spec}` asks for {what}, which needs a router: the emulator reads no IP header. The lab \
-                 builds such a link in the kernel"
+                "the link `{spec}` asks for {what}, which needs a router. The lab builds such a link in the kernel"
             )));
         }
         let open = |name: &str| {
@@ -124,8 +129,8 @@ impl Emulator {
         Ok(Self {
             ends: [open(a)?, open(b)?],
             directions: [
-                Direction::new(Model::new(&spec.up, *seed, 0)),
-                Direction::new(Model::new(&spec.down, *seed, 1)),
+                Direction::new(&spec.up, Model::new(&spec.up, *seed, 0)),
+                Direction::new(&spec.down, Model::new(&spec.down, *seed, 1)),
             ],
             intake: Intake::default(),
             spare: Vec::new(),
@@ -186,7 +191,7 @@ impl Emulator {
             // a frame older than a minute means that somebody set the clock
             let age_ns = (age.as_nanos() as u64).min(CLOCK_START_NS);
             let arrival_ns = now_ns.saturating_sub(age_ns);
-            let Direction { model, schedule, counters, in_transit } = &mut *path;
+            let Direction { model, managed, schedule, counters, in_transit } = &mut *path;
             intake.frames(received, counters, |frame, counters| {
                 counters.received += 1;
                 counters.bytes_received += frame.len() as u64;
@@ -194,24 +199,31 @@ impl Emulator {
                     counters.dropped_by_memory += 1;
                     return;
                 }
+                if let Some(queue) = managed {
+                    if model.loses() {
+                        counters.lost += 1;
+                        return;
+                    }
+                    // a batch is older than now: what had left before this frame came holds no place
+                    leave(queue, arrival_ns, model, schedule, counters, in_transit, spare);
+                    let buffer = take_buffer(spare, frame);
+                    *in_transit += buffer.capacity();
+                    let (flow, takes_mark) = flow_of(&buffer);
+                    let full = queue.push(arrival_ns, frame.len(), flow, takes_mark, buffer);
+                    if let Some(dropped) = full {
+                        counters.dropped_by_queue += 1;
+                        *in_transit -= dropped.capacity();
+                        give_back(spare, dropped);
+                    }
+                    return;
+                }
                 match model.offer(arrival_ns, frame.len()) {
                     Disposition::Lost => counters.lost += 1,
                     Disposition::DroppedByQueue => counters.dropped_by_queue += 1,
                     Disposition::Delivered(delivery) => {
-                        let mut buffer = take_buffer(spare, frame);
-                        if let Some(bit) = delivery.flipped_bit {
-                            buffer[bit as usize / 8] ^= 1 << (bit % 8);
-                            counters.corrupted += 1;
-                        }
-                        counters.reordered += u64::from(delivery.held_back);
-                        if delivery.twice {
-                            counters.duplicated += 1;
-                            let copy = take_buffer(spare, &buffer);
-                            *in_transit += copy.capacity();
-                            schedule.push(delivery.at_ns, copy, delivery.held_back);
-                        }
+                        let buffer = take_buffer(spare, frame);
                         *in_transit += buffer.capacity();
-                        schedule.push(delivery.at_ns, buffer, delivery.held_back);
+                        path_of(delivery, buffer, schedule, counters, in_transit, spare);
                     }
                 }
             });
@@ -234,6 +246,7 @@ impl Emulator {
         let mut batch: Vec<Vec<u8>> = Vec::with_capacity(link_socket::BATCH);
         for _ in 0..TX_BUDGET / link_socket::BATCH {
             let now_ns = clock_ns(&self.clock);
+            path.leave_queue(now_ns, &mut self.spare);
             while batch.len() < link_socket::BATCH
                 && let Some((_, frame)) = path.schedule.pop(now_ns)
             {
@@ -245,9 +258,7 @@ impl Emulator {
             path.send(socket, &batch).map_err(|error| Error::using(name, &error))?;
             for buffer in batch.drain(..) {
                 path.in_transit -= buffer.capacity();
-                if buffer.capacity() <= BUFFER && self.spare.len() < SPARE_BUFFERS {
-                    self.spare.push(buffer);
-                }
+                give_back(&mut self.spare, buffer);
             }
         }
         Ok(true)
@@ -255,7 +266,7 @@ impl Emulator {
 
     /// Sleeps until a frame is due or the next poll.
     fn wait(&mut self) -> Result<(), Error> {
-        let next = self.directions.iter().filter_map(|path| path.schedule.next_ns()).min();
+        let next = self.directions.iter().filter_map(Direction::next_ns).min();
         let Some(next_ns) = next else { return self.wait_for_frames() };
         // Frames carry the kernel's timestamp and are due later than the next poll, so no
         // arrival has to wake this thread.
@@ -291,6 +302,8 @@ impl Emulator {
 #[derive(Debug)]
 struct Direction {
     model: Model,
+    /// A queue that is managed actively, in place of the model's own.
+    managed: Option<ManagedQueue<Vec<u8>>>,
     schedule: Schedule<Vec<u8>>,
     counters: Counters,
     /// Capacity of the buffers in transit, bytes.
@@ -298,8 +311,28 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(model: Model) -> Self {
-        Self { model, schedule: Schedule::default(), counters: Counters::default(), in_transit: 0 }
+    fn new(spec: &LinkDirection, model: Model) -> Self {
+        let managed = spec.rate_bps.zip(spec.aqm);
+        Self {
+            model,
+            managed: managed.map(|(rate, aqm)| ManagedQueue::new(rate, spec.queue(), aqm)),
+            schedule: Schedule::default(),
+            counters: Counters::default(),
+            in_transit: 0,
+        }
+    }
+
+    /// Schedules what has left the managed queue.
+    fn leave_queue(&mut self, now_ns: u64, spare: &mut Vec<Vec<u8>>) {
+        let Self { model, managed, schedule, counters, in_transit } = self;
+        let Some(queue) = managed else { return };
+        leave(queue, now_ns, model, schedule, counters, in_transit, spare);
+    }
+
+    /// When something is to be done next.
+    fn next_ns(&self) -> Option<u64> {
+        let queue = self.managed.as_ref().and_then(ManagedQueue::next_ns);
+        queue.into_iter().chain(self.schedule.next_ns()).min()
     }
 
     /// Transmits frames; counts those that the kernel refuses.
@@ -324,6 +357,84 @@ impl Direction {
             }
         }
         Ok(())
+    }
+}
+
+/// Schedules what has left a managed queue.
+fn leave(
+    queue: &mut ManagedQueue<Vec<u8>>,
+    now_ns: u64,
+    model: &mut Model,
+    schedule: &mut Schedule<Vec<u8>>,
+    counters: &mut Counters,
+    in_transit: &mut usize,
+    spare: &mut Vec<Vec<u8>>,
+) {
+    while let Some(left) = queue.pop(now_ns) {
+        match left {
+            Left::Dropped(buffer) => {
+                counters.dropped_by_queue += 1;
+                *in_transit -= buffer.capacity();
+                give_back(spare, buffer);
+            }
+            Left::Sent { item: mut buffer, at_ns, marked } => {
+                if marked {
+                    mark(&mut buffer);
+                    counters.marked += 1;
+                }
+                let delivery = model.deliver(at_ns, buffer.len());
+                path_of(delivery, buffer, schedule, counters, in_transit, spare);
+            }
+        }
+    }
+}
+
+/// Schedules a frame that passed the bottleneck, as the model has decided.
+fn path_of(
+    delivery: Delivery,
+    mut buffer: Vec<u8>,
+    schedule: &mut Schedule<Vec<u8>>,
+    counters: &mut Counters,
+    in_transit: &mut usize,
+    spare: &mut Vec<Vec<u8>>,
+) {
+    if let Some(bit) = delivery.flipped_bit {
+        buffer[bit as usize / 8] ^= 1 << (bit % 8);
+        counters.corrupted += 1;
+    }
+    counters.reordered += u64::from(delivery.held_back);
+    if delivery.twice {
+        counters.duplicated += 1;
+        let copy = take_buffer(spare, &buffer);
+        *in_transit += copy.capacity();
+        schedule.push(delivery.at_ns, copy, delivery.held_back);
+    }
+    schedule.push(delivery.at_ns, buffer, delivery.held_back);
+}
+
+/// A hash of the frame's flow (addresses, protocol, ports), and whether its sender knows ECN. What is
+/// no IP is one flow.
+fn flow_of(frame: &[u8]) -> (u64, bool) {
+    let network = frame.get(ethernet::network_offset(frame)..).unwrap_or_default();
+    let Ok(packet) = Ip::parse(network) else { return (0, false) };
+    let mut hasher = DefaultHasher::new();
+    (packet.addresses(), packet.upper(), packet.ports()).hash(&mut hasher);
+    // ECT(0) and ECT(1); what is marked already can be marked again
+    (hasher.finish(), packet.tos() & ECN != 0)
+}
+
+/// Marks a packet of a sender that knows ECN: congestion was experienced.
+fn mark(frame: &mut [u8]) {
+    let network = ethernet::network_offset(frame);
+    let Some(packet) = frame.get_mut(network..) else { return };
+    let Ok(tos) = Ip::parse(packet).map(|packet| packet.tos()) else { return };
+    // it was parsed, so its header is whole
+    let _ = set_tos(packet, tos | ECN);
+}
+
+fn give_back(spare: &mut Vec<Vec<u8>>, buffer: Vec<u8>) {
+    if buffer.capacity() <= BUFFER && spare.len() < SPARE_BUFFERS {
+        spare.push(buffer);
     }
 }
 

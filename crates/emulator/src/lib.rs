@@ -3,11 +3,14 @@
 //!
 //! The path of a frame: `netio` receives it with the kernel's timestamp; `intake`
 //! completes its checksum and splits a train into single frames; `model` decides its
-//! disposition; `schedule` holds it until it is due; `forward` transmits it.
+//! disposition, or `managed`, where the queue is managed actively; `schedule` holds it until it is
+//! due; `forward` transmits it.
 
 mod error;
 mod forward;
 mod intake;
+mod line;
+pub mod managed;
 pub mod model;
 pub mod schedule;
 

@@ -3,17 +3,17 @@
 //!
 //! A frame passes, in this order: loss (before the queue, as netem has it), the
 //! queue, serialisation at the rate, delay with jitter. `schedule` may then hold it back
-//! to reorder it. Times are nanoseconds of any one clock.
+//! to reorder it. Times are nanoseconds of any one clock. A queue that is managed actively stands
+//! between the two halves, [`Model::loses`] and [`Model::deliver`]: see [`crate::managed`].
 
 use std::collections::VecDeque;
 
 use headroom_link_spec::{LinkDirection, Loss, Queue};
-use headroom_packet::ethernet::{FRAMING_LEN, HEADER_LEN};
+use headroom_packet::ethernet::HEADER_LEN;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-/// Bytes of the shortest frame with its framing (IEEE 802.3).
-const MIN_FRAME: u64 = 84;
+use crate::line::Line;
 
 /// The disposition of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Delivery {
 #[derive(Debug)]
 pub struct Model {
     loss: LossProcess,
-    line: Option<Line>,
+    bottleneck: Option<Bottleneck>,
     delay_ns: u64,
     jitter_ns: u64,
     duplicate: Chance,
@@ -70,7 +70,10 @@ impl Model {
         let chance = |pct: f64, purpose| Chance { share: pct / 100.0, random: stream(purpose) };
         Self {
             loss: LossProcess { loss: direction.loss, bad: false, random: stream(0) },
-            line: direction.rate_bps.map(|rate_bps| Line::new(rate_bps, direction.queue())),
+            bottleneck: direction
+                .rate_bps
+                .filter(|_| direction.aqm.is_none())
+                .map(|rate_bps| Bottleneck::new(rate_bps, direction.queue())),
             delay_ns: nanos(direction.delay),
             jitter_ns: nanos(direction.jitter),
             duplicate: chance(direction.duplicate_pct, 1),
@@ -87,28 +90,38 @@ impl Model {
     pub fn offer(&mut self, arrival_ns: u64, len: usize) -> Disposition {
         self.last_arrival_ns = self.last_arrival_ns.max(arrival_ns);
         let arrival_ns = self.last_arrival_ns;
-        if self.loss.next() {
+        if self.loses() {
             return Disposition::Lost;
         }
-        let sent_ns = match &mut self.line {
+        let sent_ns = match &mut self.bottleneck {
             None => arrival_ns,
-            Some(line) => match line.serialise(arrival_ns, len as u64) {
+            Some(bottleneck) => match bottleneck.serialise(arrival_ns, len as u64) {
                 Some(sent_ns) => sent_ns,
                 None => return Disposition::DroppedByQueue,
             },
         };
+        Disposition::Delivered(self.deliver(sent_ns, len))
+    }
+
+    /// Whether the loss process removes the next frame.
+    pub fn loses(&mut self) -> bool {
+        self.loss.next()
+    }
+
+    /// How a frame arrives whose last bit left the bottleneck at `sent_ns`.
+    pub fn deliver(&mut self, sent_ns: u64, len: usize) -> Delivery {
         let delay_ns = match self.jitter_ns {
             0 => self.delay_ns,
             // link-spec guarantees jitter <= delay
             j => (self.delay_ns + self.jitter.random_range(0..=2 * j)).saturating_sub(j),
         };
         self.last_due_ns = self.last_due_ns.max(sent_ns.saturating_add(delay_ns));
-        Disposition::Delivered(Delivery {
+        Delivery {
             at_ns: self.last_due_ns,
             twice: self.duplicate.next(),
             flipped_bit: self.corrupt.next().then(|| self.corrupt.bit(len)),
             held_back: self.reorder.next(),
-        })
+        }
     }
 }
 
@@ -158,31 +171,19 @@ impl LossProcess {
     }
 }
 
-/// The bottleneck: transmits frames one after the other, each for as long as its bits
-/// take at the rate. It is no token bucket, so an idle line saves up no burst.
+/// The bottleneck with a queue that drops frames that arrive when it is full.
 #[derive(Debug)]
-struct Line {
-    rate_bps: u64,
+struct Bottleneck {
+    line: Line,
     queue: Queue,
-    /// When the last bit of the last accepted frame leaves.
-    free_ns: u64,
-    /// Bits × 10⁹ short of a whole nanosecond, carried over so that the rate is exact.
-    remainder: u64,
     /// Start of transmission and length of each waiting frame.
     waiting: VecDeque<(u64, u64)>,
     waiting_bytes: u64,
 }
 
-impl Line {
+impl Bottleneck {
     fn new(rate_bps: u64, queue: Queue) -> Self {
-        Self {
-            rate_bps: rate_bps.max(1),
-            queue,
-            free_ns: 0,
-            remainder: 0,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-        }
+        Self { line: Line::new(rate_bps), queue, waiting: VecDeque::new(), waiting_bytes: 0 }
     }
 
     /// Returns when the frame's last bit leaves; none: the queue is full. The frame in
@@ -192,7 +193,8 @@ impl Line {
             self.waiting.pop_front();
             self.waiting_bytes -= octets;
         }
-        if self.free_ns > arrival_ns {
+        let free_ns = self.line.free_ns();
+        if free_ns > arrival_ns {
             let fits = match self.queue {
                 Queue::Packets(packets) => self.waiting.len() < packets as usize,
                 Queue::Bytes(bytes) => self.waiting_bytes + len <= bytes,
@@ -200,17 +202,10 @@ impl Line {
             if !fits {
                 return None;
             }
-            self.waiting.push_back((self.free_ns, len));
+            self.waiting.push_back((free_ns, len));
             self.waiting_bytes += len;
-        } else if self.free_ns < arrival_ns {
-            (self.free_ns, self.remainder) = (arrival_ns, 0);
         }
-        let bits = (len + FRAMING_LEN as u64).max(MIN_FRAME) * 8;
-        let work = u128::from(bits) * 1_000_000_000 + u128::from(self.remainder);
-        let rate = u128::from(self.rate_bps);
-        self.free_ns = self.free_ns.saturating_add((work / rate) as u64);
-        self.remainder = (work % rate) as u64;
-        Some(self.free_ns)
+        Some(self.line.send(free_ns.max(arrival_ns), len))
     }
 }
 

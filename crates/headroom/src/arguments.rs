@@ -272,11 +272,15 @@ pub(crate) struct Link {
     #[arg(long)]
     pub(crate) corrupt: Option<String>,
     /// Whole link in one argument, as in a plan; keys up-… apply from A to B: 100mbit,delay=25ms,up-rate=10mbit
-    #[arg(long, conflicts_with_all = ["rate", "delay", "jitter", "loss", "burst", "queue", "duplicate", "reorder", "corrupt"])]
+    #[arg(long, conflicts_with_all = ["rate", "delay", "jitter", "loss", "burst", "queue", "aqm", "duplicate", "reorder", "corrupt"])]
     pub(crate) spec: Option<String>,
     /// Seed of the random processes; the same seed loses the same frames [default: random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// Management of that queue: codel or fq-codel, which keep it short [default: it drops
+    /// what arrives when it is full]
+    #[arg(long)]
+    pub(crate) aqm: Option<String>,
     /// Print JSON: one line when forwarding starts, one for each direction at the end
     #[arg(long)]
     pub(crate) json: bool,

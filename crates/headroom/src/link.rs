@@ -63,6 +63,7 @@ fn spec(arguments: &Link) -> Result<LinkSpec, Error> {
             ("loss", &arguments.loss),
             ("burst", &arguments.burst),
             ("queue", &arguments.queue),
+            ("aqm", &arguments.aqm),
             ("duplicate", &arguments.duplicate),
             ("reorder", &arguments.reorder),
             ("corrupt", &arguments.corrupt),
@@ -127,6 +128,7 @@ fn as_text(direction: Direction, counters: &Counters) -> String {
     for (count, what) in [
         (counters.lost, "lost"),
         (counters.dropped_by_queue, "dropped by the queue"),
+        (counters.marked, "marked"),
         (counters.dropped_by_memory, "dropped by the memory limit"),
         (counters.dropped_by_kernel, "dropped by the kernel"),
         (counters.duplicated, "duplicated"),

@@ -49,8 +49,10 @@ pub struct Counters {
     pub forwarded: u64,
     /// Frames that the loss process removed.
     pub lost: u64,
-    /// Frames that the full queue dropped.
+    /// Frames that the queue dropped: it was full, or its management did.
     pub dropped_by_queue: u64,
+    /// Frames in which its management set the mark of ECN instead.
+    pub marked: u64,
     /// Frames dropped because too many bytes were in transit.
     pub dropped_by_memory: u64,
     /// Frames that the kernel dropped before the emulator read them, or refused to
@@ -83,6 +85,7 @@ impl Counters {
             forwarded: self.forwarded.saturating_sub(earlier.forwarded),
             lost: self.lost.saturating_sub(earlier.lost),
             dropped_by_queue: self.dropped_by_queue.saturating_sub(earlier.dropped_by_queue),
+            marked: self.marked.saturating_sub(earlier.marked),
             dropped_by_memory: self.dropped_by_memory.saturating_sub(earlier.dropped_by_memory),
             dropped_by_kernel: self.dropped_by_kernel.saturating_sub(earlier.dropped_by_kernel),
             duplicated: self.duplicated.saturating_sub(earlier.duplicated),

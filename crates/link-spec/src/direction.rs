@@ -27,6 +27,8 @@ pub struct LinkDirection {
     pub corrupt_pct: f64,
     /// The limit of the bottleneck's queue; none: [`Self::queue`] chooses one.
     pub queue: Option<Queue>,
+    /// How that queue is managed; none: it drops what arrives when it is full.
+    pub aqm: Option<Aqm>,
     /// The flow whose packets a router sends before all others.
     pub priority: Option<Flow>,
     /// The code point that a router writes into every packet's header.
@@ -42,6 +44,31 @@ pub enum Queue {
     Bytes(u64),
 }
 
+/// Active management of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aqm {
+    /// Controlled delay (RFC 8289).
+    Codel,
+    /// The same for each flow, and flows take turns (RFC 8290).
+    FqCodel,
+}
+
+impl Aqm {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Codel, Self::FqCodel];
+
+    /// Its name in plans.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Codel => "codel",
+            Self::FqCodel => "fq-codel",
+        }
+    }
+}
+
+/// Frames that a managed queue holds at most where the link says nothing: as Linux has it.
+const MANAGED_PACKETS: u32 = 10_240;
+
 impl LinkDirection {
     /// Tells whether this direction needs more than a rate and a queue.
     pub fn needs_netem(&self) -> bool {
@@ -52,8 +79,11 @@ impl LinkDirection {
     }
 
     /// Returns the queue's limit: the one in the specification, else 50 ms of full-size
-    /// frames, but at least 100 frames.
+    /// frames, but at least 100 frames; for a managed queue, which keeps itself short, 10 240.
     pub fn queue(&self) -> Queue {
+        if let (None, Some(_)) = (self.queue, self.aqm) {
+            return Queue::Packets(MANAGED_PACKETS);
+        }
         // 1518 bytes and 20 of preamble and gap (IEEE 802.3)
         const FULL_FRAME_BITS: u64 = 1538 * 8;
         let fifty_ms = self.rate_bps.unwrap_or(0) / 20 / FULL_FRAME_BITS;

@@ -9,7 +9,7 @@ mod router;
 mod text;
 
 pub use counters::{Counters, Direction, DirectionCounters, Ready};
-pub use direction::{LinkDirection, Queue};
+pub use direction::{Aqm, LinkDirection, Queue};
 pub use link::LinkSpec;
 pub use loss::Loss;
 pub use router::{Dscp, Flow, Transport};

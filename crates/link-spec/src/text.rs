@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headroom_units as units;
 
-use crate::direction::{LinkDirection, Queue};
+use crate::direction::{Aqm, LinkDirection, Queue};
 use crate::link::LinkSpec;
 use crate::loss::Loss;
 use crate::router::{Dscp, Flow};
@@ -17,7 +17,9 @@ use crate::router::{Dscp, Flow};
 const UNSHAPED: &str = "unshaped";
 /// Stands for a queue that the rate decides.
 const AUTO: &str = "auto";
-const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, priority and dscp, \
+/// Stands for a queue that nothing manages.
+const NONE: &str = "none";
+const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, aqm, priority and dscp, \
                     each also as up-… for the direction from client to server, and up-rate";
 
 impl FromStr for LinkSpec {
@@ -58,6 +60,7 @@ struct Keys {
     reorder: Option<f64>,
     corrupt: Option<f64>,
     queue: Option<Option<Queue>>,
+    aqm: Option<Option<Aqm>>,
     priority: Option<Flow>,
     dscp: Option<Dscp>,
 }
@@ -76,6 +79,7 @@ impl Keys {
             "reorder" => once(&mut self.reorder, key, units::parse_percent(value)?)?,
             "corrupt" => once(&mut self.corrupt, key, units::parse_percent(value)?)?,
             "queue" => once(&mut self.queue, key, parse_queue(value)?)?,
+            "aqm" => once(&mut self.aqm, key, parse_aqm(value)?)?,
             "priority" => once(&mut self.priority, key, value.parse()?)?,
             "dscp" => once(&mut self.dscp, key, value.parse()?)?,
             _ => return Ok(false),
@@ -99,6 +103,7 @@ impl Keys {
             reorder: self.reorder.or(other.reorder),
             corrupt: self.corrupt.or(other.corrupt),
             queue: self.queue.or(other.queue),
+            aqm: self.aqm.or(other.aqm),
             priority: self.priority.or(other.priority),
             dscp: self.dscp.or(other.dscp),
         }
@@ -124,6 +129,7 @@ impl Keys {
             reorder_pct: self.reorder.unwrap_or_default(),
             corrupt_pct: self.corrupt.unwrap_or_default(),
             queue: self.queue.flatten(),
+            aqm: self.aqm.flatten(),
             priority: self.priority,
             dscp: self.dscp,
         };
@@ -133,8 +139,12 @@ impl Keys {
                     .into(),
             );
         }
-        if direction.priority.is_some() && direction.rate_bps.is_none() {
-            return Err("a priority needs a rate: without one the link has no queue".into());
+        let wants_queue =
+            [("priority", direction.priority.is_some()), ("aqm", direction.aqm.is_some())];
+        if let Some((key, _)) = wants_queue.iter().find(|(_, wants)| *wants)
+            && direction.rate_bps.is_none()
+        {
+            return Err(format!("`{key}` needs a rate: without one the link has no queue"));
         }
         Ok(direction)
     }
@@ -190,6 +200,16 @@ fn parse_queue(text: &str) -> Result<Option<Queue>, String> {
     }
 }
 
+fn parse_aqm(text: &str) -> Result<Option<Aqm>, String> {
+    if text == NONE {
+        return Ok(None);
+    }
+    let found = Aqm::ALL.into_iter().find(|aqm| aqm.name() == text);
+    found
+        .map(Some)
+        .ok_or_else(|| format!("`{text}` is no management of a queue: codel, fq-codel or none"))
+}
+
 impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = pairs(&LinkDirection::default(), "");
@@ -220,7 +240,7 @@ impl fmt::Display for LinkSpec {
 }
 
 /// Writes the keys of one direction, the rate first.
-fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 8] {
+fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 9] {
     [
         format!("{prefix}rate={}", direction.rate_bps.map_or(UNSHAPED.to_owned(), rate)),
         format!("{prefix}delay={}", duration(direction.delay)),
@@ -230,6 +250,7 @@ fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 8] {
         format!("{prefix}reorder={}%", direction.reorder_pct),
         format!("{prefix}corrupt={}%", direction.corrupt_pct),
         format!("{prefix}queue={}", direction.queue.map_or(AUTO.to_owned(), queue)),
+        format!("{prefix}aqm={}", direction.aqm.map_or(NONE, Aqm::name)),
     ]
 }
 
@@ -299,6 +320,8 @@ mod tests {
             "10mbit,priority=udp:5004,up-priority=tcp:80,up-dscp=cs1",
             "unshaped,up-rate=1mbit,up-priority=udp:9",
             "unshaped,dscp=1",
+            "10mbit,queue=300,aqm=codel",
+            "10mbit,delay=10ms,aqm=fq-codel,up-aqm=none",
         ] {
             let link: LinkSpec = text.parse().expect(text);
             assert_eq!(link.to_string(), text);
@@ -340,6 +363,9 @@ mod tests {
             "unshaped,priority=udp:5004",
             "1gbit,priority=5004",
             "1gbit,dscp=64",
+            "1gbit,aqm=red",
+            "unshaped,aqm=codel",
+            "1gbit,aqm=codel,up-rate=unshaped",
             "1gbit,dscp=ef,dscp=ef",
         ] {
             assert!(text.parse::<LinkSpec>().is_err(), "{text}");
@@ -381,6 +407,7 @@ mod tests {
                 (1u64..1 << 50).prop_map(Queue::Bytes),
                 (1u64..1 << 40).prop_map(|kib| Queue::Bytes(kib << 10)),
             ]),
+            aqm in proptest::option::of(prop_oneof![Just(Aqm::Codel), Just(Aqm::FqCodel)]),
         ) -> LinkDirection {
             let delay = Duration::from_nanos(delay_ns);
             let jitter = Duration::from_nanos((delay_ns as f64 * jitter_share) as u64).min(delay);
@@ -393,6 +420,7 @@ mod tests {
                 reorder_pct,
                 corrupt_pct,
                 queue,
+                aqm: aqm.filter(|_| rate_bps.is_some()),
                 ..LinkDirection::default()
             }
         }
@@ -407,7 +435,7 @@ mod tests {
         }
 
         #[test]
-        fn never_panics(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|delay|rate|priority|dscp)") {
+        fn never_panics(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|aqm|delay|rate|priority|dscp)") {
             let _ = text.parse::<LinkSpec>();
             let _ = format!("1mbit,{key}={text}").parse::<LinkSpec>();
         }

@@ -323,6 +323,31 @@ fn a_full_queue_drops() {
 }
 
 #[test]
+fn a_managed_queue_drops_what_waits_too_long_or_marks_it() {
+    if !privileged() {
+        return;
+    }
+    let hosts = Hosts::new(1500, false);
+    for spec in ["100kbit,aqm=codel", "100kbit,aqm=fq-codel"] {
+        // 300 frames of 6.7 ms: two seconds, in which the last have waited that long
+        let (got, up) = delivered_numbers(&hosts, spec, 300);
+        let dropped = up["dropped_by_queue"].as_u64().expect("a count");
+        assert!(dropped > 3 && got.len() as u64 + dropped == 300, "{spec}: {up}");
+        assert_eq!(up["marked"], 0, "{spec}: nobody knows ECN");
+    }
+    // a sender that knows ECN is told without a loss
+    let link = hosts.link("100kbit,aqm=codel");
+    let (client, server) = hosts.pair(false);
+    setsockopt(&client, sockopt::Ipv4Tos, &2).expect("ECT(0)");
+    for n in 0..300u32 {
+        client.send(&n.to_be_bytes()).expect("sent");
+    }
+    assert_eq!(arrivals(&server).len(), 300, "with checksums that are right");
+    let [up, _] = link.end();
+    assert!(up["marked"].as_u64() > Some(3) && up["dropped_by_queue"] == 0, "{up}");
+}
+
+#[test]
 fn an_interface_that_disappears_ends_the_link_with_an_error() {
     if !privileged() {
         return;

@@ -168,6 +168,8 @@ fn beyond_a_rate(spec: &LinkSpec) -> Option<&'static str> {
             (way.duplicate_pct > 0.0, "duplicates"),
             (way.reorder_pct > 0.0, "reordering"),
             (way.corrupt_pct > 0.0, "corruption"),
+            // one implementation for all kernels, of which some have none
+            (way.aqm.is_some(), "AQM"),
         ]
     })
 }
@@ -179,6 +181,7 @@ fn beyond_netem(spec: &LinkSpec) -> Option<&'static str> {
         [
             (queue_in_bytes, "queue in bytes"),
             (way.priority.is_some(), "priority"),
+            (way.aqm.is_some(), "AQM"),
             // netem reorders by sending some frames at once
             (way.reorder_pct > 0.0 && way.delay.is_zero(), "reordering without delay"),
         ]

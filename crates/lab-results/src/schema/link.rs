@@ -69,6 +69,9 @@ pub struct DirectionReport {
     pub corrupt_pct: f64,
     pub queue_packets: Option<u32>,
     pub queue_bytes: Option<u64>,
+    /// How the queue is managed; null: it drops what arrives when it is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aqm: Option<String>,
 }
 
 /// The emulator's own report after the blocks.
@@ -194,6 +197,7 @@ impl DirectionReport {
                 Some(Queue::Bytes(bytes)) => Some(bytes),
                 _ => None,
             },
+            aqm: direction.aqm.map(|aqm| aqm.name().to_owned()),
         }
     }
 }

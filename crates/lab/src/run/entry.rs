@@ -17,7 +17,7 @@ pub(super) enum Entry {
     /// A link was set, tested and warmed up.
     Link(Box<LinkSet>),
     /// Report of the emulator of a link.
-    Emulated { link: usize, report: EmulatorReport },
+    Emulated { link: usize, report: Box<EmulatorReport> },
     /// A validation link was given up.
     LeftOut { link: usize, why: String },
     /// A block is complete.

@@ -49,7 +49,7 @@ impl Record {
             }
             Entry::Emulated { link, report } => {
                 if let Some(set) = self.links.get_mut(&link) {
-                    set.report.emulator = Some(report);
+                    set.report.emulator = Some(*report);
                 }
             }
             Entry::LeftOut { link, why } => {

@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
             }
         }
         if ready && let Some(report) = self.bench.testbed.emulator_report()? {
-            self.keep(Entry::Emulated { link, report })?;
+            self.keep(Entry::Emulated { link, report: Box::new(report) })?;
         }
         Ok(())
     }
