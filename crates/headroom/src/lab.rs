@@ -19,6 +19,7 @@ use headroom_lab_host::privileges::Privileges;
 use headroom_lab_host::programs::Program;
 use headroom_lab_results::analysis::disturbance::Disturbance;
 use headroom_lab_results::report::terminal::Detail;
+use headroom_lab_results::report;
 use headroom_lab_results::schema::Results;
 use headroom_lab_results::{analysis, report};
 
@@ -287,7 +288,7 @@ fn tell(outcome: Outcome, folder: &Path, print: Print) -> anyhow::Result<ExitCod
     match interrupted_by {
         None => {
             fail_if_any_failed(&results)?;
-            Ok(ExitCode::from(exit_code(print.strict, Disturbance::of(&results.samples))))
+            Ok(ExitCode::from(exit_code(print.strict, &Disturbance::of(&results.samples))))
         }
         Some(error) => Err(anyhow::Error::new(error).context(format!(
             "what was measured is kept; continue with `headroom lab run --resume {}`",
@@ -300,7 +301,7 @@ fn tell(outcome: Outcome, folder: &Path, print: Print) -> anyhow::Result<ExitCod
 const DISTURBED: u8 = 4;
 
 /// Returns the exit code of a complete run without failed samples.
-fn exit_code(strict: bool, disturbance: Disturbance) -> u8 {
+fn exit_code(strict: bool, disturbance: &Disturbance) -> u8 {
     if strict && disturbance.is_severe() { DISTURBED } else { 0 }
 }
 
@@ -645,9 +646,14 @@ mod tests {
 
     #[test]
     fn strict_fails_a_run_whose_blocks_were_mostly_disturbed() {
-        let of = |disturbed| Disturbance { blocks: 4, disturbed, median_pct: Some(60.0) };
-        assert_eq!(exit_code(true, of(3)), 4);
-        assert_eq!(exit_code(true, of(2)), 0);
-        assert_eq!(exit_code(false, of(4)), 0);
+        let of = |disturbed| Disturbance {
+            blocks: 4,
+            disturbed,
+            median_pct: Some(60.0),
+            by: Vec::new(),
+        };
+        assert_eq!(exit_code(true, &of(3)), 4);
+        assert_eq!(exit_code(true, &of(2)), 0);
+        assert_eq!(exit_code(false, &of(4)), 0);
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod cpu;
+pub mod others;
 mod processes;
 pub mod usage;
 

@@ -117,11 +117,11 @@ impl Counter {
 
 /// A process, as `/proc/PID/stat` has it (proc_pid_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Process {
-    pid: Pid,
-    parent: Pid,
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    pub(super) parent: Pid,
     /// Ticks since the machine's start.
-    started: u64,
+    pub(super) started: u64,
     /// CPU seconds, in ticks: its own, and those of children that it waited for.
     ticks_s: f64,
     children_s: f64,
@@ -149,14 +149,14 @@ impl Process {
     }
 
     /// Returns its own CPU time in seconds, finer than in ticks where the kernel says it.
-    fn own_s(&self) -> f64 {
+    pub(super) fn own_s(&self) -> f64 {
         let clock = clock_getcpuclockid(self.pid).and_then(nix::time::ClockId::now);
         clock.map_or(self.ticks_s, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
     }
 }
 
 /// Finds a process and all that descend from it, each with its distance.
-fn descendants(root: Pid) -> Vec<(u32, Process)> {
+pub(super) fn descendants(root: Pid) -> Vec<(u32, Process)> {
     // without this file (CONFIG_PROC_CHILDREN) all processes are looked at
     let everybody = (!Path::new("/proc/thread-self/children").exists()).then(by_parent);
     let mut found: Vec<(u32, Process)> =
@@ -176,13 +176,16 @@ fn descendants(root: Pid) -> Vec<(u32, Process)> {
 /// All processes, by their parents.
 fn by_parent() -> BTreeMap<Pid, Vec<Process>> {
     let mut all: BTreeMap<Pid, Vec<Process>> = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if let Some(process) = pid.map(Pid::from_raw).and_then(Process::read) {
-            all.entry(process.parent).or_default().push(process);
-        }
-    }
+    everybody().for_each(|process| all.entry(process.parent).or_default().push(process));
     all
+}
+
+/// All processes of this machine that this one may see.
+pub(super) fn everybody() -> impl Iterator<Item = Process> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Process::read(Pid::from_raw(pid))
+    })
 }
 
 /// The children of a process, as its threads know them.

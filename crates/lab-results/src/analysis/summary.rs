@@ -186,6 +186,7 @@ pub(crate) mod tests {
             outlier: false,
             peak_memory_bytes: None,
             disturbed: None,
+            disturbed_by: BTreeMap::new(),
             not_shaped: false,
             error: None,
         }

@@ -90,6 +90,10 @@ pub struct Sample {
     /// Why this block's figures are doubtful (`background load 7.2 %`). The lab repeats such a block
     /// as long as repeats are left.
     pub disturbed: Option<String>,
+    /// The programs that took the most of the machine during such a block, per cent each; one
+    /// machine only, without those that ended meanwhile.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disturbed_by: BTreeMap<String, f64>,
     /// Its transfer took less than [`UNSHAPED_S`] on a link made by a token bucket; its
     /// session may have taken longer.
     pub not_shaped: bool,

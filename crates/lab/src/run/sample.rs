@@ -1,6 +1,8 @@
 //! One sample: the clients of a cell run, once or in a batch, under all clocks,
 //! and what they transferred is verified when the clocks have stopped.
 
+use std::collections::BTreeMap;
+
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::resources::cpu::Spent;
 use headroom_lab_results::analysis::stats;
@@ -223,6 +225,7 @@ impl Measured {
                 .map(|o| o.peak_memory_bytes)
                 .max(),
             disturbed: None,
+            disturbed_by: BTreeMap::new(),
             not_shaped: took.token_bucket
                 && !kind.is_timed()
                 && seconds.is_some_and(|s| s < UNSHAPED_S),

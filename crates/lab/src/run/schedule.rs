@@ -8,6 +8,7 @@ use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::resources::cgroup;
 use headroom_lab_host::resources::cpu::MAX_BACKGROUND_PCT;
+use headroom_lab_host::resources::others::Others;
 use headroom_lab_host::testbed::Testbed;
 use headroom_lab_results::analysis::stop::{self, Decision, Until, Width};
 use rand::SeedableRng;
@@ -285,6 +286,7 @@ impl<'a> Run<'a> {
         let number = self.record.blocks() as u32;
         let mut rows: Vec<Row> = Vec::new();
         let mut background: f64 = 0.0;
+        let others = self.bench.testbed.one_machine().then(Others::look);
         for cell in order.into_iter().map(|index| &blocks.cells[index]) {
             let measured = self.bench.measure(cell, number)?;
             background = background.max(measured.sample.background_pct.unwrap_or(0.0));
@@ -297,7 +299,9 @@ impl<'a> Run<'a> {
             rows.push(measured.into());
         }
         if background > MAX_BACKGROUND_PCT {
+            let by = others.map(|others| others.busiest_since()).unwrap_or_default();
             for row in &mut rows {
+                row.sample.disturbed_by.clone_from(&by);
                 row.sample.disturbed = Some(format!("background load {background:.1} %"));
             }
         }
