@@ -16,6 +16,8 @@ pub(crate) struct Transfer {
     pub(crate) bytes: u64,
     /// See `FetchReport::tls`.
     pub(crate) tls: Vec<String>,
+    /// Version of the last HTTP answer, `HTTP/2`.
+    pub(crate) http: Option<String>,
 }
 
 impl Handler for Transfer {
@@ -54,6 +56,11 @@ impl Handler for Transfer {
         {
             self.tls.push(tls);
         }
+        if matches!(kind, InfoType::HeaderIn)
+            && let Some(version) = http_version(data)
+        {
+            self.http = Some(version);
+        }
         let sent = matches!(kind, InfoType::HeaderOut);
         if sent && self.request_ns.is_none() && is_data_command(data) {
             self.request_ns = Some(now_ns());
@@ -74,6 +81,12 @@ fn negotiated(text: &[u8]) -> Option<String> {
     Some(format!("{} / {}", words.next()?, words.next()?))
 }
 
+/// Parses the version in a status line.
+fn http_version(header: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(header).ok()?;
+    text.starts_with("HTTP/").then(|| text.split(' ').next().map(str::to_owned))?
+}
+
 /// Returns the wall clock, which also stamps captures, in nanoseconds since the epoch.
 pub(crate) fn now_ns() -> u64 {
     std::time::SystemTime::now()
@@ -91,6 +104,13 @@ mod tests {
         assert_eq!(negotiated(said).as_deref(), Some("TLSv1.2 / AES128-SHA"));
         assert_eq!(negotiated(b"SSL connection using \xff / x"), None);
         assert_eq!(negotiated(b"Trying [::1]:21..."), None);
+    }
+
+    #[test]
+    fn parses_the_version_in_a_status_line() {
+        assert_eq!(http_version(b"HTTP/2 200 \r\n").as_deref(), Some("HTTP/2"));
+        assert_eq!(http_version(b"HTTP/1.1 206 Partial\r\n").as_deref(), Some("HTTP/1.1"));
+        assert_eq!(http_version(b"Server: HTTP/1.1\r\n"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use curl::easy::{Easy2, SslVersion};
+use curl::easy::{Easy2, HttpVersion, SslVersion};
 use headroom_lab_trace::FetchReport;
 
 use handler::Transfer;
@@ -50,6 +50,8 @@ pub struct Options {
     pub tls_groups: Option<String>,
     /// `name:password` for FTP.
     pub user: Option<String>,
+    /// Speak HTTP/2 over TLS, in place of HTTP/1.1.
+    pub http2: bool,
 }
 
 /// Version of libcurl and of its TLS library, for the record.
@@ -78,6 +80,11 @@ pub fn run(requests: &[Request], options: &Options) -> FetchReport {
             }
         }
     }
+    if let Some(other) =
+        easy.get_ref().http.as_deref().filter(|one| options.http2 && *one != "HTTP/2")
+    {
+        report.error.get_or_insert_with(|| format!("the server spoke {other}, not HTTP/2"));
+    }
     report.request_ns = easy.get_ref().request_ns;
     report.bytes = easy.get_ref().bytes;
     report.tls.clone_from(&easy.get_ref().tls);
@@ -97,6 +104,7 @@ fn configure(easy: &mut Easy2<Transfer>, options: &Options) -> Result<(), curl::
     easy.proxy("")?; // a proxy in the environment would be measured instead
     easy.connect_timeout(Duration::from_secs(20))?;
     easy.ssl_sessionid_cache(false)?;
+    easy.http_version(if options.http2 { HttpVersion::V2TLS } else { HttpVersion::V11 })?;
     if let Some(ca) = &options.ca {
         easy.cainfo(ca)?;
         let version =

@@ -485,3 +485,6 @@ pub(crate) enum BrowsedSite {
     /// Any HTTPS server
     Https,
 }
+    /// HTTP/2 over TLS, in place of HTTP/1.1
+    #[arg(long)]
+    pub(crate) http2: bool,

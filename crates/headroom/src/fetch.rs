@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: Fetch) -> anyhow::Result<ExitCode> {
         tls12_cipher: arguments.tls12_cipher,
         tls_groups: arguments.tls_groups,
         user: arguments.user,
+        http2: arguments.http2,
     };
     let report = headroom_fetch::run(&requests, &options);
     println!("{}", serde_json::to_string(&report)?);

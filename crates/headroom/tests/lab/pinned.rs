@@ -139,3 +139,63 @@ fn pinned_programs_agree_on_hybrid_keys() {
         assert!((2000.0..3500.0).contains(&more), "{hybrid}: {more} bytes more than {classical}");
     }
 }
+
+#[test]
+fn pinned_programs_speak_later_versions_of_http() {
+    let Some(cache) = cache().filter(|_| privileged()) else { return };
+    let ground = Ground::new("pinned-http");
+    let plan = "stacks = [\"https\", \"https(h2)\", \"https(h2,mlkem768)\", \"https(h3)\"]\n\
+                link = \"100mbit\"\nrepetitions = 2\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\n\
+                [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\n\
+                [[workload]]\nkind = \"many\"\nfiles = 3\nsizes = [\"1KiB\"]\n";
+    ground.write("p.toml", plan);
+    let mut command = ground.headroom("lab run p.toml --out out");
+    command.env("HEADROOM_PARTS", &cache);
+    let ended = ground.end_of(command);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let results = ground.results();
+    // a stack whose client speaks another version fails its samples
+    assert!(array(&results, "samples").iter().all(|sample| sample["ok"] == true), "{ended}");
+    let connections = |stack: &str| {
+        let mut samples = array(&results, "samples").iter();
+        let counted = samples.find(|one| one["stack"] == stack && one["wire"].is_object());
+        number(&counted.expect("counted")["wire"], "connections")
+    };
+    assert_eq!((connections("https(h2)"), connections("https(h3)")), (1.0, 1.0));
+}
+
+#[test]
+fn a_program_of_the_cache_is_measured_among_the_pinned_ones() {
+    let Some(cache) = cache().filter(|_| privileged()) else { return };
+    let ground = Ground::new("pinned-and-cached");
+    let both = ground.path("parts");
+    let programs = both.join("root/usr/bin");
+    std::fs::create_dir_all(&programs).expect("a cache");
+    symlink(Tree::of(&cache).path(), Tree::of(&both).path()).expect("the pinned ones");
+    // a program that no release has
+    let own = "#!/bin/sh\nexec cp \"$1\" \"$2\"\n";
+    std::fs::write(programs.join("own-copy"), own).expect("a program");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(programs.join("own-copy"), mode).expect("executable");
+    let plan = "stacks = [\"own\"]\nrepetitions = 2\ncount-packets = false\n\
+                [application.own]\nabout = \"a copy\"\nsecured = false\n\
+                server = [\"nginx\", \"-p\", \"{dir}\", \"-e\", \"stderr\", \"-c\", \"{dir}/nginx.conf\"]\n\
+                download = [\"curl\", \"--disable\", \"--silent\", \"--fail\", \"--noproxy\", \"*\", \"--output\", \"{local}\", \"http://{address}/{file}\"]\n\
+                prepare = [[\"own-copy\", \"{dir}/nginx.conf\", \"{dir}/copied\"]]\n\
+                programs = { nginx = { version = [\"-v\"] }, curl = { version = [\"--version\"] }, own-copy = { version = [\"--version\"] } }\n\
+                [application.own.server-files]\n\"nginx.conf\" = \"user root; daemon off; pid {dir}/pid; error_log stderr; \
+                events {{ }} http {{ access_log off; client_body_temp_path {dir}/1; proxy_temp_path {dir}/2; \
+                fastcgi_temp_path {dir}/3; uwsgi_temp_path {dir}/4; scgi_temp_path {dir}/5; server {{ listen {address}; root {files}; }} }}\"\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n";
+    ground.write("p.toml", plan);
+    let run = || {
+        let mut command = ground.headroom("lab run p.toml --out out");
+        command.env("HEADROOM_PARTS", &both);
+        ground.end_of(command)
+    };
+    let ended = run();
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let origins: Vec<String> = origins(&ground.results()).into_iter().map(str::to_owned).collect();
+    assert!(["cache", "pinned"].iter().all(|one| origins.iter().any(|of| of == one)), "{ended}");
+}

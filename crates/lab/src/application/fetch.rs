@@ -19,6 +19,15 @@ pub(super) struct Account<'a> {
     pub(super) tls: Option<&'a Tls>,
     /// Key exchange groups to offer, in OpenSSL's notation; none: those of its TLS library.
     pub(super) groups: Option<&'a str>,
+    /// Whether to speak HTTP/2 in place of HTTP/1.1.
+    pub(super) http2: bool,
+}
+
+impl<'a> Account<'a> {
+    /// In clear and without a name.
+    pub(super) const fn of(scheme: &'a str) -> Self {
+        Self { scheme, user: None, tls: None, groups: None, http2: false }
+    }
 }
 
 pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Result<Invocation> {
@@ -31,6 +40,9 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
     }
     if let Some(groups) = account.groups {
         argv.extend(["--tls-groups".to_owned(), groups.to_owned()]);
+    }
+    if account.http2 {
+        argv.push("--http2".to_owned());
     }
     let url = |remote: &str| {
         format!("{}://{}:{}/{remote}", account.scheme, site.server_host(), site.server.port())

@@ -46,11 +46,7 @@ impl Application for Ftp {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(
-            site,
-            &Account { scheme: "ftp", user: Some(FTP_USER), tls: None, groups: None },
-            task,
-        )
+        fetch::client(site, &Account { user: Some(FTP_USER), ..Account::of("ftp") }, task)
     }
 
     fn data_connections(&self) -> bool {

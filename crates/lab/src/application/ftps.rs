@@ -83,10 +83,10 @@ impl Application for Ftps {
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
         let account = Account {
-            scheme: "ftp",
             user: Some(FTP_USER),
             tls: Some(&self.tls),
             groups: Some(GROUPS),
+            ..Account::of("ftp")
         };
         fetch::client(site, &account, task)
     }

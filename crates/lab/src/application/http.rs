@@ -7,7 +7,7 @@ use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
 
 use super::fetch::{self, Account};
-use super::nginx::NGINX;
+use super::nginx::{NGINX, Protocol};
 use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::properties::Properties;
@@ -40,11 +40,11 @@ impl Application for Http {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        nginx::server(site, false)
+        nginx::server(site, Protocol::Http)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "http", user: None, tls: None, groups: None }, task)
+        fetch::client(site, &Account::of("http"), task)
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {

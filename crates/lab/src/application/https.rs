@@ -1,4 +1,4 @@
-//! HTTP/1.1 over TLS (RFC 9110 §4.2.2): nginx and libcurl.
+//! HTTP over TLS (RFC 9110 §4.2.2) and over QUIC: nginx, and libcurl, curl or a browser.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use headroom_lab_host::programs::Program;
 
 use super::browser::{self, CHROMIUM, OPTION};
 use super::fetch::{self, Account};
-use super::nginx::NGINX;
+use super::http3::{self, CURL, OverQuic};
+use super::nginx::{NGINX, Protocol};
 use super::tls::Tls;
 use super::{Application, ClientReport, Invocation, Site, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated};
@@ -20,7 +21,17 @@ struct Https {
     /// The only one that the client offers; none: those of its TLS library, X25519 with ML-KEM-768
     /// first, of which the server takes the best that it knows.
     key_exchange: Option<KeyExchange>,
+    version: Version,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Http1,
+    Http2,
+}
+
+/// The option for HTTP/2.
+const HTTP2: &str = "h2";
 
 /// How both sides agree on keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,29 +65,35 @@ impl KeyExchange {
 pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "https",
     about: "HTTP/1.1 over TLS 1.3: nginx, libcurl",
-    programs: &[NGINX, CHROMIUM],
+    programs: &[NGINX, CHROMIUM, CURL],
     make: Make::Configured {
         known: || {
-            "browser (Chromium in place of libcurl), x25519 or mlkem768 (the only key exchange that \
-             libcurl offers; mlkem768 needs OpenSSL 3.5)"
+            "h2 (HTTP/2), h3 (HTTP/3, by curl; needs nginx 1.25 and a curl that has it), browser (Chromium \
+             in place of libcurl), x25519 or mlkem768 (the only key exchange that libcurl offers; mlkem768 \
+             needs OpenSSL 3.5), alone or with h2"
                 .to_owned()
         },
         read: |options| {
-            let mut all = options.iter();
-            let (first, second) = (all.next(), all.next());
-            if let Some(second) = second {
-                return Err(options.unknown(second));
+            let all: Vec<&str> = options.iter().collect();
+            match all[..] {
+                [OPTION] => return Ok((vec![OPTION.to_owned()], Arc::new(InBrowser))),
+                [http3::OPTION] => return Ok((vec![http3::OPTION.to_owned()], Arc::new(OverQuic))),
+                _ => {}
             }
-            let chosen = |one: &KeyExchange| Some(one.option()) == first;
-            let key_exchange = KeyExchange::ALL.into_iter().find(chosen);
-            match (first, key_exchange) {
-                (Some(OPTION), _) => Ok((vec![OPTION.to_owned()], Arc::new(InBrowser))),
-                (Some(other), None) => Err(options.unknown(other)),
-                (given, key_exchange) => {
-                    let given = given.map(str::to_owned).into_iter().collect();
-                    Ok((given, Arc::new(Https { key_exchange })))
+            let mut https = Https { key_exchange: None, version: Version::Http1 };
+            for &option in &all {
+                let chosen = KeyExchange::ALL.into_iter().find(|one| one.option() == option);
+                match (chosen, https.key_exchange) {
+                    (Some(_), None) => https.key_exchange = chosen,
+                    (None, _) if option == HTTP2 && https.version == Version::Http1 => {
+                        https.version = Version::Http2;
+                    }
+                    _ => return Err(options.unknown(option)),
                 }
             }
+            let version = (https.version == Version::Http2).then_some(HTTP2);
+            let chosen = version.into_iter().chain(https.key_exchange.map(KeyExchange::option));
+            Ok((chosen.map(str::to_owned).collect(), Arc::new(https)))
         },
     },
 };
@@ -99,11 +116,12 @@ impl Application for Https {
     }
 
     fn baselines(&self) -> Vec<String> {
-        let classical = match self.key_exchange {
-            Some(KeyExchange::Mlkem768) => Some("https(x25519)"),
-            _ => None,
+        let nearest = match (self.version, self.key_exchange) {
+            (Version::Http2, _) => Some("https"),
+            (Version::Http1, Some(KeyExchange::Mlkem768)) => Some("https(x25519)"),
+            (Version::Http1, _) => None,
         };
-        classical.into_iter().chain(["http"]).map(str::to_owned).collect()
+        nearest.into_iter().chain(["http"]).map(str::to_owned).collect()
     }
 
     fn port(&self) -> u16 {
@@ -115,16 +133,21 @@ impl Application for Https {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        nginx::server(site, true)
+        let protocol = match self.version {
+            Version::Http1 => Protocol::Https,
+            Version::Http2 => Protocol::Http2,
+        };
+        nginx::server(site, protocol)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        let groups = self.key_exchange.map(KeyExchange::group);
-        fetch::client(
-            site,
-            &Account { scheme: "https", user: None, tls: Some(&Tls::MODERN), groups },
-            task,
-        )
+        let account = Account {
+            tls: Some(&Tls::MODERN),
+            groups: self.key_exchange.map(KeyExchange::group),
+            http2: self.version == Version::Http2,
+            ..Account::of("https")
+        };
+        fetch::client(site, &account, task)
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
@@ -135,9 +158,13 @@ impl Application for Https {
         let mut facts = stated([("encryption", "TLS 1.3")]);
         facts.extend(Tls::MODERN.facts());
         facts.extend(self.key_exchange.map(|only| ("key exchange", only.group().to_owned())));
+        let version = match self.version {
+            Version::Http1 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2, one request at a time",
+        };
         facts.extend(stated([
             ("resumption", "off: each connection is a full handshake"),
-            ("version", "HTTP/1.1"),
+            ("version", version),
             ("verification", "each record by TLS, none of the whole file"),
         ]));
         facts
@@ -147,6 +174,10 @@ impl Application for Https {
 impl Application for InBrowser {
     fn properties(&self) -> Option<Properties> {
         Some(Properties { forward_secrecy: true, ..Properties::CLEAR })
+    }
+
+    fn needs(&self, _: &'static [Program]) -> &'static [Program] {
+        &[NGINX, CHROMIUM]
     }
 
     fn secured(&self) -> bool {
@@ -172,7 +203,7 @@ impl Application for InBrowser {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        nginx::server(site, true)
+        nginx::server(site, Protocol::Https)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {

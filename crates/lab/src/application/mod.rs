@@ -8,6 +8,7 @@ mod ftp;
 mod ftps;
 mod headroom;
 mod http;
+mod http3;
 mod https;
 mod iperf3;
 mod nginx;

@@ -1,8 +1,8 @@
-//! nginx, the server of `http` and `https`.
+//! nginx, the server of `http` and of all variants of `https`.
 
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
-use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::host::{Ready, ServerSpec};
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 
@@ -12,20 +12,54 @@ use super::tls::CIPHER;
 pub(super) const NGINX: Program =
     Program::new("nginx", "nginx-light", &["-v"]).only_on(Role::Server);
 
-pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
+/// What it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// HTTP/1.1 in clear.
+    Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// HTTP/2 over TLS.
+    Http2,
+    /// HTTP/3 over QUIC.
+    Http3,
+}
+
+impl Protocol {
+    /// Parameters of `listen`.
+    fn listen(self) -> &'static str {
+        match self {
+            Self::Http => "",
+            Self::Https => " ssl",
+            // 1.25 and later have a directive of their own and warn, earlier ones know only this
+            Self::Http2 => " ssl http2",
+            Self::Http3 => " quic reuseport",
+        }
+    }
+
+    /// Directives of the server.
+    fn directives(self) -> &'static str {
+        match self {
+            Self::Http | Self::Https | Self::Http2 => "",
+            Self::Http3 => "    http3 on;\n    quic_gso on;\n",
+        }
+    }
+}
+
+pub(super) fn server(site: &Site<'_>, protocol: Protocol) -> Result<ServerSpec> {
     let dir = site.dir.display();
     let files = site.files.display();
-    let listen =
-        format!("{}:{}{}", site.server_host(), site.server.port(), if tls { " ssl" } else { "" });
-    let tls = if tls {
+    let listen = format!("{}:{}{}", site.server_host(), site.server.port(), protocol.listen());
+    let directives = protocol.directives();
+    let tls = if protocol == Protocol::Http {
+        String::new()
+    } else {
         format!(
             "    ssl_certificate {};\n    ssl_certificate_key {};\n    ssl_protocols TLSv1.3;\n    \
              ssl_conf_command Ciphersuites {CIPHER};\n    ssl_session_cache off;\n    ssl_session_tickets off;\n",
             site.credential("server.crt"),
             site.credential("server.key"),
         )
-    } else {
-        String::new()
     };
     // Uploads wait in `incoming`, on the file system they end up on, so that
     // the last step is a rename and not a copy.
@@ -53,7 +87,7 @@ http {{
     root {files};
     keepalive_requests 1000000;
     dav_methods PUT;
-{tls}  }}
+{directives}{tls}  }}
 }}
 ",
         port = site.server.port(),
@@ -61,5 +95,6 @@ http {{
     let configuration = site.write("nginx.conf", &configuration)?;
     let arguments = ["-p", &dir.to_string(), "-e", "stderr", "-c", &configuration];
     let private_files = vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")];
-    Ok(ServerSpec { private_files, ..ServerSpec::new(Command::new(NGINX, arguments)) })
+    let ready = if protocol == Protocol::Http3 { Ready::Udp } else { Ready::Tcp };
+    Ok(ServerSpec { private_files, ready, ..ServerSpec::new(Command::new(NGINX, arguments)) })
 }

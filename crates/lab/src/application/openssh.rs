@@ -13,6 +13,7 @@ use headroom_lab_trace::Login;
 
 use super::Site;
 use crate::catalogue::{Fact, stated};
+use crate::units;
 
 pub(super) const SSHD: Program =
     Program::new("sshd", "openssh-server", &["-V"]).only_on(Role::Server);
@@ -46,19 +47,35 @@ impl KeyExchange {
     }
 }
 
+/// What stacks choose of both sides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) key_exchange: KeyExchange,
+    /// Bytes after which either side asks for new keys; none: OpenSSH's own limit, which for this
+    /// cipher is 64 GiB (RFC 4344, section 3.2).
+    pub(super) rekey_bytes: Option<u64>,
+}
+
+impl Choice {
+    /// The line of the server's configuration, or the client's option, that sets it.
+    fn rekey_limit(self, separator: char) -> Option<String> {
+        self.rekey_bytes.map(|bytes| format!("RekeyLimit{separator}{bytes}"))
+    }
+}
+
 /// The largest window that OpenSSH opens for a channel (channels.h,
 /// `CHAN_SES_WINDOW_DEFAULT`: 64 packets of 32 KiB).
 pub(super) const CHANNEL_WINDOW: u64 = 64 * 32 * 1024;
 
 pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
-    server_with(site, KeyExchange::default())
+    server_with(site, Choice::default())
 }
 
-/// The same with another key exchange.
-pub(super) fn server_with(site: &Site<'_>, key_exchange: KeyExchange) -> Result<ServerSpec> {
+/// The same with what a stack chooses.
+pub(super) fn server_with(site: &Site<'_>, choice: Choice) -> Result<ServerSpec> {
     let public = site.host.read(&site.credential_path("user_key.pub"))?;
     site.write("authorized_keys", &public)?;
-    let configuration = site.write(CONFIGURATION, &configuration(site, key_exchange, 0))?;
+    let configuration = site.write(CONFIGURATION, &configuration(site, choice, 0))?;
     let mut private_files = vec![
         (site.credential_path("passwd"), "/etc/passwd"),
         (site.credential_path("shadow"), "/etc/shadow"),
@@ -74,7 +91,7 @@ pub(super) fn server_with(site: &Site<'_>, key_exchange: KeyExchange) -> Result<
 const HOUR: u32 = 3600;
 
 /// The server's configuration, the `nth` that means the same: no login takes an hour.
-fn configuration(site: &Site<'_>, key_exchange: KeyExchange, nth: u32) -> String {
+fn configuration(site: &Site<'_>, choice: Choice, nth: u32) -> String {
     format!(
         "Port {port}
 ListenAddress {address}
@@ -94,10 +111,11 @@ LoginGraceTime {grace}
 LogLevel INFO
 Ciphers {CIPHER}
 KexAlgorithms {key_exchange}
-Subsystem sftp internal-sftp
+{rekey_limit}Subsystem sftp internal-sftp
 ",
         grace = HOUR + nth,
-        key_exchange = key_exchange.name(),
+        key_exchange = choice.key_exchange.name(),
+        rekey_limit = choice.rekey_limit(' ').map_or_else(String::new, |line| line + "\n"),
         use_dns = if site.resolver.is_some() { "yes" } else { "no" },
         port = site.server.port(),
         address = site.server.ip(),
@@ -136,11 +154,11 @@ fn names(site: &Site<'_>) -> Result<Vec<(PathBuf, &'static str)>> {
 /// The options of `ssh`, `sftp` and `scp`: nothing of the user's own
 /// configuration, this run's key, the pinned algorithms.
 pub(super) fn options(site: &Site<'_>) -> Vec<String> {
-    options_with(site, KeyExchange::default())
+    options_with(site, Choice::default())
 }
 
-/// The same with another key exchange.
-pub(super) fn options_with(site: &Site<'_>, key_exchange: KeyExchange) -> Vec<String> {
+/// The same with what a stack chooses.
+pub(super) fn options_with(site: &Site<'_>, choice: Choice) -> Vec<String> {
     let mut options: Vec<String> = ["-F", "none", "-q", "-i"].map(String::from).to_vec();
     options.push(site.credential("user_key"));
     for option in [
@@ -157,7 +175,8 @@ pub(super) fn options_with(site: &Site<'_>, key_exchange: KeyExchange) -> Vec<St
         options.extend(["-o".to_owned(), option.to_owned()]);
     }
     options.extend(["-o".to_owned(), format!("Ciphers={CIPHER}")]);
-    options.extend(["-o".to_owned(), format!("KexAlgorithms={}", key_exchange.name())]);
+    options.extend(["-o".to_owned(), format!("KexAlgorithms={}", choice.key_exchange.name())]);
+    options.extend(choice.rekey_limit('=').into_iter().flat_map(|limit| ["-o".to_owned(), limit]));
     options
 }
 
@@ -187,16 +206,16 @@ pub(super) const LOGIN: Login = Login { opened: 4 + 32 + 16, granted: 4 + 16 + 1
 /// `ensure_minimum_time_since`). Which, it derives from its keys and from the text of its
 /// configuration (sshd.c, `accumulate_host_timing_secret`).
 pub(super) fn reseed_login_delay(site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-    reseed_with(site, KeyExchange::default(), nth)
+    reseed_with(site, Choice::default(), nth)
 }
 
-/// The same with another key exchange.
+/// The same with what a stack chooses.
 pub(super) fn reseed_with(
     site: &Site<'_>,
-    key_exchange: KeyExchange,
+    choice: Choice,
     nth: u32,
 ) -> Result<Option<&'static str>> {
-    site.write(CONFIGURATION, &configuration(site, key_exchange, nth))?;
+    site.write(CONFIGURATION, &configuration(site, choice, nth))?;
     Ok(Some("Server listening"))
 }
 const WHY_IT_WAITS: &str = "sshd delays the answer to the first login attempt by 5 to 9.3 ms, or a multiple of that; \
@@ -205,20 +224,24 @@ const WHY_IT_WAITS: &str = "sshd delays the answer to the first login attempt by
                             exchange and process start";
 
 pub(super) fn facts() -> Vec<Fact> {
-    facts_with(KeyExchange::default())
+    facts_with(Choice::default())
 }
 
-/// The same with another key exchange.
-pub(super) fn facts_with(key_exchange: KeyExchange) -> Vec<Fact> {
-    stated([
+/// The same with what a stack chooses.
+pub(super) fn facts_with(choice: Choice) -> Vec<Fact> {
+    let mut facts = stated([
         ("encryption", "SSH 2"),
         ("cipher", CIPHER),
-        ("key exchange", key_exchange.name()),
+        ("key exchange", choice.key_exchange.name()),
         ("key", "Ed25519, host and user"),
         ("compression", "off"),
         ("verification", "each packet by SSH, none of the whole file"),
         (WAITS, WHY_IT_WAITS),
-    ])
+    ]);
+    facts.extend(
+        choice.rekey_bytes.map(|bytes| ("new keys", format!("after {}", units::size(bytes)))),
+    );
+    facts
 }
 
 #[cfg(test)]
@@ -247,7 +270,7 @@ mod tests {
             resolver: None,
             passive_ports: None,
         };
-        let [one, other] = [1, 2].map(|nth| configuration(&site, KeyExchange::default(), nth));
+        let [one, other] = [1, 2].map(|nth| configuration(&site, Choice::default(), nth));
         assert_ne!(one, other);
         let said = |text: &str| -> Vec<String> {
             text.lines()

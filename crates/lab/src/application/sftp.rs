@@ -9,17 +9,18 @@ use headroom_lab_host::programs::{Program, SSH};
 use headroom_lab_host::role::Role;
 use headroom_lab_trace::Login;
 
-use super::openssh::{KeyExchange, SSHD};
+use super::openssh::{Choice, KeyExchange, SSHD};
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
 use crate::properties::Properties;
+use crate::units;
 use crate::workload::{Task, WorkloadKind};
 
 const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);
 
 struct Sftp {
-    key_exchange: KeyExchange,
+    choice: Choice,
 }
 
 /// The options that choose a key exchange other than X25519.
@@ -32,30 +33,48 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
     programs: &[SSHD, SSH, SFTP, SSH_KEYGEN],
     make: Make::Configured {
         known: || {
-            "mlkem768, sntrup761 (keys that resist quantum computers, with X25519; OpenSSH 9.9, 8.5)"
+            "mlkem768, sntrup761 (keys that resist quantum computers, with X25519; OpenSSH 9.9, 8.5), \
+             rekey=64MB (new keys after so many bytes)"
                 .to_owned()
         },
         read: |options| {
-            let mut all = options.iter();
-            let Some(name) = all.next() else {
-                return Ok((Vec::new(), Arc::new(Sftp { key_exchange: KeyExchange::default() })));
-            };
-            let known = HYBRIDS.iter().find(|(known, _)| *known == name);
-            match (known, all.next()) {
-                (None, _) => Err(options.unknown(name)),
-                (_, Some(second)) => Err(options.unknown(second)),
-                (Some(&(name, key_exchange)), None) => {
-                    Ok((vec![name.to_owned()], Arc::new(Sftp { key_exchange })))
+            let mut choice = Choice::default();
+            let (mut key_exchange, mut rekeying) = (None, None);
+            for option in options.iter() {
+                let hybrid = HYBRIDS.iter().find(|(known, _)| *known == option);
+                let rekey = option.strip_prefix(REKEY);
+                match (hybrid, rekey) {
+                    (Some(&(_, one)), _) if choice.key_exchange == KeyExchange::default() => {
+                        choice.key_exchange = one;
+                        key_exchange = Some(option.to_owned());
+                    }
+                    (None, Some(bytes)) if choice.rekey_bytes.is_none() => {
+                        choice.rekey_bytes = Some(rekey_bytes(bytes)?);
+                        rekeying = Some(option.to_owned());
+                    }
+                    _ => return Err(options.unknown(option)),
                 }
             }
+            let written = key_exchange.into_iter().chain(rekeying).collect();
+            Ok((written, Arc::new(Sftp { choice })))
         },
     },
 };
 
+const REKEY: &str = "rekey=";
+/// OpenSSH's smallest limit (readconf.c: "RekeyLimit too small").
+const LEAST_REKEY: u64 = 16;
+
+fn rekey_bytes(text: &str) -> std::result::Result<u64, String> {
+    let bytes = units::parse_size(text)?;
+    let too_small = || format!("`rekey={text}`: OpenSSH takes {LEAST_REKEY} bytes at least");
+    (bytes >= LEAST_REKEY).then_some(bytes).ok_or_else(too_small)
+}
+
 impl Application for Sftp {
     fn properties(&self) -> Option<Properties> {
         Some(Properties {
-            post_quantum: self.key_exchange != KeyExchange::default(),
+            post_quantum: self.choice.key_exchange != KeyExchange::default(),
             ..Properties::SSH
         })
     }
@@ -65,8 +84,8 @@ impl Application for Sftp {
     }
 
     fn baselines(&self) -> Vec<String> {
-        let classical = (self.key_exchange != KeyExchange::default()).then_some("sftp");
-        classical.into_iter().chain(["ftp"]).map(str::to_owned).collect()
+        let plain = (self.choice != Choice::default()).then_some("sftp");
+        plain.into_iter().chain(["ftp"]).map(str::to_owned).collect()
     }
 
     fn port(&self) -> u16 {
@@ -78,7 +97,7 @@ impl Application for Sftp {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        openssh::server_with(site, self.key_exchange)
+        openssh::server_with(site, self.choice)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
@@ -103,7 +122,7 @@ impl Application for Sftp {
         let name = format!("batch-{}", &blake3::hash(batch.as_bytes()).to_hex()[..16]);
         let batch = site.write(&name, &batch)?;
         let (port, host) = (site.server.port().to_string(), format!("root@{}", site.server_host()));
-        let mut command = Command::new(SFTP, openssh::options_with(site, self.key_exchange));
+        let mut command = Command::new(SFTP, openssh::options_with(site, self.choice));
         command.args(["-S".into(), Arg::from(SSH)]).args(["-b", &batch, "-P", &port, &host]);
         Ok(Invocation::new(command))
     }
@@ -134,11 +153,11 @@ impl Application for Sftp {
     }
 
     fn reseed_login_delay(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-        openssh::reseed_with(site, self.key_exchange, nth)
+        openssh::reseed_with(site, self.choice, nth)
     }
 
     fn facts(&self) -> Vec<Fact> {
-        openssh::facts_with(self.key_exchange)
+        openssh::facts_with(self.choice)
     }
 
     fn window(&self) -> Option<(u64, &'static str)> {
