@@ -25,6 +25,10 @@ fn each_section_shows_what_the_results_hold() {
     assert_models(&ground, &page, &results);
     assert_predictions(&page, &results);
     assert_wire(&page, &results);
+    assert!(
+        page.contains("<section id=\"advice\" aria-labelledby=\"advice-title\" hidden"),
+        "too few links"
+    );
     assert_links(&page);
     assert_hosts(&page);
     layout::assert_fits(&ground, &browser, "known");
@@ -32,6 +36,11 @@ fn each_section_shows_what_the_results_hold() {
     let cells = section(&page, "cells");
     assert!(cells.contains("1 of 6 outlier"), "an outlier is marked: {cells}");
     assert!(!page.contains("role=\"alert\""), "a complete run has no alarm");
+
+    let three = with_third_link(known(measured.clone()));
+    let (page, _) = report(&ground, &browser, "links", &three);
+    assert_advice(&ground, &page);
+    layout::assert_fits(&ground, &browser, "links");
 
     let mut cut = known(measured);
     cut["complete"] = json!(false);
@@ -117,6 +126,57 @@ fn known(mut results: Value) -> Value {
     results["layer_setups"] = json!([{ "stack": "https", "layer": "tls", "packets": 5, "bytes": 1540,
         "round_trips": 1, "seconds": [0.001, 0.004, 0.002] }]);
     results
+}
+
+/// The same with a third link without loss, so that a model can be fitted.
+fn with_third_link(mut results: Value) -> Value {
+    let of_far = |key: &str, name: &str| -> Vec<Value> {
+        array(&results, key).iter().filter(|one| one[name] == "far").cloned().collect()
+    };
+    let (mut samples, mut links) = (of_far("samples", "link"), of_far("validation_links", "name"));
+    samples.iter_mut().for_each(|sample| sample["link"] = json!("near"));
+    for link in &mut links {
+        (link["name"], link["delay_ms"]) = (json!("near"), json!(5.0));
+    }
+    for (key, more) in [("samples", samples), ("validation_links", links)] {
+        results[key].as_array_mut().expect("a list").extend(more);
+    }
+    results
+}
+
+/// The panel of the first screen has what the command answers.
+fn assert_advice(ground: &Ground, page: &str) {
+    let (_, rest) = page.split_once("id=\"advice-grid\">").expect("the answers");
+    let (grid, _) = rest.split_once("</script>").expect("their end");
+    let grid: Value = serde_json::from_str(grid).expect("JSON");
+    let answers = array(&grid, "answers");
+    let known = || answers.iter().enumerate().filter(|(_, answer)| !answer.is_null());
+    assert_eq!(count(page, "data-advised"), known().count());
+    let (at, answer) = known().next_back().expect("an answer");
+    let (rates, rtts, sizes) =
+        (array(&grid, "rates_bps"), array(&grid, "rtts_s"), array(&grid, "sizes"));
+    let of =
+        |values: &[Value], index: usize| values[index % values.len()].as_f64().expect("a number");
+    let size = of(sizes, at);
+    let rtt = of(rtts, at / sizes.len());
+    let rate = of(rates, at / sizes.len() / rtts.len());
+    let asked = format!(
+        "lab advise --from links --rate {rate}bit --rtt {}ms --files 1x{size}B --json",
+        1e3 * rtt
+    );
+    let ended = ground.end_of(ground.headroom(&asked));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let told: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let names = array(&grid, "stacks");
+    let places = answer.as_array().expect("stacks");
+    assert_eq!(places.len(), array(&told, "stacks").len());
+    for (place, ranked) in places.iter().zip(array(&told, "stacks")) {
+        let index = place[0].as_u64().expect("an index") as usize;
+        assert_eq!((&names[index], &place[1]), (&ranked["stack"], &ranked["rank"]));
+        let (shown, told) = (place[3].as_f64().expect("a time"), number(ranked, "predicted_s"));
+        assert!((shown / told - 1.0).abs() < 1e-3, "{shown} {told}");
+    }
+    assert!(section(page, "advice").contains("Session, predicted"), "it is shown");
 }
 
 fn host(role: &str) -> Value {

@@ -1,5 +1,6 @@
 //! The report: one HTML file that needs no network, with its data inside.
 
+use crate::analysis::advise::{Basis, Grid};
 use crate::analysis::sentence::read;
 use crate::error::{Doing, Error, Result};
 use crate::schema::Results;
@@ -17,6 +18,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/js/page.js"),
     include_str!("page/js/marks.js"),
     include_str!("page/js/read.js"),
+    include_str!("page/js/advice.js"),
     include_str!("page/js/costs.js"),
     include_str!("page/js/models.js"),
     include_str!("page/js/size_plot.js"),
@@ -46,6 +48,8 @@ pub(super) fn page(results: &Results) -> Result<String> {
     let lead: String = std::iter::once(notice).chain(lead.iter().map(paragraph)).collect();
     let more: String = more.iter().map(paragraph).collect();
     let title = escaped(&results.plan.question);
+    let advice = Basis::of(results).ok().and_then(|basis| Grid::of(&basis));
+    let advice = serde_json::to_string(&advice).doing(|| "write the report's advice".into())?;
     fill(
         TEMPLATE,
         &[
@@ -55,6 +59,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
             ("/*{{report_js}}*/", SCRIPT),
             // a `<` in a string of the data could end the script element
             ("{{results_json}}", &json.replace('<', "\\u003c")),
+            ("{{advice_json}}", &advice.replace('<', "\\u003c")),
             ("{{title}}", &title),
             ("{{answer_html}}", &lead),
             ("{{more_html}}", &more),
@@ -106,6 +111,7 @@ mod tests {
     fn the_template_has_every_placeholder_once() {
         for placeholder in [
             "{{results_json}}",
+            "{{advice_json}}",
             "{{title}}",
             "{{answer_html}}",
             "{{more_html}}",

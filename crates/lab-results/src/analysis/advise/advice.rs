@@ -1,13 +1,13 @@
 //! The question, the refusal and the ranked answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headroom_units as units;
 use serde::Serialize;
 
 use super::basis::{Basis, BasisLink};
 use super::calibration::Calibration;
-use super::model::{Arithmetic, Task};
+use super::model::{Arithmetic, StackModel, Task};
 
 /// A property of a stack that a user may need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -160,75 +160,118 @@ pub fn advise(
     question: &Question,
     facts: impl Fn(&str) -> StackFacts,
 ) -> Result<Advice, Refusal> {
-    let reasons = outside(basis, question);
-    if !reasons.is_empty() {
-        return Err(Refusal { reasons, measurable: true });
+    Adviser::new(basis, question.loss > 0.0).advise(question, facts)
+}
+
+/// Answers questions about links of one kind, with loss or without.
+#[derive(Debug)]
+pub(super) struct Adviser<'a> {
+    basis: &'a Basis,
+    /// By the index of the stack; none: it was not measured without loss.
+    models: Vec<Option<StackModel>>,
+    calibration: Calibration,
+    /// Half of the interval of the ratio of two stacks' times, by their indices.
+    half_widths: BTreeMap<[usize; 2], f64>,
+    pub(super) foreign_intervals: bool,
+}
+
+impl<'a> Adviser<'a> {
+    pub(super) fn new(basis: &'a Basis, lossy: bool) -> Self {
+        let of = if lossy { Calibration::of } else { Calibration::without_loss };
+        let own = of(basis);
+        let foreign_intervals = !own.knows(lossy);
+        let calibration = if foreign_intervals { of(&Basis::shipped()) } else { own };
+        let stacks = 0..basis.stacks.len();
+        let pairs = stacks.clone().flat_map(|a| stacks.clone().map(move |b| [a, b]));
+        let half_width = |pair: [usize; 2]| {
+            let names = pair.map(|index| basis.stacks[index].name.as_str());
+            (pair, calibration.half_width_of_ratio(names, lossy).unwrap_or(f64::INFINITY))
+        };
+        let half_widths = pairs.map(half_width).collect();
+        let models = stacks.map(|index| basis.fit(index)).collect();
+        Self { basis, models, calibration, half_widths, foreign_intervals }
     }
-    let lossy = question.loss > 0.0;
-    let own = Calibration::of(basis);
-    let foreign_intervals = !own.knows(lossy);
-    let calibration = if foreign_intervals { Calibration::of(&Basis::shipped()) } else { own };
-    let link = BasisLink {
-        name: String::new(),
-        rate_bps: Some(question.rate_bps),
-        rtt_s: question.rtt_s,
-        loss: question.loss,
-        queue_packets: None,
-    };
-    let task = Task { files: question.files, bytes: question.bytes as f64 };
-    let (mut stacks, mut left_out) = (Vec::new(), Vec::new());
-    for (index, stack) in basis.stacks.iter().enumerate() {
-        let name = &stack.name;
-        let mut leave_out = |why: String| left_out.push(LeftOutStack { stack: name.clone(), why });
-        if let Some(why) = objection(&facts(name), question) {
-            leave_out(why);
-            continue;
+
+    pub(super) fn advise(
+        &self,
+        question: &Question,
+        facts: impl Fn(&str) -> StackFacts,
+    ) -> Result<Advice, Refusal> {
+        let Self { basis, models, calibration, half_widths, foreign_intervals } = self;
+        let reasons = outside(basis, question);
+        if !reasons.is_empty() {
+            return Err(Refusal { reasons, measurable: true });
         }
-        if question.rate_bps > stack.fastest_bps {
-            leave_out(format!(
-                "this machine passed its files at {} at most",
-                units::rate(stack.fastest_bps)
-            ));
-            continue;
+        let lossy = question.loss > 0.0;
+        let link = BasisLink {
+            name: String::new(),
+            rate_bps: Some(question.rate_bps),
+            rtt_s: question.rtt_s,
+            loss: question.loss,
+            queue_packets: None,
+        };
+        let task = Task { files: question.files, bytes: question.bytes as f64 };
+        let (mut stacks, mut left_out) = (Vec::new(), Vec::new());
+        for (index, stack) in basis.stacks.iter().enumerate() {
+            let name = &stack.name;
+            let mut leave_out =
+                |why: String| left_out.push(LeftOutStack { stack: name.clone(), why });
+            if let Some(why) = objection(&facts(name), question) {
+                leave_out(why);
+                continue;
+            }
+            if question.rate_bps > stack.fastest_bps {
+                leave_out(format!(
+                    "this machine passed its files at {} at most",
+                    units::rate(stack.fastest_bps)
+                ));
+                continue;
+            }
+            let Some(model) = &models[index] else {
+                leave_out("the run has no download of a single file without loss".to_owned());
+                continue;
+            };
+            let predicted = basis.predict(model, stack, &link, task, 1);
+            let Some(interval_s) = calibration.interval_s(basis, index, &predicted, lossy, 1)
+            else {
+                leave_out("no interval is known".to_owned());
+                continue;
+            };
+            stacks.push(Ranked {
+                rank: 0,
+                tied: false,
+                stack: name.clone(),
+                predicted_s: predicted.arithmetic.total_s,
+                interval_s,
+                session_for_each_file: question.files > 1 && !model.knows_folders(),
+                arithmetic: predicted.arithmetic,
+            });
         }
-        let Some(model) = basis.fit(index) else {
-            leave_out("the run has no download of a single file without loss".to_owned());
-            continue;
-        };
-        let predicted = basis.predict(&model, stack, &link, task, 1);
-        let Some(interval_s) = calibration.interval_s(basis, index, &predicted, lossy, 1) else {
-            leave_out("no interval is known".to_owned());
-            continue;
-        };
-        stacks.push(Ranked {
-            rank: 0,
-            tied: false,
-            stack: name.clone(),
-            predicted_s: predicted.arithmetic.total_s,
-            interval_s,
-            session_for_each_file: question.files > 1 && !model.knows_folders(),
-            arithmetic: predicted.arithmetic,
+        if stacks.is_empty() {
+            let all = left_out.iter().map(|left| format!("{}: {}", left.stack, left.why));
+            let all = all.collect::<Vec<_>>().join("; ");
+            let reasons = vec![format!("none of the measured stacks can be advised ({all})")];
+            return Err(Refusal { reasons, measurable: false });
+        }
+        let index = |name: &str| basis.stacks.iter().position(|stack| stack.name == name);
+        rank(&mut stacks, |pair| {
+            let [a, b] = pair.map(index);
+            a.zip(b).and_then(|(a, b)| half_widths.get(&[a, b]).copied()).unwrap_or(f64::INFINITY)
         });
+        Ok(Advice {
+            question: question.clone(),
+            stacks,
+            left_out,
+            plan: basis.plan.clone(),
+            started: basis.started.clone(),
+            machine: basis.machine.clone(),
+            headroom: basis.headroom.clone(),
+            programs: basis.programs.clone(),
+            foreign_intervals: *foreign_intervals,
+            largest_measured: Some(largest_file(basis))
+                .filter(|&largest| is_beyond(question, largest)),
+        })
     }
-    if stacks.is_empty() {
-        let all = left_out.iter().map(|left| format!("{}: {}", left.stack, left.why));
-        let all = all.collect::<Vec<_>>().join("; ");
-        let reasons = vec![format!("none of the measured stacks can be advised ({all})")];
-        return Err(Refusal { reasons, measurable: false });
-    }
-    rank(&mut stacks, &calibration, lossy);
-    Ok(Advice {
-        question: question.clone(),
-        stacks,
-        left_out,
-        plan: basis.plan.clone(),
-        started: basis.started.clone(),
-        machine: basis.machine.clone(),
-        headroom: basis.headroom.clone(),
-        programs: basis.programs.clone(),
-        foreign_intervals,
-        largest_measured: Some(largest_file(basis)).filter(|&largest| is_beyond(question, largest)),
-    })
 }
 
 impl StackFacts {
@@ -331,12 +374,12 @@ fn is_beyond(question: &Question, largest: u64) -> bool {
 
 /// Sorts by time and gives ranks: a stack whose ratio to the first of a group is not
 /// significant shares its rank.
-fn rank(stacks: &mut [Ranked], calibration: &Calibration, lossy: bool) {
+fn rank(stacks: &mut [Ranked], half_width: impl Fn([&str; 2]) -> f64) {
     stacks.sort_by(|a, b| a.predicted_s.total_cmp(&b.predicted_s));
     let mut first = 0;
     for index in 0..stacks.len() {
         let pair = [first, index].map(|at| stacks[at].stack.as_str());
-        let half = calibration.half_width_of_ratio(pair, lossy).unwrap_or(f64::INFINITY);
+        let half = half_width(pair);
         let ratio = (stacks[index].predicted_s / stacks[first].predicted_s).ln();
         if index > first && ratio > half {
             first = index;

@@ -93,15 +93,25 @@ pub struct Calibration {
 impl Calibration {
     /// Leaves out every link of a basis in turn.
     pub fn of(basis: &Basis) -> Self {
-        let errors: Vec<(String, LeftOut)> = [false, true]
-            .into_iter()
-            .flat_map(|lossy| basis.shaped_links(lossy))
+        Self::of_kinds(basis, &[false, true])
+    }
+
+    /// Leaves out every link without loss in turn, so that nothing has to be simulated; it knows
+    /// nothing of links with loss.
+    pub fn without_loss(basis: &Basis) -> Self {
+        Self::of_kinds(basis, &[false])
+    }
+
+    fn of_kinds(basis: &Basis, kinds: &[bool]) -> Self {
+        let errors: Vec<(String, LeftOut)> = kinds
+            .iter()
+            .flat_map(|&lossy| basis.shaped_links(lossy))
             .flat_map(|link| leave_out(basis, link))
             .map(|left| (basis.stacks[left.cell.stack].name.clone(), left))
             .collect();
         let factors = [false, true].map(|lossy| {
             let of_kind = || errors.iter().map(|(_, left)| left).filter(|l| l.lossy == lossy);
-            let enough = basis.shaped_links(lossy).len() >= LEAST_LINKS;
+            let enough = kinds.contains(&lossy) && basis.shaped_links(lossy).len() >= LEAST_LINKS;
             enough.then(|| quantile_95(of_kind().flat_map(LeftOut::scores).collect()))?
         });
         Self { factors, errors }

@@ -9,11 +9,13 @@ pub mod advice;
 pub mod back_test;
 pub mod basis;
 pub mod calibration;
+pub mod grid;
 pub mod lossy;
 pub mod model;
 
 pub use advice::{Advice, Property, Question, Refusal, StackFacts, advise};
 pub use basis::Basis;
+pub use grid::Grid;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -3,7 +3,7 @@
 const MOST_SIZES_IN_COST_TABLE = 4;
 
 const COST_COLUMNS = [
-  ['Overhead', 'Time of the stack divided by that of its baseline in the same block, less 1, and its 95 % interval. A lighter figure: the interval includes 0 %, so the difference is not significant.'],
+  ['Overhead', 'Time of the stack divided by that of its baseline in the same block, less 1, and its 95 % interval. A lighter figure: the interval includes 0 %, so the difference is not significant; small print says which one four runs of five like this one would have shown.'],
   ['Round trips before first byte', 'How often one side had to wait for the other before the first byte of the file was sent.'],
   ['Extra bytes per MB', 'Bytes on the wire beyond the file, in its direction, for each megabyte of file.'],
   ['CPU-seconds per GB', 'CPU time of client and server together for each gigabyte of file.'],
@@ -76,7 +76,13 @@ function overheadCell(row, clock) {
     return make('td', {}, mean === null ? 'no result' : formatTime(mean), shaping, failed);
   }
   return make('td', { class: holdsZero(interval) ? 'unsure' : null },
-    make('span', { class: 'pct' }, formatPct(pct)), make('small', {}, formatInterval(interval)), shaping, failed);
+    make('span', { class: 'pct' }, formatPct(pct)), make('small', {}, formatInterval(interval)), holdsZero(interval) ? make('small', {}, visible(interval)) : null, shaping, failed);
+}
+
+/** The smallest difference that would have been significant with a probability of 80 %: half of the interval is 1.96 standard errors for many runs, and 0.84 more are needed. */
+function visible([low, high]) {
+  const half = (Math.log1p(high / 100) - Math.log1p(low / 100)) / 2;
+  return Number.isFinite(half) ? `${format3(100 * Math.expm1(half * (1 + 0.84 / 1.96)))} % would show` : '';
 }
 
 function limitedBy(rows) {
