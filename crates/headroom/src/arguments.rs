@@ -187,6 +187,10 @@ pub(crate) struct Run {
     pub(crate) skip_missing: bool,
     /// Measure this machine's programs, not the pinned ones of `lab parts`
     #[arg(long)]
+    /// Fit it into so many minutes: as many repetitions as that leaves, at least five, and
+    /// without the largest sizes where even these take longer
+    #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) minutes: Option<u32>,
     pub(crate) host_programs: bool,
     /// File that defines applications and layers, without a plan
     #[arg(long, value_name = "FILE")]

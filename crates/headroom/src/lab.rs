@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use headroom_lab::application::Application;
@@ -168,6 +169,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         ("--link-backend", arguments.link_backend.is_some()),
         ("--strict", arguments.strict),
     ];
+        ("--minutes", arguments.minutes.is_some()),
     let given = plans_alone.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
     if let Some(name) = given.or(of_command_line(arguments)) {
         let sentence =
@@ -248,7 +250,8 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
         || arguments.only.is_some()
         || of_command_line(arguments).is_some();
     if changing && !named {
-        let sentence = "--resume continues the plan that was started: leave out --repetitions, --only, --include, \
+        let sentence = "--resume continues the plan that was started: leave out --repetitions, --minutes, --only, --include, \
+        || arguments.minutes.is_some()
                         --link, --sizes, --workload, --family and --offload, or name that plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
@@ -383,6 +386,10 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
         for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {
             eprintln!("headroom: {sentence}");
         }
+    if let Some(minutes) = arguments.minutes {
+        let time = Duration::from_secs(60 * u64::from(minutes));
+        eprintln!("headroom: {}", run::fit(&mut plan, time)?);
+    }
     }
     Ok(plan)
 }

@@ -11,6 +11,7 @@ mod clear_text_verdict;
 mod entry;
 mod environment;
 mod estimate;
+mod fit;
 mod journal;
 mod options;
 mod record;
@@ -40,6 +41,7 @@ use headroom_lab_results::{analysis, report};
 use crate::plan::Plan;
 
 pub use estimate::{expected_time, rounded, sentence as sentence_on_time};
+pub use fit::fit;
 pub use journal::NAME as JOURNAL;
 pub use options::{Options, Progress};
 pub use resume::{
