@@ -131,11 +131,22 @@ pub(crate) enum Lab {
         #[arg(long)]
         full: bool,
     },
-    /// Compare two runs cell by cell
+    /// Compare runs cell by cell with the first
     #[command(
-        after_help = "Exit codes:\n  0  both runs were read; nothing is too slow\n  1  --fail-above P was given and at least one cell is too slow: the whole 95 % interval of\n     its time in B over A lies above P percent\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of transfer times."
+        after_help = "Exit codes:\n  0  the runs were read; nothing is too slow\n  1  --fail-above P was given and at least one cell is too slow: the whole 95 % interval of\n     its time over that in A lies above P percent\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of transfer times."
     )]
     Compare(Compare),
+    /// Show runs of a plan over time, and find what became slower or faster, and when
+    #[command(
+        after_help = "Example:\n  headroom lab history results\n\nRuns are told apart by the names of their plans; a study counts part by part. Runs that\nbackground load disturbed are left out. A change needs at least four runs of a cell; which\nchanges would be seen is in the table. docs/methodology.md explains the test."
+    )]
+    History(HistoryOf),
+    /// Write the samples of many runs into one table
+    #[cfg(feature = "export")]
+    #[command(
+        after_help = "Example:\n  headroom lab export results --parquet samples.parquet\n  duckdb -c \"SELECT run, stack, median(seconds) FROM 'samples.parquet' GROUP BY ALL\"\n\nA row for each sample: columns of its run, then those of results.csv."
+    )]
+    Export(Export),
     /// Predict which stacks move files soonest over a link
     #[command(
         after_help = "Examples:\n  headroom lab advise --rate 200mbit --rtt 30ms --files 2000x1MiB\n  headroom lab advise --rate 50mbit --rtt 80ms --loss 0.1% --files 1MiB --need mutual-auth,no-udp\n  headroom lab advise --rate 20mbit --rtt 20ms --files 64KiB --arithmetic\n  headroom lab advise --back-test --from results/back-test-1790000000\n\nThe prediction is of downloads by one client. Without --from it rests on a run of\nplans/back-test.toml that comes with this program.\n\nExit codes:\n  0  answered\n  2  wrong arguments, or a run that cannot be read\n  5  no answer: the question lies outside what was measured, or no stack has what it needs\nWith --measure those of `lab run`."
@@ -176,6 +187,10 @@ pub(crate) struct Run {
     /// Paired blocks per workload and size (the minimum, if the plan has `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,
+    /// Fit it into so many minutes: as many repetitions as that leaves, at least five, and
+    /// without the largest sizes where even these take longer
+    #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) minutes: Option<u32>,
     /// Run all of the plan or study, or the smaller version that it defines
     #[arg(long, value_name = "SCALE", value_parser = ["full", "quick", "smoke"])]
     pub(crate) scale: Option<String>,
@@ -187,10 +202,6 @@ pub(crate) struct Run {
     pub(crate) skip_missing: bool,
     /// Measure this machine's programs, not the pinned ones of `lab parts`
     #[arg(long)]
-    /// Fit it into so many minutes: as many repetitions as that leaves, at least five, and
-    /// without the largest sizes where even these take longer
-    #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) minutes: Option<u32>,
     pub(crate) host_programs: bool,
     /// File that defines applications and layers, without a plan
     #[arg(long, value_name = "FILE")]
@@ -266,6 +277,10 @@ pub(crate) struct Link {
     /// rate, at least 100 packets]
     #[arg(long)]
     pub(crate) queue: Option<String>,
+    /// Management of that queue: codel or fq-codel, which keep it short [default: it drops
+    /// what arrives when it is full]
+    #[arg(long)]
+    pub(crate) aqm: Option<String>,
     /// Share of frames that arrive twice: 0.1%
     #[arg(long)]
     pub(crate) duplicate: Option<String>,
@@ -281,10 +296,6 @@ pub(crate) struct Link {
     /// Seed of the random processes; the same seed loses the same frames [default: random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Management of that queue: codel or fq-codel, which keep it short [default: it drops
-    /// what arrives when it is full]
-    #[arg(long)]
-    pub(crate) aqm: Option<String>,
     /// Print JSON: one line when forwarding starts, one for each direction at the end
     #[arg(long)]
     pub(crate) json: bool,
@@ -294,14 +305,39 @@ pub(crate) struct Link {
 pub(crate) struct Compare {
     /// The earlier run: its folder or its results.json
     pub(crate) a: PathBuf,
-    /// The later run
-    pub(crate) b: PathBuf,
+    /// Later runs, each of which is compared with the first
+    #[arg(required = true)]
+    pub(crate) b: Vec<PathBuf>,
     /// Fail if the whole 95 % interval of a cell's slowdown lies above this, such as 5%
     #[arg(long, value_name = "P%", value_parser = headroom_lab::units::parse_percent)]
     pub(crate) fail_above: Option<f64>,
+    /// Write a test for each cell to this file, as JUnit's XML
+    #[arg(long, value_name = "FILE", requires = "fail_above")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Print JSON: an object for each later run
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryOf {
+    /// Folders of runs, or folders with such folders in them
+    #[arg(required = true, value_name = "FOLDER")]
+    pub(crate) folders: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(feature = "export")]
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// Folders of runs, or folders with such folders in them
+    #[arg(required = true, value_name = "FOLDER")]
+    pub(crate) folders: Vec<PathBuf>,
+    /// Write the table to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parquet: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -453,6 +489,9 @@ pub(crate) struct Fetch {
     /// TLS key exchange groups, the first of which a ClientHello brings a share of
     #[arg(long)]
     pub(crate) tls_groups: Option<String>,
+    /// HTTP/2 over TLS, in place of HTTP/1.1
+    #[arg(long)]
+    pub(crate) http2: bool,
 }
 
 #[derive(Debug, Args)]
@@ -489,6 +528,3 @@ pub(crate) enum BrowsedSite {
     /// Any HTTPS server
     Https,
 }
-    /// HTTP/2 over TLS, in place of HTTP/1.1
-    #[arg(long)]
-    pub(crate) http2: bool,

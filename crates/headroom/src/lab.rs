@@ -19,16 +19,17 @@ use headroom_lab_host::clean;
 use headroom_lab_host::privileges::Privileges;
 use headroom_lab_host::programs::Program;
 use headroom_lab_results::analysis::disturbance::Disturbance;
-use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::report;
+use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
-use headroom_lab_results::{analysis, report};
 
 use crate::advise;
-use crate::arguments::{Compare, Lab, Run};
+use crate::arguments::{Lab, Run};
 use crate::folder::{Folder, outside_run};
+use crate::output::width;
 use crate::pinned;
 use crate::progress::Bar;
+use crate::runs;
 use crate::user_namespace;
 
 pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
@@ -37,7 +38,10 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         Lab::List { file } => list(file.as_deref()),
         Lab::Run(arguments) => measure(&arguments),
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
-        Lab::Compare(arguments) => compare(&arguments),
+        Lab::Compare(arguments) => runs::compare(&arguments),
+        Lab::History(arguments) => runs::history(&arguments),
+        #[cfg(feature = "export")]
+        Lab::Export(arguments) => runs::export(&arguments),
         Lab::Advise(arguments) => advise::run(&arguments, width(), measure_plan),
         Lab::Parts { archive } => pinned::fetch(archive),
         Lab::Clean { scratch } => remove(scratch),
@@ -165,11 +169,11 @@ fn study_of(arguments: &Run) -> anyhow::Result<Option<(Study, Scale)>> {
 fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Result<ExitCode> {
     let plans_alone = [
         ("--repetitions", arguments.repetitions.is_some()),
+        ("--minutes", arguments.minutes.is_some()),
         ("--only", arguments.only.is_some()),
         ("--link-backend", arguments.link_backend.is_some()),
         ("--strict", arguments.strict),
     ];
-        ("--minutes", arguments.minutes.is_some()),
     let given = plans_alone.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
     if let Some(name) = given.or(of_command_line(arguments)) {
         let sentence =
@@ -247,11 +251,11 @@ fn tell_study(
 fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let named = !arguments.what.is_empty();
     let changing = arguments.repetitions.is_some()
+        || arguments.minutes.is_some()
         || arguments.only.is_some()
         || of_command_line(arguments).is_some();
     if changing && !named {
         let sentence = "--resume continues the plan that was started: leave out --repetitions, --minutes, --only, --include, \
-        || arguments.minutes.is_some()
                         --link, --sizes, --workload, --family and --offload, or name that plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
@@ -382,14 +386,14 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
         let before = arguments.resume.as_deref().map(run::had_pinned_programs).transpose()?;
         choose_programs(arguments, &plan.programs(), before.flatten())?;
     }
-    if arguments.skip_missing {
-        for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {
-            eprintln!("headroom: {sentence}");
-        }
     if let Some(minutes) = arguments.minutes {
         let time = Duration::from_secs(60 * u64::from(minutes));
         eprintln!("headroom: {}", run::fit(&mut plan, time)?);
     }
+    if arguments.skip_missing {
+        for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {
+            eprintln!("headroom: {sentence}");
+        }
     }
     Ok(plan)
 }
@@ -428,13 +432,6 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
         allow_failed_link_test: false,
         interrupted,
     })
-}
-
-/// Columns of the terminal, or of `COLUMNS`.
-fn width() -> usize {
-    let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let terminal = || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
-    set.or_else(terminal).unwrap_or(80).clamp(60, 140)
 }
 
 fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
@@ -483,39 +480,6 @@ fn rebuild_studies(dir: &Path) -> bool {
         }
     }
     all
-}
-
-fn compare(arguments: &Compare) -> anyhow::Result<ExitCode> {
-    // whatever is wrong with a run, 1 is kept for one that is too slow
-    let read = |path: &Path| {
-        let results = if path.is_file() { report::read_file(path) } else { report::read(path) };
-        results.map_err(|error| Error::Plan(error.to_string()))
-    };
-    let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
-    let comparison = analysis::compare::compare(&a, &b);
-    if comparison.cells.is_empty() {
-        let sentence = "the two runs have no cell (link, stack, workload and size) in common";
-        return Err(Error::Plan(sentence.to_owned()).into());
-    }
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&comparison)?);
-    } else {
-        print!("{}", report::compare::text(&comparison, arguments.fail_above, width()));
-    }
-    let Some(limit) = arguments.fail_above else { return Ok(ExitCode::SUCCESS) };
-    let slow = comparison.cells.iter().filter(|cell| cell.is_slower_than(limit)).count();
-    if slow > 0 {
-        eprintln!(
-            "headroom: {slow} of {} cells are slower by more than {limit} %",
-            comparison.cells.len()
-        );
-    }
-    // what was not measured is not known to be as fast
-    for what in &comparison.broken {
-        eprintln!("headroom: {what}");
-    }
-    let good = slow == 0 && comparison.broken.is_empty();
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn remove(scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {

@@ -25,6 +25,7 @@ mod log;
 mod output;
 mod pinned;
 mod progress;
+mod runs;
 #[cfg(feature = "transfer")]
 mod transfer;
 #[cfg(feature = "tunnel")]

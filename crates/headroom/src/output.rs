@@ -27,6 +27,13 @@ pub(crate) fn print_error_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// Columns of the terminal, or of `COLUMNS`.
+pub(crate) fn width() -> usize {
+    let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    set.or_else(terminal).unwrap_or(80).clamp(60, 140)
+}
+
 /// Returns the exit code of a command: a failure, where something was printed in vain.
 pub(crate) fn exit_code(of_command: ExitCode) -> ExitCode {
     let failed = FAILED.get().is_some_and(|kind| *kind != ErrorKind::BrokenPipe);

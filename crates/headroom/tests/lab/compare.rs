@@ -1,4 +1,4 @@
-//! `headroom lab compare`: exit codes that a CI can use. Needs no privilege.
+//! `headroom lab compare`, `history` and `export`: finished runs beside each other. Needs no privilege.
 
 use crate::common::Ground;
 use crate::common::made_up::results;
@@ -82,4 +82,84 @@ fn what_cannot_be_compared() {
         let ended = ground.end_of(ground.headroom(arguments));
         ended.assert_says(2, &[fragment]);
     }
+}
+
+#[test]
+fn several_runs_are_compared_with_the_first_and_a_ci_reads_the_outcome() {
+    let ground = Ground::new("compare-many");
+    for (name, seconds) in [
+        ("a", [1.0, 1.01, 0.99, 1.02, 0.98]),
+        ("same", [0.98, 1.02, 0.99, 1.01, 1.0]),
+        ("slow", [1.2, 1.21, 1.19, 1.22, 1.18]),
+    ] {
+        ground.write(&format!("{name}.json"), &results(seconds, "6.1").to_string());
+    }
+    let run = |arguments: &str| ground.end_of(ground.headroom(arguments));
+    let many = run("lab compare a.json same.json slow.json --fail-above 5% --junit ci.xml");
+    assert_eq!(many.code, Some(1), "{many}");
+    for fragment in ["B against A", "C against A", "TOO SLOW", "http download 1 KiB on unshaped"] {
+        assert!(many.stdout.contains(fragment), "`{fragment}` is not in {many}");
+    }
+    assert!(many.stderr.contains("1 of 2 cells"), "{many}");
+    let written = std::fs::read_to_string(ground.path("ci.xml")).expect("a file");
+    for fragment in [
+        "<testsuite name=\"same.json\" tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"0\">",
+        "<testsuite name=\"slow.json\" tests=\"1\" failures=\"1\" errors=\"0\" skipped=\"0\">",
+        "<failure message=\"slower by more than 5 %: +20.0 %",
+    ] {
+        assert!(written.contains(fragment), "`{fragment}` is not in {written}");
+    }
+    run("lab compare a.json same.json --junit ci.xml").assert_says(2, &["--fail-above"]);
+}
+
+/// Runs of a plan on days after each other, in a folder each.
+fn write_history(ground: &Ground, seconds: &[f64]) {
+    for (day, seconds) in (1..).zip(seconds) {
+        let kernel = if day < 7 { "6.1" } else { "6.2" };
+        let mut run = results([0.99, 1.0, 1.01, 1.02, 0.98].map(|of| of * seconds), kernel);
+        run["environment"]["started"] = json!(format!("2026-11-{day:02}T10:00:00Z"));
+        std::fs::create_dir_all(ground.path(&format!("results/{day:02}"))).expect("a folder");
+        ground.write(&format!("results/{day:02}/results.json"), &run.to_string());
+    }
+}
+
+#[test]
+fn a_history_says_what_changed_since_which_run_and_what_else_changed() {
+    let ground = Ground::new("history");
+    write_history(&ground, &[1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.2, 1.21, 1.19, 1.2]);
+    let run = |arguments: &str| ground.end_of(ground.headroom(arguments));
+    let shown = run("lab history results");
+    assert_eq!(shown.code, Some(0), "{shown}");
+    for fragment in [
+        "p: 10 runs, 2026-11-01 to 2026-11-10. The time of 1 of 1 cells changed.",
+        "Since 2026-11-07T10:00:00Z (results/07):",
+        "http download 1 KiB on unshaped: +20",
+        "kernel differs: 6.1 in A, 6.2 in B.",
+    ] {
+        assert!(shown.stdout.contains(fragment), "`{fragment}` is not in {shown}");
+    }
+    let printed = run("lab history results --json");
+    let printed: Value = serde_json::from_str(&printed.stdout).expect("JSON");
+    assert_eq!(printed[0]["cells"][0]["changes"][0]["run"], 6);
+
+    // one that cannot be read is no reason to miss the others
+    ground.write("results/03/results.json", "{\"schema\": 1}");
+    let shown = run("lab history results");
+    assert!(shown.stderr.contains("left out") && shown.stdout.contains("p: 9 runs"), "{shown}");
+    run("lab history nowhere").assert_says(2, &["nowhere"]);
+    std::fs::create_dir(ground.path("empty")).expect("a folder");
+    run("lab history empty").assert_says(2, &["there is no run in empty"]);
+}
+
+#[test]
+fn an_export_has_the_samples_of_all_runs() {
+    let ground = Ground::new("export");
+    write_history(&ground, &[1.0, 1.1, 1.2]);
+    let run = |arguments: &str| ground.end_of(ground.headroom(arguments));
+    let written = run("lab export results --parquet samples.parquet");
+    assert_eq!(written.code, Some(0), "{written}");
+    assert!(written.stdout.contains("15 samples of 3 runs"), "{written}");
+    let file = std::fs::read(ground.path("samples.parquet")).expect("a file");
+    assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "Parquet");
+    run("lab export results --parquet nowhere/samples.parquet").assert_says(1, &["nowhere"]);
 }

@@ -399,7 +399,7 @@ fn assert_consistent(results: &Value) {
     assert!(text(environment, "started") <= text(environment, "finished"));
     for program in array(environment, "programs") {
         let origin = text(program, "origin");
-        assert!(["system", "cache", "built-in"].contains(&origin), "{program}");
+        assert!(["system", "cache", "pinned", "built-in"].contains(&origin), "{program}");
     }
     for stack in array(&results["plan"], "stacks") {
         let facts = &environment["stacks"][text(stack, "name")];

@@ -1,4 +1,4 @@
-//! Two runs side by side: which cells became slower or faster.
+//! Runs side by side: which cells became slower or faster than in the first.
 //!
 //! Blocks of two runs have nothing in common, so nothing is paired: the ratio of
 //! geometric means has Welch's interval on the logarithms of the times. An
@@ -51,9 +51,17 @@ pub struct Change {
     pub ci95_pct: Option<[f64; 2]>,
     /// Runs of each side.
     pub n: [usize; 2],
+    /// How often chance alone makes such a difference in any of the cells that were compared, at
+    /// most (Welch's t test, Holm's correction); none where a side has a single sample.
+    pub p: Option<f64>,
 }
 
 impl Change {
+    /// Whether it is no chance, however many cells were compared.
+    pub fn is_certain(&self) -> bool {
+        self.p.is_some_and(|p| p < 0.05)
+    }
+
     /// Whether both sides have runs enough to be compared.
     pub fn is_comparable(&self) -> bool {
         self.n.iter().all(|n| *n >= stats::LEAST_RUNS)
@@ -74,17 +82,25 @@ impl CellChange {
 }
 
 /// Link, stack, workload, size.
-type Key = (String, String, String, u64);
+pub(super) type Key = (String, String, String, u64);
 
-fn name((link, stack, workload, size): &Key) -> String {
+pub(super) fn name((link, stack, workload, size): &Key) -> String {
     match size {
         0 => format!("{stack} {workload} on {link}"),
         _ => format!("{stack} {workload} {} on {link}", headroom_units::size(*size)),
     }
 }
 
-/// Compares two runs.
-pub fn compare(a: &Results, b: &Results) -> Comparison {
+/// Compares runs with the first.
+pub fn compare(first: &Results, others: &[Results]) -> Vec<Comparison> {
+    let mut all: Vec<Comparison> = others.iter().map(|other| of_two(first, other)).collect();
+    correct(all.iter_mut().flat_map(|one| &mut one.cells).map(|cell| &mut cell.change));
+    let cells = all.iter_mut().flat_map(|one| &mut one.cells);
+    correct(cells.filter_map(|cell| cell.overhead_change.as_mut()));
+    all
+}
+
+fn of_two(a: &Results, b: &Results) -> Comparison {
     let (cells_a, cells_b) = (cells(a), cells(b));
     let lacks = |these: &BTreeMap<Key, Vec<&Sample>>, those: &BTreeMap<Key, Vec<&Sample>>| {
         these.keys().filter(|key| !those.contains_key(*key)).map(name).collect()
@@ -144,7 +160,7 @@ fn broken(a: &Results, b: &Results, good: &BTreeMap<Key, Vec<&Sample>>) -> Vec<S
 
 /// The samples that count, cell by cell; a cell in which everything failed is
 /// none.
-fn cells(results: &Results) -> BTreeMap<Key, Vec<&Sample>> {
+pub(super) fn cells(results: &Results) -> BTreeMap<Key, Vec<&Sample>> {
     let mut cells: BTreeMap<Key, Vec<&Sample>> = BTreeMap::new();
     for s in &results.samples {
         let key = (s.link.clone(), s.stack.clone(), s.workload.clone(), s.size_bytes);
@@ -172,10 +188,19 @@ fn change(one: &[f64], other: &[f64]) -> Option<Change> {
     let pct = |log: f64| 100.0 * log.exp_m1();
     let half = stats::half_width(&[Part::of_mean(one), Part::of_mean(other)]);
     let ci95_pct = half.map(|half| [pct(log - half), pct(log + half)]);
-    Some(Change { pct: pct(log), ci95_pct, n: [one.len(), other.len()] })
+    let p = stats::welch_p(one, other);
+    Some(Change { pct: pct(log), ci95_pct, n: [one.len(), other.len()], p })
 }
 
-fn differences(a: &Results, b: &Results) -> Vec<String> {
+/// Corrects the probabilities for their number.
+fn correct<'a>(changes: impl Iterator<Item = &'a mut Change>) {
+    let mut all: Vec<&mut f64> = changes.filter_map(|change| change.p.as_mut()).collect();
+    let corrected = stats::holm(&all.iter().map(|p| **p).collect::<Vec<_>>());
+    all.iter_mut().zip(corrected).for_each(|(p, corrected)| **p = corrected);
+}
+
+/// Differences of plan, machine and programs, in sentences.
+pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
     let baselines = |r: &Results| {
         let stacks = r.plan.stacks.iter();
         stacks
@@ -247,12 +272,14 @@ mod tests {
 
     #[test]
     fn slower_means_the_whole_interval() {
-        let slower = cell(Change { pct: 10.0, ci95_pct: Some([7.5, 12.6]), n: [5, 5] });
+        let slower = cell(Change { pct: 10.0, ci95_pct: Some([7.5, 12.6]), n: [5, 5], p: None });
         assert!(slower.is_slower_than(5.0) && slower.is_slower_than(0.0));
         assert!(!slower.is_slower_than(8.0), "10 % may be 7.5 %");
-        assert!(!cell(Change { pct: 90.0, ci95_pct: None, n: [1, 1] }).is_slower_than(5.0));
         assert!(
-            !cell(Change { pct: -9.0, ci95_pct: Some([-12.0, -6.0]), n: [5, 5] })
+            !cell(Change { pct: 90.0, ci95_pct: None, n: [1, 1], p: None }).is_slower_than(5.0)
+        );
+        assert!(
+            !cell(Change { pct: -9.0, ci95_pct: Some([-12.0, -6.0]), n: [5, 5], p: None })
                 .is_slower_than(5.0)
         );
         assert_eq!(slower.name(), "ftp download 1 KiB on unshaped");

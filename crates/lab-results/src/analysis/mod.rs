@@ -8,6 +8,7 @@ pub mod cost;
 pub mod crossover;
 pub mod disturbance;
 pub mod fit;
+pub mod history;
 pub mod limits;
 pub mod measured;
 pub mod models;

@@ -146,16 +146,45 @@ impl Part {
 /// Half of the 95 % interval of a sum of independent parts, with Welch's and
 /// Satterthwaite's degrees of freedom; none where a part has a single value.
 pub fn half_width(parts: &[Part]) -> Option<f64> {
+    let (variance, degrees) = sum_of(parts)?;
+    Some(if variance > 0.0 { t_975(degrees) * variance.sqrt() } else { 0.0 })
+}
+
+/// The variance of a sum of independent parts, and its degrees of freedom.
+fn sum_of(parts: &[Part]) -> Option<(f64, f64)> {
     let variance: f64 = parts.iter().map(|part| part.variance).sum();
-    if parts.is_empty() || !variance.is_finite() {
-        return None;
-    }
+    (!parts.is_empty() && variance.is_finite()).then(|| {
+        let degrees = parts.iter().map(|p| p.variance.powi(2) / p.degrees).sum::<f64>();
+        (variance, variance.powi(2) / degrees)
+    })
+}
+
+/// How often chance alone puts the means of two samples so far apart (Welch's t test, both
+/// sides); none where a sample is a single value.
+pub fn welch_p(one: &[f64], other: &[f64]) -> Option<f64> {
+    let parts = [Part::of_mean(one), Part::of_mean(other)];
+    let (variance, degrees) = sum_of(&parts)?;
+    let distance = (mean(one)?.mean - mean(other)?.mean).abs();
     if variance <= 0.0 {
-        return Some(0.0);
+        return Some(if distance > 0.0 { 0.0 } else { 1.0 });
     }
-    let degrees =
-        variance.powi(2) / parts.iter().map(|p| p.variance.powi(2) / p.degrees).sum::<f64>();
-    Some(t_975(degrees) * variance.sqrt())
+    let t = StudentsT::new(0.0, 1.0, degrees).ok()?;
+    Some(2.0 * t.sf(distance / variance.sqrt()))
+}
+
+/// Corrects the probabilities of several comparisons, so that one of them falls below 5 % by
+/// chance in 5 % of such groups at most (Holm 1979).
+pub fn holm(probabilities: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..probabilities.len()).collect();
+    order.sort_by(|&a, &b| probabilities[a].total_cmp(&probabilities[b]));
+    let mut corrected = vec![1.0; probabilities.len()];
+    let mut least: f64 = 0.0;
+    for (rank, &index) in order.iter().enumerate() {
+        let others = (probabilities.len() - rank) as f64;
+        least = least.max((others * probabilities[index]).min(1.0));
+        corrected[index] = least;
+    }
+    corrected
 }
 
 /// Overhead of one time over another in per cent, (t − t₀)/t₀ × 100: the
@@ -296,6 +325,19 @@ mod tests {
         assert_eq!(half_width(&[parts[0], Part::of_mean(&[1.0])]), None);
         assert_eq!(half_width(&[Part::of_mean(&[1.0, 1.0])]), Some(0.0));
         assert_eq!(half_width(&[]), None);
+    }
+
+    #[test]
+    fn probabilities_of_a_difference() {
+        // t = 1/√(1 + 1) with two degrees of freedom
+        let p = welch_p(&[0.0, 2.0], &[1.0, 3.0]).expect("two values each");
+        assert!((p - 0.5528).abs() < 1e-4, "{p}");
+        assert_eq!(welch_p(&[1.0, 1.0], &[2.0, 2.0]), Some(0.0));
+        assert_eq!(welch_p(&[1.0, 1.0], &[1.0, 1.0]), Some(1.0));
+        assert_eq!(welch_p(&[1.0], &[1.0, 2.0]), None);
+        assert_eq!(holm(&[0.03, 0.01, 0.5]), [0.06, 0.03, 0.5]);
+        assert_eq!(holm(&[0.02, 0.02, 0.9]), [0.06, 0.06, 0.9], "no order between them");
+        assert_eq!(holm(&[]), [0.0; 0]);
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! The comparison of two runs on the terminal.
+//! The comparison of runs on the terminal. The first run is A, the others B, C and so on.
+
+use std::collections::BTreeMap;
 
 use headroom_units as units;
 
@@ -6,47 +8,96 @@ use super::columns::{aligned, wrapped};
 use super::table::Table;
 use crate::analysis::compare::{CellChange, Change, Comparison};
 
-/// Lists differences of the environments, then a table with the largest change first.
-pub fn text(comparison: &Comparison, limit_pct: Option<f64>, width: usize) -> String {
-    let mut text = String::new();
-    for sentence in &comparison.differences {
-        text += &wrapped(sentence, width);
-    }
-    for (cells, run) in [(&comparison.only_in_a, "A"), (&comparison.only_in_b, "B")] {
-        if !cells.is_empty() {
-            text += &wrapped(&format!("Only in {run}: {}.", cells.join(", ")), width);
-        }
-    }
-    if comparison.cells.is_empty() {
-        return text + "The two runs have no cell in common.\n";
+/// Lists differences of the environments, then a table: of two runs with the largest change
+/// first, of more with a column each.
+pub fn text(comparisons: &[Comparison], limit_pct: Option<f64>, width: usize) -> String {
+    let mut text: String =
+        comparisons.iter().zip('B'..).map(|(of, run)| apart(of, run, width)).collect();
+    if comparisons.iter().all(|comparison| comparison.cells.is_empty()) {
+        return text + "The runs have no cell in common.\n";
     }
     if !text.is_empty() {
         text.push('\n');
     }
-    let header = ["cell", "n, A and B", "time, B against A", "overhead, B against A", ""];
-    let rows = comparison.cells.iter().map(|cell| row(cell, limit_pct)).collect();
-    text += &aligned(&Table { header: header.map(str::to_owned).to_vec(), rows });
+    let table = match comparisons {
+        [one] => of_two(one, limit_pct),
+        more => of_many(more, limit_pct),
+    };
+    text += &aligned(&table);
     text.push('\n');
-    text += &wrapped(
-        "Time: ratio of the geometric means of the transfer times, less one, with Welch's 95 % interval on their \
-         logarithms; blocks of two runs are not paired. Overhead: the same of the times over their baselines'. \
-         Fewer than five runs on a side support no comparison.",
+    let overhead = match comparisons {
+        [_] => " Overhead: the same of the times over their baselines'.",
+        _ => "",
+    };
+    text + &wrapped(
+        &format!(
+            "Time: ratio of the geometric means of the transfer times, less one, with Welch's 95 % interval on their \
+             logarithms; blocks of two runs are not paired.{overhead} A question mark: chance alone makes such a \
+             difference somewhere among so many cells in more than 5 % of comparisons (Holm's method). Fewer than \
+             five runs on a side support no comparison."
+        ),
         width,
-    );
+    )
+}
+
+/// How the environment of a run differs from that of A, and which cells only one of them has.
+fn apart(comparison: &Comparison, run: char, width: usize) -> String {
+    let of_run =
+        |sentence: &String| wrapped(&sentence.replace(" in B.", &format!(" in {run}.")), width);
+    let mut text: String = comparison.differences.iter().map(of_run).collect();
+    for (cells, run) in [
+        (&comparison.only_in_a, format!("A, not in {run}")),
+        (&comparison.only_in_b, run.to_string()),
+    ] {
+        if !cells.is_empty() {
+            text += &wrapped(&format!("Only in {run}: {}.", cells.join(", ")), width);
+        }
+    }
     text
 }
 
+fn of_two(comparison: &Comparison, limit_pct: Option<f64>) -> Table {
+    let header = ["cell", "n, A and B", "time, B against A", "overhead, B against A", ""];
+    let rows = comparison.cells.iter().map(|cell| row(cell, limit_pct)).collect();
+    Table { header: header.map(str::to_owned).to_vec(), rows }
+}
+
+fn of_many(comparisons: &[Comparison], limit_pct: Option<f64>) -> Table {
+    let runs = || comparisons.iter().zip('B'..);
+    let mut cells: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (nth, comparison) in comparisons.iter().enumerate() {
+        for cell in &comparison.cells {
+            let row = cells
+                .entry(cell.name())
+                .or_insert_with(|| vec!["–".to_owned(); comparisons.len()]);
+            row[nth] = format!("{} {}", change(&cell.change), verdict(cell, limit_pct))
+                .trim_end()
+                .to_owned();
+        }
+    }
+    let header =
+        std::iter::once("cell".to_owned()).chain(runs().map(|(_, run)| format!("{run} against A")));
+    let rows = cells.into_iter().map(|(name, row)| std::iter::once(name).chain(row).collect());
+    Table { header: header.collect(), rows: rows.collect() }
+}
+
 fn row(cell: &CellChange, limit_pct: Option<f64>) -> Vec<String> {
-    let verdict = match cell.change.ci95_pct {
-        _ if !cell.change.is_comparable() => "too few runs",
-        Some(_) if limit_pct.is_some_and(|limit| cell.is_slower_than(limit)) => "TOO SLOW",
-        Some([lo, _]) if lo > 0.0 => "slower",
-        Some([_, hi]) if hi < 0.0 => "faster",
-        Some(_) | None => "",
-    };
     let overhead = cell.overhead_change.as_ref().map_or_else(|| "–".to_owned(), change);
     let [a, b] = cell.change.n;
-    vec![cell.name(), format!("{a}, {b}"), change(&cell.change), overhead, verdict.to_owned()]
+    let verdict = verdict(cell, limit_pct).to_owned();
+    vec![cell.name(), format!("{a}, {b}"), change(&cell.change), overhead, verdict]
+}
+
+fn verdict(cell: &CellChange, limit_pct: Option<f64>) -> &'static str {
+    match cell.change.ci95_pct {
+        _ if limit_pct.is_some_and(|limit| cell.is_slower_than(limit)) => "TOO SLOW",
+        _ if !cell.change.is_comparable() => "too few runs",
+        Some([lo, _]) if lo > 0.0 && cell.change.is_certain() => "slower",
+        Some([_, hi]) if hi < 0.0 && cell.change.is_certain() => "faster",
+        Some([lo, _]) if lo > 0.0 => "slower?",
+        Some([_, hi]) if hi < 0.0 => "faster?",
+        Some(_) | None => "",
+    }
 }
 
 fn change(change: &Change) -> String {

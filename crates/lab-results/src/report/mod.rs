@@ -5,10 +5,15 @@ mod brief;
 pub mod columns;
 pub mod compare;
 pub mod csv;
+pub mod history;
 pub mod html;
+pub mod junit;
 mod links;
 pub mod markdown;
 mod models;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+mod rows;
 pub mod table;
 pub mod terminal;
 
