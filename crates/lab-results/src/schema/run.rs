@@ -26,6 +26,24 @@ pub struct Environment {
     pub settings: BTreeMap<String, String>,
 }
 
+impl Environment {
+    /// Lists servers, clients and tunnels with their versions; without what makes the testbed.
+    pub fn programs_under_test(&self) -> Vec<String> {
+        const OF_TESTBED: [&str; 10] = [
+            "ethtool", "ip", "mount", "nft", "nsenter", "openssl", "ssh", "sysctl", "tc", "unshare",
+        ];
+        let programs = self.programs.iter();
+        programs
+            .filter(|program| !OF_TESTBED.contains(&program.name.as_str()))
+            .map(|program| {
+                let says_its_name = program.version.starts_with(&program.name);
+                let name = if says_its_name { "" } else { program.name.as_str() };
+                format!("{name} {}", program.version).trim().to_owned()
+            })
+            .collect()
+    }
+}
+
 /// The fact of a stack, in [`Environment::stacks`], that says why its sessions wait.
 pub const WAITS: &str = "waits";
 

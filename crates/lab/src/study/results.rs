@@ -63,6 +63,8 @@ pub struct PartResults {
     pub cpu: String,
     pub cores: usize,
     pub kernel: String,
+    /// Servers, clients and tunnels with their versions.
+    pub programs: Vec<String>,
     pub samples: usize,
     pub failed: usize,
     pub warnings: Vec<String>,

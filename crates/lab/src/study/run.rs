@@ -216,6 +216,7 @@ fn told_of(name: &str, results: &Results) -> PartResults {
         cpu: environment.cpu.clone(),
         cores: environment.cores,
         kernel: environment.kernel.clone(),
+        programs: environment.programs_under_test(),
         samples: results.samples.len(),
         failed: results.samples.iter().filter(|sample| !sample.ok).count(),
         warnings: results.warnings.clone(),

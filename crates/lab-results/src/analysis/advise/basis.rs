@@ -198,7 +198,7 @@ impl Basis {
             started: environment.started.clone(),
             machine: machine(environment),
             headroom: environment.headroom.clone(),
-            programs: programs(environment),
+            programs: environment.programs_under_test(),
             congestion_control: results.plan.congestion_control.clone(),
             payload_bytes: segment.payload_bytes,
             line_bytes: segment.line_bytes,
@@ -253,22 +253,6 @@ fn machine(environment: &Environment) -> String {
     let kernel: Vec<&str> = environment.kernel.split('.').take(2).collect();
     let Environment { cpu, cores, .. } = environment;
     format!("{}, {cores} cores, Linux {}", cpu.trim(), kernel.join("."))
-}
-
-/// Servers and clients with their versions; what makes the testbed is left out.
-fn programs(environment: &Environment) -> Vec<String> {
-    const OF_TESTBED: [&str; 10] =
-        ["ethtool", "ip", "mount", "nft", "nsenter", "openssl", "ssh", "sysctl", "tc", "unshare"];
-    environment
-        .programs
-        .iter()
-        .filter(|program| !OF_TESTBED.contains(&program.name.as_str()))
-        .map(|program| {
-            let says_its_name = program.version.starts_with(&program.name);
-            let name = if says_its_name { "" } else { program.name.as_str() };
-            format!("{name} {}", program.version).trim().to_owned()
-        })
-        .collect()
 }
 
 /// Whether it is of one client that downloads files of random bytes, alone.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, figures, machines, notices, period};
+use super::{NOT_MEASURED, chart, figures, machines, notices, period, programs};
 use crate::study::results::{SectionResults, StudyResults};
 use headroom_lab_results::report::table::Table;
 
@@ -24,8 +24,9 @@ pub(super) fn summary(study: &StudyResults) -> String {
     if let Some((from, to)) = period(study) {
         let _ = writeln!(
             text,
-            "\nMeasured from {from} to {to} on {}. Brackets are 95 % intervals.",
-            machines(study)
+            "\nMeasured from {from} to {to} on {}. Brackets are 95 % intervals.\n\n{}",
+            machines(study),
+            programs(study)
         );
     }
     text

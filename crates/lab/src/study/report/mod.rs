@@ -6,6 +6,7 @@ mod index;
 mod markdown;
 mod page;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Result};
@@ -151,6 +152,14 @@ fn machines(study: &StudyResults) -> String {
             format!("{}: their figures are not comparable", told.join(", and "))
         }
     }
+}
+
+/// The programs that were measured, each once.
+fn programs(study: &StudyResults) -> String {
+    let all: BTreeSet<&str> =
+        study.parts.iter().flat_map(|part| &part.programs).map(String::as_str).collect();
+    let all: Vec<&str> = all.into_iter().collect();
+    format!("Programs: {}.", all.join("; "))
 }
 
 /// The name of a part for a reader: the label of the row that shows it, where a section has

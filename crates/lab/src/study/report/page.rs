@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, figures, machines, notices as all_notices};
+use super::{NOT_MEASURED, chart, figures, machines, notices as all_notices, programs};
 use crate::study::results::{SectionResults, StudyResults};
 use headroom_lab_results::report::html::escaped;
 
@@ -173,8 +173,9 @@ fn setup(body: &mut String, study: &StudyResults) {
     let _ = writeln!(
         body,
         "<p class=\"notes\">{}. The cores are for both ends and what is between. Brackets are 95 % intervals; overheads \
-         are taken within blocks in which all stacks ran one after the other in random order.</p>",
-        escaped(&machines(study))
+         are taken within blocks in which all stacks ran one after the other in random order. {}</p>",
+        escaped(&machines(study)),
+        escaped(&programs(study))
     );
     let warned = study.parts.iter().filter(|part| !part.warnings.is_empty());
     for part in warned {
