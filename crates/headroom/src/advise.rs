@@ -17,11 +17,11 @@ use crate::arguments::Advise;
 /// Exit code of a question that lies outside what was measured.
 const REFUSED: u8 = 5;
 
-/// Answers in lines of `width` columns; `measure` runs a plan, and prints JSON if told so.
+/// Answers in lines of `width` columns; `measure` runs a plan.
 pub(crate) fn run(
     arguments: &Advise,
     width: usize,
-    measure: impl Fn(&Plan, bool) -> anyhow::Result<ExitCode>,
+    measure: impl Fn(&Plan) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let basis = match &arguments.from {
         Some(path) => basis(path)?,
@@ -48,7 +48,7 @@ pub(crate) fn run(
             return Err(Error::Plan("no measured stack has what is needed".to_owned()).into());
         }
         let plan = Plan::from_toml(&plan_text(&question, &stacks), "advise");
-        return measure(&plan.map_err(Error::Plan)?, arguments.json);
+        return measure(&plan.map_err(Error::Plan)?);
     }
     let settle = settle(arguments);
     match answer {

@@ -369,6 +369,9 @@ pub(crate) struct Advise {
     /// Measure the stacks on such a link instead
     #[arg(long, conflicts_with = "arithmetic")]
     pub(crate) measure: bool,
+    /// With --measure, measure this machine's programs, not the pinned ones of `lab parts`
+    #[arg(long, requires = "measure")]
+    pub(crate) host_programs: bool,
     /// Predict each link of the run from its other links instead, and print the errors
     #[arg(long, conflicts_with_all = ["rate", "rtt", "files", "need", "arithmetic", "measure"])]
     pub(crate) back_test: bool,

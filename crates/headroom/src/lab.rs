@@ -42,7 +42,9 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         Lab::History(arguments) => runs::history(&arguments),
         #[cfg(feature = "export")]
         Lab::Export(arguments) => runs::export(&arguments),
-        Lab::Advise(arguments) => advise::run(&arguments, width(), measure_plan),
+        Lab::Advise(arguments) => advise::run(&arguments, width(), |plan| {
+            measure_plan(plan, arguments.json, arguments.host_programs)
+        }),
         Lab::Parts { archive } => pinned::fetch(archive),
         Lab::Clean { scratch } => remove(scratch),
     }
@@ -70,11 +72,13 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
 }
 
 /// Measures a plan that was made here, with the options of a run by default.
-fn measure_plan(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
+fn measure_plan(plan: &Plan, json: bool, host_programs: bool) -> anyhow::Result<ExitCode> {
     without_root(false)?;
     let needed = plan.programs();
     let choice = pinned::Choice { needed: &needed, skip_missing: false, paths: &[], before: None };
-    pinned::enter_if_possible(choice)?;
+    if !host_programs {
+        pinned::enter_if_possible(choice)?;
+    }
     let expected = run::sentence_on_time(run::expected_time(plan), plan);
     let print = Print { json, detail: Detail::of(false), strict: false };
     run_plan(plan, &options(None)?, None, print, &expected)

@@ -11,8 +11,7 @@ use crate::analysis::compare::{CellChange, Change, Comparison};
 /// Lists differences of the environments, then a table: of two runs with the largest change
 /// first, of more with a column each.
 pub fn text(comparisons: &[Comparison], limit_pct: Option<f64>, width: usize) -> String {
-    let mut text: String =
-        comparisons.iter().zip('B'..).map(|(of, run)| apart(of, run, width)).collect();
+    let mut text = differences(comparisons, width);
     if comparisons.iter().all(|comparison| comparison.cells.is_empty()) {
         return text + "The runs have no cell in common.\n";
     }
@@ -40,20 +39,32 @@ pub fn text(comparisons: &[Comparison], limit_pct: Option<f64>, width: usize) ->
     )
 }
 
-/// How the environment of a run differs from that of A, and which cells only one of them has.
-fn apart(comparison: &Comparison, run: char, width: usize) -> String {
-    let of_run =
-        |sentence: &String| wrapped(&sentence.replace(" in B.", &format!(" in {run}.")), width);
-    let mut text: String = comparison.differences.iter().map(of_run).collect();
-    for (cells, run) in [
-        (&comparison.only_in_a, format!("A, not in {run}")),
-        (&comparison.only_in_b, run.to_string()),
-    ] {
-        if !cells.is_empty() {
-            text += &wrapped(&format!("Only in {run}: {}.", cells.join(", ")), width);
+/// How the environments of later runs differ from that of A, each difference once, and which cells
+/// only one run has.
+fn differences(comparisons: &[Comparison], width: usize) -> String {
+    let mut sentences: Vec<(String, Vec<String>)> = Vec::new();
+    let mut add = |sentence: String, run: char| match sentences
+        .iter_mut()
+        .find(|(same, _)| *same == sentence)
+    {
+        Some((_, runs)) => runs.push(run.to_string()),
+        None => sentences.push((sentence, vec![run.to_string()])),
+    };
+    for (comparison, run) in comparisons.iter().zip('B'..) {
+        for sentence in &comparison.differences {
+            add(sentence.trim_end_matches(" in B.").to_owned() + " in", run);
+        }
+        if !comparison.only_in_a.is_empty() {
+            add(format!("In A alone: {}; not in", comparison.only_in_a.join(", ")), run);
+        }
+        if !comparison.only_in_b.is_empty() {
+            add(format!("Not in A: {}; in", comparison.only_in_b.join(", ")), run);
         }
     }
-    text
+    let told = |(sentence, runs): &(String, Vec<String>)| {
+        wrapped(&format!("{sentence} {}.", runs.join(" and ")), width)
+    };
+    sentences.iter().map(told).collect()
 }
 
 fn of_two(comparison: &Comparison, limit_pct: Option<f64>) -> Table {
