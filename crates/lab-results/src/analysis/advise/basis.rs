@@ -272,6 +272,9 @@ fn stack(results: &Results, downloads: &[&Sample], name: &str) -> Option<BasisSt
         s.seconds.filter(|s| *s > 0.0).map(|s| 8.0 * bytes / s)
     };
     let fastest = downloads.iter().filter(on_main).filter_map(goodput).fold(0.0, f64::max);
+    let seen = portable.fill_bps.unwrap_or(0.0).max(fastest * line_bytes_per_byte);
+    // on the main link it was measured, however much of it the stack filled
+    let fastest_bps = results.link.rate_bps.map_or(seen, |bps| seen.max(bps as f64));
     let counted = |files: fn(u32) -> bool| {
         let of_kind = |s: &&&Sample| files(s.files.max(1));
         let one = downloads.iter().filter(on_main).filter(of_kind).find(|s| s.wire.is_some());
@@ -287,7 +290,7 @@ fn stack(results: &Results, downloads: &[&Sample], name: &str) -> Option<BasisSt
         line_bytes_per_byte,
         window_bytes: portable.window_bytes.map(|bytes| bytes as f64),
         seconds_per_byte: portable.seconds_per_gb.map(|s| s / 1e9).filter(|s| *s > 0.0),
-        fastest_bps: portable.fill_bps.unwrap_or(0.0).max(fastest * line_bytes_per_byte),
+        fastest_bps,
         connects_for_each_file: for_each,
         connections,
     })

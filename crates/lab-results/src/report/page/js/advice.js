@@ -41,8 +41,10 @@ function advice(grid, names, choice) {
   const head = make('thead', {}, make('tr', {}, columnHead('Rank'), columnHead('Stack', { class: 'text' }), columnHead('Session, predicted'), columnHead('95 % of sessions')));
   const more = places.length > rows.length ? ` ${places.length - rows.length} slower ones are not shown.` : '';
   const ties = places.some(([, , tied]) => tied) ? ' Ranks with = tie: the errors of the prediction do not tell these stacks apart.' : '';
+  const missing = names.filter((_, stack) => !places.some(([known]) => known === stack)).map(asText);
+  const without = missing.length ? ` Not predicted here: ${missing.join(', ')}.` : '';
   const foreign = grid.foreign_intervals === true ? ' This run has too few links for intervals of its own: they are those of the run that comes with the program.' : '';
-  const note = make('p', {}, `Predicted for one client and no loss.${ties}${foreign}${more} Other links, loss, many files and the arithmetic: `,
+  const note = make('p', {}, `Predicted for one client and no loss.${ties}${foreign}${more}${without} Other links, loss, many files and the arithmetic: `,
     make('code', {}, 'headroom lab advise --from FOLDER'), ' with the folder of this page.');
   const all = make('div', {}, make('table', { class: 'advice' }, head, make('tbody', {}, ...rows)), note);
   return [make('p', {}, verdict, then), folded('All stacks', all)];
