@@ -55,7 +55,7 @@ fn a_missing_program_is_named_with_its_package() {
     for place in places_of("nginx") {
         script += &format!("mount --bind /dev/null {} && ", place.display());
     }
-    script += "exec \"$0\" lab run http --sizes 1KiB --repetitions 2";
+    script += "exec \"$0\" lab run http --sizes 1KiB --repetitions 2 --host-programs";
     let mut command = ground.command("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script, HEADROOM]);
     let ended = ground.end_of(command);
@@ -120,7 +120,8 @@ fn a_port_that_is_taken() {
         ),
     );
     let path = std::env::var("PATH").expect("PATH");
-    let mut command = ground.headroom("lab run http --sizes 1KiB --repetitions 2 --out out");
+    let mut command =
+        ground.headroom("lab run http --sizes 1KiB --repetitions 2 --host-programs --out out");
     command.env("PATH", format!("{}:{path}", ground.path("").display()));
     let ended = ground.end_of(command);
     let _listener = Stray::of(&pid_file).unwrap_or_else(|| panic!("no listener: {ended}"));

@@ -99,9 +99,10 @@ impl Application for OverQuic {
         match read(&outcome.stdout) {
             Ok(seconds) => ClientReport { seconds: Some(seconds), ..ClientReport::default() },
             Err(error) => ClientReport {
-                error: Some(match outcome.stderr.trim() {
-                    "" => error,
-                    said => format!("{error}; it said: {said}"),
+                error: Some(match (outcome.stderr.trim(), outcome.code) {
+                    ("", Some(code)) => format!("{error}; its exit code is {code}"),
+                    ("", None) => format!("{error}; it was killed"),
+                    (said, _) => format!("{error}; it said: {said}"),
                 }),
                 ..ClientReport::default()
             },
