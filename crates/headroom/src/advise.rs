@@ -47,6 +47,11 @@ pub(crate) fn run(
         if stacks.is_empty() {
             return Err(Error::Plan("no measured stack has what is needed".to_owned()).into());
         }
+        if question.bytes > LARGEST_MEASURED {
+            let sentence =
+                "--measure moves files of 1 GiB at most: ask for such a file, which tells the rate";
+            return Err(Error::Plan(sentence.to_owned()).into());
+        }
         let plan = Plan::from_toml(&plan_text(&question, &stacks), "advise");
         return measure(&plan.map_err(Error::Plan)?);
     }
@@ -128,7 +133,10 @@ fn facts(name: &str) -> StackFacts {
     }
 }
 
-/// The command that measures what was asked.
+/// The largest file of a plan.
+const LARGEST_MEASURED: u64 = 1 << 30;
+
+/// The command that measures what was asked, with files of 1 GiB where they are larger.
 fn settle(arguments: &Advise) -> String {
     let shown = |name: &str, value: String| format!(" --{name} {value}");
     let mut command = "headroom lab advise".to_owned();
@@ -138,7 +146,8 @@ fn settle(arguments: &Advise) -> String {
         if arguments.loss > 0.0 {
             command += &shown("loss", format!("{}%", arguments.loss));
         }
-        command += &shown("files", format!("{}x{}", files.count, size_word(files.bytes)));
+        let bytes = files.bytes.min(LARGEST_MEASURED);
+        command += &shown("files", format!("{}x{}", files.count, size_word(bytes)));
     }
     if !arguments.need.is_empty() {
         command += &shown("need", arguments.need.join(","));

@@ -133,7 +133,7 @@ pub(crate) enum Lab {
     },
     /// Compare runs cell by cell with the first
     #[command(
-        after_help = "Exit codes:\n  0  the runs were read; nothing is too slow\n  1  --fail-above P was given and at least one cell is too slow: the whole 95 % interval of\n     its time over that in A lies above P percent\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of transfer times."
+        after_help = "Exit codes:\n  0  the runs were read; nothing is too slow\n  1  --fail-above P was given, and a cell is too slow (the whole 95 % interval of its time\n     over that in A lies above P percent) or was not measured\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of session times."
     )]
     Compare(Compare),
     /// Show runs of a plan over time, and find what became slower or faster, and when
@@ -144,7 +144,7 @@ pub(crate) enum Lab {
     /// Write the samples of many runs into one table
     #[cfg(feature = "export")]
     #[command(
-        after_help = "Example:\n  headroom lab export results --parquet samples.parquet\n  duckdb -c \"SELECT run, stack, median(seconds) FROM 'samples.parquet' GROUP BY ALL\"\n\nA row for each sample: columns of its run, then those of results.csv."
+        after_help = "Example:\n  headroom lab export results --parquet samples.parquet\n  duckdb -c \"SELECT run, stack, workload, size_bytes, median(session_seconds) FROM 'samples.parquet' GROUP BY ALL\"\n\nA row for each sample: columns of its run, then those of results.csv."
     )]
     Export(Export),
     /// Predict which stacks move files soonest over a link

@@ -24,6 +24,9 @@ pub(crate) fn print(text: &str) -> bool {
 /// Prints a line on standard error. Where nobody reads that either, nothing is left to
 /// report it to, and the command goes on.
 pub(crate) fn print_error_line(line: &str) {
+    // a message may quote what somebody else wrote
+    let steers = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    let line = line.replace(steers, "\u{fffd}");
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -47,9 +47,11 @@ pub(crate) fn compare(arguments: &Compare) -> anyhow::Result<ExitCode> {
         eprintln!("headroom: {slow} of {all} cells are slower by more than {limit} %");
     }
     // what was not measured is not known to be as fast
-    let broken = || comparisons.iter().flat_map(|comparison| &comparison.broken);
-    broken().for_each(|what| eprintln!("headroom: {what}"));
-    let is_good = slow == 0 && broken().next().is_none();
+    let mut is_good = slow == 0;
+    for (run, comparison) in named() {
+        is_good &= comparison.broken.is_empty();
+        comparison.broken.iter().for_each(|what| eprintln!("headroom: {run}: {what}"));
+    }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -117,7 +119,11 @@ fn all_in(folders: &[PathBuf]) -> anyhow::Result<Vec<(String, Results)>> {
             None
         }
     };
-    Ok(found.into_iter().filter_map(read).collect())
+    let all: Vec<(String, Results)> = found.into_iter().filter_map(read).collect();
+    if all.is_empty() {
+        return Err(Error::Plan("none of these runs can be read".to_owned()).into());
+    }
+    Ok(all)
 }
 
 /// Adds a folder that is a run, else returns the folders in it. A link could lead in a circle.

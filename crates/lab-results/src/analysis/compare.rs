@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::disturbance::Disturbance;
 use super::stats::{self, Part};
 use super::summary::{counted, pairs};
 use crate::schema::{Results, Sample};
@@ -18,6 +19,8 @@ use crate::schema::{Results, Sample};
 pub struct Comparison {
     /// Cells that both measured, the largest change first.
     pub cells: Vec<CellChange>,
+    /// Why the figures of either run are doubtful, in sentences.
+    pub doubts: [Option<String>; 2],
     /// Differences of plan and environment, in sentences.
     pub differences: Vec<String>,
     /// Cells of the first run that the second lacks.
@@ -36,7 +39,7 @@ pub struct CellChange {
     pub stack: String,
     pub workload: String,
     pub size_bytes: u64,
-    /// Transfer time, per cent.
+    /// Time of the session, per cent; of what has no session, of one unit.
     pub change: Change,
     /// Time over the baseline's, per cent of that ratio.
     pub overhead_change: Option<Change>,
@@ -110,7 +113,7 @@ fn of_two(a: &Results, b: &Results) -> Comparison {
         .filter_map(|(key, one)| {
             let other = cells_b.get(key)?;
             let logs = |cell: &[&Sample]| -> Vec<f64> {
-                cell.iter().filter_map(|s| s.seconds).filter(|s| *s > 0.0).map(f64::ln).collect()
+                cell.iter().filter_map(|s| time(s)).filter(|s| *s > 0.0).map(f64::ln).collect()
             };
             let (link, stack, workload, size_bytes) = key.clone();
             let overhead_change = overheads(a, &cells_a, key)
@@ -125,6 +128,7 @@ fn of_two(a: &Results, b: &Results) -> Comparison {
     Comparison {
         only_in_a: lacks(&cells_a, &cells_b),
         only_in_b: lacks(&cells_b, &cells_a),
+        doubts: [a, b].map(|run| Disturbance::of(&run.samples).headline()),
         differences: differences(a, b),
         broken,
         cells,
@@ -170,6 +174,12 @@ pub(super) fn cells(results: &Results) -> BTreeMap<Key, Vec<&Sample>> {
     cells.filter(|(_, cell)| !cell.is_empty()).collect()
 }
 
+/// The time of a sample: of its session, connecting and logging in included; of what has none, the
+/// time that its workload measures.
+pub(super) fn time(sample: &Sample) -> Option<f64> {
+    sample.session_seconds.or(sample.seconds)
+}
+
 /// The log-ratios of a cell over its baseline; none without one.
 fn overheads(
     results: &Results,
@@ -178,7 +188,7 @@ fn overheads(
 ) -> Option<Vec<f64>> {
     let planned = results.plan.stacks.iter().find(|s| s.name == key.1)?;
     let base = (key.0.clone(), planned.baseline.clone()?, key.2.clone(), key.3);
-    let pairs = pairs(&cells[key], cells.get(&base)?, |s| s.seconds);
+    let pairs = pairs(&cells[key], cells.get(&base)?, time);
     let logs = pairs.iter().filter(|(t, base)| *t > 0.0 && *base > 0.0);
     Some(logs.map(|(t, base)| (t / base).ln()).collect())
 }

@@ -16,7 +16,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
-use super::compare::{Key, cells, differences, name};
+use super::compare::{Key, cells, differences, name, time};
 use super::disturbance::Disturbance;
 use super::stats::{self, Part};
 use crate::schema::Results;
@@ -60,7 +60,7 @@ pub struct CellHistory {
     pub stack: String,
     pub workload: String,
     pub size_bytes: u64,
-    /// Geometric mean of the transfer times of each run; null: it has none.
+    /// Geometric mean of the times of each run, of sessions where it has them; null: none.
     pub seconds: Vec<Option<f64>>,
     /// Standard deviation of runs between which nothing changed, per cent; none of fewer
     /// than two.
@@ -135,7 +135,7 @@ fn history(all: &[(String, Results)]) -> History {
 fn log_times(results: &Results) -> BTreeMap<Key, f64> {
     let mean = |(key, cell): (Key, Vec<&crate::schema::Sample>)| {
         let logs: Vec<f64> =
-            cell.iter().filter_map(|s| s.seconds).filter(|s| *s > 0.0).map(f64::ln).collect();
+            cell.iter().filter_map(|s| time(s)).filter(|s| *s > 0.0).map(f64::ln).collect();
         Some((key, stats::mean(&logs)?.mean))
     };
     cells(results).into_iter().filter_map(mean).collect()

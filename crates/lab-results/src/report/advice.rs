@@ -29,7 +29,8 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
     text.push('\n');
     if shown().any(|stack| stack.tied) {
         text += &wrapped(
-            "= ties: the 95 % interval of the ratio to the first of that rank includes 1.",
+            "= ties: the 95 % interval of the ratio to the first of that rank includes 1, and their own overlap. \
+             Errors that both stacks share cancel in the ratio, so overlapping stacks need not tie.",
             width,
         );
     }
@@ -128,10 +129,15 @@ fn basis(advice: &Advice) -> String {
     } else {
         ""
     };
+    let ranked = advice.stacks.iter().map(|stack| stack.stack.as_str());
+    let left_out = advice.left_out.iter().map(|stack| stack.stack.as_str());
+    let mut stacks: Vec<&str> = ranked.chain(left_out).collect();
+    stacks.sort_unstable();
     format!(
-        "Rests on the run of plan {} of {date} ({}), headroom {}, {}.{intervals}",
+        "Rests on the run of plan {} of {date} ({}), which has no other stacks than {}; headroom {}, {}.{intervals}",
         advice.plan,
         advice.machine,
+        stacks.join(", "),
         advice.headroom,
         advice.programs.join(", ")
     )

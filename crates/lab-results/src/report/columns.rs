@@ -7,7 +7,7 @@ pub(super) fn aligned(table: &Table) -> String {
     let widths = table.widths();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            let space = " ".repeat(width - cell.chars().count());
+            let (space, cell) = (" ".repeat(width - cell.chars().count()), plain(cell));
             if table.has_figures(column) {
                 format!("{space}{cell}")
             } else {
@@ -21,9 +21,14 @@ pub(super) fn aligned(table: &Table) -> String {
     format!("{}{rule}\n{rows}", line(&table.header))
 }
 
+/// Replaces what would steer a terminal: names in results are anybody's.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
 /// Breaks a sentence at spaces; further lines are indented.
 pub fn wrapped(sentence: &str, width: usize) -> String {
-    let mut text = String::new();
+    let (mut text, sentence) = (String::new(), plain(sentence));
     let mut column = 0;
     for word in sentence.split(' ') {
         let len = word.chars().count();

@@ -30,7 +30,7 @@ pub fn text(comparisons: &[Comparison], limit_pct: Option<f64>, width: usize) ->
     };
     text + &wrapped(
         &format!(
-            "Time: ratio of the geometric means of the transfer times, less one, with Welch's 95 % interval on their \
+            "Time: ratio of the geometric means of the session times, less one, with Welch's 95 % interval on their \
              logarithms; blocks of two runs are not paired.{overhead} A question mark: chance alone makes such a \
              difference somewhere among so many cells in more than 5 % of comparisons (Holm's method). Fewer than \
              five runs on a side support no comparison."
@@ -42,6 +42,14 @@ pub fn text(comparisons: &[Comparison], limit_pct: Option<f64>, width: usize) ->
 /// How the environments of later runs differ from that of A, each difference once, and which cells
 /// only one run has.
 fn differences(comparisons: &[Comparison], width: usize) -> String {
+    let doubt = |of: usize, run: char| {
+        let sentence = comparisons[run as usize - 'B' as usize].doubts[of].as_deref();
+        sentence.map(|sentence| (if of == 0 { 'A' } else { run }, sentence))
+    };
+    let later = ('B'..).take(comparisons.len());
+    let doubts = doubt(0, 'B').into_iter().chain(later.filter_map(|run| doubt(1, run)));
+    let doubts: String =
+        doubts.map(|(run, sentence)| wrapped(&format!("{run}: {sentence}"), width)).collect();
     let mut sentences: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |sentence: String, run: char| match sentences
         .iter_mut()
@@ -64,7 +72,7 @@ fn differences(comparisons: &[Comparison], width: usize) -> String {
     let told = |(sentence, runs): &(String, Vec<String>)| {
         wrapped(&format!("{sentence} {}.", runs.join(" and ")), width)
     };
-    sentences.iter().map(told).collect()
+    doubts + &sentences.iter().map(told).collect::<String>()
 }
 
 fn of_two(comparison: &Comparison, limit_pct: Option<f64>) -> Table {

@@ -39,7 +39,7 @@ pub fn text(history: &History, width: usize) -> String {
     }
     text += &format!("\n{}\n", aligned(&table(history)));
     text += &wrapped(
-        "Time: of the newest run, the geometric mean. Spread: the standard deviation of runs between which nothing \
+        "Time: of the newest run, the geometric mean of the sessions. Spread: the standard deviation of runs between which nothing \
          changed. Visible: the smallest change half-way through these runs that would be found four times in five. \
          Changes are found with 5 % of false ones over all cells.",
         width,

@@ -37,11 +37,11 @@ impl Protocol {
         }
     }
 
-    /// Directives of the server.
+    /// Directives of the server. Its default buffer of 64 KiB is all that a stream has in flight.
     fn directives(self) -> &'static str {
         match self {
             Self::Http | Self::Https | Self::Http2 => "",
-            Self::Http3 => "    http3 on;\n    quic_gso on;\n",
+            Self::Http3 => "    http3 on;\n    quic_gso on;\n    http3_stream_buffer_size 16m;\n",
         }
     }
 }

@@ -64,6 +64,7 @@ pub struct PartResults {
     pub cores: usize,
     pub kernel: String,
     /// Servers, clients and tunnels with their versions.
+    #[serde(default)]
     pub programs: Vec<String>,
     pub samples: usize,
     pub failed: usize,

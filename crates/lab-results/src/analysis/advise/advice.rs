@@ -381,7 +381,9 @@ fn rank(stacks: &mut [Ranked], half_width: impl Fn([&str; 2]) -> f64) {
         let pair = [first, index].map(|at| stacks[at].stack.as_str());
         let half = half_width(pair);
         let ratio = (stacks[index].predicted_s / stacks[first].predicted_s).ln();
-        if index > first && ratio > half {
+        // sessions of which 95 % are apart do not tie, whatever few links say of their ratio
+        let apart = stacks[index].interval_s[0] > stacks[first].interval_s[1];
+        if index > first && (ratio > half || apart) {
             first = index;
         }
         stacks[index].rank = first + 1;

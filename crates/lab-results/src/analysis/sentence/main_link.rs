@@ -39,13 +39,19 @@ pub(super) fn contradictions(sentence: &str, results: &Results) -> Vec<String> {
 }
 
 fn measured(row: &Summary) -> Option<String> {
-    let time = units::seconds(row.mean_s?);
+    // of sessions, as the tables have it, where there are any
+    let session = row
+        .session_mean_s
+        .map(|mean| (mean, row.session_overhead_pct, row.session_overhead_ci95_pct));
+    let transfer = || Some((row.mean_s?, row.overhead_pct, row.overhead_ci95_pct));
+    let (mean_s, overhead_pct, overhead_ci95_pct) = session.or_else(transfer)?;
+    let time = units::seconds(mean_s);
     let kind = row.workload.split('(').next().unwrap_or_default();
     // where a rate is told, the percentage is still one of time
     let of_time = if matches!(kind, "stream" | "packets") { " in time" } else { "" };
     let n = row.n;
     let shaped = if row.not_shaped { ", not shaped" } else { "" };
-    let against = match (row.overhead_pct, row.overhead_ci95_pct, &row.baseline) {
+    let against = match (overhead_pct, overhead_ci95_pct, &row.baseline) {
         (Some(_), _, Some(base)) if n < LEAST_RUNS => {
             let base = base.to_uppercase();
             format!("; {n} runs support no comparison with {base}, {LEAST_RUNS} are needed{shaped}")
