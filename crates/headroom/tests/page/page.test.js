@@ -315,7 +315,7 @@ withServer('takes files and folders that are dropped on the list', {}, async ser
   assert.deepEqual(page.errors, [])
 })
 
-withServer('keeps working when the certificate of sessions is replaced again and again', { arguments: ['--web-rotate', '2000'] }, async server => {
+withServer('keeps working when the certificate of sessions is replaced again and again', { arguments: ['--web-rotate', '6000'] }, async server => {
   const hash = async page => (await page.evaluate(async () => (await fetch('connect.json')).json())).webtransport.hashes[0]
   await plant(server, { 'down.bin': 3_000_000 })
   const page = await server.enter(browser)
