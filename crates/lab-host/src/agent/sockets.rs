@@ -62,7 +62,10 @@ mod tests {
                 true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), bound.port()),
                 false => bound,
             };
-            assert!(is_bound_for_udp(asked).expect("the kernel's tables"), "{bound}");
+            // the kernel's table comes in pieces: a look misses rows that move while other tests close
+            // their sockets, and callers look again
+            let looks = |_| is_bound_for_udp(asked).expect("the kernel's tables");
+            assert!((0..100).any(looks), "{bound}");
         }
     }
 
