@@ -204,8 +204,8 @@ impl Emulator {
                         counters.lost += 1;
                         return;
                     }
-                    // a batch is older than now: what had left before this frame came holds no place
-                    leave(queue, arrival_ns, model, schedule, counters, in_transit, spare);
+                    // frames of a batch came before now: what left before this one did takes no place
+                    drain(queue, arrival_ns, model, schedule, counters, in_transit, spare);
                     let buffer = take_buffer(spare, frame);
                     *in_transit += buffer.capacity();
                     let (flow, takes_mark) = flow_of(&buffer);
@@ -223,7 +223,7 @@ impl Emulator {
                     Disposition::Delivered(delivery) => {
                         let buffer = take_buffer(spare, frame);
                         *in_transit += buffer.capacity();
-                        path_of(delivery, buffer, schedule, counters, in_transit, spare);
+                        schedule_frame(delivery, buffer, schedule, counters, in_transit, spare);
                     }
                 }
             });
@@ -246,7 +246,7 @@ impl Emulator {
         let mut batch: Vec<Vec<u8>> = Vec::with_capacity(link_socket::BATCH);
         for _ in 0..TX_BUDGET / link_socket::BATCH {
             let now_ns = clock_ns(&self.clock);
-            path.leave_queue(now_ns, &mut self.spare);
+            path.drain_queue(now_ns, &mut self.spare);
             while batch.len() < link_socket::BATCH
                 && let Some((_, frame)) = path.schedule.pop(now_ns)
             {
@@ -323,10 +323,10 @@ impl Direction {
     }
 
     /// Schedules what has left the managed queue.
-    fn leave_queue(&mut self, now_ns: u64, spare: &mut Vec<Vec<u8>>) {
+    fn drain_queue(&mut self, now_ns: u64, spare: &mut Vec<Vec<u8>>) {
         let Self { model, managed, schedule, counters, in_transit } = self;
         let Some(queue) = managed else { return };
-        leave(queue, now_ns, model, schedule, counters, in_transit, spare);
+        drain(queue, now_ns, model, schedule, counters, in_transit, spare);
     }
 
     /// When something is to be done next.
@@ -361,7 +361,7 @@ impl Direction {
 }
 
 /// Schedules what has left a managed queue.
-fn leave(
+fn drain(
     queue: &mut ManagedQueue<Vec<u8>>,
     now_ns: u64,
     model: &mut Model,
@@ -383,14 +383,14 @@ fn leave(
                     counters.marked += 1;
                 }
                 let delivery = model.deliver(at_ns, buffer.len());
-                path_of(delivery, buffer, schedule, counters, in_transit, spare);
+                schedule_frame(delivery, buffer, schedule, counters, in_transit, spare);
             }
         }
     }
 }
 
 /// Schedules a frame that passed the bottleneck, as the model has decided.
-fn path_of(
+fn schedule_frame(
     delivery: Delivery,
     mut buffer: Vec<u8>,
     schedule: &mut Schedule<Vec<u8>>,

@@ -231,6 +231,17 @@ mod tests {
     }
 
     #[test]
+    fn the_command_that_settles_it_asks_for_files_that_a_plan_may_have() {
+        use crate::arguments::{Arguments, Command, Lab};
+        use clap::Parser;
+
+        let line = "headroom lab advise --rate 200mbit --rtt 80ms --files 10GB";
+        let parsed = Arguments::try_parse_from(line.split(' ')).expect("arguments");
+        let Command::Lab(Lab::Advise(asked)) = parsed.command else { panic!("another command") };
+        assert!(settle(&asked).ends_with("--files 1x1GiB --measure"), "{}", settle(&asked));
+    }
+
+    #[test]
     fn what_is_measured_is_the_question() {
         let mut question = Question {
             rate_bps: 200e6,

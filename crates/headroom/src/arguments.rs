@@ -306,7 +306,7 @@ pub(crate) struct Compare {
     /// The earlier run: its folder or its results.json
     pub(crate) a: PathBuf,
     /// Later runs, each of which is compared with the first
-    #[arg(required = true)]
+    #[arg(required = true, num_args = 1..=25)]
     pub(crate) b: Vec<PathBuf>,
     /// Fail if the whole 95 % interval of a cell's slowdown lies above this, such as 5%
     #[arg(long, value_name = "P%", value_parser = headroom_lab::units::parse_percent)]

@@ -112,6 +112,28 @@ fn several_runs_are_compared_with_the_first_and_a_ci_reads_the_outcome() {
     run("lab compare a.json same.json --junit ci.xml").assert_says(2, &["--fail-above"]);
 }
 
+#[test]
+fn connecting_and_logging_in_is_part_of_what_is_compared() {
+    let ground = Ground::new("compare-sessions");
+    let mut run = results([1.0, 1.01, 0.99, 1.02, 0.98], "6.1");
+    ground.write("a.json", &run.to_string());
+    for sample in run["samples"].as_array_mut().expect("samples") {
+        let session = sample["session_seconds"].as_f64().expect("a time");
+        sample["session_seconds"] = json!(3.0 * session);
+    }
+    ground.write("slow.json", &run.to_string());
+    let ended = ground.end_of(ground.headroom("lab compare a.json slow.json --fail-above 5%"));
+    assert_eq!(ended.code, Some(1), "transfers are the same, sessions are not: {ended}");
+    assert!(ended.stdout.contains("+200 %"), "{ended}");
+    // and a run that others disturbed says so
+    for sample in run["samples"].as_array_mut().expect("samples") {
+        sample["disturbed"] = json!("background load 50 %");
+    }
+    ground.write("busy.json", &run.to_string());
+    let ended = ground.end_of(ground.headroom("lab compare a.json busy.json"));
+    assert!(ended.stdout.contains("B: 5 of 5 blocks were disturbed"), "{ended}");
+}
+
 /// Runs of a plan on days after each other, in a folder each.
 fn write_history(ground: &Ground, seconds: &[f64]) {
     for (day, seconds) in (1..).zip(seconds) {

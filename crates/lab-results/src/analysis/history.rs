@@ -105,14 +105,18 @@ pub fn histories(mut runs: Vec<(String, Results)>) -> Vec<History> {
 
 fn history(all: &[(String, Results)]) -> History {
     let all = &all[all.len().saturating_sub(MOST_RUNS)..];
-    let why_not = |run: &(String, Results)| {
-        let Disturbance { blocks, disturbed, .. } = Disturbance::of(&run.1.samples);
-        let is_severe = Disturbance::of(&run.1.samples).is_severe();
-        is_severe
-            .then(|| format!("{}: background load disturbed {disturbed} of {blocks} blocks", run.0))
-    };
-    let left_out: Vec<String> = all.iter().filter_map(why_not).collect();
-    let runs: Vec<&(String, Results)> = all.iter().filter(|run| why_not(run).is_none()).collect();
+    let (mut runs, mut left_out) = (Vec::new(), Vec::new());
+    for run in all {
+        let disturbance = Disturbance::of(&run.1.samples);
+        if disturbance.is_severe() {
+            let Disturbance { blocks, disturbed, .. } = disturbance;
+            let name = &run.0;
+            left_out
+                .push(format!("{name}: background load disturbed {disturbed} of {blocks} blocks"));
+        } else {
+            runs.push(run);
+        }
+    }
     let times: Vec<BTreeMap<Key, f64>> = runs.iter().map(|run| log_times(&run.1)).collect();
     let measured_twice = |key: &&Key| times.iter().filter(|of| of.contains_key(*key)).count() > 1;
     let keys: BTreeSet<&Key> = times.iter().flat_map(BTreeMap::keys).collect();

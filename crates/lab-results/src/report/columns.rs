@@ -62,6 +62,16 @@ mod tests {
     }
 
     #[test]
+    fn names_do_not_steer_the_terminal() {
+        let evil = "evil\u{1b}[31m\u{7}";
+        let row = |cell: &str| vec![cell.to_owned()];
+        let table = Table { header: row("cell"), rows: vec![row(evil)] };
+        for text in [wrapped(evil, 80), aligned(&table)] {
+            assert!(text.contains("evil") && !text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        }
+    }
+
+    #[test]
     fn long_sentences_are_broken_at_spaces() {
         assert_eq!(wrapped("one two three", 8), "one two\n  three\n");
     }

@@ -42,14 +42,12 @@ pub fn text(comparisons: &[Comparison], limit_pct: Option<f64>, width: usize) ->
 /// How the environments of later runs differ from that of A, each difference once, and which cells
 /// only one run has.
 fn differences(comparisons: &[Comparison], width: usize) -> String {
-    let doubt = |of: usize, run: char| {
-        let sentence = comparisons[run as usize - 'B' as usize].doubts[of].as_deref();
-        sentence.map(|sentence| (if of == 0 { 'A' } else { run }, sentence))
-    };
-    let later = ('B'..).take(comparisons.len());
-    let doubts = doubt(0, 'B').into_iter().chain(later.filter_map(|run| doubt(1, run)));
-    let doubts: String =
-        doubts.map(|(run, sentence)| wrapped(&format!("{run}: {sentence}"), width)).collect();
+    let first = comparisons.first().and_then(|one| one.doubts[0].as_ref());
+    let later = comparisons.iter().map(|one| one.doubts[1].as_ref());
+    let of_runs = ('A'..).zip(std::iter::once(first).chain(later));
+    let doubts: String = of_runs
+        .filter_map(|(run, doubt)| Some(wrapped(&format!("{run}: {}", doubt?), width)))
+        .collect();
     let mut sentences: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |sentence: String, run: char| match sentences
         .iter_mut()
@@ -120,9 +118,14 @@ fn verdict(cell: &CellChange, limit_pct: Option<f64>) -> &'static str {
 }
 
 fn change(change: &Change) -> String {
+    signed(change.pct, change.ci95_pct)
+}
+
+/// `+20 % [+18, +22]`.
+pub(super) fn signed(pct: f64, ci95_pct: Option<[f64; 2]>) -> String {
     let signed = |pct: f64| format!("{}{}", if pct < 0.0 { "" } else { "+" }, units::three(pct));
-    match change.ci95_pct {
-        Some([lo, hi]) => format!("{} % [{}, {}]", signed(change.pct), signed(lo), signed(hi)),
-        None => format!("{} %", signed(change.pct)),
+    match ci95_pct {
+        Some([lo, hi]) => format!("{} % [{}, {}]", signed(pct), signed(lo), signed(hi)),
+        None => format!("{} %", signed(pct)),
     }
 }

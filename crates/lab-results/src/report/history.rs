@@ -3,6 +3,7 @@
 use headroom_units as units;
 
 use super::columns::{aligned, wrapped};
+use super::compare::signed;
 use super::table::Table;
 use crate::analysis::history::{CellHistory, ChangePoint, FEWEST_RUNS, History};
 
@@ -28,7 +29,8 @@ pub fn text(history: &History, width: usize) -> String {
     changes.sort_by(|a, b| b.1.run.cmp(&a.1.run).then(b.1.pct.abs().total_cmp(&a.1.pct.abs())));
     for since in changes.chunk_by(|a, b| a.1.run == b.1.run) {
         let run = &history.runs[since[0].1.run];
-        text += &format!("\nSince {} ({}):\n", run.started, run.name);
+        text.push('\n');
+        text += &wrapped(&format!("Since {} ({}):", run.started, run.name), width);
         for (cell, change) in since {
             text +=
                 &format!("  {}", wrapped(&format!("{}: {}", cell.name(), told(change)), width - 2));
@@ -73,14 +75,10 @@ fn headline(history: &History) -> String {
     }
 }
 
-/// `+20 % [18, 22], p = 0.004`.
+/// `+20 % [+18, +22], p = 0.004`.
 fn told(change: &ChangePoint) -> String {
-    let signed = |pct: f64| format!("{}{}", if pct < 0.0 { "" } else { "+" }, units::three(pct));
-    let interval = change
-        .ci95_pct
-        .map_or(String::new(), |[lo, hi]| format!(" [{}, {}]", units::three(lo), units::three(hi)));
     let p = if change.p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {:.3}", change.p) };
-    format!("{} %{interval}, {p}", signed(change.pct))
+    format!("{}, {p}", signed(change.pct, change.ci95_pct))
 }
 
 fn table(history: &History) -> Table {
@@ -157,7 +155,7 @@ mod tests {
         for line in [
             "demo: 5 runs, 2026-11-01 to 2026-11-05. The time of 2 of 3 cells changed.\n",
             "Left out: results/6: background load disturbed 3 of 4 blocks.\n",
-            "Since 2026-11-04T00:00:00Z (results/4):\n  http download 1 KiB on 100mbit: +20 % [18, 22], p < 0.001\n  ftp download 1 KiB on 100mbit: -4 %, p < 0.001\n  kernel differs: 6.1 in A, 6.2 in B.\n",
+            "Since 2026-11-04T00:00:00Z (results/4):\n  http download 1 KiB on 100mbit: +20 % [+18, +22], p < 0.001\n  ftp download 1 KiB on 100mbit: -4 %, p < 0.001\n  kernel differs: 6.1 in A, 6.2 in B.\n",
             "▁▁·██",
         ] {
             assert!(text.contains(line), "`{line}` is not in {text}");

@@ -19,18 +19,13 @@ use crate::schema::{Results, Sample};
 /// # Errors
 /// The file cannot be written.
 pub fn write(runs: &[(String, Results)], to: impl Write + Send) -> Result<()> {
-    let schema = schema(&row("", &blank(), "", &Sample::default()))?;
+    let schema = schema(&row("", None, &Sample::default()))?;
     let properties = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED);
     let mut writer = SerializedFileWriter::new(to, schema, Arc::new(properties.build()))?;
     // a group without rows would have no columns
     for (name, results) in runs.iter().filter(|(_, results)| !results.samples.is_empty()) {
-        let baseline = |sample: &Sample| {
-            let planned = results.plan.stacks.iter().find(|stack| stack.name == sample.stack);
-            planned.and_then(|stack| stack.baseline.as_deref()).unwrap_or_default()
-        };
-        let of_run = of_run(results);
         let rows: Vec<_> =
-            results.samples.iter().map(|one| row(name, &of_run, baseline(one), one)).collect();
+            results.samples.iter().map(|one| row(name, Some(results), one)).collect();
         let mut group = writer.next_row_group()?;
         for index in 0..rows.first().map_or(0, Vec::len) {
             let cells: Vec<&Value> = rows.iter().map(|row| &row[index].1).collect();
@@ -41,30 +36,26 @@ pub fn write(runs: &[(String, Results)], to: impl Write + Send) -> Result<()> {
     writer.close().map(drop)
 }
 
-/// What a run says of all its samples.
-type OfRun = [(&'static str, String); 6];
+/// A column that is the same for all samples of a run.
+type OfRun = (&'static str, fn(&Results) -> &str);
 
-fn of_run(results: &Results) -> OfRun {
-    let machine = &results.environment;
-    [
-        ("plan", results.plan.name.clone()),
-        ("started", machine.started.clone()),
-        ("headroom", machine.headroom.clone()),
-        ("kernel", machine.kernel.clone()),
-        ("cpu", machine.cpu.clone()),
-        ("offload", results.plan.offload.clone()),
-    ]
-}
+const OF_RUN: [OfRun; 6] = [
+    ("plan", |run| &run.plan.name),
+    ("started", |run| &run.environment.started),
+    ("headroom", |run| &run.environment.headroom),
+    ("kernel", |run| &run.environment.kernel),
+    ("cpu", |run| &run.environment.cpu),
+    ("offload", |run| &run.plan.offload),
+];
 
-fn blank() -> OfRun {
-    ["plan", "started", "headroom", "kernel", "cpu", "offload"].map(|name| (name, String::new()))
-}
-
-fn row(run: &str, of_run: &OfRun, baseline: &str, sample: &Sample) -> Vec<(&'static str, Value)> {
-    let text = |name, text: &str| (name, Value::Text(text.to_owned()));
-    let mut row = vec![text("run", run)];
-    row.extend(of_run.iter().map(|(name, value)| text(name, value)));
-    row.push(text("baseline", baseline));
+/// A sample's row; without its run the texts are empty.
+fn row(name: &str, run: Option<&Results>, sample: &Sample) -> Vec<(&'static str, Value)> {
+    let text = |column, text: &str| (column, Value::Text(text.to_owned()));
+    let planned = run.and_then(|run| run.plan.stacks.iter().find(|one| one.name == sample.stack));
+    let baseline = planned.and_then(|stack| stack.baseline.as_deref());
+    let mut row = vec![text("run", name)];
+    row.extend(OF_RUN.map(|(column, of)| text(column, run.map_or("", of))));
+    row.push(text("baseline", baseline.unwrap_or_default()));
     row.extend(columns(sample));
     row
 }
@@ -149,36 +140,33 @@ mod tests {
 
     #[test]
     fn a_reader_finds_the_columns_and_what_was_not_measured_is_null() {
-        let sample = |seconds| Sample {
-            stack: "sftp".to_owned(),
-            seconds,
-            size_bytes: 1024,
-            ok: true,
-            ..Sample::default()
-        };
-        let rows =
-            [sample(Some(0.5)), sample(None)].map(|one| row("results/1", &blank(), "", &one));
-        let schema = schema(&rows[0]).expect("a schema");
-        let mut file = tempfile::tempfile().expect("a file");
-        let mut writer =
-            SerializedFileWriter::new(&mut file, schema, Arc::default()).expect("open");
-        let mut group = writer.next_row_group().expect("a group");
-        for index in 0..rows[0].len() {
-            let cells: Vec<&Value> = rows.iter().map(|row| &row[index].1).collect();
-            write_column(&mut group, &cells).expect("a column");
-        }
-        group.close().expect("its end");
-        writer.close().expect("the end");
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
+        let mut results = super::super::read_file(kept.as_ref()).expect("the kept results");
+        results.samples[1].seconds = None;
+        let empty = Results { samples: Vec::new(), ..results.clone() };
+        let count = results.samples.len();
+        let runs = ["empty", "one", "two"].map(str::to_owned);
+        let runs: Vec<_> = runs.into_iter().zip([empty, results.clone(), results]).collect();
+        let file = tempfile::tempfile().expect("a file");
+        write(&runs, file.try_clone().expect("the same file")).expect("a table");
 
         let reader = SerializedFileReader::new(file).expect("Parquet");
         let read: Vec<_> = reader.get_row_iter(None).expect("rows").map(Result::unwrap).collect();
-        let at = |name: &str| rows[0].iter().position(|(column, _)| *column == name).expect(name);
-        assert_eq!(read.len(), 2);
-        assert_eq!(read[0].get_string(at("run")).expect("text"), "results/1");
-        assert_eq!(read[1].get_string(at("stack")).expect("text"), "sftp");
-        assert_eq!(read[1].get_long(at("size_bytes")).expect("a count"), 1024);
-        assert_eq!(read[0].get_double(at("seconds")).expect("a time"), 0.5);
+        assert_eq!(read.len(), 2 * count, "a run without samples has no rows");
+        let first = row("", None, &Sample::default());
+        let at = |name: &str| first.iter().position(|(column, _)| *column == name).expect(name);
+        let sample = &runs[1].1.samples[0];
+        assert_eq!(read[0].get_string(at("run")).expect("text"), "one");
+        assert_eq!(read[count].get_string(at("run")).expect("text"), "two");
+        assert_eq!(read[0].get_string(at("plan")).expect("text"), &runs[1].1.plan.name);
+        assert_eq!(read[0].get_string(at("stack")).expect("text"), &sample.stack);
+        assert_eq!(read[0].get_long(at("size_bytes")).expect("a count"), 1024);
+        assert_eq!(read[0].get_double(at("seconds")).ok(), sample.seconds);
         assert!(read[1].get_double(at("seconds")).is_err(), "null");
-        assert!(read[0].get_bool(at("ok")).expect("a flag"));
+        let secured = read
+            .iter()
+            .find(|one| one.get_string(at("stack")).is_ok_and(|stack| stack == "sftp(sntrup761)"));
+        let baseline = secured.expect("its row").get_string(at("baseline"));
+        assert_eq!(baseline.expect("text"), "sftp");
     }
 }

@@ -117,6 +117,7 @@ impl Application for OverQuic {
         facts.extend(stated([
             ("resumption", "off: each connection is a full handshake"),
             ("version", "HTTP/3, which curl reports for each file, one request at a time"),
+            ("stream buffer", "nginx: 16 MiB in place of 64 KiB, which would be all in flight"),
             ("congestion control", "that of nginx down, of curl's QUIC library up"),
             ("verification", "each packet by QUIC, none of the whole file"),
         ]));

@@ -33,14 +33,16 @@ impl Protocol {
             Self::Https => " ssl",
             // 1.25 and later have a directive of their own and warn, earlier ones know only this
             Self::Http2 => " ssl http2",
+            // its default buffer, 64 KiB, is all that a stream has in flight
             Self::Http3 => " quic reuseport",
         }
     }
 
-    /// Directives of the server. Its default buffer of 64 KiB is all that a stream has in flight.
+    /// Directives of the server.
     fn directives(self) -> &'static str {
         match self {
             Self::Http | Self::Https | Self::Http2 => "",
+            // its default buffer, 64 KiB, is all that a stream has in flight
             Self::Http3 => "    http3 on;\n    quic_gso on;\n    http3_stream_buffer_size 16m;\n",
         }
     }

@@ -439,6 +439,18 @@ mod tests {
     }
 
     #[test]
+    fn stacks_whose_intervals_are_apart_do_not_tie() {
+        let advice = advise(&basis(), &question(), plain).expect("an answer");
+        for (interval_s, expected) in [([2.0, 3.0], 2), ([1.0, 3.0], 1)] {
+            let mut stacks = advice.stacks.clone();
+            (stacks[0].interval_s, stacks[1].interval_s) = ([0.5, 1.5], interval_s);
+            // as if nothing were known of the ratio
+            rank(&mut stacks, |_| f64::INFINITY);
+            assert_eq!(stacks[1].rank, expected, "{interval_s:?}");
+        }
+    }
+
+    #[test]
     fn needs_leave_stacks_out_and_what_nobody_stated_is_unknown() {
         let facts = |name: &str| StackFacts {
             properties: (name == "quick").then(|| BTreeSet::from([Property::NoUdp])),
