@@ -12,6 +12,7 @@ mod link;
 mod mounts;
 mod netns;
 mod probes;
+mod processors;
 mod readings;
 mod router;
 mod rules;
@@ -50,6 +51,7 @@ pub use clock::{Clock, Taken};
 pub use ends::Ends;
 pub use limits::{cpu_time, limits};
 pub use link::Kernel;
+pub use processors::Processors;
 pub use readings::{Counters, CpuReading};
 pub(crate) use router::Router;
 pub use rules::needed as needs_rules;
@@ -118,6 +120,8 @@ struct Namespaces {
     groups: Option<Groups>,
     names: netns::Names,
     meter: Meter,
+    /// None: all parts of the run share all processors.
+    processors: Option<Processors>,
     allow_failed_link_test: bool,
 }
 
@@ -182,14 +186,23 @@ impl Testbed {
         let addresses = netns::addresses(family);
         executor.run_all(&netns::commands(&names, spec, family))?;
 
+        // none in a dry run, which starts nothing
+        let processors = executor.really(|| Ok(Processors::of_this_machine()))?.flatten();
+        if let Some(processors) = &processors {
+            processors.enter_link()?;
+        }
         let group = groups::parent(&executor)?.map(|parent| parent.join(run_name(&id)));
         let group = group.as_deref();
         let reaper = executor.really(|| Ok(Reaper::new(run_name(&id))))?;
         let groups = Groups::new(&executor, group)?;
         let host = |role: Role, namespace: &str, address: IpAddr| -> Result<Host> {
             let net = format!("--net={}", namespace::path(namespace));
-            let agent =
-                groups::start_agent(role, &net, group, groups.as_ref(), settings, &executor)?;
+            let start =
+                || groups::start_agent(role, &net, group, groups.as_ref(), settings, &executor);
+            let agent = match &processors {
+                Some(processors) => processors.start_on(role, start)?,
+                None => start()?,
+            };
             let (root, headroom) = (root.clone(), settings.headroom.clone());
             let by_hand = format!("nsenter {net}");
             let executor = Arc::clone(&executor);
@@ -218,6 +231,7 @@ impl Testbed {
                 groups,
                 names,
                 meter,
+                processors,
                 allow_failed_link_test: settings.allow_failed_link_test,
             })),
             client,
@@ -406,6 +420,15 @@ impl Testbed {
         match &self.place {
             Place::Here(_) => &[],
             Place::Machines(pair) => &pair.records,
+        }
+    }
+
+    /// Returns the processors of client, server and link; none: they share all, or are on
+    /// machines of their own.
+    pub fn processors(&self) -> Option<&Processors> {
+        match &self.place {
+            Place::Here(here) => here.processors.as_ref(),
+            Place::Machines(_) => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::disturbance::Disturbance;
-use crate::schema::{HostRecord, Results};
+use crate::schema::{HostRecord, PROCESSORS, Results};
 
 /// Warns of what limits the results.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
@@ -69,11 +69,16 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     let limited = limited_by("CPU");
     if limited > 0 {
         let whose = match results.environment.hosts.as_slice() {
-            [] => format!(
-                "client, server and router share these {} cores, so their times show the limit of this \
-                 machine, not of the network",
-                results.environment.cores
-            ),
+            [] => {
+                let share = match results.environment.settings.get(PROCESSORS) {
+                    Some(apart) => format!("are on one machine ({apart})"),
+                    None => format!("share these {} cores", results.environment.cores),
+                };
+                format!(
+                    "client, server and router {share}, so their times show the limit of this machine, not \
+                     of the network"
+                )
+            }
             hosts => {
                 let of = |host: &HostRecord| format!("{} with {} cores", host.role, host.cores);
                 let hosts: Vec<String> = hosts.iter().map(of).collect();

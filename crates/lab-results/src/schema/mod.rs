@@ -27,8 +27,8 @@ pub use link::{
 pub use pace::{CrossTraffic, Pace};
 pub use plan::{DefinitionRecord, PlanRecord, StackRecord, WorkloadRecord};
 pub use run::{
-    ClearText, Environment, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed, Timeline,
-    VIDEO, WAITS,
+    ClearText, Environment, HostRecord, KeptCapture, LayerSetup, PROCESSORS, ProgramRecord,
+    Resumed, Timeline, VIDEO, WAITS,
 };
 pub use sample::{Cpu, Load, Sample, UNSHAPED_S, Usage, Wire};
 pub use workload::{CLIENTS, STREAM_UNIT, TimeOf, WORKLOAD_KINDS, WorkloadKind, workload_name};

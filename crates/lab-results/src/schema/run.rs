@@ -44,6 +44,10 @@ impl Environment {
     }
 }
 
+/// The setting, in [`Environment::settings`], that says which processors client, server and link
+/// had; without it they shared all.
+pub const PROCESSORS: &str = "processors";
+
 /// The fact of a stack, in [`Environment::stacks`], that says why its sessions wait.
 pub const WAITS: &str = "waits";
 

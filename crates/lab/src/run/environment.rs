@@ -6,8 +6,8 @@ use headroom_lab_host::host::Host;
 use headroom_lab_host::machine::Machine;
 use headroom_lab_host::privileges::Privileges;
 use headroom_lab_host::programs::Program;
-use headroom_lab_host::testbed;
-use headroom_lab_results::schema::{Environment, HostRecord, ProgramRecord};
+use headroom_lab_host::testbed::{self, Processors};
+use headroom_lab_results::schema::{Environment, HostRecord, PROCESSORS, ProgramRecord};
 
 use super::bench::Bench;
 use crate::plan::Plan;
@@ -98,6 +98,8 @@ pub(super) fn record(
     ];
     let pinned = headroom_lab_parts::entered().filter(|_| hosts.is_empty());
     let pinned = pinned.map(|name| (PINNED_PROGRAMS, name));
+    let processors =
+        testbed.processors().map(|processors| (PROCESSORS, processors.to_string()));
     let resolver = plan.resolver.map(|_| {
         let words = "silent: sshd asks it for each client's name, and it never answers";
         ("resolver", words.to_owned())
@@ -109,9 +111,14 @@ pub(super) fn record(
         ]
     });
     let settings =
-        settings.into_iter().chain(pinned).chain(resolver).chain(privileges.into_iter().flatten());
+        settings.into_iter().chain(pinned).chain(processors).chain(resolver).chain(privileges.into_iter().flatten());
     let Machine { kernel, distribution, cpu, cores, memory_bytes } = match hosts.first() {
-        None => Machine::this(),
+        None => {
+            let this = Machine::this();
+            // this thread has those of the link only
+            let cores = testbed.processors().map_or(this.cores, Processors::count);
+            Machine { cores, ..this }
+        }
         Some(client) => Machine {
             kernel: client.kernel.clone(),
             distribution: client.distribution.clone(),
