@@ -13,7 +13,7 @@ use wasm_bindgen::prelude::*;
 pub fn decode(body: &[u8]) -> Result<Object, JsError> {
     let message = Message::parse(body)?;
     Ok(match message {
-        Message::Hello { version, program, rate_bps } => object("hello")
+        Message::Hello { version, program, rate_bps, .. } => object("hello")
             .number("version", f64::from(version))
             .text("program", &program)
             .optional_number("rate", rate_bps),

@@ -1,6 +1,7 @@
 //! Messages on a stream, and the `Hello` with which both sides begin.
 
 use headroom_transfer_proto::message::{self, Message, VERSION};
+use headroom_transfer_proto::rate::Priority;
 use tokio::sync::mpsc;
 
 use crate::connection::{RecvStream, SendStream};
@@ -129,10 +130,12 @@ impl MessageReader {
         self.recv().await?.ok_or_else(|| Error::Lost("the other side closed the stream".to_owned()))
     }
 
-    /// Receives `Hello`. Returns the most bits of file content per second that the peer accepts.
-    pub(crate) async fn recv_hello(&mut self) -> Result<Option<u64>, Error> {
+    /// Receives `Hello`.
+    pub(crate) async fn recv_hello(&mut self) -> Result<Greeting, Error> {
         match self.expect().await? {
-            Message::Hello { version: VERSION, rate_bps, .. } => Ok(rate_bps),
+            Message::Hello { version: VERSION, rate_bps, priority, .. } => {
+                Ok(Greeting { rate_bps, priority: priority.unwrap_or_default() })
+            }
             Message::Hello { version, program, .. } => Err(Error::Protocol(format!(
                 "it is {program} with version {version} of the protocol; this program has version {VERSION}. Use the same version of headroom on both sides"
             ))),
@@ -141,11 +144,21 @@ impl MessageReader {
     }
 }
 
-/// Makes the `Hello` of this program, which accepts at most this many bits of file content per
-/// second.
-pub(crate) fn hello(rate_bps: Option<u64>) -> Message {
+/// How a side wants to be sent files, as its `Hello` says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Greeting {
+    /// The most bits of file content per second that it accepts.
+    pub(crate) rate_bps: Option<u64>,
+    /// The share beside others.
+    pub(crate) priority: Priority,
+}
+
+/// Makes the `Hello` of this program.
+pub(crate) fn hello(greeting: Greeting) -> Message {
     let program = concat!("headroom ", env!("CARGO_PKG_VERSION")).to_owned();
-    Message::Hello { version: VERSION, program, rate_bps }
+    let Greeting { rate_bps, priority } = greeting;
+    let priority = Some(priority).filter(|&priority| priority != Priority::default());
+    Message::Hello { version: VERSION, program, rate_bps, priority }
 }
 
 /// Makes the error for a message that is not allowed here.

@@ -113,6 +113,7 @@ pub use headroom_transfer_proto::message::{
     Compress, ErrorCode, Keep, Links, Listed, ListedKind, ShareTerms, Time, TreeOptions,
 };
 pub use headroom_transfer_proto::path;
+pub use headroom_transfer_proto::rate::Priority;
 pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
 pub use lanes::LaneOptions;

@@ -31,7 +31,7 @@ use crate::admission::{Admission, ConnectionSlot, HandshakePermit, PendingHandsh
 pub use crate::admission::{Limits, RejectionCounts};
 use crate::claims::ClaimTable;
 use crate::connection::Connection;
-use crate::control::{MessageReader, MessageWriter, hello, unexpected};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode};
 use crate::error::{Closing, Error};
 use crate::files::{self, Excludes, FileType, Metadata, Root, Source, settable};
@@ -43,6 +43,7 @@ pub use crate::path_policy::PathPolicy;
 use crate::proof::{self, BrowserBinding};
 use crate::quic::{HANDSHAKE, listen, open_request_window};
 use crate::rate::{ClientRates, Rates};
+use crate::streams;
 use crate::trust::{AccessPolicy, Followed, Invitations};
 pub use record::{Log, Outcome, Record};
 pub use web::{Admits, PATH as WEB_PATH, TcpSlot, WebCertificate, WebEndpoint};
@@ -374,9 +375,12 @@ impl Shared {
             let is_last = matches!(request, Ok((_, Message::Join { .. })));
             let takes_bps =
                 session.as_ref().and_then(|session| session.rates.incoming().rate_bps());
-            writer.queue(&hello(takes_bps)).await?;
+            writer.queue(&hello(Greeting { rate_bps: takes_bps, ..Greeting::default() })).await?;
             let outcome = match (&session, request) {
-                (Some(session), Ok((peer_limit_bps, message))) => {
+                (Some(session), Ok((greeting, message))) => {
+                    if let Some(connection) = connection.native() {
+                        streams::prioritize(connection, greeting.priority);
+                    }
                     let mut request = Request {
                         connection: &connection,
                         root: session.root.clone(),
@@ -386,7 +390,7 @@ impl Shared {
                         paths: self.paths,
                         allow: self.allow,
                         rates: &session.rates,
-                        peer_limit_bps,
+                        greeting,
                         client: &session.grant,
                         claims: &self.claims,
                         joins: &self.joins,
@@ -468,7 +472,7 @@ impl Shared {
         }
     }
 
-    /// Reads the first messages of a request: the client's rate limit, and the request. With the
+    /// Reads the first messages of a request: the client's greeting, and the request. With the
     /// first request on a connection, a client without a certificate proves its key, or stays
     /// anonymous.
     async fn read_request(
@@ -477,8 +481,8 @@ impl Shared {
         browser: Option<&BrowserBinding>,
         session: &mut Option<Session>,
         reader: &mut MessageReader,
-    ) -> Result<(Option<u64>, Message), Error> {
-        let peer_limit_bps = reader.recv_hello().await?;
+    ) -> Result<(Greeting, Message), Error> {
+        let greeting = reader.recv_hello().await?;
         let mut message = reader.expect().await?;
         if session.is_none() {
             let principal = match message {
@@ -511,7 +515,7 @@ impl Shared {
             };
             *session = Some(self.start_session(connection, principal)?);
         }
-        Ok((peer_limit_bps, message))
+        Ok((greeting, message))
     }
 
     /// Adds a key to the accepted ones, if the secret is that of an open invitation. A key that is
@@ -582,8 +586,8 @@ struct Request<'a> {
     paths: PathPolicy,
     allow: Allow,
     rates: &'a ClientRates,
-    /// The client's own rate limit.
-    peer_limit_bps: Option<u64>,
+    /// How the client wants to be sent files.
+    greeting: Greeting,
     client: &'a Grant,
     claims: &'a ClaimTable,
     joins: &'a JoinTable,
@@ -765,7 +769,7 @@ impl Request<'_> {
             let source = self.source(vec![(path, true)], tree)?.without(excludes);
             self.writer.send(&Message::ACCEPTED).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
-            let limits = self.rates.outgoing().and(self.peer_limit_bps);
+            let limits = self.rates.outgoing().and(self.greeting.rate_bps);
             let sender =
                 Sender::new(self.connection.clone(), offering, self.tally.clone(), limits, None);
             let sender = sender.compressing(compress.unwrap_or_default());
@@ -807,10 +811,11 @@ impl Request<'_> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.source(wanted.collect(), tree)?;
         let (lanes, handle) = self.accept(lanes)?;
-        let limits = self.rates.outgoing().and(self.peer_limit_bps);
+        let limits = self.rates.outgoing().and(self.greeting.rate_bps);
         // before the client knows of the lane: its first packet must find it open
         if let Some(lane) = &handle {
             lane.limit(limits.rate_bps());
+            lane.prioritize(self.greeting.priority);
             lane.start(None);
         }
         self.writer.send(&Message::Accepted { lanes, keep: None, ticket: None }).await?;

@@ -19,6 +19,7 @@ mod tests;
 
 use std::time::Duration;
 
+use headroom_transfer_proto::rate::Priority;
 use quinn::{Connection, VarInt};
 
 pub(crate) use self::congestion::Congestion;
@@ -40,6 +41,14 @@ pub(crate) async fn ping_when_silent(connection: &Connection, window: impl Fn() 
         if std::mem::replace(&mut received, now) == now {
             ping(connection, window());
         }
+    }
+}
+
+/// Sets the share that the connection's streams take beside others. On a path to another address
+/// it is the normal one, until the next request.
+pub(crate) fn prioritize(connection: &Connection, priority: Priority) {
+    if let Ok(path) = connection.congestion_state().into_any().downcast::<OnPath>() {
+        path.prioritize(priority);
     }
 }
 

@@ -298,6 +298,23 @@ impl From<Compress> for headroom_transfer::Compress {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Priority {
+    Scavenger,
+    Normal,
+    High,
+}
+
+impl From<Priority> for headroom_transfer::Priority {
+    fn from(priority: Priority) -> Self {
+        match priority {
+            Priority::Scavenger => Self::Scavenger,
+            Priority::Normal => Self::Normal,
+            Priority::High => Self::High,
+        }
+    }
+}
+
 /// Which key to use, and which servers to trust.
 #[derive(Debug, Args)]
 pub(crate) struct Connect {
@@ -452,6 +469,10 @@ pub(crate) struct Moving {
     /// Limit the rate, such as 100mbit
     #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
     pub(crate) rate: Option<u64>,
+    /// The share of the network beside other traffic: scavenger takes what others leave, high as
+    /// much as two TCP connections
+    #[arg(long, value_enum, value_name = "SHARE", default_value = "normal")]
+    pub(crate) priority: Priority,
     /// Compress with zstd: auto skips what does not get shorter. Use it when the network is slower
     /// than the processor and the files are text
     #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]

@@ -25,7 +25,7 @@ use super::remotes::{remote, remotes_on_one_host};
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let remote = remote(&arguments.to, &arguments.moving.over_ssh)?;
-    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
+    let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } =
         &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| RemotePath::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
@@ -52,6 +52,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
         &remote.host,
         async |mut client| {
             client.limit(*rate);
+            client.prioritize((*priority).into());
             client.compress((*compress).into());
             client.set_tree(trees.options(over_ssh.ssh));
             progress.connected();
@@ -82,7 +83,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         )));
     }
     let (host, from) = remotes_on_one_host(&arguments.from, &arguments.moving.over_ssh)?;
-    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
+    let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } =
         &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
     let is_written_into = is_written_into(&arguments.to);
@@ -100,6 +101,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         &host,
         async |mut client| {
             client.limit(*rate);
+            client.prioritize((*priority).into());
             client.compress((*compress).into());
             client.set_tree(trees.options(false));
             progress.connected();
@@ -138,7 +140,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         )),
     };
     let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
-    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } = moving;
+    let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } = moving;
     let options = SyncOptions {
         delete: *delete,
         dry_run: *dry_run,
@@ -158,6 +160,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     let summary =
         block_on(moving.persist(&progress, &mut connector, &remote.host, async |mut client| {
             client.limit(*rate);
+            client.prioritize((*priority).into());
             client.compress((*compress).into());
             client.set_tree(trees.options(upload && over_ssh.ssh));
             client.set_lanes(!streams);

@@ -9,6 +9,7 @@ use super::parts::{
 };
 use crate::path::RelPath;
 use crate::proof::{Binding, NONCE_BYTES};
+use crate::rate::Priority;
 use crate::span::ChainingValue;
 
 /// The version of the protocol that this program speaks.
@@ -32,6 +33,9 @@ pub enum Message {
         /// The most bits of file content per second that it accepts.
         #[n(2)]
         rate_bps: Option<u64>,
+        /// The share beside others with which to send it files; `None` is the normal one.
+        #[n(3)]
+        priority: Option<Priority>,
     },
     /// Client to server: the client will send files.
     #[n(1)]

@@ -8,6 +8,7 @@ use proptest::sample;
 use super::*;
 use crate::path::{RelPath, printable};
 use crate::proof::Binding;
+use crate::rate::Priority;
 use crate::span::ChainingValue;
 
 proptest! {
@@ -172,7 +173,7 @@ fn control_characters_of_a_peers_message_are_escaped_when_it_is_parsed() {
         Message::Unreadable { reason: reason(), path: None, code: None },
         Message::Remark { text: reason(), left_out: 0 },
         Message::Left { reason: reason(), failed: true, code: None },
-        Message::Hello { version: VERSION, program, rate_bps: None },
+        Message::Hello { version: VERSION, program, rate_bps: None, priority: None },
     ] {
         let mut bytes = Vec::new();
         message.frame(&mut bytes).expect("a short message");
@@ -228,8 +229,13 @@ fn about_name(number: u32, name: &str) -> Vec<u8> {
 fn message() -> impl Strategy<Value = Message> {
     let id = any::<u64>;
     prop_oneof![
-        (any::<u32>(), "[a-z0-9. ]{0,64}", option::of(any::<u64>()))
-            .prop_map(|(version, program, rate_bps)| Message::Hello { version, program, rate_bps }),
+        (any::<u32>(), "[a-z0-9. ]{0,64}", option::of(any::<u64>()), option::of(0..3_usize))
+            .prop_map(|(version, program, rate_bps, priority)| Message::Hello {
+                version,
+                program,
+                rate_bps,
+                priority: priority.map(|number| Priority::ALL[number]),
+            }),
         (
             option::of(path()),
             any::<bool>(),

@@ -1,4 +1,6 @@
-//! The window while others fill the queue: CUBIC (RFC 9438), so that both get a share.
+//! The window while others fill the queue: CUBIC (RFC 9438), so that both get a share; or the
+//! sum of several such windows, as in MulTCP (Crowcroft and Oechslin, 1998): a loss reduces one of
+//! them.
 
 use std::time::Duration;
 
@@ -11,6 +13,10 @@ const BETA: f64 = 0.7;
 #[derive(Debug, Clone)]
 pub(crate) struct Cubic {
     mss: f64,
+    /// How many windows it is the sum of.
+    flows: f64,
+    /// What a loss leaves of the sum.
+    beta: f64,
     window: f64,
     /// The window before its last reduction.
     top: f64,
@@ -23,9 +29,19 @@ pub(crate) struct Cubic {
 
 impl Cubic {
     /// Starts from `window` bytes at `now`, the plateau of the cubic.
-    pub(crate) fn new(now: Duration, window: f64, mss: f64) -> Self {
+    pub(crate) fn new(now: Duration, window: f64, mss: f64, flows: f64) -> Self {
         let window = window.max(4.0 * mss);
-        Self { mss, window, top: window, reno: window, epoch: Some(now), k: 0.0, reduced_at: None }
+        Self {
+            mss,
+            flows,
+            beta: 1.0 - (1.0 - BETA) / flows,
+            window,
+            top: window,
+            reno: window,
+            epoch: Some(now),
+            k: 0.0,
+            reduced_at: None,
+        }
     }
 
     pub(crate) fn window(&self) -> f64 {
@@ -44,8 +60,10 @@ impl Cubic {
         let target = self.top + C * (t - self.k).powi(3) * self.mss;
         let target = target.clamp(self.window, 1.5 * self.window);
         self.window += (target - self.window) * (acked / self.window).min(1.0);
-        let alpha = if self.reno < self.top { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
-        self.reno += alpha * self.mss * acked / self.window;
+        let beta = self.beta;
+        let alpha = if self.reno < self.top { 3.0 * (1.0 - beta) / (1.0 + beta) } else { 1.0 };
+        // the rate of Reno goes with the root of its increase
+        self.reno += self.flows * self.flows * alpha * self.mss * acked / self.window;
         self.window = self.window.max(self.reno);
     }
 
@@ -58,9 +76,9 @@ impl Cubic {
         self.reduced_at = Some(now);
         // fast convergence (RFC 9438, section 4.7)
         let below = self.window < self.top;
-        self.top = if below { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.top = if below { self.window * (1.0 + self.beta) / 2.0 } else { self.window };
         let before = self.window;
-        self.window = (self.window * BETA).max(4.0 * self.mss);
+        self.window = (self.window * self.beta).max(4.0 * self.mss);
         self.reno = self.window;
         self.k = ((before.max(self.top) - self.window).max(0.0) / self.mss / C).cbrt();
         if below {

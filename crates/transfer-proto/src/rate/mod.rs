@@ -26,17 +26,22 @@
 //! starves them where the queue is short and drops do not slow it. So there is a
 //! second mode, as in Copa (Arun and Balakrishnan, NSDI 2018): where the queue does
 //! not empty for a cycle, nor in two rounds of sending little, somebody else fills
-//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty.
+//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty. A sender of
+//! low priority then takes LEDBAT's (RFC 6817) instead, which leaves the others their room.
 
 mod cubic;
 mod filter;
+mod ledbat;
 mod model;
+mod priority;
 mod report;
 
 use std::time::Duration;
 
 use cubic::Cubic;
+use ledbat::Ledbat;
 use model::Model;
+pub use priority::Priority;
 pub use report::{Capacity, Report};
 
 // Sources: "BBR" is draft-ietf-ccwg-bbr, "BBRv1" Cardwell et al. 2016. "Ours" has no
@@ -66,6 +71,12 @@ const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 /// The same while competing, when others' queues hide it. Ours: longer than
 /// [`MOST_PROBE_RTT_INTERVAL`], so that a probe finds it first.
 const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
+/// The same while retreating, when it must not take others' queue for the path. Ours, and a
+/// tenth of RFC 6817's (section 4.2): so long a path that became longer looks occupied.
+const MIN_RTT_AGE_RETREATING: Duration = Duration::from_secs(60);
+/// Rounds without a queue after which nobody else fills the path: as many as FULL_ROUNDS and the
+/// one in which they began. Ours: `a_scavenger_leaves_others_their_share_and_returns_after_them`.
+const QUIET_ROUNDS: u64 = 4;
 /// RFC 9002, section 7.2.
 const INITIAL_PACKETS: f64 = 10.0;
 /// BBR's minimum window, four packets: acknowledgements of every second packet keep it
@@ -115,11 +126,18 @@ pub struct RateConfig {
     /// Bytes of the peer's receive buffer, if known: what may be in flight beyond the path's
     /// capacity.
     pub peer_buffer: Option<u64>,
+    /// Its share beside others.
+    pub priority: Priority,
 }
 
 impl Default for RateConfig {
     fn default() -> Self {
-        Self { ceiling: Duration::from_millis(25), limit: None, peer_buffer: None }
+        Self {
+            ceiling: Duration::from_millis(25),
+            limit: None,
+            peer_buffer: None,
+            priority: Priority::default(),
+        }
     }
 }
 
@@ -139,6 +157,10 @@ enum Mode {
         from_round: u64,
     },
     Compete,
+    /// Leaving others what they use; no queue has appeared since `quiet_from`.
+    Retreat {
+        quiet_from: u64,
+    },
     /// Sending little, to see the queue empty (BBR's ProbeRTT).
     ProbeRtt {
         since: Duration,
@@ -166,6 +188,7 @@ pub struct Controller {
     /// The largest measured in startup.
     capacity: Option<Capacity>,
     cubic: Cubic,
+    ledbat: Ledbat,
     probe_rtt_at: Duration,
     probe_rtt_after: Duration,
     cycles: u64,
@@ -196,7 +219,8 @@ impl Controller {
             full_rounds: 0,
             startup_window: INITIAL_PACKETS * mss,
             capacity: None,
-            cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss),
+            cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss, 1.0),
+            ledbat: Ledbat::new(INITIAL_PACKETS * mss, mss),
             probe_rtt_at: Duration::ZERO,
             probe_rtt_after: Duration::ZERO,
             cycles: 0,
@@ -225,6 +249,11 @@ impl Controller {
     /// Changes the length of packets.
     pub fn set_mss(&mut self, mss: usize) {
         self.mss = mss as f64;
+    }
+
+    /// Changes the share beside others, from the next time on that it has to share.
+    pub const fn set_priority(&mut self, priority: Priority) {
+        self.config.priority = priority;
     }
 
     /// Starts over, on another path.
@@ -285,6 +314,7 @@ impl Controller {
             Mode::Up { .. } => self.up_gain() * bandwidth / (1.0 - self.model.chance_loss()),
             Mode::ProbeRtt { .. } => bandwidth,
             Mode::Compete => COMPETE_PACING_GAIN * self.cubic.window() / rtt,
+            Mode::Retreat { .. } => COMPETE_PACING_GAIN * self.ledbat.window() / rtt,
         };
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
     }
@@ -300,6 +330,8 @@ impl Controller {
         let window = match self.mode {
             Mode::Startup => self.startup_window,
             Mode::Compete => self.cubic.window(),
+            // which may be shorter than any other
+            Mode::Retreat { .. } => return self.ledbat.window() as u64,
             Mode::ProbeRtt { .. } => PROBE_RTT_GAIN * bdp,
             _ => {
                 // data that arrived and is not acknowledged yet: feedback comes eight times
@@ -385,6 +417,7 @@ impl Controller {
                 }
             }
             Mode::Compete => self.compete(now, report, congested),
+            Mode::Retreat { quiet_from } => self.retreat(now, report, congested, quiet_from),
             Mode::ProbeRtt { since, drained: None, competing } => {
                 if report.in_flight <= self.window() {
                     self.model.begin_floor();
@@ -441,7 +474,7 @@ impl Controller {
         self.mode = if self.saw_congestion || self.model.queue_stood() {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
-            self.cubic = Cubic::new(now, window, self.mss);
+            self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
             Mode::ProbeRtt { since: now, drained: None, competing: false }
@@ -476,10 +509,7 @@ impl Controller {
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
         let rtt = self.model.smoothed().unwrap_or_default();
         if congested {
-            // a mark carries no time: it is about a round trip old
-            let marked = now.saturating_sub(rtt);
-            let sent = if report.lost > 0 { report.lost_sent } else { marked };
-            self.cubic.congested(now, sent);
+            self.cubic.congested(now, congested_at(now, report, rtt));
         } else if (report.in_flight + report.acked) as f64 >= USED_SHARE * self.cubic.window() {
             self.cubic.acked(now, report.acked as f64, rtt);
         }
@@ -488,12 +518,40 @@ impl Controller {
         }
     }
 
+    fn retreat(&mut self, now: Duration, report: &Report, congested: bool, quiet_from: u64) {
+        let rtt = self.model.smoothed().unwrap_or_default();
+        if congested {
+            self.ledbat.congested(now, congested_at(now, report, rtt));
+        } else {
+            self.ledbat.acked(report.acked as f64, self.model.queue(), self.most_queue());
+        }
+        // the path may have become longer, and nobody fills it
+        if self.model.min_rtt_age(now) > MIN_RTT_AGE_RETREATING {
+            self.model.replace_min_rtt(now);
+            self.model.begin_floor();
+        }
+        let round = self.model.rounds();
+        if !self.model.queue_never_showed() {
+            self.model.begin_peak();
+            self.mode = Mode::Retreat { quiet_from: round };
+        } else if round >= quiet_from + QUIET_ROUNDS {
+            self.found = 0;
+            self.probe();
+        }
+    }
+
     fn end_probe_rtt(&mut self, now: Duration, since: Duration, competing: bool) {
         let believed = if competing { MIN_RTT_AGE_COMPETING } else { MIN_RTT_AGE };
         if self.model.min_rtt_age(now) > believed {
             self.model.replace_min_rtt(now);
         }
-        if competing && self.model.queue_stood() {
+        let is_crowded = competing && self.model.queue_stood();
+        if is_crowded && self.config.priority == Priority::Scavenger {
+            self.ledbat = Ledbat::new(PROBE_RTT_GAIN * self.model.bdp(), self.mss);
+            self.model.begin_floor();
+            self.model.begin_peak();
+            self.mode = Mode::Retreat { quiet_from: self.model.rounds() };
+        } else if is_crowded {
             self.cubic.pause(now.saturating_sub(since));
             self.probe_rtt_after =
                 (self.probe_rtt_after * 2).clamp(PROBE_RTT_INTERVAL, MOST_PROBE_RTT_INTERVAL);
@@ -517,4 +575,10 @@ impl Controller {
     fn most_queue(&self) -> Duration {
         (self.model.min_rtt() / 4).min(self.config.ceiling).max(Duration::from_millis(1))
     }
+}
+
+/// When what is reported as congestion was sent.
+fn congested_at(now: Duration, report: &Report, rtt: Duration) -> Duration {
+    // a mark carries no time: it is about a round trip old
+    if report.lost > 0 { report.lost_sent } else { now.saturating_sub(rtt) }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
 use headroom_transfer_proto::path::{PathError, RelPath, shown};
+use headroom_transfer_proto::rate::Priority;
 use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
 use tokio::task::spawn_blocking;
 
-use crate::control::{MessageReader, MessageWriter, hello, unexpected};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Event, Observer};
 use crate::error::{Closing, Error};
 use crate::files::Keep;
@@ -20,6 +21,7 @@ use crate::proof;
 use crate::quic::{self, ClientProof};
 use crate::remote_path::Host;
 use crate::ssh::{Ssh, SshServer, from_home};
+use crate::streams;
 use crate::trust::{Authority, HostKeys, HostStatus, KnownHosts};
 
 /// How long a host has to answer, by default.
@@ -49,6 +51,7 @@ pub struct Client {
     pub(super) next_id: u64,
     pub(super) compress: Compress,
     pub(super) rate_bps: Option<u64>,
+    priority: Priority,
     /// The proof of its key, until it is sent.
     pub(super) proof: Option<Message>,
     /// The server that ssh started for it.
@@ -199,6 +202,7 @@ impl Client {
             next_id: 0,
             compress: Compress::Never,
             rate_bps: None,
+            priority: Priority::default(),
             lanes: true,
             lane_options: LaneOptions::default(),
             tree: TreeOptions::default(),
@@ -230,6 +234,16 @@ impl Client {
     /// Limits later requests to this many bits of file content per second.
     pub const fn limit(&mut self, rate_bps: Option<u64>) {
         self.rate_bps = rate_bps;
+    }
+
+    /// Sets the share that later requests take beside other traffic, both ways.
+    pub const fn prioritize(&mut self, priority: Priority) {
+        self.priority = priority;
+    }
+
+    /// Returns how this client wants to be sent files.
+    pub(super) const fn greeting(&self) -> Greeting {
+        Greeting { rate_bps: self.rate_bps, priority: self.priority }
     }
 
     /// Sets how later requests send and store trees.
@@ -320,12 +334,13 @@ impl Client {
         }
         let (send, receive) = self.connection.open_bi().await?;
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-        writer.queue(&hello(self.rate_bps)).await?;
+        writer.queue(&hello(self.greeting())).await?;
+        streams::prioritize(&self.connection, self.priority);
         if let Some(proof) = self.proof.take() {
             writer.queue(&proof).await?;
         }
         writer.send(request).await?;
-        let peer_limit_bps = reader.recv_hello().await?;
+        let peer_limit_bps = reader.recv_hello().await?.rate_bps;
         match reader.expect().await? {
             Message::Accepted { lanes, keep, ticket: _ } => {
                 let lanes = lanes.map(|answer| match offer {
@@ -335,6 +350,7 @@ impl Client {
                     }
                 });
                 let lanes = lanes.transpose()?;
+                lanes.iter().for_each(|lane| lane.prioritize(self.priority));
                 if is_chosen && lanes.is_none() {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));

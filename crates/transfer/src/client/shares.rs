@@ -102,7 +102,7 @@ impl Client {
     async fn ask(&mut self, request: &Message) -> Result<(MessageWriter, MessageReader), Error> {
         let (send, receive) = self.connection.open_bi().await?;
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-        writer.queue(&hello(self.rate_bps)).await?;
+        writer.queue(&hello(self.greeting())).await?;
         if let Some(proof) = self.proof.take() {
             writer.queue(&proof).await?;
         }

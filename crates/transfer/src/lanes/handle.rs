@@ -13,7 +13,7 @@ use headroom_transfer_proto::lane::{
     Chunk, Cipher, Direction, Lane, LaneConfig, LaneId, MAX_PACKET, MIN_MTU, Piece, TransferId,
 };
 use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
-use headroom_transfer_proto::rate::RateConfig;
+use headroom_transfer_proto::rate::{Priority, RateConfig};
 use quinn::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
@@ -149,6 +149,7 @@ pub(crate) struct LaneHandle {
     wanted_since: Mutex<Option<Instant>>,
     /// The limit in bits of file content per second; 0 is none.
     limit_bps: AtomicU64,
+    priority: Mutex<Priority>,
 }
 
 impl LaneHandle {
@@ -167,6 +168,7 @@ impl LaneHandle {
             turn: Arc::new(Semaphore::new(1)),
             wanted_since: Mutex::default(),
             limit_bps: AtomicU64::new(0),
+            priority: Mutex::default(),
         }
     }
 
@@ -184,6 +186,11 @@ impl LaneHandle {
     /// Limits the rate of file content, in bits per second. Call it before [`Self::start`].
     pub(crate) fn limit(&self, rate_bps: Option<u64>) {
         self.limit_bps.store(rate_bps.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Sets its share beside others. Call it before [`Self::start`].
+    pub(crate) fn prioritize(&self, priority: Priority) {
+        *self.priority.lock().unwrap_or_else(PoisonError::into_inner) = priority;
     }
 
     /// Opens it, once. Received data goes to `sink`.
@@ -213,6 +220,7 @@ impl LaneHandle {
             // headers and tags are not file content
             limit_bps => Some(limit_bps as f64 / 8.0 * 1.1),
         };
+        let priority = *self.priority.lock().unwrap_or_else(PoisonError::into_inner);
         // the destination of a client; a server answers
         peer.set_port(params.port);
         let whole = mtu.saturating_sub(headers);
@@ -224,7 +232,7 @@ impl LaneHandle {
             max_packet: whole.clamp(MIN_MTU, MAX_PACKET),
             chunk: params.chunk,
             rtt: Some(self.connection.rtt()),
-            rate: RateConfig { peer_buffer, limit, ..RateConfig::default() },
+            rate: RateConfig { peer_buffer, limit, priority, ..RateConfig::default() },
             seed,
         };
         let exporter = Exporter { connection: self.connection.clone(), cipher: params.cipher };

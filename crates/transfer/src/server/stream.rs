@@ -97,7 +97,7 @@ impl Request<'_> {
         let mut stream = self.connection.open_uni().await?;
         let tally: Arc<dyn Observer> = self.tally.clone();
         let content = FileReader { reader: Arc::clone(&reader), at: 0 };
-        let limits = self.rates.outgoing().and(self.peer_limit_bps);
+        let limits = self.rates.outgoing().and(self.greeting.rate_bps);
         let withdrawn = match pipe::send(content, &mut stream, &limits, &tally).await {
             Ok(passed) => {
                 let unchanged = spawn_blocking(move || reader.is_unchanged()).await;

@@ -3,10 +3,10 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use headroom_transfer_proto::rate::{self, RateConfig, Report};
+use headroom_transfer_proto::rate::{self, Priority, RateConfig, Report};
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use quinn_proto::RttEstimator;
 
@@ -38,6 +38,8 @@ pub(super) struct OnPath {
     mtu: u64,
     /// Pings that wait for a packet; shared with the copies that quinn hands out.
     pings: Arc<AtomicU32>,
+    /// The number of the priority; shared likewise.
+    priority: Arc<AtomicU8>,
 }
 
 impl OnPath {
@@ -49,12 +51,24 @@ impl OnPath {
             in_flight: 0,
             mtu: mtu.into(),
             pings: Arc::default(),
+            priority: Arc::new(AtomicU8::new(Priority::default() as u8)),
         }
     }
 
     /// Lets one ping pass a full window.
     pub(super) fn expect_ping(&self) {
         self.pings.store(1, Ordering::Relaxed);
+    }
+
+    /// Sets the share beside others.
+    pub(super) fn prioritize(&self, priority: Priority) {
+        self.priority.store(priority as u8, Ordering::Relaxed);
+    }
+
+    fn report(&mut self, now: Instant, report: &Report) {
+        let number = self.priority.load(Ordering::Relaxed);
+        self.rate.set_priority(Priority::ALL.get(usize::from(number)).copied().unwrap_or_default());
+        self.rate.report(self.at(now), report);
     }
 
     fn at(&self, now: Instant) -> Duration {
@@ -100,7 +114,7 @@ impl Controller for OnPath {
             delivered_before: sample.delivered_before,
             ..Report::default()
         };
-        self.rate.report(self.at(now), &report);
+        self.report(now, &report);
     }
 
     fn on_congestion_event(
@@ -124,7 +138,7 @@ impl Controller for OnPath {
             congested: lost_bytes == 0,
             ..Report::default()
         };
-        self.rate.report(self.at(now), &report);
+        self.report(now, &report);
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {

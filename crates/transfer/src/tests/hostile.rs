@@ -11,7 +11,7 @@ use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint};
 
 use super::*;
-use crate::control::{MessageReader, MessageWriter, hello};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 use crate::quic::{self, ClientProof};
 use crate::server::RejectionCounts;
 use crate::trust::HostKeys;
@@ -48,7 +48,7 @@ impl Raw {
     async fn ask(&self, request: Message) -> (MessageWriter, MessageReader) {
         let (send, receive) = self.connection.open_bi().await.expect("a stream");
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-        writer.queue(&hello(None)).await.expect("it is open");
+        writer.queue(&hello(Greeting::default())).await.expect("it is open");
         writer.send(&request).await.expect("it is open");
         reader.recv_hello().await.expect("a greeting");
         let answer = reader.expect().await.expect("an answer");

@@ -8,7 +8,7 @@ use headroom_transfer_proto::message::{LanesAnswer, LanesOffer, Message, Wanted}
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{MessageReader, MessageWriter, hello};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 use crate::lanes::LaneOffer;
 use crate::{Chunk, Cipher, Compress, LaneOptions, SyncOptions};
 
@@ -151,7 +151,7 @@ async fn offered(client: &Client, change: impl FnOnce(&mut LanesOffer)) -> Messa
     change(&mut offer);
     let from = vec![Wanted { path: RelPath::parse(b"missing").ok(), contents: false }];
     let get = Message::Get { from, compress: None, lanes: Some(offer), tree: None };
-    for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
+    for message in [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }] {
         writer.send(&message).await.expect("it is sent");
     }
     reader.recv_hello().await.expect("it greets");

@@ -7,7 +7,7 @@ use headroom_transfer_proto::path::RelPath;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::control::{MessageReader, MessageWriter, hello};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 
 /// Cuts the connection when so many bytes were moved, and some of them lie on the
 /// receiver's disk. Until then the piece that they belong to goes no further, so the
@@ -269,7 +269,7 @@ async fn begin_put(client: &mut Client) -> (MessageWriter, MessageReader) {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
     let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
     let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
-    for message in [hello(None), put] {
+    for message in [hello(Greeting::default()), put] {
         writer.send(&message).await.expect("it is sent");
     }
     reader.recv_hello().await.expect("it greets");

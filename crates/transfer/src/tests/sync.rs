@@ -305,7 +305,7 @@ fn a_read_only_key_removes_nothing() {
 
 #[test]
 fn a_sender_out_of_order_removes_nothing() {
-    use crate::control::{MessageReader, MessageWriter, hello};
+    use crate::control::{Greeting, MessageReader, MessageWriter, hello};
     use headroom_transfer_proto::message::{EntryKind, Message, Time};
     use headroom_transfer_proto::path::RelPath;
     let ground = Ground::new();
@@ -336,7 +336,7 @@ fn a_sender_out_of_order_removes_nothing() {
             // the server ends it as soon as it sees what is wrong
             let conversation = async {
                 for message in [
-                    hello(None),
+                    hello(Greeting::default()),
                     request.clone(),
                     entry(1, names[0]),
                     entry(2, names[1]),

@@ -95,7 +95,7 @@ fn compressible_content_is_compressed_and_unchanged_on_arrival() {
 
 #[test]
 fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
-    use crate::control::{MessageReader, MessageWriter, hello};
+    use crate::control::{Greeting, MessageReader, MessageWriter, hello};
     use headroom_transfer_proto::message::{DataHeader, EntryKind, Message, Time};
     use headroom_transfer_proto::path::RelPath;
     let ground = Ground::new();
@@ -125,7 +125,7 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
             let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
             let put =
                 Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
-            for message in [hello(None), put, entry.clone()] {
+            for message in [hello(Greeting::default()), put, entry.clone()] {
                 writer.send(&message).await.expect("it is sent");
             }
             reader.recv_hello().await.expect("it greets");

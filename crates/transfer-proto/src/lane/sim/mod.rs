@@ -5,6 +5,7 @@ mod bbr;
 mod link;
 mod outages;
 mod points;
+mod priority;
 mod reference;
 mod sharing;
 mod transport;
