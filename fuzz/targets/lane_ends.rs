@@ -81,6 +81,8 @@ impl End {
             lane: LANE,
             sends,
             peer: told,
+            is_known: false,
+            awaits_data: told.is_some(),
             max_packet,
             chunk: None,
             rtt: None,
@@ -136,7 +138,7 @@ impl End {
                 }
                 Some(Event::Closed(_) | Event::KeyExhausted) => self.is_over = true,
                 Some(Event::Arrived(file)) => assert!(lied || file < u32::from(FILES)),
-                Some(Event::Silent | Event::Answered) => {}
+                Some(Event::Opened | Event::Silent | Event::Answered) => {}
             }
         }
     }

@@ -38,6 +38,11 @@ pub struct LaneConfig {
     pub sends: Direction,
     /// The peer's address, for the end that opens the lane; the other end learns it.
     pub peer: Option<SocketAddr>,
+    /// Whether the connection has shown that the peer receives at that address: data may then be
+    /// sent there at once.
+    pub is_known: bool,
+    /// Whether data is expected, and the end that opens the lane should let it come at once.
+    pub awaits_data: bool,
     /// The longest packet to probe for, as UDP payload.
     pub max_packet: usize,
     /// Bytes of files in each packet, for measurements; the path's MTU is then ignored.
@@ -73,7 +78,10 @@ pub struct Lane<K: Keys> {
 /// What the engine needs to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// The peer's address is validated: data may flow.
+    /// Data may flow: to an address that the connection knows, or within the limit for one that is
+    /// not validated yet.
+    Opened,
+    /// This address of the peer is validated.
     Reached(SocketAddr),
     /// Everything queued of this file has arrived.
     Arrived(u32),
@@ -153,15 +161,24 @@ impl<K: Keys> Lane<K> {
             || MtuSearch::new(config.max_packet.clamp(MIN_MTU, MAX_PACKET)),
             |chunk| MtuSearch::fixed(chunk.packet()),
         );
+        let mut paths = Paths::new(config.peer, config.seed);
+        let mut events = VecDeque::new();
+        if config.peer.is_some() && config.is_known {
+            paths = paths.knowing_peer();
+            events.push_back(Event::Opened);
+        }
+        if config.awaits_data {
+            paths = paths.awaiting_data();
+        }
         Ok(Self {
             sealer: Sealer::new(&mut keys, context(config.sends))?.with_chunk(chunk),
             opener: Opener::new(context(config.sends.reverse())).with_chunk(chunk),
             keys,
-            paths: Paths::new(config.peer, config.seed),
+            paths,
             least_buffer: mtu.current().max(MAX_PACKET),
             sender: Sender::new(config.rate, mtu, config.rtt),
             received: ReceiveState::default(),
-            events: VecDeque::new(),
+            events,
             closing: None,
             ended: false,
             was_silent: false,
@@ -247,6 +264,9 @@ impl<K: Keys> Lane<K> {
         self.last_received = now;
         self.sender.peer_is_there(now);
         self.paths.received(from, len, highest.is_none_or(|highest| highest < number));
+        if highest.is_none() && !self.is_initiator {
+            self.push_event(Event::Opened);
+        }
         self.received.received(now, number, len, congested);
         let (payload, asks) = Payload::parse(text).ok_or(Dropped::Malformed)?;
         if asks || matches!(payload, Payload::Data { .. }) {
@@ -283,8 +303,15 @@ impl<K: Keys> Lane<K> {
         let reached = self.paths.reach(MIN_MTU).is_some();
         let path = self.paths.timeout(self.sender.rtt().timeout(), MIN_MTU);
         let feedback = self.received.due().filter(|_| reached);
-        let sender = self.paths.validated().and_then(|_| self.sender.timeout(now));
+        let sender = self.paths.data_to().and_then(|(_, room)| {
+            if self.may_send(room) { self.sender.timeout(now) } else { self.sender.overdue() }
+        });
         [path, feedback, sender, self.quiet_at()].into_iter().flatten().min()
+    }
+
+    /// Whether there is room for a packet of any length.
+    fn may_send(&self, room: u64) -> bool {
+        room >= self.least_buffer as u64
     }
 
     /// When to probe a path on which nothing arrives.
@@ -296,7 +323,7 @@ impl<K: Keys> Lane<K> {
 
     /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Duration) {
-        if !self.ended && self.paths.validated().is_some() {
+        if !self.ended && self.paths.data_to().is_some() {
             self.sender.handle_timeout(now);
             if self.quiet_at().is_some_and(|at| at <= now) {
                 self.sender.probe();
@@ -349,14 +376,15 @@ impl<K: Keys> Lane<K> {
                 return self.single(now, to, buffer, OVERHEAD + len, SentFrame::Nothing);
             }
         }
-        let to = self.paths.validated()?;
+        let (to, room) = self.paths.data_to().filter(|&(_, room)| self.may_send(room))?;
         match self.sender.plan(now)? {
             Plan::Probe(len) => {
                 Payload::write_probe(&mut buffer[HEADER_LEN..len - TAG_LEN]);
                 self.single(now, to, buffer, len, SentFrame::Probe)
             }
             Plan::Data { len, packets } => {
-                let packets = packets.min(buffer.len() / len).min(TRAIN_PACKETS);
+                let room = usize::try_from(room).unwrap_or(usize::MAX);
+                let packets = packets.min(buffer.len().min(room) / len).min(TRAIN_PACKETS);
                 self.train(now, to, buffer, (len, packets), contents)
             }
         }
@@ -487,6 +515,8 @@ mod tests {
             lane: context().lane,
             sends,
             peer,
+            is_known: false,
+            awaits_data: false,
             max_packet: 1472,
             chunk: None,
             rtt: None,

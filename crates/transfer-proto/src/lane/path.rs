@@ -1,5 +1,6 @@
-//! Validates the peer's address: it is used only after a challenge sent there was answered from
-//! there (RFC 9000, sections 8.2 and 9).
+//! Validates the peer's address: it is used without limits only after a challenge sent there was
+//! answered from there (RFC 9000, sections 8.2 and 9), or if the connection has shown that the
+//! peer receives there.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,12 +14,18 @@ const AMPLIFICATION: u64 = 3;
 const MAX_RESPONSES: usize = 2;
 /// Challenges sent to a new address before giving up.
 const MAX_CHALLENGES: u32 = 6;
+/// Packets with which an end that awaits data follows its first one: with the first, the other
+/// end may answer by 18 000 bytes, which are its challenge and its initial window, one lost
+/// packet included.
+const OPENINGS: u8 = 4;
 
 /// An address and the state of its validation.
 #[derive(Debug)]
 struct PathState {
     address: SocketAddr,
     validated: bool,
+    /// The connection has shown that the peer receives there.
+    is_known: bool,
     received: u64,
     sent: u64,
     /// The last challenge sent, and when.
@@ -37,6 +44,7 @@ impl PathState {
         Self {
             address,
             validated: false,
+            is_known: false,
             received: 0,
             sent: 0,
             challenge: None,
@@ -59,9 +67,17 @@ impl PathState {
         self.validated.then(|| at + timeout * (1 << reminders.min(6)))
     }
 
+    /// Returns how many bytes may be sent to it now.
+    fn room(&self) -> u64 {
+        if self.validated || self.is_known {
+            return u64::MAX;
+        }
+        self.received.saturating_mul(AMPLIFICATION).saturating_sub(self.sent)
+    }
+
     /// Whether this many bytes may be sent to it.
     fn may_get(&self, len: usize) -> bool {
-        self.validated || self.sent + len as u64 <= self.received.saturating_mul(AMPLIFICATION)
+        len as u64 <= self.room()
     }
 
     /// Returns when the next challenge is due; intervals double.
@@ -85,6 +101,8 @@ pub(crate) struct Paths {
     confirmed: bool,
     active: Option<PathState>,
     candidate: Option<PathState>,
+    /// Empty packets that are still to be sent to the first address.
+    openings: u8,
     seed: [u8; 32],
     tokens: u64,
 }
@@ -109,10 +127,28 @@ impl Paths {
     pub(crate) fn new(peer: Option<SocketAddr>, seed: [u8; 32]) -> Self {
         let active = peer.map(PathState::new);
         let opener = peer.is_some();
-        Self { opener, confirmed: !opener, active, candidate: None, seed, tokens: 0 }
+        Self { opener, confirmed: !opener, active, candidate: None, openings: 0, seed, tokens: 0 }
     }
 
-    /// Returns the address that data may be sent to.
+    /// Lets data go to the first address at once: the connection has shown that the peer receives
+    /// there.
+    pub(crate) fn knowing_peer(mut self) -> Self {
+        self.active.iter_mut().for_each(|path_state| path_state.is_known = true);
+        self
+    }
+
+    /// Opens the other end far enough for its first data.
+    pub(crate) fn awaiting_data(mut self) -> Self {
+        self.openings = if self.opener { OPENINGS } else { 0 };
+        self
+    }
+
+    /// Returns the address that data may be sent to now, and how many bytes.
+    pub(crate) fn data_to(&self) -> Option<(SocketAddr, u64)> {
+        self.active.as_ref().map(|path_state| (path_state.address, path_state.room()))
+    }
+
+    /// Returns the address that was validated.
     pub(crate) fn validated(&self) -> Option<SocketAddr> {
         self.active
             .as_ref()
@@ -177,10 +213,6 @@ impl Paths {
         let mut path_state = self.candidate.take()?;
         let rtt = path_state.validate(now);
         let before = self.active.replace(path_state)?;
-        if !before.validated {
-            // the first packet came from another address: nothing was sent there yet
-            return Some(Change::Validated(rtt));
-        }
         Some(Change::Moved { elsewhere: before.address.ip() != from.ip(), rtt })
     }
 
@@ -198,6 +230,11 @@ impl Paths {
             if is_over && is_due {
                 self.candidate = None;
             }
+        }
+        if let Some(path_state) = self.active.as_ref().filter(|path_state| self.opens(path_state)) {
+            let to = path_state.address;
+            self.openings -= 1;
+            return Some((to, Path { challenge: None, response: None }));
         }
         let opener = self.opener;
         let (seed, tokens) = (self.seed, &mut self.tokens);
@@ -231,8 +268,16 @@ impl Paths {
         None
     }
 
+    /// Whether an empty packet is to follow the first one.
+    fn opens(&self, path_state: &PathState) -> bool {
+        self.openings > 0 && path_state.challenges > 0 && !path_state.validated
+    }
+
     /// Returns when [`Paths::poll`] is due without another packet.
     pub(crate) fn timeout(&self, timeout: Duration, len: usize) -> Option<Duration> {
+        if self.active.as_ref().is_some_and(|path_state| self.opens(path_state)) {
+            return Some(Duration::ZERO);
+        }
         let path_states = [(&self.active, true), (&self.candidate, false)];
         path_states
             .into_iter()
@@ -360,7 +405,8 @@ mod tests {
             let answer = Path { challenge: None, response: path.challenge };
             if port == 2 {
                 let change = paths.answer(now * 2, to, &answer);
-                assert_eq!(change, Some(Change::Validated(now)), "data begins to flow");
+                let moved = Change::Moved { elsewhere: false, rtt: now };
+                assert_eq!(change, Some(moved), "what was sent to the other is sent again");
             }
         }
     }
@@ -416,5 +462,24 @@ mod tests {
         }
         assert_eq!(challenges, MAX_CHALLENGES);
         assert_eq!(paths.validated(), Some(address(1)));
+    }
+
+    #[test]
+    fn data_may_go_to_a_known_address_at_once_and_elsewhere_within_the_limit() {
+        let known = Paths::new(Some(address(1)), [1; 32]).knowing_peer();
+        assert_eq!(known.data_to(), Some((address(1), u64::MAX)));
+        assert_eq!(known.validated(), None, "it is challenged all the same");
+        let [mut client, mut server] = [Some(address(1)), None]
+            .map(|peer| Paths::new(peer, [1; 32]).awaiting_data());
+        assert_eq!((client.data_to(), server.data_to()), (Some((address(1), 0)), None));
+        let mut opened = 0;
+        while client.timeout(TIMEOUT, LEN) == Some(Duration::ZERO) {
+            let (to, _) = client.poll(Duration::ZERO, TIMEOUT, LEN).expect("it is due");
+            client.sent(to, LEN);
+            server.received(address(2), LEN, true);
+            opened += 1;
+        }
+        assert_eq!(opened, 1 + OPENINGS);
+        assert_eq!(server.data_to(), Some((address(2), 3 * LEN as u64 * u64::from(opened))));
     }
 }

@@ -268,12 +268,17 @@ impl Sender {
         }
     }
 
-    /// Returns the next deadline.
-    pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
-        let mut at = match (self.overdue_at, self.sent.loss_at()) {
+    /// Returns when an answer, or the time for it, is overdue.
+    pub(crate) fn overdue(&self) -> Option<Duration> {
+        match (self.overdue_at, self.sent.loss_at()) {
             (Some(overdue), Some(loss)) => Some(overdue.min(loss)),
             (one, other) => one.or(other),
-        };
+        }
+    }
+
+    /// Returns the next deadline.
+    pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
+        let mut at = self.overdue();
         let window = self.rate.window();
         let open = window >= self.sent.in_flight() + self.mtu.current() as u64;
         if self.probe_due {

@@ -317,6 +317,17 @@ impl Client {
         request: &Message,
         offer: Option<LaneOffer>,
     ) -> Result<(MessageWriter, MessageReader, Accepted), Error> {
+        let (writer, mut reader, answer) = self.begin(request, offer).await?;
+        let accepted = answer.receive(&mut reader).await?;
+        Ok((writer, reader, accepted))
+    }
+
+    /// Sends a request.
+    pub(super) async fn begin(
+        &mut self,
+        request: &Message,
+        offer: Option<LaneOffer>,
+    ) -> Result<(MessageWriter, MessageReader, Answer), Error> {
         let moves = matches!(
             request,
             Message::Put { .. }
@@ -333,13 +344,38 @@ impl Client {
             ));
         }
         let (send, receive) = self.connection.open_bi().await?;
-        let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+        let (mut writer, reader) = (MessageWriter::new(send), MessageReader::new(receive));
         writer.queue(&hello(self.greeting())).await?;
         streams::prioritize(&self.connection, self.priority);
         if let Some(proof) = self.proof.take() {
             writer.queue(&proof).await?;
         }
         writer.send(request).await?;
+        Ok((writer, reader, Answer::Awaited { offer, is_chosen, priority: self.priority }))
+    }
+}
+
+/// A server's answer to a request.
+pub(super) enum Answer {
+    Received(Accepted),
+    Awaited {
+        offer: Option<LaneOffer>,
+        /// Whether the user has chosen something of lanes, which must then be used.
+        is_chosen: bool,
+        priority: Priority,
+    },
+}
+
+impl Answer {
+    /// Receives it, if that has not happened yet.
+    ///
+    /// # Errors
+    /// The server refuses the request, or its answer does not match.
+    pub(super) async fn receive(self, reader: &mut MessageReader) -> Result<Accepted, Error> {
+        let (offer, is_chosen, priority) = match self {
+            Self::Received(accepted) => return Ok(accepted),
+            Self::Awaited { offer, is_chosen, priority } => (offer, is_chosen, priority),
+        };
         let peer_limit_bps = reader.recv_hello().await?.rate_bps;
         match reader.expect().await? {
             Message::Accepted { lanes, keep, ticket: _ } => {
@@ -350,12 +386,12 @@ impl Client {
                     }
                 });
                 let lanes = lanes.transpose()?;
-                lanes.iter().for_each(|lane| lane.prioritize(self.priority));
+                lanes.iter().for_each(|lane| lane.prioritize(priority));
                 if is_chosen && lanes.is_none() {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                Ok((writer, reader, Accepted { peer_limit_bps, lanes, keep }))
+                Ok(Accepted { peer_limit_bps, lanes, keep })
             }
             Message::Refused { reason, about_files, code } => {
                 Err(Error::refused(reason, about_files, code))

@@ -8,11 +8,11 @@ use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, Wanted};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::connection::{Client, limited};
-use crate::control::unexpected;
-use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary};
+use super::connection::{Answer, Client, limited};
+use crate::control::{MessageReader, unexpected};
+use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, Terms};
 use crate::error::Error;
-use crate::files::{Root, Source, settable};
+use crate::files::{Keep, Root, Source, settable};
 use crate::lanes::LaneOffer;
 use crate::rate::RateLimits;
 
@@ -41,16 +41,29 @@ impl Client {
         let lanes = offer.as_ref().map(LaneOffer::message);
         let tree = self.tree;
         let request = Message::Put { to: self.below(to)?, rename, fsync, lanes, tree: Some(tree) };
-        let (mut writer, mut reader, accepted) = self.request(&request, offer).await?;
-        let params = accepted.report_params(&observer);
-        let tree = accepted.limit(tree, &observer);
-        let source = Source::new(paths.iter().cloned(), tree.links).keeping(tree.keep);
-        let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
+        let (mut writer, mut reader, mut answer) = self.begin(&request, offer).await?;
+        let mut kept = tree;
+        // entries without more attributes do not depend on the answer, and go ahead of it
+        if tree.keep != Keep::NONE {
+            let accepted = answer.receive(&mut reader).await?;
+            kept = accepted.limit(tree, &observer);
+            answer = Answer::Received(accepted);
+        }
+        let source = Source::new(paths.iter().cloned(), kept.links).keeping(kept.keep);
+        let limits = RateLimits::default().and(self.rate_bps);
         let (connection, offering) = (self.connection.clone().into(), Offering::Content);
-        let sender = Sender::new(connection, offering, observer, limits, accepted.lanes);
-        let sender = sender.compressing(self.compress).of_tree(tree, false);
-        let sent = sender.send(source, &mut self.next_id, &mut writer, &mut reader).await?;
-        Ok(Summary { cipher: params.map(|params| params.cipher), ..sent })
+        let sender = Sender::ahead(connection, offering, Arc::clone(&observer), limits.clone());
+        let sender = sender.compressing(self.compress).of_tree(kept, false);
+        let mut cipher = None;
+        let agreed = async |reader: &mut MessageReader| {
+            let accepted = answer.receive(reader).await?;
+            cipher = accepted.report_params(&observer).map(|params| params.cipher);
+            let limits = limits.and(accepted.peer_limit_bps);
+            Ok(Some(Terms { limits, lane: accepted.lanes }))
+        };
+        let next_id = &mut self.next_id;
+        let sent = sender.send_ahead(source, next_id, &mut writer, &mut reader, agreed).await?;
+        Ok(Summary { cipher, ..sent })
     }
 
     /// Fetches files and directories at `from` below the server's root, as [`Self::put`] sends

@@ -15,5 +15,5 @@ mod summary;
 
 pub use event::{Event, Observer};
 pub(crate) use receiver::{DataSession, Destination, Receiver, SyncMode, make_directories};
-pub(crate) use sender::{Offering, Sender};
+pub(crate) use sender::{Offering, Sender, Terms};
 pub use summary::Summary;

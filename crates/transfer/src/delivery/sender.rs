@@ -6,12 +6,10 @@ mod shared;
 mod sync;
 mod walk;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use headroom_transfer_proto::message::{
-    Compress, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
-};
-use tokio::sync::{Semaphore, mpsc};
+use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
+use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use self::shared::Shared;
@@ -19,22 +17,16 @@ use self::walk::Walk;
 use super::compression::AdaptiveCompressor;
 use super::event::{Event, Observer};
 use super::lane_status::report_lane_status;
-use super::summary::{Counts, Summary};
+use super::summary::Summary;
 use crate::connection::Connection;
 use crate::control::{MessageReader, MessageWriter};
 use crate::error::{Error, from_peer};
 use crate::files::Source;
 use crate::lanes::LaneHandle;
-use crate::rate::{RateLimits, Stop};
+use crate::rate::RateLimits;
 
-pub(crate) use self::shared::Offering;
+pub(crate) use self::shared::{Offering, Terms};
 
-/// Pieces in flight at once. Each has two spans in memory: one that is read while the other is
-/// written.
-const PIECES: usize = 3;
-/// Spans on streams at once while a lane is silent: they may have to be sent again on the lane
-/// when it answers.
-const FALLBACK_SPANS: usize = 8;
 /// Messages that wait for the stream.
 const WAITING: usize = 64;
 
@@ -44,35 +36,28 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Makes a sender. `lanes` carries data beside streams.
+    /// Makes a sender. `lane` carries data beside streams.
     pub(crate) fn new(
         connection: Connection,
         offering: Offering,
         observer: Arc<dyn Observer>,
         limits: RateLimits,
-        lanes: Option<LaneHandle>,
+        lane: Option<LaneHandle>,
     ) -> Self {
-        lanes.iter().for_each(|lane| lane.limit(limits.rate_bps()));
-        let shared = Shared {
-            connection,
-            offering,
-            tree: TreeOptions::default(),
-            tells_remarks: false,
-            observer,
-            limits,
-            stop: Stop::default(),
-            offered: Mutex::default(),
-            open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
-            unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
-            pieces: Arc::new(Semaphore::new(PIECES)),
-            compressor: Arc::new(AdaptiveCompressor::new(Compress::Never)),
-            counts: Counts::default(),
-            failed_directories: Mutex::default(),
-            lanes,
-            fallbacks: Semaphore::new(FALLBACK_SPANS),
-            fallbacks_begun: Arc::new(Semaphore::new(FALLBACK_SPANS)),
-        };
-        Self { shared: Arc::new(shared) }
+        let sender = Self::ahead(connection, offering, observer, RateLimits::default());
+        sender.shared.agree(Terms { limits, lane });
+        sender
+    }
+
+    /// Makes a sender whose entries go ahead of the receiver's answer: [`Self::send_ahead`] is
+    /// then told what both have agreed on. `own_limits` apply until then.
+    pub(crate) fn ahead(
+        connection: Connection,
+        offering: Offering,
+        observer: Arc<dyn Observer>,
+        own_limits: RateLimits,
+    ) -> Self {
+        Self { shared: Arc::new(Shared::new(connection, offering, observer, own_limits)) }
     }
 
     /// Sets compression.
@@ -100,12 +85,28 @@ impl Sender {
         writer: &mut MessageWriter,
         reader: &mut MessageReader,
     ) -> Result<Summary, Error> {
+        self.send_ahead(source, first_id, writer, reader, async |_| Ok(None)).await
+    }
+
+    /// Does what [`Self::send`] does, ahead of the receiver's answer to the request, which `agreed`
+    /// receives.
+    pub(crate) async fn send_ahead(
+        self,
+        source: Source,
+        first_id: &mut u64,
+        writer: &mut MessageWriter,
+        reader: &mut MessageReader,
+        agreed: impl AsyncFnOnce(&mut MessageReader) -> Result<Option<Terms>, Error>,
+    ) -> Result<Summary, Error> {
         let shared = &self.shared;
         let (messages, outgoing) = mpsc::channel(WAITING);
         let walk = Walk::new(Arc::clone(shared), messages.clone(), *first_id);
         let walker = spawn_blocking(move || walk.run(source));
         let speaking = writer.forward(outgoing);
         let answers = async {
+            if let Some(terms) = agreed(reader).await? {
+                shared.agree(terms);
+            }
             self.receive_answers(reader, messages).await?;
             let id = walker.await.map_err(|error| Error::task(&error))?;
             Ok::<_, Error>(id)
@@ -113,7 +114,7 @@ impl Sender {
         let (id, ()) = tokio::try_join!(answers, speaking)?;
         *first_id = id;
         let mut summary = shared.counts.get();
-        if let Some(lane) = &shared.lanes {
+        if let Some(lane) = shared.lane() {
             summary.lost = lane.lost();
         }
         Ok(summary)
@@ -128,7 +129,7 @@ impl Sender {
         let shared = &self.shared;
         let mut sending = JoinSet::new();
         let wanted = shared.send_contents(&messages);
-        if let Some(lane) = &shared.lanes {
+        if let Some(lane) = shared.lane() {
             let (shared, states) = (Arc::clone(shared), lane.states());
             let observer = Arc::clone(&shared.observer);
             sending.spawn(async move { shared.send_undelivered().await });

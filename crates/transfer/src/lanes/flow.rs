@@ -57,6 +57,8 @@ pub(super) struct Flow {
     sources: HashMap<u32, Arc<dyn Source>>,
     /// The local address that the peer sends to.
     local: Option<IpAddr>,
+    /// Whether anything came from the peer.
+    was_answered: bool,
     silent_since: Option<Duration>,
     is_paused: bool,
     is_over: bool,
@@ -82,6 +84,7 @@ impl Flow {
             parts: VecDeque::new(),
             sources: HashMap::new(),
             local: None,
+            was_answered: false,
             silent_since: None,
             is_paused: false,
             is_over: false,
@@ -116,6 +119,7 @@ impl Flow {
             Err(_) => return Dropped::count(&dropped.unopened, 1),
         }
         self.local = Some(to);
+        self.was_answered = true;
     }
 
     /// Returns the local address to send from.
@@ -133,7 +137,7 @@ impl Flow {
         self.lane.handle_timeout(now);
         while let Some(event) = self.lane.poll_event() {
             match event {
-                Event::Reached(_) => {
+                Event::Opened | Event::Reached(_) => {
                     self.status.state.send_if_modified(|state| {
                         let opens = *state == LaneState::Opening;
                         if opens {
@@ -142,6 +146,8 @@ impl Flow {
                         opens
                     });
                 }
+                // nothing ever came back: something on the way lets QUIC pass and not lanes
+                Event::Silent if !self.was_answered => self.give_up(),
                 Event::Silent => self.silent_since = Some(now),
                 Event::Answered => self.resume(),
                 Event::Closed(_) | Event::KeyExhausted => self.give_up(),

@@ -221,6 +221,8 @@ impl LaneHandle {
             limit_bps => Some(limit_bps as f64 / 8.0 * 1.1),
         };
         let priority = *self.priority.lock().unwrap_or_else(PoisonError::into_inner);
+        // QUIC has validated its own port only
+        let is_known = params.port == peer.port();
         // the destination of a client; a server answers
         peer.set_port(params.port);
         let whole = mtu.saturating_sub(headers);
@@ -229,6 +231,8 @@ impl LaneHandle {
             lane: id,
             sends: if self.is_server { Direction::ToClient } else { Direction::ToServer },
             peer: (!self.is_server).then_some(peer),
+            is_known,
+            awaits_data: sink.is_some(),
             max_packet: whole.clamp(MIN_MTU, MAX_PACKET),
             chunk: params.chunk,
             rtt: Some(self.connection.rtt()),

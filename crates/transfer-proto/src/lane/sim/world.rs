@@ -117,6 +117,8 @@ impl<K: FromSecret> Ours<K> {
             lane: LaneId(seed),
             sends,
             peer,
+            is_known: true,
+            awaits_data: opener == Opener::Receiver,
             max_packet,
             chunk: None,
             rtt: None,

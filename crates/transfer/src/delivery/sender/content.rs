@@ -159,7 +159,7 @@ impl Shared {
     /// because the lane may carry it later: it is silent, or has not opened in the time that a big
     /// file waits.
     fn is_fallback(&self, id: u64, opened: &OpenFile) -> bool {
-        let state = self.lanes.as_ref().map(|lane| *lane.states().borrow());
+        let state = self.lane().map(|lane| *lane.states().borrow());
         let waits = match state {
             Some(lanes::LaneState::Silent | lanes::LaneState::Ready) => true,
             Some(lanes::LaneState::Opening) => opened.size() >= WORTH_WAITING,
@@ -177,7 +177,7 @@ impl Shared {
         piece: std::ops::Range<u64>,
         again: bool,
     ) -> Result<Result<std::ops::Range<u64>, Failure>, Error> {
-        let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) else {
+        let (Some(lane), Ok(file)) = (self.lane(), u32::try_from(id)) else {
             return Ok(Ok(piece));
         };
         // data to be compressed uses a stream
@@ -194,8 +194,8 @@ impl Shared {
         let (shared, opened) = (Arc::clone(self), Arc::clone(opened));
         blocking(move || {
             let _turn = turn;
-            let Some(lane) = &shared.lanes else { return Ok(piece) };
-            let wait_for_turn = |bytes| shared.limits.take_blocking(bytes, &shared.stop);
+            let Some(lane) = shared.lane() else { return Ok(piece) };
+            let wait_for_turn = |bytes| shared.limits().take_blocking(bytes, &shared.stop);
             for span in piece.clone() {
                 match opened.feed_span(file, span, lane, wait_for_turn) {
                     Ok(0) => return Ok(span..piece.end),
@@ -216,7 +216,7 @@ impl Shared {
 
     /// Sends again what did not arrive on a lane that fell silent or ended.
     pub(super) async fn send_undelivered(self: Arc<Self>) -> Result<(), Error> {
-        let Some(lane) = &self.lanes else { return Ok(()) };
+        let Some(lane) = self.lane() else { return Ok(()) };
         let mut sending = JoinSet::new();
         loop {
             tokio::select! {
@@ -240,7 +240,7 @@ impl Shared {
         pieces: Vec<Piece>,
         sending: &mut JoinSet<Result<(), Error>>,
     ) {
-        if self.lanes.as_ref().is_none_or(|lane| !lane.may_recover()) {
+        if self.lane().is_none_or(|lane| !lane.may_recover()) {
             // a receiver that has everything closes the lane, and its last answers may arrive
             tokio::time::sleep((3 * self.connection.rtt()).max(ANSWERS_LATE)).await;
         }
@@ -278,7 +278,7 @@ impl Shared {
     ) -> Result<Result<(), Failure>, Error> {
         // this semaphore is never closed
         let Ok(_permit) = self.fallbacks.acquire().await else { return Ok(Ok(())) };
-        let Some(lane) = &self.lanes else { return Ok(Ok(())) };
+        let Some(lane) = self.lane() else { return Ok(Ok(())) };
         loop {
             match self.feed_piece(id, opened, span..span + 1, again).await? {
                 Ok(left) if left.is_empty() => return Ok(Ok(())),
@@ -328,8 +328,8 @@ impl Shared {
         let written = async {
             stream.write_all(&head).await?;
             while !bytes.is_empty() {
-                let slice = bytes.split_to(self.limits.slice(bytes.len()));
-                self.limits.take(slice.len()).await;
+                let slice = bytes.split_to(self.limits().slice(bytes.len()));
+                self.limits().take(slice.len()).await;
                 stream.write_chunk(slice).await?;
             }
             Ok(())
@@ -394,9 +394,9 @@ impl Shared {
         mut bytes: Bytes,
     ) -> Result<(), quinn::WriteError> {
         while !bytes.is_empty() {
-            let slice = bytes.split_to(self.limits.slice(bytes.len()));
+            let slice = bytes.split_to(self.limits().slice(bytes.len()));
             let len = slice.len();
-            self.limits.take(len).await;
+            self.limits().take(len).await;
             stream.write_chunk(slice).await?;
             self.counts.add(|counts| counts.moved += len as u64);
             self.observer.event(Event::Moved { bytes: len as u64 });

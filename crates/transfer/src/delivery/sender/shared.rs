@@ -1,9 +1,12 @@
 //! What the tasks of a sender share: entries that are offered and not answered.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use headroom_transfer_proto::message::{ErrorCode, MOST_OPEN_FILES, Message, TreeOptions};
+use headroom_transfer_proto::message::{
+    Compress, ErrorCode, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
+};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -19,6 +22,13 @@ use crate::failure::Failure;
 use crate::files::SourceFile;
 use crate::lanes::LaneHandle;
 use crate::rate::{RateLimits, Stop};
+
+/// Pieces in flight at once. Each has two spans in memory: one that is read while the other is
+/// written.
+const PIECES: usize = 3;
+/// Spans on streams at once while a lane is silent: they may have to be sent again on the lane
+/// when it answers.
+const FALLBACK_SPANS: usize = 8;
 
 /// What is sent with the entry of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +48,12 @@ pub(super) struct Shared {
     /// Whether to tell the receiver's user what is left out.
     pub(super) tells_remarks: bool,
     pub(super) observer: Arc<dyn Observer>,
-    pub(super) limits: RateLimits,
+    /// This side's own limits.
+    own_limits: RateLimits,
+    /// What both sides have agreed on; not yet while entries go ahead of the answer.
+    terms: OnceLock<Terms>,
+    /// Whether something waits for a lane.
+    wants_lane: AtomicBool,
     /// Set when the transfer ends: blocking threads stop waiting.
     pub(super) stop: Stop,
     pub(super) offered: Mutex<HashMap<u64, Offered>>,
@@ -49,11 +64,16 @@ pub(super) struct Shared {
     pub(super) compressor: Arc<AdaptiveCompressor>,
     pub(super) counts: Counts,
     pub(super) failed_directories: Mutex<FailedDirectories>,
-    pub(super) lanes: Option<LaneHandle>,
     /// Permits for spans on streams in place of a silent lane, and for the tasks of files for such
     /// spans.
     pub(super) fallbacks: Semaphore,
     pub(super) fallbacks_begun: Arc<Semaphore>,
+}
+
+/// What both sides have agreed on: how fast to send, and what carries data beside streams.
+pub(crate) struct Terms {
+    pub(crate) limits: RateLimits,
+    pub(crate) lane: Option<LaneHandle>,
 }
 
 /// An entry that is offered and not answered.
@@ -72,13 +92,70 @@ pub(super) struct Offered {
 }
 
 impl Shared {
+    pub(super) fn new(
+        connection: Connection,
+        offering: Offering,
+        observer: Arc<dyn Observer>,
+        own_limits: RateLimits,
+    ) -> Self {
+        Self {
+            connection,
+            offering,
+            tree: TreeOptions::default(),
+            tells_remarks: false,
+            observer,
+            own_limits,
+            terms: OnceLock::new(),
+            wants_lane: AtomicBool::new(false),
+            stop: Stop::default(),
+            offered: Mutex::default(),
+            open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
+            unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
+            pieces: Arc::new(Semaphore::new(PIECES)),
+            compressor: Arc::new(AdaptiveCompressor::new(Compress::Never)),
+            counts: Counts::default(),
+            failed_directories: Mutex::default(),
+            fallbacks: Semaphore::new(FALLBACK_SPANS),
+            fallbacks_begun: Arc::new(Semaphore::new(FALLBACK_SPANS)),
+        }
+    }
+
+    /// Notes what both sides have agreed on, once.
+    pub(super) fn agree(&self, terms: Terms) {
+        let terms = self.terms.get_or_init(|| terms);
+        if let Some(lane) = &terms.lane {
+            lane.limit(terms.limits.rate_bps());
+            if self.wants_lane.load(Ordering::SeqCst) {
+                lane.start(None);
+            }
+        }
+    }
+
+    /// Returns the lane that carries data, if there is one.
+    pub(super) fn lane(&self) -> Option<&LaneHandle> {
+        self.terms.get()?.lane.as_ref()
+    }
+
+    /// Starts the lane, or has it started as soon as there is one.
+    pub(super) fn want_lane(&self) {
+        self.wants_lane.store(true, Ordering::SeqCst);
+        if let Some(lane) = self.lane() {
+            lane.start(None);
+        }
+    }
+
+    /// Returns the limits that are known.
+    pub(super) fn limits(&self) -> &RateLimits {
+        self.terms.get().map_or(&self.own_limits, |terms| &terms.limits)
+    }
+
     pub(super) fn offered(&self) -> MutexGuard<'_, HashMap<u64, Offered>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn answered(&self, id: u64) -> Result<Offered, Error> {
         let entry = self.offered().remove(&id);
-        if let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) {
+        if let (Some(lane), Ok(file)) = (self.lane(), u32::try_from(id)) {
             lane.cancel(file);
         }
         entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))

@@ -98,7 +98,7 @@ impl Shared {
                     return false;
                 }
                 let bytes = inline.content.len() as u64;
-                if self.limits.take_blocking(inline.content.len(), &self.stop).is_err() {
+                if self.limits().take_blocking(inline.content.len(), &self.stop).is_err() {
                     return false;
                 }
                 self.counts.add(|counts| counts.moved += bytes);

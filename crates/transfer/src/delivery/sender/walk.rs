@@ -129,7 +129,7 @@ impl Walk {
                             }
                             let len = inline.content.len();
                             bytes = len as u64;
-                            let turn = self.shared.limits.take_blocking(len, &self.shared.stop);
+                            let turn = self.shared.limits().take_blocking(len, &self.shared.stop);
                             turn.map_err(|_| Ended)?;
                             let hash = &inline.root;
                             self.shared.observer.event(Event::Hashed { path: &path, bytes, hash });
@@ -138,7 +138,7 @@ impl Walk {
                         Err(failure) => return self.unreadable(failure, None).map(|()| 0),
                     }
                 } else {
-                    self.shared.lanes.iter().for_each(|lane| lane.start(None));
+                    self.shared.want_lane();
                     let permit = permit(&self.shared.open_files)?;
                     open = Some((file, Some(permit)));
                     None
