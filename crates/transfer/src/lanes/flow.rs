@@ -146,8 +146,6 @@ impl Flow {
                         opens
                     });
                 }
-                // nothing ever came back: something on the way lets QUIC pass and not lanes
-                Event::Silent if !self.was_answered => self.give_up(),
                 Event::Silent => self.silent_since = Some(now),
                 Event::Answered => self.resume(),
                 Event::Closed(_) | Event::KeyExhausted => self.give_up(),
@@ -203,7 +201,10 @@ impl Flow {
 
     /// Returns when to pause without an answer.
     fn pauses_at(&self) -> Option<Duration> {
-        self.silent_since.filter(|_| !(self.is_paused || self.is_over)).map(|since| since + SILENCE)
+        // if nothing ever came, something on the way lets QUIC pass and not lanes
+        let patience = if self.was_answered { SILENCE } else { Duration::ZERO };
+        let since = self.silent_since.filter(|_| !(self.is_paused || self.is_over));
+        since.map(|since| since + patience)
     }
 
     /// Hands unacknowledged data to streams, until the peer answers.
