@@ -46,7 +46,7 @@ if (PLACE === 'telephone') {
   }
 }
 if (PLACE === 'paper') {
-  const controls = document.querySelectorAll('input, select, nav, summary, form button, .tools button');
+  const controls = document.querySelectorAll('input, select, nav, summary, form button, .tools button, .save button');
   for (const control of controls) if (shown(control)) problems.push(`${name(control)} is on paper`);
   if (!/File size: /.test(document.querySelector('#picture .choices')?.textContent ?? '')) problems.push('what was chosen is not on paper');
 }

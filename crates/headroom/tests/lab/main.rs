@@ -17,6 +17,7 @@ mod own_stacks;
 mod pinned;
 mod post_quantum;
 mod report;
+mod report_charts;
 mod report_sections;
 mod resume;
 mod rootless;

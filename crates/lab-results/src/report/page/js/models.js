@@ -23,15 +23,17 @@ function renderModels(body, report, counts) {
     }
     const crossings = crossingsOf(report, choice);
     const time = make('div', { class: 'plot' }), residuals = make('div', { class: 'plot' });
+    const detail = `${workloadTitle(choice.workload).toLowerCase()}s on ${choice.link}, ${CLOCKS[choice.clock]}`;
+    const caption = choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are models, marks are measurements.' : 'Time of one transfer, divided by the fastest model at its size: the stack at 1 wins, and lines swap where one overtakes another.';
+    const lead = `Residuals of the models of ${detail}: measured over modelled time of each run. A cloud around 0 is noise; a curve is an error of the model.`;
+    const timeKey = modelKey(models, crossings), residualKey = modelKey(models, []);
+    const saves = [['Time at any size', timeKey, caption], ['Residuals of the models', residualKey, lead]].map(([name, key, description], position) =>
+      saveButtons(report, name, () => ({ ...withKey(plotShapes(plots[position]), key), detail, description })));
     place.replaceChildren(
       crossingList(models, crossings),
       make('div', { class: 'scroll' }, modelTable(models)),
-      modelKey(models, crossings),
-      make('figure', {}, make('figcaption', {}, choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are models, marks are measurements.' : 'Time of one transfer, divided by the fastest model at its size: the stack at 1 wins, and lines swap where one overtakes another.'), time));
-    fit.replaceChildren(
-      make('p', { class: 'lead' }, `Residuals of the models of ${workloadTitle(choice.workload).toLowerCase()}s on ${choice.link}, ${CLOCKS[choice.clock]}: measured over modelled time of each run. A cloud around 0 is noise; a curve is an error of the model.`),
-      modelKey(models, []),
-      residuals);
+      timeKey, make('figure', {}, make('figcaption', {}, caption), time), saves[0]);
+    fit.replaceChildren(make('p', { class: 'lead' }, lead), residualKey, residuals, saves[1]);
     plots.push(timePlot(time, models, crossings, choice.view), residualPlot(residuals, models));
     counts.residuals = models.reduce((sum, model) => sum + model.residuals.length, 0);
     counts.crossings = crossings.length;

@@ -37,9 +37,15 @@ function renderLines(body, report, counts) {
   const lead = model.atMost_bps === null
     ? 'Predicted overhead of one download, connecting included. Left of its dot a stack fills the link; right of it this machine is the limit.'
     : `Predicted overhead of one download, connecting included, on links up to ${formatRate(model.atMost_bps)}, the rate of the measured link.`;
+  const key = seriesKey(model, state, view);
+  const save = saveButtons(report, 'Overhead on any link', () => ({
+    ...withKey(plotShapes(view.chart), key),
+    detail: `${formatSize(state.size_bytes)}, round-trip time ${formatTime(state.rtt_s)}${state.loss > 0 ? `, ${format3(state.loss * 100)} % loss each way` : ''}`,
+    description: [lead, ...[...view.notes.querySelectorAll('li')].map((note) => note.textContent)].join(' '),
+  }));
   body.append(
     make('p', { class: 'lead' }, lead),
-    seriesKey(model, state, view), view.plot, view.readout, view.notes,
+    key, view.plot, save, view.readout, view.notes,
     make('details', {}, make('summary', {}, 'The lines as numbers'), view.numbers));
   redraw();
   view.chart = makeChart(model, state, view);

@@ -9,13 +9,18 @@ function renderTimelines(body, report, counts) {
     body.prepend(make('p', {}, 'No transfer of this run was divided into phases.'));
     return;
   }
-  body.prepend(
-    make('p', { class: 'lead' }, 'One transfer of each stack, first packet to last, divided into phases. All strips of a group have the same scale.'),
-    phaseKey());
+  const key = phaseKey(), lead = 'One transfer of each stack, first packet to last, divided into phases. All strips of a group have the same scale.';
+  body.prepend(make('p', { class: 'lead' }, lead), key);
   const rank = (timeline) => { const at = report.stacks.findIndex((stack) => stack.name === timeline.stack); return at < 0 ? Infinity : at; };
   for (const [title, group] of groupBy(usable, (timeline) => `${workloadTitle(asText(timeline.workload))}${timeline.size_bytes ? `, ${formatSize(timeline.size_bytes)}` : ''}`)) {
     group.sort((a, b) => rank(a) - rank(b));
-    body.append(make('h3', {}, title), stripChart(group));
+    const chart = stripChart(group);
+    const save = saveButtons(report, `Where the time goes, ${title}`, () => ({
+      ...withKey(stripShapes(chart), key),
+      detail: group.map((timeline) => asText(timeline.stack)).join(', '),
+      description: [lead, ...[...chart.querySelectorAll('.strip')].map((strip) => `${strip.getAttribute('aria-label')}.`)].join(' '),
+    }));
+    body.append(make('h3', {}, title), chart, save);
     counts.strips += group.length;
   }
   body.append(make('details', {}, make('summary', {}, 'The strips as numbers'), make('div', { class: 'scroll' }, phaseTable(usable))));
