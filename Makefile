@@ -20,7 +20,7 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-example
 PINNED_FOR_TESTS = HEADROOM_PARTS="$${HEADROOM_PARTS:-$${XDG_CACHE_HOME:-$$HOME/.cache}/headroom/parts}/pinned-tests" \
 	$(CARGO_TARGET_DIR)/tests/headroom lab parts || echo 'Tests of the pinned programs are skipped.'
 
-.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs fuzz
+.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs image-root fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone, and
 # measures the pinned programs where they can be had, else those of this machine's Debian. Elsewhere
@@ -127,3 +127,8 @@ install-docs: build
 	$(HEADROOM) man $(CARGO_TARGET_DIR)/doc-dist
 	for shell in bash zsh fish; do \
 	  $(HEADROOM) completions $$shell > $(CARGO_TARGET_DIR)/doc-dist/headroom.$$shell; done
+
+# The files of the image that contrib/Containerfile describes: the program and its libraries.
+image-root: build
+	rm -rf $(CARGO_TARGET_DIR)/image
+	scripts/image-root $(HEADROOM) $(CARGO_TARGET_DIR)/image

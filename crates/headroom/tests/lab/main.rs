@@ -9,6 +9,7 @@ mod compare;
 mod curl_and_iperf3;
 mod emulator;
 mod faults;
+mod image;
 mod lab_transfer;
 mod layers;
 mod measures;

@@ -10,6 +10,7 @@ use headroom_testing::privileged;
 use serde_json::Value;
 
 use crate::common::{Ground, HEADROOM, array, number, parts, text};
+use crate::image::LAYOUT;
 
 const USER: u32 = 23456;
 
@@ -34,18 +35,18 @@ fn origins(results: &Value) -> Vec<&str> {
     origins
 }
 
-/// A root file system with nothing but a kernel's folders, this program with its libraries, and a
-/// shell to start it with: no package manager, no server, and no accounts but the user's.
+/// A root file system with nothing but a kernel's folders, the files of the image of this program
+/// (`contrib/Containerfile`), and a shell to start it with: no package manager, no server, and no
+/// accounts but the user's.
 const EMPTY_SYSTEM: &str = r#"set -e
 mount -t tmpfs -o mode=755 none "$ROOT"
+"$LAYOUT" "$HEADROOM" "$ROOT"
 cd "$ROOT"
-mkdir bin dev etc home old parts proc run sys tmp
-chmod 1777 tmp
-cp "$HEADROOM" bin/headroom
+mkdir dev etc home old proc sys
 cp "$BUSYBOX" bin/busybox
 cp bin/busybox bin/sh
 cp bin/busybox bin/su
-{ ldd bin/headroom; ldd bin/busybox || true; } | tr ' ' '\n' | sort -u | while read -r file; do
+{ ldd bin/busybox || true; } | tr ' ' '\n' | sort -u | while read -r file; do
   case $file in /*) mkdir -p ".${file%/*}"; cp "$file" ".$file" ;; esac
 done
 for folder in dev proc sys; do mount --rbind "/$folder" "$folder"; done
@@ -78,6 +79,7 @@ fn an_ordinary_user_of_an_empty_system_measures_pinned_programs() {
         .args(["--mount", "--propagation", "private", "sh", "-c", EMPTY_SYSTEM])
         .env("ROOT", ground.path("root"))
         .env("HOME_THERE", ground.path("home"))
+        .env("LAYOUT", LAYOUT)
         .env("HEADROOM", HEADROOM)
         .env("BUSYBOX", busybox.path)
         .env("PARTS", &cache)

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 /// A kept run, so that nothing is measured here.
 const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/disturbed-demo.json");
 
-/// Presses all buttons that save a chart, and notes what would be saved. The policy of the page lets
-/// no script read an address of its own data, so the files are taken where they get one.
+/// Presses all buttons that save a chart, and notes what would be saved. The page's policy forbids
+/// scripts to fetch anything, their own data included, so files are taken where they get an address.
 const PROBE: &str = r#"
 const files = [];
 URL.createObjectURL = (content) => { files.push({ content }); return 'blob:kept'; };
@@ -147,7 +147,7 @@ fn assert_saved(name: &str, chart: &Value) {
         .iter()
         .map(|byte| byte.as_u64().and_then(|byte| byte.try_into().ok()).expect("a byte"))
         .collect();
-    // signature, then the length of the first chunk, its name, width and height (PNG, 5.2 and 11.2.2)
+    // signature; the length of the first chunk, its name, width and height (PNG, IHDR)
     assert_eq!(head[..8], *b"\x89PNG\r\n\x1a\n", "{png}");
     assert_eq!(head[12..16], *b"IHDR", "{png}");
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
