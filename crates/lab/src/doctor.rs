@@ -11,7 +11,7 @@ use headroom_units as units;
 
 use crate::application;
 use crate::layer;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedStack};
 use crate::run::{self, Options, Progress};
 
 /// One check.
@@ -56,6 +56,10 @@ pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> V
             let needed = wanted.iter().any(|program| program.name == finding.what);
             needed.then_some(Finding { vital: true, ..finding })
         }));
+        // a run that measures the pinned programs asks those
+        if !search_path.pinned_tree().is_current() {
+            findings.extend(plan.stacks.iter().filter_map(lack));
+        }
         findings.extend(links(testbed::Kernel::probe(&Executor::real(search_path))));
         return findings;
     }
@@ -76,6 +80,12 @@ pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> V
         findings.push(Finding { what: "the link between them".into(), good, says, vital: true });
     }
     findings
+}
+
+/// Says what this machine lacks for a stack beside programs; none: nothing.
+fn lack(planned: &PlannedStack) -> Option<Finding> {
+    let says = planned.stack.require().err()?.to_string();
+    Some(Finding { what: planned.stack.name.clone(), good: false, says, vital: true })
 }
 
 /// The link backends of this machine, in order of preference.

@@ -118,8 +118,9 @@ impl Stack {
     /// Refuses what this machine cannot do, whatever programs it has.
     ///
     /// # Errors
-    /// [`headroom_lab_host::Error::Missing`]: what its layers lack.
+    /// [`headroom_lab_host::Error::Missing`]: what its application or its layers lack.
     pub(crate) fn require(&self) -> HostResult<()> {
+        self.application.require()?;
         self.layers.iter().try_for_each(|layer| layer.require())
     }
 

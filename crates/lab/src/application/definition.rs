@@ -35,6 +35,14 @@ pub trait Application: Send + Sync {
         all
     }
 
+    /// Refuses what this machine cannot do, whatever programs it has.
+    ///
+    /// # Errors
+    /// [`crate::Error::Missing`]: what it lacks.
+    fn require(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Lists baselines for plans that name none, best first: the first one in the plan counts.
     /// Empty: it is a baseline itself.
     fn baselines(&self) -> Vec<String> {
