@@ -100,9 +100,16 @@ impl Application for Ftps {
     }
 
     fn facts(&self) -> Vec<Fact> {
-        let encryption = match self.tls.version {
-            Version::Tls12 => "TLS 1.2, control and data connection",
-            Version::Tls13 => "TLS 1.3, control and data connection",
+        let (encryption, resumption) = match self.tls.version {
+            Version::Tls12 => (
+                "TLS 1.2, control and data connection",
+                "off: each connection is a full handshake; clients that resume the control connection's session on \
+                 the data connection save a round trip, CPU time and bytes",
+            ),
+            Version::Tls13 => (
+                "TLS 1.3, control and data connection",
+                "off: each connection is a full handshake; Pure-FTPd issues no session tickets",
+            ),
         };
         let mut facts = stated([("encryption", encryption)]);
         facts.extend(self.tls.facts());
@@ -112,11 +119,7 @@ impl Application for Ftps {
                 "P-256, which Pure-FTPd asks for; clients that begin with another group take a round trip more in \
                  each handshake",
             ),
-            (
-                "resumption",
-                "off: each connection is a full handshake; clients that resume the control connection's session on \
-                 the data connection save CPU time and bytes, with TLS 1.3 no round trip",
-            ),
+            ("resumption", resumption),
             ("mode", "explicit (AUTH TLS), passive (EPSV), binary"),
             ("verification", "each record by TLS, none of the whole file"),
         ]));
