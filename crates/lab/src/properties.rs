@@ -78,9 +78,13 @@ mod tests {
 
     #[test]
     fn stacks_have_what_their_parts_have() {
-        let cases: [(&str, &[&str]); 9] = [
+        let cases: [(&str, &[&str]); 10] = [
             ("ftp", &["qos-visible", "no-udp"]),
             ("https", &["forward-secrecy", "qos-visible", "no-udp"]),
+            (
+                "https(mlkem768,mldsa65)",
+                &["forward-secrecy", "post-quantum", "qos-visible", "no-udp"],
+            ),
             ("ftps", &["mutual-auth", "forward-secrecy", "qos-visible", "no-udp"]),
             ("ftps(aes128-sha)", &["mutual-auth", "qos-visible", "no-udp"]),
             (

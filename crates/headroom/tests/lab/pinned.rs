@@ -143,6 +143,33 @@ fn pinned_programs_agree_on_hybrid_keys() {
 }
 
 #[test]
+fn pinned_programs_agree_on_a_certificate_of_ml_dsa() {
+    let Some(cache) = cache().filter(|_| privileged()) else { return };
+    let ground = Ground::new("pinned-ml-dsa");
+    let plan = "stacks = [\"https(mlkem768)\", \"https(mlkem768,mldsa65)\", \"https(h2,mldsa65)\", \
+                \"https(mldsa65)/tls\"]\nlink = \"100mbit\"\nrepetitions = 2\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n";
+    ground.write("p.toml", plan);
+    let mut command = ground.headroom("lab run p.toml --out out");
+    command.env("HEADROOM_PARTS", &cache);
+    let ended = ground.end_of(command);
+    // the client trusts this certificate alone, and there is no other
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let results = ground.results();
+    let bytes = |stack: &str| {
+        let samples = array(&results, "samples").iter();
+        let of_it = samples.filter(|sample| sample["stack"] == stack);
+        of_it.map(|sample| number(&sample["wire"], "bytes")).fold(0.0, f64::max)
+    };
+    // a public key of 1952 bytes and two signatures of 3309, in place of 65 and two of 72 at most
+    // (FIPS 204), and the headers of the packets
+    let more = bytes("https(mlkem768,mldsa65)") - bytes("https(mlkem768)");
+    assert!((8000.0..11_000.0).contains(&more), "{more} bytes more");
+    let stacks = array(&results["plan"], "stacks");
+    assert_eq!(stacks[1]["baseline"].as_str(), Some("https(mlkem768)"));
+}
+
+#[test]
 fn pinned_programs_speak_later_versions_of_http() {
     let Some(cache) = cache().filter(|_| privileged()) else { return };
     let ground = Ground::new("pinned-http");

@@ -22,3 +22,30 @@ fn ssh_agrees_on_hybrid_keys() {
     let stacks = array(&results["plan"], "stacks");
     assert_eq!(stacks[1]["baseline"].as_str(), Some("sftp"));
 }
+
+#[test]
+fn certificates_of_ml_dsa_are_refused_where_openssl_is_too_old() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("old-openssl");
+    ground.script("openssl", "#!/bin/sh\necho 'OpenSSL 3.0.0 7 Sep 2021'\n");
+    let plan = "stacks = [\"https(mlkem768)\", \"https(mlkem768,mldsa65)\"]\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
+    ground.write("p.toml", plan);
+    let path = std::env::var("PATH").expect("PATH");
+    let path = format!("{}:{path}", ground.path("").display());
+    let words = ["this machine has OpenSSL 3.0.0", "need OpenSSL 3.5", "headroom lab parts"];
+    let mut run = ground.headroom("lab run p.toml --host-programs --out out");
+    run.env("PATH", &path);
+    let ended = ground.end_of(run);
+    ended.assert_says(3, &words);
+    ended.assert_nothing_started();
+    // a cache without the pinned programs
+    let mut doctor = ground.headroom("lab doctor p.toml");
+    doctor.env("PATH", &path).env("HEADROOM_PARTS", ground.path("parts"));
+    let ended = ground.end_of(doctor);
+    assert_eq!(ended.code, Some(3), "{ended}");
+    assert!(ended.stdout.contains("MISSING  https(mlkem768,mldsa65)"), "{ended}");
+    assert!(words.iter().all(|word| ended.stdout.contains(word)), "{ended}");
+}

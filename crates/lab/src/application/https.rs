@@ -13,7 +13,7 @@ use super::http3::{self, CURL, OverQuic};
 use super::nginx::{NGINX, Protocol};
 use super::tls::Tls;
 use super::{Application, ClientReport, Invocation, Site, nginx};
-use crate::catalogue::{Entry, Fact, Make, stated};
+use crate::catalogue::{Entry, Fact, Make, stated, titled};
 use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
@@ -22,6 +22,8 @@ struct Https {
     /// first, of which the server takes the best that it knows.
     key_exchange: Option<KeyExchange>,
     version: Version,
+    /// The kind of the server's certificate is an option, the rest is pinned.
+    tls: Tls,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,9 @@ enum Version {
 
 /// The option for HTTP/2.
 const HTTP2: &str = "h2";
+/// The option for a certificate that resists quantum computers. The client's TLS library verifies
+/// it without being asked to.
+const ML_DSA: &str = "mldsa65";
 
 /// How both sides agree on keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +75,7 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
         known: || {
             "h2 (HTTP/2), h3 (HTTP/3, by curl; needs nginx 1.25 and a curl that has it), browser (Chromium \
              in place of libcurl), x25519 or mlkem768 (the only key exchange that libcurl offers; mlkem768 \
-             needs OpenSSL 3.5), alone or with h2"
+             needs OpenSSL 3.5), mldsa65 (certificate of ML-DSA-65; needs OpenSSL 3.5), alone or with h2"
                 .to_owned()
         },
         read: |options| {
@@ -80,23 +85,35 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
                 [http3::OPTION] => return Ok((vec![http3::OPTION.to_owned()], Arc::new(OverQuic))),
                 _ => {}
             }
-            let mut https = Https { key_exchange: None, version: Version::Http1 };
+            let mut https = Https { key_exchange: None, version: Version::Http1, tls: Tls::MODERN };
             for &option in &all {
                 let chosen = KeyExchange::ALL.into_iter().find(|one| one.option() == option);
-                match (chosen, https.key_exchange) {
-                    (Some(_), None) => https.key_exchange = chosen,
-                    (None, _) if option == HTTP2 && https.version == Version::Http1 => {
-                        https.version = Version::Http2;
-                    }
+                match (option, chosen, https.key_exchange) {
+                    (_, Some(_), None) => https.key_exchange = chosen,
+                    (HTTP2, ..) => https.version = Version::Http2,
+                    (ML_DSA, ..) => https.tls = Tls::POST_QUANTUM,
                     _ => return Err(options.unknown(option)),
                 }
             }
-            let version = (https.version == Version::Http2).then_some(HTTP2);
-            let chosen = version.into_iter().chain(https.key_exchange.map(KeyExchange::option));
+            let certificate = https.has_ml_dsa().then_some(ML_DSA);
+            let chosen = https.options_of_connection().into_iter().chain(certificate);
             Ok((chosen.map(str::to_owned).collect(), Arc::new(https)))
         },
     },
 };
+
+impl Https {
+    /// Whether the server's certificate resists quantum computers.
+    fn has_ml_dsa(&self) -> bool {
+        self.tls == Tls::POST_QUANTUM
+    }
+
+    /// Lists its options in the order of results, but for that of the certificate.
+    fn options_of_connection(&self) -> Vec<&'static str> {
+        let version = (self.version == Version::Http2).then_some(HTTP2);
+        version.into_iter().chain(self.key_exchange.map(KeyExchange::option)).collect()
+    }
+}
 
 /// The same server, and a page's `fetch` in Chromium.
 struct InBrowser;
@@ -115,13 +132,20 @@ impl Application for Https {
         &[NGINX]
     }
 
+    fn require(&self) -> Result<()> {
+        self.tls.require()
+    }
+
     fn baselines(&self) -> Vec<String> {
+        // the certificate alone differs
+        let twin = || titled(ENTRY.name, &self.options_of_connection());
         let nearest = match (self.version, self.key_exchange) {
             (Version::Http2, _) => Some("https"),
             (Version::Http1, Some(KeyExchange::Mlkem768)) => Some("https(x25519)"),
             (Version::Http1, _) => None,
         };
-        nearest.into_iter().chain(["http"]).map(str::to_owned).collect()
+        let others = nearest.into_iter().chain(["http"]).map(str::to_owned);
+        self.has_ml_dsa().then(twin).into_iter().chain(others).collect()
     }
 
     fn port(&self) -> u16 {
@@ -137,12 +161,12 @@ impl Application for Https {
             Version::Http1 => Protocol::Https,
             Version::Http2 => Protocol::Http2,
         };
-        nginx::server(site, protocol)
+        nginx::server_with(site, protocol, &self.tls)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
         let account = Account {
-            tls: Some(&Tls::MODERN),
+            tls: Some(&self.tls),
             groups: self.key_exchange.map(KeyExchange::group),
             http2: self.version == Version::Http2,
             ..Account::of("https")
@@ -151,12 +175,12 @@ impl Application for Https {
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
-        fetch::report(outcome, Some(&Tls::MODERN))
+        fetch::report(outcome, Some(&self.tls))
     }
 
     fn facts(&self) -> Vec<Fact> {
         let mut facts = stated([("encryption", "TLS 1.3")]);
-        facts.extend(Tls::MODERN.facts());
+        facts.extend(self.tls.facts());
         facts.extend(self.key_exchange.map(|only| ("key exchange", only.group().to_owned())));
         let version = match self.version {
             Version::Http1 => "HTTP/1.1",
@@ -224,5 +248,47 @@ impl Application for InBrowser {
         ]));
         facts.extend(browser::facts());
         facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::application::ALL;
+
+    #[test]
+    fn writes_options_in_one_order_and_names_its_twins() {
+        for (written, title, baselines) in [
+            ("https(mldsa65)", "https(mldsa65)", "https http"),
+            (
+                "https(mldsa65,mlkem768)",
+                "https(mlkem768,mldsa65)",
+                "https(mlkem768) https(x25519) http",
+            ),
+            (
+                "https(mldsa65,mlkem768,h2)",
+                "https(h2,mlkem768,mldsa65)",
+                "https(h2,mlkem768) https http",
+            ),
+            ("https(mlkem768)", "https(mlkem768)", "https(x25519) http"),
+            ("https(h2)", "https(h2)", "https http"),
+        ] {
+            let chosen = ALL.parse(written).expect(written);
+            let found = (chosen.title(), chosen.baselines().join(" "));
+            assert_eq!(found, (title.to_owned(), baselines.to_owned()));
+        }
+        for refused in ["x25519,mlkem768", "h3,mldsa65", "browser,mldsa65", "mldsa44"] {
+            let error = ALL.parse(&format!("https({refused})")).map(drop).expect_err(refused);
+            assert!(error.contains("`https` has no option"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_ml_dsa_is_a_setting_of_the_record() {
+        let key = |written: &str| {
+            let facts = ALL.parse(written).expect(written).facts();
+            facts.into_iter().find(|(what, _)| *what == "key").map(|(_, key)| key)
+        };
+        assert_eq!(key("https(mlkem768,mldsa65)").as_deref(), Some("ML-DSA-65"));
+        assert_eq!(key("https(mlkem768)").as_deref(), Some("ECDSA P-256"));
     }
 }

@@ -7,7 +7,7 @@ use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 
 use super::Site;
-use super::tls::CIPHER;
+use super::tls::Tls;
 
 pub(super) const NGINX: Program =
     Program::new("nginx", "nginx-light", &["-v"]).only_on(Role::Server);
@@ -49,6 +49,11 @@ impl Protocol {
 }
 
 pub(super) fn server(site: &Site<'_>, protocol: Protocol) -> Result<ServerSpec> {
+    server_with(site, protocol, &Tls::MODERN)
+}
+
+/// The same with the TLS that a stack chooses, where the protocol has any.
+pub(super) fn server_with(site: &Site<'_>, protocol: Protocol, tls: &Tls) -> Result<ServerSpec> {
     let dir = site.dir.display();
     let files = site.files.display();
     let listen = format!("{}:{}{}", site.server_host(), site.server.port(), protocol.listen());
@@ -56,11 +61,13 @@ pub(super) fn server(site: &Site<'_>, protocol: Protocol) -> Result<ServerSpec> 
     let tls = if protocol == Protocol::Http {
         String::new()
     } else {
+        let [key, certificate] = tls.server_files(site)?;
         format!(
             "    ssl_certificate {};\n    ssl_certificate_key {};\n    ssl_protocols TLSv1.3;\n    \
-             ssl_conf_command Ciphersuites {CIPHER};\n    ssl_session_cache off;\n    ssl_session_tickets off;\n",
-            site.credential("server.crt"),
-            site.credential("server.key"),
+             ssl_conf_command Ciphersuites {};\n    ssl_session_cache off;\n    ssl_session_tickets off;\n",
+            certificate.display(),
+            key.display(),
+            tls.cipher,
         )
     };
     // Uploads wait in `incoming`, on the file system they end up on, so that

@@ -1,7 +1,10 @@
 //! TLS as both ends of an application are pinned to it: version, cipher suite, and the
 //! kind of key in the server's certificate.
 
-use headroom_lab_host::error::Result;
+use std::path::PathBuf;
+
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::programs::{OPENSSL, SearchPath};
 
 use super::Site;
 use super::site::make_certificate;
@@ -29,11 +32,28 @@ pub(super) enum Version {
 pub(super) enum Key {
     Ecdsa,
     Rsa,
+    /// ML-DSA-65 (FIPS 204, draft-ietf-tls-mldsa), which resists quantum computers; OpenSSL 3.5
+    /// and later.
+    MlDsa65,
+}
+
+impl Key {
+    /// Its name for `openssl req -newkey`; none: the run's own certificate has such a key.
+    fn made_by(self) -> Option<&'static str> {
+        match self {
+            Self::Ecdsa => None,
+            Self::Rsa => Some("rsa:2048"),
+            Self::MlDsa65 => Some("ML-DSA-65"),
+        }
+    }
 }
 
 impl Tls {
     pub(super) const MODERN: Self =
         Self { version: Version::Tls13, cipher: CIPHER, key: Key::Ecdsa };
+
+    /// The same with a certificate that resists quantum computers.
+    pub(super) const POST_QUANTUM: Self = Self { key: Key::MlDsa65, ..Self::MODERN };
 
     /// Whether keys of the moment are agreed on: TLS 1.3 always does, of the suites of TLS 1.2
     /// those with ECDHE.
@@ -41,28 +61,51 @@ impl Tls {
         self.version == Version::Tls13 || self.cipher.starts_with("ECDHE")
     }
 
-    /// Key and certificate of the server in one file. The run's own serve where they
-    /// are of the right kind.
-    pub(super) fn server_pem(&self, site: &Site<'_>) -> Result<String> {
-        let files = match self.key {
-            Key::Ecdsa => ["server.key", "server.crt"].map(|name| site.credential_path(name)),
-            Key::Rsa => {
-                make_certificate(site.host, &site.dir, &["rsa:2048"], &[site.server.ip()])?;
-                ["server.key", "server.crt"].map(|name| site.path(name))
-            }
+    /// Refuses this machine where its OpenSSL does not know the kind of key.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: its version, and the one that is needed.
+    pub(super) fn require(&self) -> Result<()> {
+        self.require_on("this machine", || SearchPath::from_environment().version(OPENSSL))
+    }
+
+    /// The same for a machine whose `openssl` prints this version.
+    fn require_on(&self, machine: &str, version: impl FnOnce() -> Option<String>) -> Result<()> {
+        match self.key {
+            Key::Ecdsa | Key::Rsa => Ok(()),
+            Key::MlDsa65 => lack_of_ml_dsa(machine, version().as_deref())
+                .map_or(Ok(()), |sentence| Err(Error::Missing(sentence))),
+        }
+    }
+
+    /// Returns the paths of the server's key and certificate. The run's own serve where they
+    /// are of the right kind; others are made.
+    ///
+    /// # Errors
+    /// The server's OpenSSL is too old, or it failed.
+    pub(super) fn server_files(&self, site: &Site<'_>) -> Result<[PathBuf; 2]> {
+        let (host, names) = (site.host, ["server.key", "server.crt"]);
+        let Some(kind) = self.key.made_by() else {
+            return Ok(names.map(|name| site.credential_path(name)));
         };
-        let both = files.map(|path| site.host.read(&path));
+        let machine = format!("the {}", host.role);
+        host.really(|| self.require_on(&machine, || host.version(OPENSSL)))?;
+        make_certificate(host, &site.dir, &[kind], &[site.server.ip()])?;
+        Ok(names.map(|name| site.path(name)))
+    }
+
+    /// Key and certificate of the server in one file.
+    pub(super) fn server_pem(&self, site: &Site<'_>) -> Result<String> {
+        let both = self.server_files(site)?.map(|path| site.host.read(&path));
         site.write("server.pem", &both.into_iter().collect::<Result<String>>()?)
     }
 
     /// Arguments for `headroom fetch`.
     pub(super) fn client_options(&self, site: &Site<'_>) -> Result<[String; 4]> {
-        let ca = match self.key {
-            Key::Ecdsa => site.credential("server.crt"),
-            Key::Rsa if site.shares_folders() => site.path("server.crt").display().to_string(),
-            Key::Rsa => {
-                site.write("server.crt", &site.peer.read(&site.peer_path("server.crt"))?)?
-            }
+        let ca = match self.key.made_by() {
+            None => site.credential("server.crt"),
+            Some(_) if site.shares_folders() => site.path("server.crt").display().to_string(),
+            Some(_) => site.write("server.crt", &site.peer.read(&site.peer_path("server.crt"))?)?,
         };
         let cipher = match self.version {
             Version::Tls12 => "--tls12-cipher",
@@ -92,6 +135,7 @@ impl Tls {
         let key = match self.key {
             Key::Ecdsa => "ECDSA P-256",
             Key::Rsa => "RSA, 2048 bits",
+            Key::MlDsa65 => "ML-DSA-65",
         };
         stated([
             ("cipher", self.cipher),
@@ -104,9 +148,48 @@ impl Tls {
     }
 }
 
+/// The first version of OpenSSL with ML-DSA.
+const FIRST_WITH_ML_DSA: (u32, u32) = (3, 5);
+
+/// Says that a machine whose `openssl` prints that version cannot use ML-DSA; none: it can.
+fn lack_of_ml_dsa(machine: &str, version: Option<&str>) -> Option<String> {
+    let numbers = version.and_then(|version| version.strip_prefix("OpenSSL "));
+    let parts = numbers.unwrap_or_default().split('.');
+    let mut numbers = parts.map_while(|part| part.parse::<u32>().ok());
+    if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
+        && (major, minor) >= FIRST_WITH_ML_DSA
+    {
+        return None;
+    }
+    let (major, minor) = FIRST_WITH_ML_DSA;
+    // its name and number, without date and library
+    let found = version.map(|version| version.split(' ').take(2).collect::<Vec<_>>().join(" "));
+    let found = found.unwrap_or_else(|| "an openssl without a version".to_owned());
+    Some(format!(
+        "{machine} has {found}, and certificates of ML-DSA need OpenSSL {major}.{minor} or later: on one machine, \
+         measure the programs of `headroom lab parts` (without --host-programs)"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_of_ml_dsa_need_openssl_3_5() {
+        let lack = |version| lack_of_ml_dsa("the server", version);
+        for version in ["OpenSSL 3.5.9 29 Sep 2026", "OpenSSL 3.6.0-dev", "OpenSSL 4.0.0 (beta)"] {
+            assert_eq!(lack(Some(version)), None, "{version}");
+        }
+        let old = "OpenSSL 3.0.19 27 Jan 2026 (Library: OpenSSL 3.0.19 27 Jan 2026)";
+        let sentence = lack(Some(old)).expect("too old");
+        assert!(sentence.starts_with("the server has OpenSSL 3.0.19, and"), "{sentence}");
+        for other in [Some("OpenSSL 1.1.1w  11 Sep 2023"), Some("LibreSSL 4.1.0"), Some(""), None] {
+            assert!(lack(other).is_some(), "{other:?}");
+        }
+        assert!(Tls::MODERN.require_on("the server", || None).is_ok());
+        assert!(Tls::POST_QUANTUM.require_on("the server", || None).is_err());
+    }
 
     #[test]
     fn what_was_negotiated_is_what_was_pinned_or_an_error() {
