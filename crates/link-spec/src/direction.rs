@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use crate::loss::Loss;
 use crate::router::{Dscp, Flow};
+use crate::trace::Trace;
 
 /// The properties of one direction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinkDirection {
     /// Bits per second on the wire, Ethernet framing counted; none: as fast as
-    /// the machine.
+    /// the machine, or as the trace has it.
     pub rate_bps: Option<u64>,
+    /// Recorded opportunities to deliver, which stand in place of a rate.
+    pub trace: Option<Trace>,
     /// One-way delay.
     pub delay: Duration,
     /// Greatest deviation from the delay, in both senses, uniformly distributed. Jitter
@@ -68,8 +71,21 @@ impl Aqm {
 
 /// Frames that a managed queue holds at most where the link says nothing: as Linux has it.
 const MANAGED_PACKETS: u32 = 10_240;
+/// Bits of a full-size frame: 1518 bytes and 20 of preamble and gap (IEEE 802.3).
+pub(crate) const FULL_FRAME_BITS: u64 = 1538 * 8;
 
 impl LinkDirection {
+    /// Tells whether frames wait in a queue, for a rate or a trace.
+    pub fn has_queue(&self) -> bool {
+        self.rate_bps.is_some() || self.trace.is_some()
+    }
+
+    /// Returns the rate, or the mean of the trace, bits per second; none: as fast as the
+    /// machine. A trace has no single rate: its mean is good for guesses at durations alone.
+    pub fn mean_bps(&self) -> Option<u64> {
+        self.rate_bps.or_else(|| self.trace.as_ref().map(Trace::mean_bps))
+    }
+
     /// Tells whether this direction needs more than a rate and a queue.
     pub fn needs_netem(&self) -> bool {
         !self.delay.is_zero()
@@ -79,14 +95,13 @@ impl LinkDirection {
     }
 
     /// Returns the queue's limit: the one in the specification, else 50 ms of full-size
-    /// frames, but at least 100 frames; for a managed queue, which keeps itself short, 10 240.
+    /// frames at the mean rate, but at least 100 frames; for a managed queue, which keeps itself
+    /// short, 10 240.
     pub fn queue(&self) -> Queue {
         if let (None, Some(_)) = (self.queue, self.aqm) {
             return Queue::Packets(MANAGED_PACKETS);
         }
-        // 1518 bytes and 20 of preamble and gap (IEEE 802.3)
-        const FULL_FRAME_BITS: u64 = 1538 * 8;
-        let fifty_ms = self.rate_bps.unwrap_or(0) / 20 / FULL_FRAME_BITS;
+        let fifty_ms = self.mean_bps().unwrap_or(0) / 20 / FULL_FRAME_BITS;
         self.queue
             .unwrap_or_else(|| Queue::Packets(u32::try_from(fifty_ms).unwrap_or(u32::MAX).max(100)))
     }

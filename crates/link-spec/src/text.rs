@@ -1,8 +1,10 @@
 //! Reads and writes links as plans spell them: `unshaped`, `100mbit`,
-//! `100mbit,delay=25ms,jitter=1ms,loss=1%,queue=200`. Keys with the prefix `up-`, such as
-//! `up-rate=10mbit`, override the direction from client to server.
+//! `100mbit,delay=25ms,jitter=1ms,loss=1%,queue=200`, `trace=lte-down.trace,delay=20ms`. Keys
+//! with the prefix `up-`, such as `up-rate=10mbit` or `up-trace=lte-up.trace`, override the
+//! direction from client to server.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use crate::direction::{Aqm, LinkDirection, Queue};
 use crate::link::LinkSpec;
 use crate::loss::Loss;
 use crate::router::{Dscp, Flow};
+use crate::trace::Trace;
 
 /// Stands for an unlimited rate.
 const UNSHAPED: &str = "unshaped";
@@ -20,37 +23,73 @@ const AUTO: &str = "auto";
 /// Stands for a queue that nothing manages.
 const NONE: &str = "none";
 const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, aqm, priority and dscp, \
-                    each also as up-… for the direction from client to server, and up-rate";
+                    each also as up-… for the direction from client to server, and up-rate or up-trace";
+
+/// Reads the trace that a link names.
+type ReadTrace<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
 
 impl FromStr for LinkSpec {
     type Err = String;
 
+    /// Reads a link that names no files.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(',').map(str::trim);
-        let rate = parts.next().unwrap_or_default();
-        let mut both = Keys { rate: Some(parse_rate(rate)?), ..Keys::default() };
-        let mut up = Keys::default();
-        for part in parts {
-            let (key, value) =
-                part.split_once('=').ok_or_else(|| format!("`{part}` is not key=value"))?;
-            let key = key.trim();
-            let (keys, name) = match key.strip_prefix("up-") {
-                Some(name) => (&mut up, name),
-                None if key == "rate" => return Err("the rate of a link comes first".into()),
-                None => (&mut both, key),
-            };
-            if !keys.set(name, value.trim())? {
-                return Err(format!("a link has no `{key}`; it has {KEYS}"));
-            }
-        }
-        Ok(Self { up: up.or(&both).direction()?, down: both.direction()? })
+        parse(text, &|_| {
+            Err("a trace is a file, which only the link of a command line, or of a plan that is a file of its own, \
+                 can name"
+                .to_owned())
+        })
     }
+}
+
+impl LinkSpec {
+    /// Reads a link whose traces are files of `folder`, or have absolute paths.
+    ///
+    /// # Errors
+    /// A sentence: what is wrong with the text, or with which line of a trace.
+    pub fn read(text: &str, folder: &Path) -> Result<Self, String> {
+        parse(text, &|name| Trace::read(folder, name))
+    }
+}
+
+fn parse(text: &str, read: ReadTrace<'_>) -> Result<LinkSpec, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let first = parts.next().unwrap_or_default();
+    let limit = match first.split_once('=') {
+        Some((key, name)) if key.trim() == "trace" => Limit::Trace(read(name.trim())?),
+        _ => parse_rate(first)?,
+    };
+    let mut both = Keys { limit: Some(limit), ..Keys::default() };
+    let mut up = Keys::default();
+    for part in parts {
+        let (key, value) =
+            part.split_once('=').ok_or_else(|| format!("`{part}` is not key=value"))?;
+        let key = key.trim();
+        let (keys, name) = match key.strip_prefix("up-") {
+            Some(name) => (&mut up, name),
+            None if matches!(key, "rate" | "trace") => {
+                return Err("the rate or the trace of a link comes first".into());
+            }
+            None => (&mut both, key),
+        };
+        if !keys.set(name, value.trim(), read)? {
+            return Err(format!("a link has no `{key}`; it has {KEYS}"));
+        }
+    }
+    Ok(LinkSpec { up: up.or(&both).direction()?, down: both.direction()? })
+}
+
+/// What frames wait for at the bottleneck.
+#[derive(Debug, Clone)]
+enum Limit {
+    Nothing,
+    Rate(u64),
+    Trace(Trace),
 }
 
 /// The keys of one direction as written.
 #[derive(Debug, Default)]
 struct Keys {
-    rate: Option<Option<u64>>,
+    limit: Option<Limit>,
     delay: Option<Duration>,
     jitter: Option<Duration>,
     loss: Option<f64>,
@@ -67,9 +106,10 @@ struct Keys {
 
 impl Keys {
     /// Reads one key; returns false if there is no such key.
-    fn set(&mut self, key: &str, value: &str) -> Result<bool, String> {
+    fn set(&mut self, key: &str, value: &str, read: ReadTrace<'_>) -> Result<bool, String> {
         match key {
-            "rate" => once(&mut self.rate, key, parse_rate(value)?)?,
+            "rate" => self.set_limit(parse_rate(value)?)?,
+            "trace" => self.set_limit(Limit::Trace(read(value)?))?,
             "delay" => once(&mut self.delay, key, units::parse_duration(value)?)?,
             "jitter" => once(&mut self.jitter, key, units::parse_duration(value)?)?,
             "loss" => once(&mut self.loss, key, units::parse_percent(value)?)?,
@@ -87,13 +127,20 @@ impl Keys {
         Ok(true)
     }
 
+    fn set_limit(&mut self, limit: Limit) -> Result<(), String> {
+        match self.limit.replace(limit) {
+            None => Ok(()),
+            Some(_) => Err("a direction has one rate or one trace, and this one has two".into()),
+        }
+    }
+
     /// Takes missing keys from `other`. The loss keys belong together: `up-loss` or
     /// `up-ge` replaces all of them.
     fn or(&self, other: &Self) -> Self {
         let own_loss = self.loss.is_some() || self.ge.is_some();
         let inherit = |value: Option<f64>| value.filter(|_| !own_loss);
         Self {
-            rate: self.rate.or(other.rate),
+            limit: self.limit.clone().or_else(|| other.limit.clone()),
             delay: self.delay.or(other.delay),
             jitter: self.jitter.or(other.jitter),
             loss: self.loss.or(inherit(other.loss)),
@@ -120,8 +167,14 @@ impl Keys {
             (None, Some(pct), None) if pct > 0.0 => Loss::Random { pct },
             (None, _, None) => Loss::None,
         };
+        let (rate_bps, trace) = match &self.limit {
+            None | Some(Limit::Nothing) => (None, None),
+            Some(Limit::Rate(bps)) => (Some(*bps), None),
+            Some(Limit::Trace(trace)) => (None, Some(trace.clone())),
+        };
         let direction = LinkDirection {
-            rate_bps: self.rate.flatten(),
+            rate_bps,
+            trace,
             delay: self.delay.unwrap_or_default(),
             jitter: self.jitter.unwrap_or_default(),
             loss,
@@ -142,9 +195,15 @@ impl Keys {
         let wants_queue =
             [("priority", direction.priority.is_some()), ("aqm", direction.aqm.is_some())];
         if let Some((key, _)) = wants_queue.iter().find(|(_, wants)| *wants)
-            && direction.rate_bps.is_none()
+            && !direction.has_queue()
         {
             return Err(format!("`{key}` needs a rate: without one the link has no queue"));
+        }
+        if direction.trace.is_some() && (direction.priority.is_some() || direction.dscp.is_some()) {
+            return Err(
+                "`priority` and `dscp` need the kernel's shaper, and a trace needs the emulator: leave out one of them"
+                    .into(),
+            );
         }
         Ok(direction)
     }
@@ -157,11 +216,11 @@ fn once<T>(slot: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
     }
 }
 
-fn parse_rate(text: &str) -> Result<Option<u64>, String> {
+fn parse_rate(text: &str) -> Result<Limit, String> {
     match text {
-        UNSHAPED => Ok(None),
+        UNSHAPED => Ok(Limit::Nothing),
         "" => Err("the link is empty; it starts with a rate such as 100mbit, or `unshaped`".into()),
-        rate => units::parse_rate(rate).map(Some),
+        rate => units::parse_rate(rate).map(Limit::Rate),
     }
 }
 
@@ -239,10 +298,10 @@ impl fmt::Display for LinkSpec {
     }
 }
 
-/// Writes the keys of one direction, the rate first.
+/// Writes the keys of one direction, the rate or the trace first.
 fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 9] {
     [
-        format!("{prefix}rate={}", direction.rate_bps.map_or(UNSHAPED.to_owned(), rate)),
+        limit_pair(direction, prefix),
         format!("{prefix}delay={}", duration(direction.delay)),
         format!("{prefix}jitter={}", duration(direction.jitter)),
         loss_pair(&direction.loss, prefix),
@@ -252,6 +311,14 @@ fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 9] {
         format!("{prefix}queue={}", direction.queue.map_or(AUTO.to_owned(), queue)),
         format!("{prefix}aqm={}", direction.aqm.map_or(NONE, Aqm::name)),
     ]
+}
+
+fn limit_pair(direction: &LinkDirection, prefix: &str) -> String {
+    match (&direction.trace, direction.rate_bps) {
+        (Some(trace), _) => format!("{prefix}trace={trace}"),
+        (None, Some(bps)) => format!("{prefix}rate={}", rate(bps)),
+        (None, None) => format!("{prefix}rate={UNSHAPED}"),
+    }
 }
 
 fn loss_pair(loss: &Loss, prefix: &str) -> String {
@@ -326,6 +393,54 @@ mod tests {
             let link: LinkSpec = text.parse().expect(text);
             assert_eq!(link.to_string(), text);
         }
+    }
+
+    /// A link whose traces need no files.
+    fn traced(text: &str) -> Result<LinkSpec, String> {
+        parse(text, &|written| {
+            let name = written.split('@').next().unwrap_or_default();
+            Trace::parse(Path::new("/plans"), name, format!("5\n{}\n", name.len()).as_bytes())
+        })
+    }
+
+    #[test]
+    fn traces_stand_in_place_of_rates_and_round_trip_with_their_digest() {
+        for text in [
+            "trace=down.trace",
+            "trace=down.trace,delay=20ms,loss=1%,queue=64KiB,up-trace=up.trace",
+            "trace=down.trace,aqm=codel,up-rate=1mbit",
+            "10mbit,delay=5ms,up-trace=sub/up.trace",
+            "unshaped,up-trace=up.trace,up-aqm=fq-codel",
+        ] {
+            let link = traced(text).expect(text);
+            let written = link.to_string();
+            assert_eq!(traced(&written), Ok(link.clone()), "{written}");
+            let without = |text: &str| {
+                let parts = text.split(',').map(|part| part.split('@').next().unwrap_or_default());
+                parts.collect::<Vec<_>>().join(",")
+            };
+            assert_eq!((without(&written), written.contains('@')), (text.to_owned(), true));
+        }
+        let both = traced("trace=down.trace").expect("a link");
+        assert!(both.is_symmetric() && both.up.trace.is_some() && both.up.rate_bps.is_none());
+    }
+
+    #[test]
+    fn a_direction_has_one_rate_or_one_trace() {
+        for (text, words) in [
+            ("10mbit,trace=a.trace", "comes first"),
+            ("trace=a.trace,rate=1mbit", "comes first"),
+            ("1mbit,up-rate=2mbit,up-trace=a.trace", "and this one has two"),
+            ("1mbit,up-trace=a.trace,up-trace=a.trace", "and this one has two"),
+            ("trace=a.trace,priority=udp:5004", "need the kernel's shaper"),
+            ("trace=a.trace,dscp=ef", "need the kernel's shaper"),
+            ("trace=a", "line 2: 1 ms is earlier"),
+        ] {
+            let error = traced(text).expect_err(text);
+            assert!(error.contains(words), "{error}");
+        }
+        let error = "trace=a.trace".parse::<LinkSpec>().expect_err("no folder");
+        assert!(error.starts_with("a trace is a file"), "{error}");
     }
 
     #[test]
@@ -435,7 +550,7 @@ mod tests {
         }
 
         #[test]
-        fn never_panics(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|aqm|delay|rate|priority|dscp)") {
+        fn never_panics(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|aqm|delay|rate|trace|priority|dscp)") {
             let _ = text.parse::<LinkSpec>();
             let _ = format!("1mbit,{key}={text}").parse::<LinkSpec>();
         }
