@@ -18,6 +18,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::Error;
 use crate::intake::Intake;
+use crate::line::CLOCK_START_NS;
 use crate::managed::{Left, ManagedQueue};
 use crate::model::{Delivery, Disposition, Model};
 use crate::schedule::Schedule;
@@ -44,8 +45,6 @@ const MAX_POLL: Duration = Duration::from_millis(1);
 const PUBLISH: Duration = Duration::from_millis(5);
 /// The bits of ECN in an IP header (RFC 3168): both set is the mark.
 const ECN: u8 = 3;
-/// Start of the emulator's clock: a frame may have arrived before the emulator started.
-const CLOCK_START_NS: u64 = 60_000_000_000;
 
 /// Which link to emulate, and between which interfaces.
 #[derive(Debug, Clone)]
@@ -312,10 +311,9 @@ struct Direction {
 
 impl Direction {
     fn new(spec: &LinkDirection, model: Model) -> Self {
-        let managed = spec.rate_bps.zip(spec.aqm);
         Self {
             model,
-            managed: managed.map(|(rate, aqm)| ManagedQueue::new(rate, spec.queue(), aqm)),
+            managed: ManagedQueue::of(spec),
             schedule: Schedule::default(),
             counters: Counters::default(),
             in_transit: 0,

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use headroom_link_spec::{Aqm, Queue};
+use headroom_link_spec::{Aqm, LinkDirection, Queue};
 
 use crate::line::Line;
 
@@ -78,14 +78,19 @@ pub struct ManagedQueue<T> {
 }
 
 impl<T> ManagedQueue<T> {
-    /// Makes an empty one.
-    pub fn new(rate_bps: u64, limit: Queue, aqm: Aqm) -> Self {
+    /// Makes the empty one of a direction; none: its queue is not managed, or it has none.
+    pub fn of(direction: &LinkDirection) -> Option<Self> {
+        let (line, aqm) = Line::of(direction).zip(direction.aqm)?;
+        Some(Self::new(line, direction.queue(), aqm))
+    }
+
+    fn new(line: Line, limit: Queue, aqm: Aqm) -> Self {
         let flows = match aqm {
             Aqm::Codel => 1,
             Aqm::FqCodel => FLOWS,
         };
         Self {
-            line: Line::new(rate_bps),
+            line,
             limit,
             flows: std::iter::repeat_with(Flow::default).take(flows).collect(),
             new: VecDeque::new(),
@@ -135,8 +140,7 @@ impl<T> ManagedQueue<T> {
     /// Returns the next frame that has left until now.
     pub fn pop(&mut self, now_ns: u64) -> Option<Left<T>> {
         loop {
-            let free_ns = self.line.free_ns();
-            if free_ns > now_ns {
+            if self.line.free_ns() > now_ns {
                 return None;
             }
             let (index, is_new) = match (self.new.front(), self.old.front()) {
@@ -151,7 +155,7 @@ impl<T> ManagedQueue<T> {
                 self.old.push_back(index);
                 continue;
             }
-            let Some(frame) = self.take(index) else {
+            let Some(arrived_ns) = flow.waiting.front().map(|frame| frame.arrived_ns) else {
                 self.flows[index].codel.is_idle();
                 self.leave(is_new);
                 // a flow that sends little would be a new one each time, and starve the old
@@ -162,8 +166,13 @@ impl<T> ManagedQueue<T> {
                 }
                 continue;
             };
-            let begun_ns = free_ns.max(frame.arrived_ns);
-            let waited_ns = begun_ns - frame.arrived_ns;
+            let begun_ns = self.line.begin_ns(arrived_ns);
+            // it came after the last opportunity of a trace until now
+            if begun_ns > now_ns.max(arrived_ns) {
+                return None;
+            }
+            let frame = self.take(index)?;
+            let waited_ns = begun_ns - arrived_ns;
             let flow = &mut self.flows[index];
             let is_too_old = flow.codel.drops(begun_ns, waited_ns, flow.bytes);
             if is_too_old && !frame.takes_mark {
@@ -257,11 +266,20 @@ fn after(ns: u64, count: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use headroom_link_spec::Trace;
+
     use super::*;
+    use crate::line::{CLOCK_START_NS, RateLine};
 
     const MS: u64 = 1_000_000;
     /// 1 Mbit/s: a full frame takes 12.304 ms.
     const RATE: u64 = 1_000_000;
+
+    fn line(rate_bps: u64) -> Line {
+        Line::Rate(RateLine::new(rate_bps))
+    }
 
     /// Flow, arrival, end of sending, mark.
     type Sent = (u64, u64, u64, bool);
@@ -274,7 +292,7 @@ mod tests {
         seconds: u64,
         flows: &[(u64, u64, bool)],
     ) -> (Vec<Sent>, Vec<u64>) {
-        let mut queue = ManagedQueue::new(rate_bps, Queue::Packets(10_240), aqm);
+        let mut queue = ManagedQueue::new(line(rate_bps), Queue::Packets(10_240), aqm);
         let (mut sent, mut dropped) = (Vec::new(), Vec::new());
         for now in (0..seconds * 1000 * MS).step_by(MS as usize / 4) {
             for &(flow, every_ns, takes_mark) in flows {
@@ -350,14 +368,53 @@ mod tests {
         assert!(dropped.is_empty() && sent.iter().any(|(.., marked)| *marked));
     }
 
+    /// A managed queue before a trace.
+    fn traced(text: &str, aqm: Aqm) -> ManagedQueue<u32> {
+        let trace = Trace::parse(Path::new("/"), "a.trace", text.as_bytes()).expect("a trace");
+        let direction =
+            LinkDirection { trace: Some(trace), aqm: Some(aqm), ..LinkDirection::default() };
+        ManagedQueue::of(&direction).expect("a managed queue")
+    }
+
+    /// What has left until a millisecond of the trace's clock, and when.
+    fn left_until(queue: &mut ManagedQueue<u32>, ms: u64) -> Vec<(u32, u64)> {
+        let left = std::iter::from_fn(|| queue.pop(CLOCK_START_NS + ms * MS));
+        let sent = left.map(|left| match left {
+            Left::Sent { item, at_ns, .. } => (item, (at_ns - CLOCK_START_NS) / MS),
+            Left::Dropped(item) => panic!("{item} was dropped"),
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn frames_leave_a_managed_queue_at_the_opportunities_of_a_trace() {
+        for aqm in [Aqm::Codel, Aqm::FqCodel] {
+            let mut queue = traced("4\n4\n10\n", aqm);
+            for item in 0..4 {
+                let arrived_ns = CLOCK_START_NS + MS;
+                assert_eq!(queue.push(arrived_ns, 1514, item.into(), false, item), None);
+            }
+            assert!(left_until(&mut queue, 3).is_empty());
+            assert_eq!(queue.next_ns(), Some(CLOCK_START_NS + 4 * MS));
+            assert_eq!(left_until(&mut queue, 9), [(0, 4), (1, 4)]);
+            assert_eq!(left_until(&mut queue, 100), [(2, 10), (3, 14)]);
+            assert_eq!(queue.next_ns(), None);
+            // what nobody waited for is lost, and the next frame waits for what comes after it
+            assert_eq!(queue.push(CLOCK_START_NS + 105 * MS, 1514, 1, false, 9), None);
+            assert!(left_until(&mut queue, 106).is_empty());
+            assert_eq!(queue.next_ns(), Some(CLOCK_START_NS + 110 * MS));
+            assert_eq!(left_until(&mut queue, 110), [(9, 110)]);
+        }
+    }
+
     #[test]
     fn a_full_queue_drops_of_the_largest_flow() {
-        let mut queue = ManagedQueue::new(RATE, Queue::Packets(4), Aqm::FqCodel);
+        let mut queue = ManagedQueue::new(line(RATE), Queue::Packets(4), Aqm::FqCodel);
         for item in 0..4 {
             assert_eq!(queue.push(0, 1514, 7, false, item), None);
         }
         assert_eq!(queue.push(0, 100, 8, false, 4), Some(0), "the oldest of flow 7");
-        let mut bytes = ManagedQueue::new(RATE, Queue::Bytes(3000), Aqm::Codel);
+        let mut bytes = ManagedQueue::new(line(RATE), Queue::Bytes(3000), Aqm::Codel);
         assert_eq!(bytes.push(0, 1514, 1, false, 0), None);
         assert_eq!(bytes.push(0, 1514, 1, false, 1), Some(0));
     }

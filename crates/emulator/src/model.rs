@@ -2,9 +2,10 @@
 //! time and length go in, its disposition comes out.
 //!
 //! A frame passes, in this order: loss (before the queue, as netem has it), the
-//! queue, serialisation at the rate, delay with jitter. `schedule` may then hold it back
-//! to reorder it. Times are nanoseconds of any one clock. A queue that is managed actively stands
-//! between the two halves, [`Model::loses`] and [`Model::deliver`]: see [`crate::managed`].
+//! queue, serialisation at the rate or by the trace, delay with jitter. `schedule` may then hold
+//! it back to reorder it. Times are nanoseconds of any one clock, on which a trace begins at 60 s.
+//! A queue that is managed actively stands between the two halves, [`Model::loses`] and
+//! [`Model::deliver`]: see [`crate::managed`].
 
 use std::collections::VecDeque;
 
@@ -70,10 +71,9 @@ impl Model {
         let chance = |pct: f64, purpose| Chance { share: pct / 100.0, random: stream(purpose) };
         Self {
             loss: LossProcess { loss: direction.loss, bad: false, random: stream(0) },
-            bottleneck: direction
-                .rate_bps
+            bottleneck: Line::of(direction)
                 .filter(|_| direction.aqm.is_none())
-                .map(|rate_bps| Bottleneck::new(rate_bps, direction.queue())),
+                .map(|line| Bottleneck::new(line, direction.queue())),
             delay_ns: nanos(direction.delay),
             jitter_ns: nanos(direction.jitter),
             duplicate: chance(direction.duplicate_pct, 1),
@@ -182,8 +182,8 @@ struct Bottleneck {
 }
 
 impl Bottleneck {
-    fn new(rate_bps: u64, queue: Queue) -> Self {
-        Self { line: Line::new(rate_bps), queue, waiting: VecDeque::new(), waiting_bytes: 0 }
+    fn new(line: Line, queue: Queue) -> Self {
+        Self { line, queue, waiting: VecDeque::new(), waiting_bytes: 0 }
     }
 
     /// Returns when the frame's last bit leaves; none: the queue is full. The frame in
@@ -193,8 +193,8 @@ impl Bottleneck {
             self.waiting.pop_front();
             self.waiting_bytes -= octets;
         }
-        let free_ns = self.line.free_ns();
-        if free_ns > arrival_ns {
+        let begun_ns = self.line.begin_ns(arrival_ns);
+        if begun_ns > arrival_ns {
             let fits = match self.queue {
                 Queue::Packets(packets) => self.waiting.len() < packets as usize,
                 Queue::Bytes(bytes) => self.waiting_bytes + len <= bytes,
@@ -202,18 +202,22 @@ impl Bottleneck {
             if !fits {
                 return None;
             }
-            self.waiting.push_back((free_ns, len));
+            self.waiting.push_back((begun_ns, len));
             self.waiting_bytes += len;
         }
-        Some(self.line.send(free_ns.max(arrival_ns), len))
+        Some(self.line.send(begun_ns, len))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
+    use headroom_link_spec::Trace;
+
     use super::*;
+    use crate::line::CLOCK_START_NS;
     use proptest::prelude::*;
 
     fn delivery(disposition: Disposition) -> Delivery {
@@ -254,6 +258,50 @@ mod tests {
         let delivered: Vec<bool> =
             (0..5).map(|_| matches!(model.offer(0, 1000), Disposition::Delivered(_))).collect();
         assert_eq!(delivered, [true, true, true, true, false]); // one on the line, three wait
+    }
+
+    /// A direction that follows a trace.
+    fn traced(text: &str) -> LinkDirection {
+        let trace = Trace::parse(Path::new("/"), "a.trace", text.as_bytes()).expect("a trace");
+        LinkDirection { trace: Some(trace), ..LinkDirection::default() }
+    }
+
+    /// Milliseconds of the trace's clock.
+    fn ms(ms: u64) -> u64 {
+        CLOCK_START_NS + ms * 1_000_000
+    }
+
+    #[test]
+    fn a_frame_waits_for_an_opportunity_of_the_trace_and_its_delay() {
+        let direction = LinkDirection { delay: Duration::from_millis(20), ..traced("4\n10\n") };
+        let mut model = Model::new(&direction, 1, 0);
+        assert_eq!(delivery(model.offer(ms(1), 1514)).at_ns, ms(4 + 20));
+        assert_eq!(delivery(model.offer(ms(1), 1514)).at_ns, ms(10 + 20));
+        assert_eq!(delivery(model.offer(ms(1), 60)).at_ns, ms(14 + 20));
+        // an idle second saves nothing up
+        let sent: Vec<u64> = (0..4).map(|_| delivery(model.offer(ms(1001), 1514)).at_ns).collect();
+        assert_eq!(sent, [ms(1024), ms(1030), ms(1034), ms(1040)]);
+    }
+
+    #[test]
+    fn the_queue_before_a_trace_has_its_limit() {
+        let direction = LinkDirection { queue: Some(Queue::Packets(2)), ..traced("10\n") };
+        let mut model = Model::new(&direction, 1, 0);
+        let mut taken = |at_ms| model.offer(ms(at_ms), 1514) != Disposition::DroppedByQueue;
+        let taken: Vec<bool> = [1, 1, 1, 11, 11].into_iter().map(&mut taken).collect();
+        assert_eq!(taken, [true, true, false, true, false], "one has left at 10 ms");
+    }
+
+    #[test]
+    fn a_busy_trace_delivers_its_mean_rate() {
+        let direction =
+            LinkDirection { queue: Some(Queue::Packets(10_000)), ..traced("3\n7\n7\n12\n") };
+        let mut model = Model::new(&direction, 1, 0);
+        let last = (0..4000).map(|_| delivery(model.offer(ms(0), 1514)).at_ns).last();
+        // four opportunities in twelve milliseconds
+        assert_eq!(last, Some(ms(12 * 1000)));
+        let bits = 4000 * 1500 * 8;
+        assert_eq!(direction.mean_bps(), Some(bits / 12));
     }
 
     #[test]
