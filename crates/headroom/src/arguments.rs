@@ -206,7 +206,8 @@ pub(crate) struct Run {
     /// File that defines applications and layers, without a plan
     #[arg(long, value_name = "FILE")]
     pub(crate) include: Vec<String>,
-    /// Link, without a plan: unshaped, 100mbit, 100mbit,delay=25ms,loss=1% [default: unshaped]
+    /// Link, without a plan: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%, trace=lte.trace
+    /// [default: unshaped]
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
     /// Link backend, overrides the plan [default: the best available]
@@ -261,6 +262,9 @@ pub(crate) struct Link {
     /// Bits per second on the wire, including Ethernet framing: 100mbit [default: unlimited]
     #[arg(long)]
     pub(crate) rate: Option<String>,
+    /// Recorded trace in place of a rate, as mahimahi's mm-link reads it: lte.trace
+    #[arg(long, value_name = "FILE", conflicts_with = "rate")]
+    pub(crate) trace: Option<String>,
     /// One-way delay: 25ms
     #[arg(long)]
     pub(crate) delay: Option<String>,
@@ -291,8 +295,11 @@ pub(crate) struct Link {
     #[arg(long)]
     pub(crate) corrupt: Option<String>,
     /// Whole link in one argument, as in a plan; keys up-… apply from A to B: 100mbit,delay=25ms,up-rate=10mbit
-    #[arg(long, conflicts_with_all = ["rate", "delay", "jitter", "loss", "burst", "queue", "aqm", "duplicate", "reorder", "corrupt"])]
+    #[arg(long, conflicts_with_all = ["rate", "trace", "delay", "jitter", "loss", "burst", "queue", "aqm", "duplicate", "reorder", "corrupt"])]
     pub(crate) spec: Option<String>,
+    /// Folder of the link's traces [default: the working folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) trace_folder: Option<PathBuf>,
     /// Seed of the random processes; the same seed loses the same frames [default: random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::BufRead;
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
 
@@ -56,7 +57,10 @@ pub(crate) fn run(arguments: Link) -> anyhow::Result<ExitCode> {
 /// Reads the link from `--spec` or from an option for each key.
 fn spec(arguments: &Link) -> Result<LinkSpec, Error> {
     let text = arguments.spec.clone().unwrap_or_else(|| {
-        let rate = arguments.rate.as_deref().unwrap_or("unshaped");
+        let limit = match &arguments.trace {
+            Some(trace) => format!("trace={trace}"),
+            None => arguments.rate.clone().unwrap_or_else(|| "unshaped".to_owned()),
+        };
         let keys = [
             ("delay", &arguments.delay),
             ("jitter", &arguments.jitter),
@@ -69,9 +73,11 @@ fn spec(arguments: &Link) -> Result<LinkSpec, Error> {
             ("corrupt", &arguments.corrupt),
         ];
         let given = keys.iter().filter_map(|(key, value)| value.as_ref().map(|v| (key, v)));
-        given.fold(rate.to_owned(), |text, (key, value)| format!("{text},{key}={value}"))
+        given.fold(limit, |text, (key, value)| format!("{text},{key}={value}"))
     });
-    text.parse().map_err(|error| Error::Arguments(format!("the link `{text}`: {error}")))
+    let folder = arguments.trace_folder.as_deref().unwrap_or(Path::new(""));
+    LinkSpec::read(&text, folder)
+        .map_err(|error| Error::Arguments(format!("the link `{text}`: {error}")))
 }
 
 /// Reads requests from standard input if it is a pipe or a socket. Its end means that the

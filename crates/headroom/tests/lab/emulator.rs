@@ -348,6 +348,33 @@ fn a_managed_queue_drops_what_waits_too_long_or_marks_it() {
 }
 
 #[test]
+fn a_trace_delivers_no_more_than_its_opportunities_carry() {
+    if !privileged() {
+        return;
+    }
+    let hosts = Hosts::new(1500, false);
+    let file = std::env::temp_dir().join(format!("{}.trace", hosts.names[ROUTER]));
+    std::fs::write(&file, "10\n").expect("the trace");
+    let link = hosts.link(&format!("unshaped,up-trace={},up-queue=1000", file.display()));
+    std::fs::remove_file(&file).expect("it was read");
+    let (client, server) = hosts.pair(false);
+    let start = Instant::now();
+    // IP packets of 1000 bytes: thirty of them take twenty opportunities, 10 ms apart
+    for n in 0..30u8 {
+        client.send(&[n; 972]).expect("sent");
+    }
+    let mut buffer = [0; 1500];
+    for n in 0..30u8 {
+        let got = retried(|| server.recv(&mut buffer)).expect("all of them");
+        assert!(buffer[..got] == [n; 972], "{n}");
+    }
+    // the first leave with the next opportunity, however many nobody used before
+    assert!(start.elapsed() >= Duration::from_millis(180), "{:?}", start.elapsed());
+    let [up, _] = link.end();
+    assert_eq!((&up["received"], &up["forwarded"]), (&30.into(), &30.into()), "{up}");
+}
+
+#[test]
 fn an_interface_that_disappears_ends_the_link_with_an_error() {
     if !privileged() {
         return;
@@ -374,6 +401,8 @@ fn rejects_bad_arguments() {
         ("--a to-client --b to-server --rate fast", "`fast` is not a rate"),
         ("--a to-client --b to-server --jitter 1ms", "jitter exceeds the delay"),
         ("--a to-client --b to-server --rate 1mbit --spec 1mbit", "cannot be used with"),
+        ("--a to-client --b to-server --rate 1mbit --trace a.trace", "cannot be used with"),
+        ("--a to-client --b to-server --trace a.trace --trace-folder /none", "cannot read /none/a"),
     ] {
         let output = Command::new("nsenter")
             .arg(format!("--net=/run/netns/{}", hosts.names[ROUTER]))

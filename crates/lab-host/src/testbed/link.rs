@@ -1,7 +1,8 @@
 //! Makes a link: by the kernel's HTB for a rate, its netem for delay, jitter
 //! and loss, both at the router's way out in each direction (at a host's own way
 //! out TCP would see the queue and never fill it), or by the emulator, where the
-//! kernel has no netem or the plan says so.
+//! kernel has no netem, the link follows a trace or has a managed queue, or the plan
+//! says so.
 
 use std::process::Stdio;
 
@@ -162,6 +163,7 @@ impl Backend {
 fn beyond_a_rate(spec: &LinkSpec) -> Option<&'static str> {
     first_of(spec, |way| {
         [
+            (way.trace.is_some(), "trace"),
             (!way.delay.is_zero(), "delay"),
             (!way.jitter.is_zero(), "jitter"),
             (way.loss != Loss::None, "loss"),
@@ -179,6 +181,7 @@ fn beyond_netem(spec: &LinkSpec) -> Option<&'static str> {
     first_of(spec, |way| {
         let queue_in_bytes = matches!(way.queue, Some(Queue::Bytes(_))) && way.needs_netem();
         [
+            (way.trace.is_some(), "trace"),
             (queue_in_bytes, "queue in bytes"),
             (way.priority.is_some(), "priority"),
             (way.aqm.is_some(), "AQM"),
@@ -293,6 +296,10 @@ pub(super) fn remove(names: &Names) -> [Command; 2] {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use headroom_link_spec::Trace;
+
     use super::*;
 
     const ALL: Kernel = Kernel { veth: true, htb: true, netem: true };
@@ -323,6 +330,25 @@ mod tests {
         ] {
             let chosen = Backend::choose(&spec(text), None, kernel).expect(text);
             assert_eq!(chosen, expected, "{text} {kernel:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_followed_by_the_emulator_alone() {
+        let trace = Trace::parse(Path::new("/plans"), "lte.trace", b"5\n").expect("a trace");
+        let traced = LinkDirection { trace: Some(trace), ..LinkDirection::default() };
+        let down = LinkSpec { down: traced.clone(), up: spec("10mbit").up };
+        for link in [&down, &LinkSpec::symmetric(traced)] {
+            for kernel in [ALL, NONE] {
+                assert_eq!(Backend::choose(link, None, kernel).ok(), Some(Backend::Emulator));
+            }
+            let wish = Some(LinkBackend::Emulator);
+            assert_eq!(Backend::choose(link, wish, ALL).ok(), Some(Backend::Emulator));
+            for wish in [LinkBackend::Netem, LinkBackend::Shaper] {
+                let error = Backend::choose(link, Some(wish), ALL).expect_err("a trace");
+                let error = error.to_string();
+                assert!(error.contains("has no trace") && error.contains("`emulator`"), "{error}");
+            }
         }
     }
 

@@ -164,13 +164,16 @@ impl Router {
     /// Returns its command.
     pub(super) fn start_emulator(&mut self, spec: &LinkSpec) -> Result<String> {
         self.emulator = None; // two of them would double every frame
+        let folder = spec.traces().next().map(|trace| trace.folder().display().to_string());
+        let folder = folder.map(|folder| ["--trace-folder".to_owned(), folder]);
         let link = Command::new(
             self.headroom.display().to_string(),
             ["link", "--json", "--a", netns::ROUTER_TO_CLIENT, "--b", netns::ROUTER_TO_SERVER]
                 .map(String::from)
                 .into_iter()
                 .chain(["--spec".into(), spec.to_string()])
-                .chain(["--seed".into(), self.seed.to_string()]),
+                .chain(["--seed".into(), self.seed.to_string()])
+                .chain(folder.into_iter().flatten()),
         );
         let net = format!("--net={}", namespace::path(&self.names.router));
         let mut command = Command::new(NSENTER, [&net]);
