@@ -15,7 +15,8 @@ pub struct Expectation {
     pub upload: bool,
     /// Bytes of one file; 0: there is none.
     pub size: u64,
-    /// Serialisation time of a full frame, seconds; 0 on an unshaped link.
+    /// Serialisation time of a full frame, or the longest gap of a trace, seconds; 0 on an
+    /// unshaped link.
     pub frame_s: f64,
     /// Whether the session ends with an exchange of its own after the last reply (SSH: end
     /// of file, exit status, close; RFC 4254 §6.10).

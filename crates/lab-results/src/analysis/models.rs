@@ -33,7 +33,8 @@ pub struct Fitted {
     pub cost: CostModel,
 }
 
-/// Fits whatever was measured at two sizes or more.
+/// Fits whatever was measured at two sizes or more, but on links that follow a trace: what a
+/// byte takes there depends on when it is sent.
 pub fn fit(
     samples: &[Sample],
     stacks: &[StackRecord],
@@ -41,7 +42,7 @@ pub fn fit(
     segment: Segment,
 ) -> Vec<Fitted> {
     let mut all = Vec::new();
-    for link in links {
+    for link in links.iter().filter(|link| !link.follows_trace()) {
         for workload in DIRECTIONS {
             let path = path(link, workload, segment);
             for stack in stacks {
@@ -237,6 +238,28 @@ pub(crate) mod tests {
             }
         }
         samples
+    }
+
+    /// The same link by a trace.
+    pub(crate) fn traced() -> LinkReport {
+        let way = serde_json::json!({
+            "rate_bps": null, "delay_ms": 0.0, "jitter_ms": 0.0, "loss_pct": 0.0,
+            "loss_burst": null, "duplicate_pct": 0.0, "reorder_pct": 0.0, "corrupt_pct": 0.0,
+            "queue_packets": 100, "queue_bytes": null,
+            "trace": {
+                "file": "a.trace", "blake3": "00", "opportunities": 1, "period_ms": 10,
+                "longest_gap_ms": 10, "mean_bps": 1_200_000
+            }
+        });
+        let both = serde_json::json!({ "down": way, "up": way });
+        LinkReport { directions: serde_json::from_value(both).expect("directions"), ..unshaped() }
+    }
+
+    #[test]
+    fn a_link_that_follows_a_trace_has_no_model() {
+        let samples = downloads("ftp", |size| 0.001 + 1e-9 * size);
+        assert!(!fit(&samples, &stacks(), &[unshaped()], SEGMENT).is_empty());
+        assert!(fit(&samples, &stacks(), &[traced()], SEGMENT).is_empty());
     }
 
     fn modelled(samples: &[Sample]) -> Vec<Model> {

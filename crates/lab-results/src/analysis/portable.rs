@@ -47,7 +47,9 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
     let link = context.link;
     let unshaped = link.rate_bps.is_none() && link.delay_ms == 0.0 && link.loss_pct == 0.0;
     let path = models::path(link, "download", context.segment);
-    let time = CostModel::fit(&models::cells(downloads, |s| s.session_seconds, path.as_ref()));
+    let cells = models::cells(downloads, |s| s.session_seconds, path.as_ref());
+    // what a session takes by a trace depends on when it begins
+    let time = CostModel::fit(&cells).filter(|_| !link.follows_trace());
     let cpu = |s: &Sample| s.cpu_seconds.map(|cpu| cpu.both_sides());
     let cpu = CostModel::fit(&models::cells(downloads, cpu, None));
     let largest = downloads.iter().map(|s| s.size_bytes).max().unwrap_or(0) as f64;
@@ -105,7 +107,7 @@ fn extra_bytes_per_mb(downloads: &[&Sample]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::models::tests::{SEGMENT, unshaped};
+    use crate::analysis::models::tests::{SEGMENT, traced, unshaped};
     use crate::analysis::summary::tests::sample;
     use crate::schema::Wire;
 
@@ -147,6 +149,17 @@ mod tests {
         let windows = BTreeMap::new();
         let context = Context { stacks, link, segment: SEGMENT, windows: &windows };
         portable(samples, context).remove(0)
+    }
+
+    #[test]
+    fn a_link_by_a_trace_says_nothing_of_times() {
+        let stacks = [StackRecord { name: "ftp".into(), baseline: None }];
+        let mut large = sample("ftp", 1, 9.0);
+        large.size_bytes = 64 << 20;
+        let samples = [sample("ftp", 0, 1.0), large];
+        let portable = found(&samples, &stacks, &traced());
+        assert_eq!((portable.fixed_s, portable.work_s), (None, None));
+        assert_eq!((portable.fill_bps, portable.seconds_per_gb), (None, None));
     }
 
     #[test]

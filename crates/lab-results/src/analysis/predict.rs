@@ -103,7 +103,8 @@ fn setup_timeouts_s(costs: &Costs, link: &Link) -> f64 {
 
 /// Foretells the downloads that were measured on `checks` from the main link's
 /// costs. Nothing where the main link itself loses packets, or a validation link does
-/// and the congestion control's answer to that is not known here.
+/// and the congestion control's answer to that is not known here; and nothing from or for a
+/// link that follows a trace, which has no single rate.
 pub fn predictions(
     portable: &[Portable],
     summary: &[Summary],
@@ -112,14 +113,15 @@ pub fn predictions(
     segment: Segment,
     congestion_control: &str,
 ) -> Vec<Prediction> {
-    let Some(main_rtt_s) = main.rtt_us.map(|us| us / 1e6).filter(|_| !main.is_lossy()) else {
+    let carries_over = !main.is_lossy() && !main.follows_trace();
+    let Some(main_rtt_s) = main.rtt_us.map(|us| us / 1e6).filter(|_| carries_over) else {
         return Vec::new();
     };
     // what client, server and router take, wherever they are
     let near_s = (main_rtt_s - 2.0 * main.delay_ms / 1e3).max(0.0);
     let mut all = Vec::new();
     for check in checks {
-        if check.loss_pct > 0.0 && congestion_control != "cubic" {
+        if check.follows_trace() || (check.loss_pct > 0.0 && congestion_control != "cubic") {
             continue;
         }
         let link = Link {

@@ -38,6 +38,13 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
             ));
         }
     }
+    if results.link.follows_trace() {
+        warnings.push(format!(
+            "The link `{}` follows a trace, which has no single rate: there are no cost models and no predictions, no \
+             cell is \"limited by\" the link, and each transfer meets another part of the trace.",
+            results.link.name
+        ));
+    }
     warnings.extend(results.remarks.iter().cloned());
     let failed = results.samples.iter().filter(|sample| !sample.ok).count();
     if failed > 0 {

@@ -30,7 +30,23 @@ fn sentence(link: &LinkReport) -> String {
         }
     };
     let emulator = link.emulator.as_ref().map(effort).unwrap_or_default();
-    format!("Link {} ({}), {test}.{emulator}", link.name, link.backend)
+    format!("Link {} ({}), {test}.{}{emulator}", link.name, link.backend, traces(link))
+}
+
+/// What the self-test leaves out.
+fn traces(link: &LinkReport) -> String {
+    let both = link.directions.iter();
+    let ways = both.flat_map(|both| [("client", &both.down), ("server", &both.up)]);
+    let told = ways.filter_map(|(end, way)| {
+        let trace = way.trace.as_ref()?;
+        Some(format!(
+            " To the {end} it follows a trace of {}, {} on average, whose longest gap is {}; it is not tested.",
+            units::seconds(trace.period_ms as f64 / 1e3),
+            units::rate(trace.mean_bps as f64),
+            units::seconds(trace.longest_gap_ms as f64 / 1e3)
+        ))
+    });
+    told.collect()
 }
 
 fn found(test: &DirectionTest) -> String {
@@ -113,6 +129,24 @@ mod tests {
             sentence(&real),
             "Link unshaped (real, a to b by eth0), not made, so not tested: there and back 200 µs (median of 100; \
              99 % within 900 µs)."
+        );
+    }
+
+    #[test]
+    fn a_link_that_follows_a_trace_says_what_is_not_tested() {
+        let traced = LinkReport {
+            backend: "veth, emulator".into(),
+            self_test: None,
+            emulator: None,
+            ..crate::analysis::models::tests::traced()
+        };
+        let text = sentence(&traced);
+        let told = "follows a trace of 10 ms, 1.2 Mbit/s on average, whose longest gap is 10 ms; it is not tested.";
+        assert_eq!(
+            text,
+            format!(
+                "Link unshaped (veth, emulator), nothing to test. To the client it {told} To the server it {told}"
+            )
         );
     }
 

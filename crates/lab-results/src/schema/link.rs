@@ -1,6 +1,6 @@
 //! Links in results.json.
 
-use headroom_link_spec::{Counters, LinkDirection, LinkSpec, Queue};
+use headroom_link_spec::{Counters, LinkDirection, LinkSpec, Queue, Trace};
 use headroom_units as units;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct LinkReport {
     pub backend: String,
     /// `on` or `off`.
     pub offload: String,
-    /// Bits per second towards the client, framing counted; null: unshaped.
+    /// Bits per second towards the client, framing counted; null: unshaped, or by a trace.
     pub rate_bps: Option<u64>,
     /// One way, milliseconds; the mean of both.
     pub delay_ms: f64,
@@ -58,6 +58,9 @@ pub struct Directions {
 #[allow(missing_docs, reason = "the fields of `link::LinkDirection`")]
 pub struct DirectionReport {
     pub rate_bps: Option<u64>,
+    /// The trace that it follows in place of a rate; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceReport>,
     pub delay_ms: f64,
     pub jitter_ms: f64,
     /// In the long run.
@@ -72,6 +75,36 @@ pub struct DirectionReport {
     /// How the queue is managed; null: it drops what arrives when it is full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aqm: Option<String>,
+}
+
+/// A recorded trace that a direction follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceReport {
+    /// The file, as the link names it.
+    pub file: String,
+    /// BLAKE3 digest of the file.
+    pub blake3: String,
+    /// Opportunities to deliver 1500 bytes, in one repetition.
+    pub opportunities: usize,
+    /// Length of a repetition, milliseconds.
+    pub period_ms: u64,
+    /// Longest time without an opportunity, milliseconds.
+    pub longest_gap_ms: u64,
+    /// Bits per second on average, of packets without their Ethernet headers.
+    pub mean_bps: u64,
+}
+
+impl TraceReport {
+    fn new(trace: &Trace) -> Self {
+        Self {
+            file: trace.name().to_owned(),
+            blake3: trace.digest(),
+            opportunities: trace.times_ms().len(),
+            period_ms: trace.period().as_millis() as u64,
+            longest_gap_ms: trace.longest_gap().as_millis() as u64,
+            mean_bps: trace.mean_bps(),
+        }
+    }
 }
 
 /// The emulator's own report after the blocks.
@@ -118,7 +151,7 @@ impl RoundTrips {
 }
 
 impl LinkReport {
-    /// Bits per second in the file's direction; none: unshaped.
+    /// Bits per second in the file's direction; none: unshaped, or by a trace.
     pub fn rate_bps_of(&self, workload: &str) -> Option<u64> {
         match &self.directions {
             Some(both) if WorkloadKind::of(workload).is_some_and(WorkloadKind::goes_up) => {
@@ -126,6 +159,12 @@ impl LinkReport {
             }
             _ => self.rate_bps,
         }
+    }
+
+    /// Whether either direction follows a trace, so that the link has no single rate.
+    pub fn follows_trace(&self) -> bool {
+        let both = self.directions.as_ref();
+        both.is_some_and(|both| both.down.trace.is_some() || both.up.trace.is_some())
     }
 
     /// Whether packets are lost either way.
@@ -144,7 +183,7 @@ impl LinkReport {
             delay_ms: (down.delay + up.delay).as_secs_f64() * 1e3 / 2.0,
             jitter_ms: down.jitter.max(up.jitter).as_secs_f64() * 1e3,
             loss_pct: down.loss.average_pct(),
-            queue_packets: down.rate_bps.map(|_| queue_packets(down)),
+            queue_packets: down.has_queue().then(|| queue_packets(down)),
             directions: Some(Directions {
                 down: DirectionReport::new(down),
                 up: DirectionReport::new(up),
@@ -179,9 +218,10 @@ pub fn queue_packets(direction: &LinkDirection) -> u32 {
 
 impl DirectionReport {
     fn new(direction: &LinkDirection) -> Self {
-        let queue = direction.rate_bps.map(|_| direction.queue());
+        let queue = direction.has_queue().then(|| direction.queue());
         Self {
             rate_bps: direction.rate_bps,
+            trace: direction.trace.as_ref().map(TraceReport::new),
             delay_ms: direction.delay.as_secs_f64() * 1e3,
             jitter_ms: direction.jitter.as_secs_f64() * 1e3,
             loss_pct: direction.loss.average_pct(),
@@ -342,7 +382,31 @@ impl DirectionTest {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn a_link_by_a_trace_says_which_one_and_has_a_queue_and_no_rate() {
+        let trace = Trace::parse(Path::new("/plans"), "a.trace", b"5\n20\n").expect("a trace");
+        let down = LinkDirection { trace: Some(trace.clone()), ..LinkDirection::default() };
+        let link = LinkSpec { down, up: LinkDirection::default() };
+        let report = LinkReport::new(&link, "veth, emulator", "off");
+        assert!(report.follows_trace() && report.name == format!("trace={trace},up-rate=unshaped"));
+        assert_eq!((report.rate_bps, report.queue_packets), (None, Some(100)));
+        let json = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(
+            json["directions"]["down"]["trace"],
+            serde_json::json!({
+                "file": "a.trace", "blake3": trace.digest(), "opportunities": 2, "period_ms": 20,
+                "longest_gap_ms": 15, "mean_bps": 1_200_000
+            })
+        );
+        assert_eq!(json["directions"]["up"].get("trace"), None);
+        let again: LinkReport = serde_json::from_value(json).expect("a report");
+        assert_eq!(again.directions, report.directions);
+        assert!(!LinkReport::new(&LinkSpec::default(), "veth", "on").follows_trace());
+    }
 
     #[test]
     fn round_trips_are_told_by_rank() {

@@ -22,7 +22,7 @@ pub use headroom_lab_trace::{
 pub use hosts::{SshHosts, objection};
 pub use link::{
     DelayTest, DirectionReport, DirectionTest, Directions, EmulatorCounters, EmulatorReport,
-    LinkReport, LossTest, RateTest, RoundTrips, SelfTest, queue_packets,
+    LinkReport, LossTest, RateTest, RoundTrips, SelfTest, TraceReport, queue_packets,
 };
 pub use pace::{CrossTraffic, Pace};
 pub use plan::{DefinitionRecord, PlanRecord, StackRecord, WorkloadRecord};

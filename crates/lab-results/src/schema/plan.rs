@@ -43,6 +43,9 @@ pub struct PlanRecord {
     #[serde(default = "yes")]
     pub count_packets: bool,
     pub seed: u64,
+    /// The folder from which the link names its traces; absent: it follows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_folder: Option<String>,
     /// Applications and layers that the plan defined, and its stacks use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub definitions: Vec<DefinitionRecord>,

@@ -146,9 +146,15 @@ impl PlanFile {
         for (planned, written) in stacks.iter().zip(self.stacks.get_ref()) {
             planned.stack.innermost_mtu(mtu, strictest).map_err(|message| at(written, message))?;
         }
-        let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_spanned)?;
+        let read_link = |text: &Spanned<String>| match folder {
+            Some(folder) => {
+                LinkSpec::read(text.get_ref(), folder).map_err(|message| at(text, message))
+            }
+            None => read_spanned(text),
+        };
+        let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_link)?;
         let validation_links =
-            self.validation_links.iter().map(read_spanned).collect::<Result<Vec<LinkSpec>, _>>()?;
+            self.validation_links.iter().map(read_link).collect::<Result<Vec<LinkSpec>, _>>()?;
         if let Some(unshaped) = self
             .validation_links
             .iter()
@@ -156,6 +162,14 @@ impl PlanFile {
             .find(|(_, l)| l.slowest_bps().is_none())
         {
             return Err(at(unshaped.0, "a validation link needs a rate"));
+        }
+        let has_trace = |link: &LinkSpec| link.traces().next().is_some();
+        if let Some(written) = self.validation_links.first()
+            && (has_trace(&link) || validation_links.iter().any(has_trace))
+        {
+            let message = "a trace has no single rate, so nothing is predicted from it or for it: leave out \
+                           `validation-links`, or write links with rates";
+            return Err(at(written, message));
         }
         if hosts.is_some() {
             self.require_no_shaping(&link)?;

@@ -543,6 +543,30 @@ sizes = ["1KiB", "1MiB"]
     }
 
     #[test]
+    fn a_trace_lies_beside_the_plan_that_names_it() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../link-spec/tests/data");
+        let read = |text: &str| file::read(text, "x", Some(&folder));
+        let traced = GOOD.replace("100mbit", "trace=cellular-down.trace,up-rate=1mbit");
+        let plan = read(&traced).expect("a good plan");
+        assert!(plan.link.down.trace.is_some() && plan.link.up.trace.is_none());
+        let refused = |text: &str, expected: &str| {
+            let error = read(text).expect_err(expected);
+            assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
+        };
+        let missing = traced.replace("cellular", "satellite");
+        refused(&missing, "5: the trace `satellite-down.trace`: cannot read");
+        let checked = traced.replace("link =", "validation-links = [\"10mbit\"]\nlink =");
+        refused(&checked, "5: a trace has no single rate");
+        let check = "validation-links = [\"trace=cellular-down.trace\"]\nlink =";
+        refused(&GOOD.replace("link =", check), "5: a trace has no single rate");
+        let two = two_hosts("client = \"a\"\nserver = \"b\"\n");
+        let two = two.replace("warmup = 1", "link = \"trace=cellular-down.trace\"");
+        refused(&two, "5: the lab does not shape the link");
+        let error = Plan::from_toml(&traced, "x").expect_err("no folder");
+        assert!(error.starts_with("5: a trace is a file"), "{error}");
+    }
+
+    #[test]
     fn workloads_of_one_kind_are_told_apart_by_what_is_not_default() {
         let more = "[[workload]]\nkind = \"download\"\ncontent = \"text\"\nsizes = [\"1KiB\"]\n\
                     [[workload]]\nkind = \"parallel\"\nclients = 16\n[[workload]]\nkind = \"parallel\"\n";

@@ -2,6 +2,8 @@
 //! through the plan's own file format, so that a record is checked like a plan
 //! that somebody wrote.
 
+use std::path::Path;
+
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
@@ -60,6 +62,7 @@ impl Plan {
             validation_size_bytes: validation_sizes.iter().copied().max().unwrap_or(0),
             count_packets: *count_packets,
             seed: *seed,
+            trace_folder: link.traces().next().map(|trace| trace.folder().display().to_string()),
             definitions: custom.records(stacks.iter().flat_map(|planned| planned.stack.names())),
         }
     }
@@ -67,13 +70,15 @@ impl Plan {
     /// The plan of a record.
     ///
     /// # Errors
-    /// [`Error::Plan`]: the record is of no plan that this program could run.
+    /// [`Error::Plan`]: the record is of no plan that this program could run, or a trace of its
+    /// link has changed.
     pub fn of_record(record: &PlanRecord) -> Result<Self> {
         let cannot = |why: String| Error::Plan(format!("the recorded plan cannot be run: {why}"));
         let mut table = to_toml(record);
         Custom::write_to(&mut table, &record.definitions).map_err(cannot)?;
         let text = table.to_string();
-        let mut plan = Self::from_toml(&text, &record.name).map_err(|error| {
+        let folder = record.trace_folder.as_deref().map(Path::new);
+        let mut plan = super::file::read(&text, &record.name, folder).map_err(|error| {
             // the line is one of a text that nobody has seen
             let error = error.split_once(": ").map_or(error.as_str(), |(_line, rest)| rest);
             cannot(error.to_owned())
@@ -90,8 +95,8 @@ impl Plan {
     }
 
     /// Lists the differences of this plan to the recorded one, as `name: value instead of
-    /// value`. Name and question measure nothing; a seed that nobody asked for is
-    /// no difference.
+    /// value`. Name and question measure nothing, and traces are told apart by their digests;
+    /// a seed that nobody asked for is no difference.
     pub fn differences_from(&self, record: &PlanRecord) -> Vec<String> {
         let mut own = self.record();
         if self.seed_is_random {
@@ -101,6 +106,7 @@ impl Plan {
             own.family = record.family.clone();
         }
         (own.name, own.question) = (record.name.clone(), record.question.clone());
+        own.trace_folder = record.trace_folder.clone();
         let fields = |record: &PlanRecord| match serde_json::to_value(record) {
             Ok(serde_json::Value::Object(fields)) => fields,
             _ => serde_json::Map::new(),
@@ -315,6 +321,33 @@ seconds = 4
             assert_eq!(format!("{again:?}"), format!("{plan:?}"));
             assert_eq!(again.seed, seed);
         }
+    }
+
+    #[test]
+    fn a_plan_whose_link_follows_a_trace_comes_back_from_its_record() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../link-spec/tests/data");
+        let text = "stacks = [\"http\"]\nseed = 1\nfamily = \"ipv6\"\n\
+                    link = \"trace=cellular-down.trace,delay=20ms,up-rate=5mbit\"\n\
+                    [[workload]]\nkind = \"download\"\n";
+        let plan = super::super::file::read(text, "x", Some(&folder)).expect("a good plan");
+        let record = plan.record();
+        assert!(record.link.starts_with("trace=cellular-down.trace@"), "{}", record.link);
+        let again = Plan::of_record(&record).expect("the same plan");
+        assert_eq!(again.link, plan.link);
+        assert!(again.differences_from(&record).is_empty());
+        let mut moved = record.clone();
+        moved.trace_folder = Some("/elsewhere".to_owned());
+        assert!(plan.differences_from(&moved).is_empty(), "the same trace elsewhere");
+        let error = Plan::of_record(&moved).expect_err("it is not there").to_string();
+        assert!(
+            error.contains("the trace `cellular-down.trace`: cannot read /elsewhere/"),
+            "{error}"
+        );
+        let mut changed = record;
+        changed.link = "trace=cellular-down.trace@0123456789ab,delay=20ms,up-rate=5mbit".to_owned();
+        let error = Plan::of_record(&changed).expect_err("another digest").to_string();
+        assert!(error.contains("the file has changed"), "{error}");
+        assert_eq!(plan.differences_from(&changed).len(), 1, "the link");
     }
 
     /// A record names the family that a run had, also where its plan named none.

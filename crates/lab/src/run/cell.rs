@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Trace};
 use crate::units;
 use crate::workload::{Key, Workload};
 
@@ -14,6 +14,8 @@ const LARGEST_BATCH: u32 = 100;
 /// A warm-up moves the bytes that the link passes in this time, and at least `LEAST_BRIEF`.
 const WARM_AFTER_S: f64 = 2.0;
 const LEAST_BRIEF: u64 = 1 << 20;
+/// The longest part of a trace in which it delivers next to nothing of its mean.
+const LONGEST_SLOW_PART: Duration = Duration::from_secs(600);
 /// A batch keeps its files until the clocks have stopped; no more than this.
 pub(super) const BATCH_BYTES: u64 = 256 << 20;
 
@@ -112,7 +114,8 @@ impl Cell {
     }
 
     /// Long enough for anything that is not stuck: a fifth of the link's rate, or
-    /// a quarter of what loss (Mathis et al. 1997) and an SSH window leave of it.
+    /// a quarter of what loss (Mathis et al. 1997) and an SSH window leave of it; and
+    /// where the rate is the mean of a trace, its slow parts beside that.
     pub(super) fn timeout(&self) -> Duration {
         if self.workload.kind.is_timed() {
             return Duration::from_secs(30 + 2 * u64::from(self.workload.seconds));
@@ -129,8 +132,11 @@ impl Cell {
             let mathis = SEGMENT_BITS / rtt_s.max(0.001) / (loss_pct / 100.0).sqrt();
             slowest_bps = slowest_bps.min(mathis / 4.0);
         }
+        let slow = self.link.traces().map(Trace::period).max().unwrap_or_default();
+        let slow_s = slow.min(LONGEST_SLOW_PART).as_secs_f64();
         let files = f64::from(self.workload.files);
-        let seconds = 60.0 + files * 20.0 * rtt_s + self.bytes() as f64 * 8.0 / slowest_bps;
+        let moving_s = self.bytes() as f64 * 8.0 / slowest_bps;
+        let seconds = 60.0 + slow_s + files * 20.0 * rtt_s + moving_s;
         Duration::from_secs_f64(seconds)
     }
 }

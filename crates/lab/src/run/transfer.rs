@@ -159,7 +159,7 @@ impl Bench<'_> {
             over_datagrams: application.over_datagrams(),
             upload: kind.goes_up(),
             size: cell.size,
-            frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
+            frame_s: cell.link.longest_frame_gap().as_secs_f64(),
             has_close_exchange: application.has_close_exchange(),
             login,
             hints: TimeHints {

@@ -147,6 +147,14 @@ impl Basis {
     /// # Errors
     /// A sentence: why no advice can rest on that run.
     pub fn of(results: &Results) -> Result<Self, String> {
+        let mut links = std::iter::once(&results.link).chain(&results.validation_links);
+        if let Some(link) = links.find(|link| link.follows_trace()) {
+            return Err(format!(
+                "advice rests on links with one rate, and {} follows a trace; `headroom lab run plans/back-test.toml` \
+                 measures such links",
+                link.name
+            ));
+        }
         let segment = Segment::of(&results.plan);
         let environment = &results.environment;
         let near_s = {

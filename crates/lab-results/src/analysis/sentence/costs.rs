@@ -6,8 +6,12 @@ use super::claim::{Claim, Costs, Fills, Fixed};
 use crate::analysis::stats::LEAST_RUNS;
 use crate::schema::{Portable, Results};
 
-/// The versions of each stack's sentence, for stacks whose packets were counted.
+/// The versions of each stack's sentence, for stacks whose packets were counted; none of a main
+/// link that follows a trace, where what a session takes depends on when it begins.
 pub(super) fn candidates(results: &Results) -> Vec<Vec<Sentence>> {
+    if results.link.follows_trace() {
+        return Vec::new();
+    }
     results.portable.iter().filter_map(|stack| versions(results, stack)).collect()
 }
 

@@ -103,8 +103,18 @@ function linkName(link) {
   return asText(link.name ?? 'unnamed link');
 }
 
+/** Whether a direction follows a recorded trace, so that the link has no single rate. */
+function followsTrace(link) {
+  return Object.values(record(link.directions)).some((direction) => traceOf(direction) !== null);
+}
+
+function traceOf(direction) {
+  return positive(record(record(direction).trace).mean_bps) === null ? null : direction.trace;
+}
+
 function describeLink(link) {
-  const rate = positive(link.rate_bps) === null ? (link.name === 'unshaped' ? 'no rate limit' : `${linkName(link)}, no rate limit`) : `${linkName(link)}, ${formatRate(link.rate_bps)}`;
+  const unlimited = followsTrace(link) ? linkName(link) : link.name === 'unshaped' ? 'no rate limit' : `${linkName(link)}, no rate limit`;
+  const rate = positive(link.rate_bps) === null ? unlimited : `${linkName(link)}, ${formatRate(link.rate_bps)}`;
   const delay = positive(link.delay_ms) === null ? '' : `, ${formatTime(link.delay_ms / 1e3)} delay`;
   return `${rate}${delay}${rttOf(link) === null ? '' : `, round trip ${formatTime(rttOf(link))}`}`;
 }

@@ -32,25 +32,28 @@ function linkRows(link, position) {
   return rows.map((direction, turn) => make('tr', {},
     turn ? null : make('th', { scope: 'rowgroup', rowspan: rows.length }, ...breakable(linkName(link)), make('small', {}, position ? 'check of the prediction, ' : 'main link, ', makerText(link))),
     make('td', { class: 'text' }, direction === null ? 'both' : DIRECTIONS[direction]),
-    ...testCells(link, direction === null ? null : record(test[direction])),
+    ...testCells(link, direction === null ? null : record(test[direction]), direction),
     turn ? null : make('td', { rowspan: rows.length }, rttOf(link) === null ? 'not measured' : formatTime(rttOf(link)))));
 }
 
-function testCells(link, test) {
+function testCells(link, test, direction) {
   if (test === null && isReal(link)) {
     return ['not known', `${milliseconds(link.delay_ms)} (half of the round trip)`, '–', 'not known'].map((text) => make('td', {}, text))
       .concat(make('td', { class: 'text' }, 'not made, so not tested'));
   }
   if (test === null) {
-    const asked = [positive(link.rate_bps) === null ? 'no limit' : formatRate(link.rate_bps), milliseconds(link.delay_ms), '–', `${format3(number(link.loss_pct) ?? 0)} %`];
+    const unlimited = followsTrace(link) ? 'by a trace, not tested' : 'no limit';
+    const asked = [positive(link.rate_bps) === null ? unlimited : formatRate(link.rate_bps), milliseconds(link.delay_ms), '–', `${format3(number(link.loss_pct) ?? 0)} %`];
     return [...asked.map((text) => make('td', {}, text)), make('td', { class: 'text' }, 'nothing to test')];
   }
   const rate = record(test.rate), delay = record(test.delay), loss = record(test.loss);
   const small = (text) => make('small', {}, text);
   const within = (bound, unit) => (number(bound) === null ? '' : `, within ±${format3(bound)} ${unit}`);
   const passed = [rate, delay, loss].every((part) => part.passed !== false);
+  const trace = traceOf(record(link.directions)[direction]);
+  const unlimited = trace === null ? 'no limit' : `by a trace, ${formatRate(trace.mean_bps)} on average, not tested`;
   return [
-    make('td', {}, positive(rate.asked_bps) === null ? 'no limit' : formatRate(rate.asked_bps), number(rate.measured_bps) === null ? null : small(`${formatRate(rate.measured_bps)}, ${formatPct(rate.error_pct)}${within(rate.allowed_pct, '%')}`)),
+    make('td', {}, positive(rate.asked_bps) === null ? unlimited : formatRate(rate.asked_bps), number(rate.measured_bps) === null ? null : small(`${formatRate(rate.measured_bps)}, ${formatPct(rate.error_pct)}${within(rate.allowed_pct, '%')}`)),
     make('td', {}, number(delay.asked_us) === null ? '–' : formatTime(delay.asked_us / 1e6), number(delay.median_error_us) === null ? null : small(`${signed(delay.median_error_us, format3)} µs${within(delay.allowed_us, 'µs')}`)),
     make('td', {}, number(delay.p99_error_us) === null ? '–' : `${signed(delay.p99_error_us, format3)} µs`),
     make('td', {}, number(loss.asked_pct) === null ? '–' : `${format3(loss.asked_pct)} %`, number(loss.sent) === null ? null : small(`${asText(loss.lost)} of ${asText(loss.sent)}${expectedLosses(list(loss.interval))}`)),

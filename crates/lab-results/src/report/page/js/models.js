@@ -5,7 +5,9 @@ const VIEWS = { time: 'time', fastest: 'times the fastest' };
 function renderModels(body, report, counts) {
   counts.models += report.models.length;
   if (!report.models.length) {
-    body.append(make('p', {}, 'No stack moved files of two sizes, so there is no model.'));
+    body.append(make('p', {}, followsTrace(report.mainLink)
+      ? 'The link follows a trace, on which the time of a byte depends on when it is sent: there is no model.'
+      : 'No stack moved files of two sizes, so there is no model.'));
     return;
   }
   const names = (key) => [...new Set(report.models.map((model) => asText(model[key])))];

@@ -6,6 +6,10 @@ const MOST_LOSS_PCT = 10;
 
 function renderPicture(body, report, counts) {
   if (!canPredict(report)) {
+    if (followsTrace(report.mainLink)) {
+      body.append(make('p', {}, 'No prediction is possible from the main link: it follows a trace, which has no single rate. Measure on `unshaped` for costs that transfer to other links.'));
+      return;
+    }
     const why = rttOf(report.mainLink) === null ? 'its round-trip time was not measured' : 'it loses packets, so its costs do not transfer to other links';
     body.append(make('p', {}, `No prediction is possible from the main link: ${why}. Measure on \`unshaped\`, with this link as a validation link.`));
     return;

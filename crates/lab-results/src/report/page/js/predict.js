@@ -81,9 +81,9 @@ function slowStartWaits({ bytes_per_s, rtt_s, segment_bytes }, bytes) {
   return waits;
 }
 
-/** The main link's word on others counts only while it loses nothing itself. */
+/** The main link's word on others counts only while it loses nothing itself and has one rate, or none. */
 function canPredict(report) {
-  return rttOf(report.mainLink) !== null && !positive(report.mainLink.loss_pct);
+  return rttOf(report.mainLink) !== null && !positive(report.mainLink.loss_pct) && !followsTrace(report.mainLink);
 }
 
 /** What loss does is known of CUBIC only. */
