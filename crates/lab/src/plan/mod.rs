@@ -545,7 +545,7 @@ sizes = ["1KiB", "1MiB"]
     #[test]
     fn a_trace_lies_beside_the_plan_that_names_it() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../link-spec/tests/data");
-        let read = |text: &str| file::read(text, "x", Some(&folder));
+        let read = |text: &str| file::read(text, "x", Some(folder.as_path()));
         let traced = GOOD.replace("100mbit", "trace=cellular-down.trace,up-rate=1mbit");
         let plan = read(&traced).expect("a good plan");
         assert!(plan.link.down.trace.is_some() && plan.link.up.trace.is_none());

@@ -329,7 +329,8 @@ seconds = 4
         let text = "stacks = [\"http\"]\nseed = 1\nfamily = \"ipv6\"\n\
                     link = \"trace=cellular-down.trace,delay=20ms,up-rate=5mbit\"\n\
                     [[workload]]\nkind = \"download\"\n";
-        let plan = super::super::file::read(text, "x", Some(&folder)).expect("a good plan");
+        let plan = super::super::file::read(text, "x", Some(folder.as_path()));
+        let plan = plan.expect("a good plan");
         let record = plan.record();
         assert!(record.link.starts_with("trace=cellular-down.trace@"), "{}", record.link);
         let again = Plan::of_record(&record).expect("the same plan");
