@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::agent::files::Request;
-use crate::agent::{Agent, Job, Outcome, ServerState};
+use crate::agent::{Agent, Job, LoopClient, LoopOutcome, Outcome, ServerState};
 use crate::command::{Command, Executor, Resolved, quote};
 use crate::content::{Content, ContentKind};
 use crate::error::{Error, Result};
@@ -276,6 +276,19 @@ impl Host {
         watch: &dyn Fn() -> Result<()>,
     ) -> Result<Vec<Outcome>> {
         self.agent()?.run(jobs, timeout, patience, watch)
+    }
+
+    /// Runs client processes at once, each again and again for `time`, and waits for all of
+    /// them. `timeout` is that of one process; `patience` and `watch` as in [`Host::run_jobs`].
+    pub fn run_loop(
+        &self,
+        clients: Vec<LoopClient>,
+        time: Duration,
+        timeout: Duration,
+        patience: Duration,
+        watch: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<LoopOutcome>> {
+        self.agent()?.run_loop(clients, time, timeout, patience, watch)
     }
 
     /// Starts a server, in a mount namespace of its own.

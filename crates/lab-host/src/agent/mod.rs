@@ -6,6 +6,7 @@
 //! line of JSON each. When its input ends, whoever started it is gone, and it
 //! ends itself and everything it started.
 
+mod closed_loop;
 mod daemon;
 pub(crate) mod files;
 mod job;
@@ -35,6 +36,7 @@ use crate::lock::lock;
 use crate::programs::{Located, Program};
 use crate::resources::cpu::Reading;
 
+pub use closed_loop::{LoopClient, LoopOutcome};
 pub(crate) use daemon::ServerState;
 pub use job::Job;
 pub use job::Outcome;
@@ -51,6 +53,12 @@ enum Request {
     /// Run all at once, wait for all.
     Run {
         jobs: Vec<Job>,
+        timeout_s: f64,
+    },
+    /// Run all at once, each again and again for a time, wait for all.
+    RunLoop {
+        clients: Vec<LoopClient>,
+        seconds: f64,
         timeout_s: f64,
     },
     /// Start a server that goes on running.
@@ -240,6 +248,22 @@ impl Agent {
         watch: &dyn Fn() -> Result<()>,
     ) -> Result<Vec<Outcome>> {
         self.ask_watching(&Request::Run { jobs, timeout_s: timeout.as_secs_f64() }, patience, watch)
+    }
+
+    /// Runs clients at once, each again and again for `time`, and waits for all of them.
+    ///
+    /// # Errors
+    /// As [`Agent::run`].
+    pub(crate) fn run_loop(
+        &mut self,
+        clients: Vec<LoopClient>,
+        time: Duration,
+        timeout: Duration,
+        patience: Duration,
+        watch: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<LoopOutcome>> {
+        let (seconds, timeout_s) = (time.as_secs_f64(), timeout.as_secs_f64());
+        self.ask_watching(&Request::RunLoop { clients, seconds, timeout_s }, patience, watch)
     }
 
     /// Starts a server that goes on running.

@@ -5,10 +5,11 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::closed_loop::{self, Limits, LoopClient, LoopOutcome};
 use super::daemon::Server;
 use super::files::{self, value};
 use super::job::{self, Job, Outcome};
@@ -72,6 +73,10 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
         Request::Run { jobs, timeout_s } => {
             value(&run_all(&jobs, Duration::from_secs_f64(timeout_s))?)
         }
+        Request::RunLoop { clients, seconds, timeout_s } => {
+            let time = Duration::from_secs_f64(seconds);
+            value(&run_loop(&clients, time, Duration::from_secs_f64(timeout_s))?)
+        }
         Request::Start { name, command } => {
             state.servers.insert(name, Server::start(&command)?);
             Ok(Value::Null)
@@ -126,9 +131,20 @@ fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
     if let [job] = jobs {
         return Ok(vec![job::run(job, timeout)?]);
     }
+    at_once(jobs, |job| job::run(job, timeout))
+}
+
+fn run_loop(clients: &[LoopClient], time: Duration, timeout: Duration) -> Result<Vec<LoopOutcome>> {
+    let most = closed_loop::MOST_SESSIONS / clients.len().max(1);
+    let (started, limits) = (Instant::now(), Limits { time, timeout, most });
+    at_once(clients, |client| closed_loop::run(client, started, limits))
+}
+
+/// Does the same with each item, in a thread each.
+fn at_once<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let act = &act;
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            jobs.iter().map(|job| scope.spawn(move || job::run(job, timeout))).collect();
+        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || act(item))).collect();
         let lost = || Err(Error::Failed("a thread of the agent panicked".into()));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     })

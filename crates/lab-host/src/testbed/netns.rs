@@ -115,8 +115,10 @@ pub(super) fn commands(names: &Names, spec: &TestbedSpec, family: Family) -> Vec
         ""
     };
     for name in names.all() {
-        let mut sysctl =
-            Command::words(SYSCTL, &format!("-q -w {quiet} net.ipv4.tcp_no_metrics_save=1"));
+        // thousands of sessions in a row would use up the ports that closed connections keep for a
+        // minute; TCP's timestamps tell their late segments (RFC 6191)
+        let tcp = "net.ipv4.tcp_no_metrics_save=1 net.ipv4.tcp_tw_reuse=1";
+        let mut sysctl = Command::words(SYSCTL, &format!("-q -w {quiet} {tcp}"));
         sysctl.args(&buffers); // with spaces in them
         commands.push(run_inside(name, sysctl));
     }
