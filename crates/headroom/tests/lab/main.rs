@@ -22,6 +22,7 @@ mod report_charts;
 mod report_sections;
 mod resume;
 mod rootless;
+mod sessions;
 mod studies;
 mod study;
 mod two_machines;

@@ -17,6 +17,7 @@ pub mod portable;
 pub mod predict;
 pub mod rfc6349;
 pub mod sentence;
+pub mod sessions;
 pub mod simulate;
 pub mod slow_start;
 pub mod stats;

@@ -205,6 +205,15 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The smallest value that so many per cent of all values do not exceed (nearest rank); `None`
+/// of nothing.
+pub fn percentile(values: &[f64], percent: usize) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
 /// 97.5 % quantile of Student's t.
 pub(crate) fn t_975(degrees: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))

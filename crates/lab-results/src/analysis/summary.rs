@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::limits::{self, Evidence};
 use super::slow_start::Segment;
-use super::{rfc6349, stats};
+use super::{rfc6349, sessions, stats};
 use crate::schema::{LinkReport, Sample, StackRecord, Summary, Tcp, WorkloadKind};
 
 /// Identity of a cell: link, workload, size, stack.
@@ -79,19 +79,29 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
     let arrived: Vec<f64> =
         samples.iter().filter_map(|s| s.realtime.as_ref()).map(|stream| stream.mean_bps).collect();
     let goodput_bps = stats::positive_mean(&arrived).map_or(goodput_bps, |rate| Some(rate.mean));
+    // the time of a closed loop is that of one session, and its clients have many at once
+    let sessions = sessions::summarise(&samples);
+    let goodput_bps =
+        sessions.map_or(goodput_bps, |all| Some(all.per_s_mean * size_bytes as f64 * 8.0));
+    // most of what passes the link for a small file is no part of it
+    let on_line = average(|s| Some(s.sessions.as_ref()?.per_s * s.usage?.to_client_bytes * 8.0));
     let report = context.links.iter().find(|report| report.name == link);
     let timed = WorkloadKind::of(workload).is_some_and(WorkloadKind::is_timed);
     let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
     let evidence = Evidence {
         rate_bps,
         line_bps: rate_bps.zip(goodput_bps).map(|(_, goodput)| {
-            goodput * context.segment.line_bytes / context.segment.payload_bytes
+            let payload = goodput * context.segment.line_bytes / context.segment.payload_bytes;
+            on_line.map_or(payload, |line| line.mean)
         }),
         goodput_bps,
         idle_pct: share(|s| s.cpu_idle_pct),
         background_pct: share(|s| s.background_pct),
         cpu_share: share(|s| Some(s.cpu_seconds?.both_sides() / s.process_seconds?)),
-        window_bytes: context.windows.get(stack).copied(),
+        window_bytes: context
+            .windows
+            .get(stack)
+            .map(|bytes| bytes * sessions.map_or(1, |all| u64::from(all.clients))),
         rtt_s: report.and_then(|report| report.rtt_us).map(|us| us / 1e6),
     };
     Summary {
@@ -121,6 +131,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
             let tcp: Vec<Tcp> = samples.iter().filter_map(|s| s.tcp).collect();
             rfc6349::of_cell(t.mean, bytes, rate_bps, context.segment, &tcp)
         }),
+        sessions,
         baseline,
     }
 }
@@ -152,6 +163,7 @@ fn file_bytes(sample: &Sample, size: u64) -> u64 {
 pub(crate) mod tests {
     use super::*;
     use crate::analysis::models::tests::SEGMENT;
+    use crate::analysis::sessions::ClientSessions;
 
     pub(crate) fn sample(stack: &str, block: u32, seconds: f64) -> Sample {
         Sample {
@@ -180,6 +192,7 @@ pub(crate) mod tests {
             tcp: None,
             load: None,
             fairness: None,
+            sessions: None,
             usage: None,
             realtime: None,
             drops: None,
@@ -237,6 +250,18 @@ pub(crate) mod tests {
         assert!(rows.iter().all(|row| row.n == 6), "{rows:?}");
         let ftps = rows.iter().find(|row| row.stack == "ftps").expect("a row");
         assert_eq!(ftps.overhead_n, 6, "pairs are of the same attempt");
+    }
+
+    #[test]
+    fn a_closed_loop_moves_a_file_in_each_session() {
+        let client = ClientSessions { session_s: vec![0.01; 100], elapsed_s: 1.0, failed: 0 };
+        let mut loops = sample("ftp", 0, 0.01);
+        loops.workload = "sessions(clients=1)".into();
+        loops.sessions = sessions::of_clients(&[client], None);
+        let rows = summarised(&[loops]);
+        let goodput_bps = rows[0].goodput_bps.expect("a rate");
+        assert!((goodput_bps - 100.0 * 1024.0 * 8.0).abs() < 1e-6, "{goodput_bps}");
+        assert!(rows[0].rfc6349.is_none() && rows[0].sessions.is_some(), "{rows:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::disturbance::Disturbance;
-use crate::schema::{HostRecord, PROCESSORS, Results};
+use crate::schema::{HostRecord, PROCESSORS, Results, Sessions, Summary};
 
 /// Warns of what limits the results.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
@@ -58,6 +58,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
             results.samples.len()
         ));
     }
+    warnings.extend(results.summary.iter().filter_map(|cell| failed_sessions(results, cell)));
     warnings.extend(Disturbance::of(&results.samples).note());
     let steal = results.samples.iter().filter_map(|s| s.steal_pct).fold(0.0, f64::max);
     if steal > 5.0 {
@@ -104,4 +105,24 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
         );
     }
     warnings
+}
+
+/// Says how many sessions of a closed loop failed; none where all succeeded.
+fn failed_sessions(results: &Results, cell: &Summary) -> Option<String> {
+    let sessions = cell.sessions.filter(|sessions| sessions.failed > 0)?;
+    let why = |sessions: &Sessions| sessions.first_failure.clone();
+    let of_cell = results.samples.iter().filter(|sample| {
+        (&sample.link, &sample.stack, &sample.workload, sample.size_bytes)
+            == (&cell.link, &cell.stack, &cell.workload, cell.size_bytes)
+    });
+    let first = of_cell.filter_map(|sample| sample.sessions.as_ref()).find_map(why);
+    Some(format!(
+        "{} of {} sessions of {} `{} {}` failed, and its times are those of the others; the first: {}.",
+        sessions.failed,
+        sessions.failed + sessions.count,
+        cell.stack,
+        cell.workload,
+        headroom_units::size(cell.size_bytes),
+        first.as_deref().unwrap_or("no reason given").trim_end_matches('.')
+    ))
 }

@@ -84,9 +84,14 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
         (least, most) if least == most => format!("n = {least}"),
         (least, most) => format!("n = {least} to {most}"),
     };
-    let is_timed =
-        |row: &Summary| WorkloadKind::of(&row.workload).is_some_and(WorkloadKind::is_timed);
-    let times = if rows().any(is_timed) { "times of one unit" } else { "session times" };
+    let kind = |row: &Summary| WorkloadKind::of(&row.workload);
+    let times = if rows().any(|row| kind(row).is_some_and(WorkloadKind::is_closed_loop)) {
+        "median session times"
+    } else if rows().any(|row| kind(row).is_some_and(WorkloadKind::is_timed)) {
+        "times of one unit"
+    } else {
+        "session times"
+    };
     let mut text =
         format!("Link {}, {n}; {times}, overhead with its 95 % interval.", results.link.name);
     if overview.compares() && least.is_some_and(|least| least < LEAST_RUNS) {

@@ -33,6 +33,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/js/timelines.js"),
     include_str!("page/js/wire.js"),
     include_str!("page/js/cells.js"),
+    include_str!("page/js/sessions.js"),
     include_str!("page/js/links.js"),
     include_str!("page/js/machine.js"),
     include_str!("page/js/main.js"),

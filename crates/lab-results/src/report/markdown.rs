@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use headroom_units as units;
 
+use super::sessions;
 use super::table::Table;
 use crate::analysis::measured::Estimate;
 use crate::schema::{Results, Summary, WorkloadKind, WorkloadRecord};
@@ -35,6 +36,9 @@ pub fn summary(results: &Results) -> String {
         results.plan.repetitions,
         environment.headroom,
     );
+    if let Some(sentence) = sessions::legend(results) {
+        text += &format!("\n{sentence}\n");
+    }
     for link in super::links::sentences(results) {
         text += &format!("\n{link}\n");
     }
@@ -59,9 +63,10 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
         .collect()
 }
 
-/// Costs on any link, models, bytes and predictions.
+/// Sessions of closed loops, costs on any link, models, bytes and predictions.
 pub(super) fn further_tables(results: &Results) -> Vec<Table> {
-    std::iter::once(portable(results)).chain(super::models::tables(results)).collect()
+    let sessions = sessions::table(results).into_iter();
+    sessions.chain([portable(results)]).chain(super::models::tables(results)).collect()
 }
 
 fn rows_of<'a>(results: &'a Results, name: &str) -> impl Iterator<Item = &'a Summary> {

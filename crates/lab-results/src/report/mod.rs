@@ -14,6 +14,7 @@ mod models;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod rows;
+mod sessions;
 pub mod table;
 pub mod terminal;
 

@@ -33,7 +33,7 @@ pub(super) fn columns(sample: &Sample) -> Vec<(&'static str, Value)> {
     let low = |range: Option<[f64; 2]>| number(range.map(|[low, _]| low));
     let high = |range: Option<[f64; 2]>| number(range.map(|[_, high]| high));
     let (phases, cpu, wire) = (sample.phases, sample.cpu_seconds, sample.wire);
-    let usage = sample.usage;
+    let (usage, sessions) = (sample.usage, sample.sessions.as_ref());
     let stream = sample.realtime.as_ref();
     let delay = stream.and_then(|stream| stream.delay);
     vec![
@@ -85,6 +85,12 @@ pub(super) fn columns(sample: &Sample) -> Vec<(&'static str, Value)> {
         ("load_s", number(sample.load.and_then(|l| l.measured_s))),
         ("load_packets", whole(sample.load.and_then(|l| l.packets))),
         ("load_lost", whole(sample.load.and_then(|l| l.lost))),
+        ("sessions", whole(sessions.map(|s| s.count.into()))),
+        ("sessions_failed", whole(sessions.map(|s| s.failed.into()))),
+        ("sessions_per_s", number(sessions.map(|s| s.per_s))),
+        ("session_p50_s", number(sessions.map(|s| s.p50_s))),
+        ("session_p99_s", number(sessions.and_then(|s| s.p99_s))),
+        ("session_max_s", number(sessions.map(|s| s.max_s))),
         ("stream_sent", whole(stream.map(|s| s.sent))),
         ("stream_lost", whole(stream.map(|s| s.lost))),
         ("stream_reordered", whole(stream.map(|s| s.reordered))),

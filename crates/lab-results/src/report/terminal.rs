@@ -45,6 +45,9 @@ fn full(results: &Results, width: usize) -> String {
     text.push('\n');
     text += &wrapped(LEGEND, width);
     text += &wrapped(FULL_LEGEND, width);
+    if let Some(sentence) = super::sessions::legend(results) {
+        text += &wrapped(sentence, width);
+    }
     for link in super::links::sentences(results) {
         text += &wrapped(&link, width);
     }

@@ -51,6 +51,27 @@ pub struct Summary {
     /// transfer.
     #[serde(default)]
     pub rfc6349: Option<Rfc6349>,
+    /// Rate, percentiles and CPU time of the sessions of a closed loop.
+    #[serde(default)]
+    pub sessions: Option<SessionSummary>,
+}
+
+/// The sessions of a cell with a closed loop. Means are geometric, over the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/results.md")]
+pub struct SessionSummary {
+    pub clients: u32,
+    pub count: u64,
+    pub failed: u64,
+    pub per_s_mean: f64,
+    pub per_s_ci95: Option<[f64; 2]>,
+    pub p99_mean_s: Option<f64>,
+    pub p99_ci95_s: Option<[f64; 2]>,
+    pub max_s: f64,
+    pub client_cpu_mean_s: Option<f64>,
+    pub client_cpu_ci95_s: Option<[f64; 2]>,
+    pub server_cpu_mean_s: Option<f64>,
+    pub server_cpu_ci95_s: Option<[f64; 2]>,
 }
 
 /// The measures of RFC 6349, section 4.1.

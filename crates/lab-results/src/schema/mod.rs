@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use derived::{
     Accounting, Crossover, LogLine, Model, ModelPoint, Portable, Prediction, Residual, Rfc6349,
-    Summary,
+    SessionSummary, Summary,
 };
 pub use headroom_lab_trace::{
     DelayStats, Phase, PhaseInterval, Phases, SetUp, StreamBin, StreamStats, Tcp,
@@ -30,7 +30,7 @@ pub use run::{
     ClearText, Environment, HostRecord, KeptCapture, LayerSetup, PROCESSORS, ProgramRecord,
     Resumed, Timeline, VIDEO, WAITS,
 };
-pub use sample::{Cpu, Load, Sample, UNSHAPED_S, Usage, Wire};
+pub use sample::{Cpu, Load, Sample, Sessions, UNSHAPED_S, Usage, Wire};
 pub use workload::{CLIENTS, STREAM_UNIT, TimeOf, WORKLOAD_KINDS, WorkloadKind, workload_name};
 
 /// Version of the schema.

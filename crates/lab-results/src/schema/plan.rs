@@ -80,13 +80,13 @@ pub struct WorkloadRecord {
     /// Files in the folder; null unless the workload is `many`.
     #[serde(default)]
     pub files: Option<u32>,
-    /// Clients at once; null unless the workload is `parallel`.
+    /// Clients at once; null unless the workload is `parallel` or `sessions`.
     #[serde(default)]
     pub clients: Option<u32>,
     /// The commands; null: those of each application.
     #[serde(default)]
     pub commands: Option<Vec<String>>,
-    /// Duration; null: it moves files or runs commands.
+    /// Duration; null: it ends when it has moved its files or run its commands.
     #[serde(default)]
     pub seconds: Option<u32>,
     /// Content of the files; null: random bytes.

@@ -70,6 +70,9 @@ pub struct Sample {
     /// rates, from 1/n, where one had it all, to 1.
     #[serde(default)]
     pub fairness: Option<f64>,
+    /// Sessions of a closed loop.
+    #[serde(default)]
+    pub sessions: Option<Sessions>,
     /// How busy both sides and the link were, and what passed it; null between two real
     /// machines.
     #[serde(default)]
@@ -118,6 +121,31 @@ pub struct Load {
     pub lost: Option<u64>,
     /// The round trip that one in a hundred exceeds (`echo`).
     pub p99_s: Option<f64>,
+}
+
+/// Sessions of a closed loop in a sample, of all clients together. Durations are from start to
+/// end of the client's process, of the sessions that succeeded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// Clients at once.
+    pub clients: u32,
+    /// Sessions that succeeded.
+    pub count: u32,
+    /// Sessions that failed.
+    pub failed: u32,
+    /// Why the first of them failed.
+    pub first_failure: Option<String>,
+    /// Sessions per second: for each client those that succeeded over the time until its last
+    /// one ended, added up.
+    pub per_s: f64,
+    /// Arithmetic mean of the durations.
+    pub mean_s: f64,
+    /// Their median.
+    pub p50_s: f64,
+    /// Their 99th percentile, by nearest rank; null for fewer than 100 sessions.
+    pub p99_s: Option<f64>,
+    /// The longest.
+    pub max_s: f64,
 }
 
 /// CPU time of one transfer, seconds.

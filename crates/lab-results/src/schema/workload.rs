@@ -16,6 +16,9 @@ pub enum WorkloadKind {
     Many,
     /// The same download by several clients at once.
     Parallel,
+    /// Downloads by several clients at once, each in a session of its own after the one before,
+    /// for some seconds.
+    Sessions,
     /// A list of commands, each waiting for the answer to the one before.
     Commands,
     /// One small page over HTTP or HTTPS.
@@ -34,11 +37,12 @@ pub enum WorkloadKind {
 }
 
 /// All kinds, in the order in which they are listed.
-pub const WORKLOAD_KINDS: [WorkloadKind; 11] = [
+pub const WORKLOAD_KINDS: [WorkloadKind; 12] = [
     WorkloadKind::Download,
     WorkloadKind::Upload,
     WorkloadKind::Many,
     WorkloadKind::Parallel,
+    WorkloadKind::Sessions,
     WorkloadKind::Commands,
     WorkloadKind::Page,
     WorkloadKind::Stream,
@@ -57,6 +61,8 @@ pub enum TimeOf {
     Flow,
     /// The client's report; nothing is captured.
     Client,
+    /// A session of a closed loop, start to end of the client's process; nothing is captured.
+    Process,
     /// The set-up of a layer on the wire.
     LayerSetup,
 }
@@ -80,12 +86,13 @@ pub const STREAM_UNIT: u64 = 1 << 30;
 
 impl WorkloadKind {
     const fn facts(self) -> Facts {
-        use TimeOf::{Client, Flow, Session};
+        use TimeOf::{Client, Flow, Process, Session};
         match self {
             Self::Download => Facts::new("download", Session, false, true),
             Self::Upload => Facts::new("upload", Session, true, true),
             Self::Many => Facts::new("many", Session, false, true),
             Self::Parallel => Facts::new("parallel", Session, false, true),
+            Self::Sessions => Facts::new("sessions", Process, false, true),
             Self::Commands => Facts::new("commands", Session, false, false),
             Self::Page => Facts::new("page", Session, false, false),
             Self::Stream => Facts::new("stream", Flow, true, false),
@@ -117,9 +124,14 @@ impl WorkloadKind {
         self.facts().moves_files
     }
 
-    /// Whether it goes on for a time, in place of moving files.
+    /// Whether it goes on for a time, rather than until its files are moved.
     pub fn is_timed(self) -> bool {
-        matches!(self.time(), TimeOf::Flow | TimeOf::Client)
+        matches!(self.time(), TimeOf::Flow | TimeOf::Client | TimeOf::Process)
+    }
+
+    /// Whether its clients start one session after the other, for a time.
+    pub fn is_closed_loop(self) -> bool {
+        self.time() == TimeOf::Process
     }
 
     /// Whether it is of datagrams, which the load's own ends count.

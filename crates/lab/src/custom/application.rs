@@ -340,7 +340,9 @@ impl Application for CustomApplication {
         let Clients { download, upload, download_tree, shell, stream, stream_file: _ } =
             &self.clients;
         match kind {
-            WorkloadKind::Download | WorkloadKind::Parallel => download.is_some(),
+            WorkloadKind::Download | WorkloadKind::Parallel | WorkloadKind::Sessions => {
+                download.is_some()
+            }
             WorkloadKind::Upload => upload.is_some(),
             WorkloadKind::Many => download_tree.is_some(),
             WorkloadKind::Commands => shell.is_some(),

@@ -47,7 +47,7 @@ fn definitions_stand_in_stacks_as_those_of_the_catalogues() {
     assert_eq!(stack.baselines(), ["dav/relay", "dav"]);
     assert_eq!(parse("dav").map(|stack| stack.baselines()), Ok(vec!["http".to_owned()]));
     assert!(stack.is_secured() && !parse("http/relay").expect("a stack").is_secured());
-    let accepts = [WorkloadKind::Download, WorkloadKind::Parallel, WorkloadKind::Upload];
+    let accepts = [WorkloadKind::Download, WorkloadKind::Sessions, WorkloadKind::Upload];
     assert_eq!(accepts.map(|kind| stack.accepts(kind)), [true, true, false]);
     let programs: Vec<_> =
         stack.programs().map(|program| (program.part(), program.only_on)).collect();

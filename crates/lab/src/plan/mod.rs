@@ -319,6 +319,16 @@ sizes = ["1KiB", "1MiB"]
     }
 
     #[test]
+    fn the_plan_of_sessions_tells_its_clients_apart() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/sessions.toml");
+        let plan = Plan::read(&path).expect("a good plan");
+        let names: Vec<String> = plan.workloads.iter().map(Workload::name).collect();
+        assert_eq!(names, ["sessions(clients=1)", "sessions(clients=8)", "sessions(clients=32)"]);
+        let smoke = plan.at_scale(Scale::Smoke).expect("a scale").expect("a smaller plan");
+        assert_eq!((smoke.repetitions, smoke.workloads[0].seconds), (2, 1));
+    }
+
+    #[test]
     fn the_plans_of_the_guide_are_plans() {
         let guide = include_str!("../../../../docs/lab.md");
         let texts: Vec<&str> = guide

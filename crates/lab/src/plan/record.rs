@@ -302,6 +302,11 @@ rate = "2mbit"
 cross-traffic = "bulk:1-3"
 stacks = ["rtp"]
 seconds = 4
+[[workload]]
+kind = "sessions"
+clients = 8
+seconds = 2
+stacks = ["ftps"]
 "#;
 
     fn written() -> Plan {

@@ -183,6 +183,13 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Whether all runs that a transfer of a cell needs.
+    pub(super) fn require_running(&self, cell: &Cell) -> Result<()> {
+        self.testbed.require_link()?;
+        self.instance(&cell.stack)?.require_server(&self.testbed)?;
+        self.require_application(&cell.stack)
+    }
+
     /// Whether the application's server of a stack still runs.
     pub(super) fn require_application(&self, stack: &str) -> Result<()> {
         let state = self.testbed.server.server(stack, 0)?;

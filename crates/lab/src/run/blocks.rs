@@ -71,7 +71,8 @@ pub(super) const LARGEST_ACCOUNTED: u64 = 1 << 30;
 pub(super) fn scratch_bytes(plan: &Plan) -> u64 {
     const MARGIN: u64 = 64 << 20;
     let check = plan.validation_sizes.iter().copied().filter(|_| !plan.validation_links.is_empty());
-    let files = plan.workloads.iter().filter(|workload| !workload.kind.is_timed());
+    let has_files = |kind: WorkloadKind| !kind.is_timed() || kind.is_closed_loop();
+    let files = plan.workloads.iter().filter(|workload| has_files(workload.kind));
     let bytes = files.flat_map(|w| {
         let kept = u64::from(w.transfers_per_sample.unwrap_or(1));
         w.sizes.iter().map(move |&s| w.bytes(s) * kept)

@@ -113,11 +113,11 @@ impl Cell {
         Duration::from_secs_f64(2.0 + 3.0 * self.transfer_s)
     }
 
-    /// Long enough for anything that is not stuck: a fifth of the link's rate, or
-    /// a quarter of what loss (Mathis et al. 1997) and an SSH window leave of it; and
-    /// where the rate is the mean of a trace, its slow parts beside that.
+    /// Long enough for anything that is not stuck, in a closed loop for one session: a fifth
+    /// of the link's rate, or a quarter of what loss (Mathis et al. 1997) and an SSH window
+    /// leave of it; and where the rate is the mean of a trace, its slow parts beside that.
     pub(super) fn timeout(&self) -> Duration {
-        if self.workload.kind.is_timed() {
+        if self.workload.kind.is_timed() && !self.workload.kind.is_closed_loop() {
             return Duration::from_secs(30 + 2 * u64::from(self.workload.seconds));
         }
         const SEGMENT_BITS: f64 = 1448.0 * 8.0;

@@ -8,6 +8,7 @@ mod captures;
 mod cell;
 mod clear_text;
 mod clear_text_verdict;
+mod closed_loop;
 mod entry;
 mod environment;
 mod estimate;

@@ -51,7 +51,7 @@ impl Bench<'_> {
                 return Err(self.attribute_failure(Error::Failed(sentence)));
             }
             self.remove(&prepared)?;
-            shortest = seen.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max).min(shortest);
+            shortest = seen.took_s.min(shortest);
         }
         self.quiesce(cell)?;
         cell.set_time(whole_s(shortest));
@@ -94,7 +94,8 @@ impl Bench<'_> {
         // the bottleneck of the direction that is measured
         let up = cell.workload.kind.goes_up();
         let way = if up { &cell.link.up } else { &cell.link.down };
-        let usage = watch.map(|watch| watch.usage(seen.len(), way.rate_bps, up)).transpose()?;
+        let transfers = seen.iter().map(Seen::transfers).sum();
+        let usage = watch.map(|watch| watch.usage(transfers, way.rate_bps, up)).transpose()?;
         let after = self.testbed.read_cpu()?;
         let drops = self.instance(&cell.stack)?.drops(&self.testbed)?;
         let key_updates = self.instance(&cell.stack)?.key_updates(&self.testbed)?;
@@ -110,7 +111,8 @@ impl Bench<'_> {
             let bytes = cell.bytes() * seen.len() as u64;
             errors.extend(key_updates.iter().filter_map(|updates| updates.objection(bytes)));
         }
-        if !errors.is_empty() {
+        let failed = |one: &Seen| one.sessions.as_ref().is_some_and(|loops| loops.failed > 0);
+        if !errors.is_empty() || seen.iter().any(failed) {
             self.require_servers()?;
         }
         let took = Took {
@@ -154,7 +156,7 @@ struct Took {
 impl Measured {
     /// The means of transfers that were one sample.
     fn of(cell: &Cell, block: u32, mut seen: Vec<Seen>, took: Took) -> Self {
-        let n = seen.len() as f64;
+        let n = seen.iter().map(Seen::transfers).sum::<usize>() as f64;
         let records: Vec<&Record> = seen.iter().filter_map(|s| s.record.as_ref()).collect();
         let mean = |value: fn(&Record) -> f64| {
             (!records.is_empty())
@@ -167,29 +169,37 @@ impl Measured {
         };
         let kind = cell.workload.kind;
         let load = seen.first().and_then(|one| one.load);
+        let in_loop = seen.first().and_then(|one| one.sessions.clone());
         let seconds = match kind.time() {
             TimeOf::Client => seen.first().and_then(|one| one.client_s),
+            TimeOf::Process => in_loop.as_ref().map(|sessions| sessions.p50_s),
             TimeOf::Flow => load
                 .and_then(|load| Some(load.measured_s? * STREAM_UNIT as f64 / load.bytes? as f64)),
             TimeOf::Session | TimeOf::LayerSetup => mean(|r| r.transfer_s),
         };
         // what goes on for a time has no session that takes one
         let sessions: &[&Record] = if kind.is_timed() { &[] } else { &records };
-        let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
+        let process_seconds = match &in_loop {
+            Some(sessions) => sessions.mean_s,
+            None => seen.iter().map(|s| s.took_s).sum::<f64>() / n,
+        };
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
         let sample = Sample {
             link: cell.link.to_string(),
             stack: cell.stack.clone(),
             workload: cell.workload.name(),
             size_bytes: cell.size,
-            files: cell.workload.files * cell.workload.clients,
+            files: match kind.is_closed_loop() {
+                true => 1,
+                false => cell.workload.files * cell.workload.clients,
+            },
             block,
             ok: took.errors.is_empty(),
             seconds,
             session_seconds: mean(|r| r.session_s).filter(|_| !sessions.is_empty()),
             client_seconds: client_clocks.map(|all| all.iter().sum::<f64>() / n),
-            process_seconds: Some(seen.iter().map(processes).sum::<f64>() / n),
-            transfers: cell.batch(),
+            process_seconds: Some(process_seconds),
+            transfers: in_loop.as_ref().map_or(cell.batch(), |sessions| sessions.count),
             phases: (!sessions.is_empty())
                 .then(|| Phases::mean(sessions.iter().map(|r| &r.phases))),
             first_handshake_seconds: mean_of(|r| r.handshake),
@@ -212,6 +222,7 @@ impl Measured {
             load,
             fairness: stats::mean(&seen.iter().filter_map(|s| s.fairness).collect::<Vec<_>>())
                 .map(|mean| mean.mean),
+            sessions: in_loop,
             usage: took.usage,
             realtime: seen.first().and_then(|one| one.realtime.clone()),
             drops: took.drops,

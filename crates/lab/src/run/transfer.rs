@@ -8,7 +8,7 @@ use headroom_lab_host::error::{self, Result};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::{Clock, Taken};
 use headroom_lab_results::analysis::stats;
-use headroom_lab_results::schema::{Load, StreamStats};
+use headroom_lab_results::schema::{Load, Sessions, StreamStats};
 use headroom_lab_trace::{Expectation, Record, TimeHints, Totals};
 
 use super::bench::Bench;
@@ -19,13 +19,18 @@ use crate::workload::{Ground, Key, TimeOf, Transfer};
 /// A prepared transfer: its client processes, and what to check afterwards.
 pub(super) struct Prepared {
     pub(super) invocations: Vec<Invocation>,
-    transfer: Transfer,
+    pub(super) transfer: Transfer,
 }
 
-/// Observations of one transfer.
+/// Observations of one transfer, or of the sessions of a closed loop.
+#[derive(Default)]
 pub(super) struct Seen {
     pub(super) record: Option<Record>,
+    /// Of each client; in a closed loop of its last session.
     pub(super) outcomes: Vec<Outcome>,
+    /// Until the last client ended.
+    pub(super) took_s: f64,
+    pub(super) sessions: Option<Sessions>,
     pub(super) client_s: Option<f64>,
     pub(super) load: Option<Load>,
     pub(super) fairness: Option<f64>,
@@ -73,9 +78,13 @@ impl Bench<'_> {
         }
     }
 
-    /// Checks every transferred file; what is wrong with the first bad one.
+    /// Checks every transferred file, but for those of a closed loop, which were checked one
+    /// after the other; what is wrong with the first bad one.
     pub(super) fn verify(&self, prepared: &Prepared) -> Result<Option<String>> {
-        let Transfer { on: Some(role), expected, .. } = &prepared.transfer else { return Ok(None) };
+        let Transfer { on: Some(role), expected, repeated_for: None, .. } = &prepared.transfer
+        else {
+            return Ok(None);
+        };
         match expected[..] {
             [] => Ok(None),
             _ => self.testbed.host(*role).verify(expected.clone()),
@@ -93,7 +102,10 @@ impl Bench<'_> {
 
     /// Runs one prepared transfer and reads its trace.
     pub(super) fn transfer(&mut self, cell: &Cell, prepared: &Prepared) -> Result<Seen> {
-        self.observe(cell, prepared, false).map(|(seen, _)| seen)
+        match prepared.transfer.repeated_for {
+            Some(time) => self.closed_loop(cell, prepared, time),
+            None => self.observe(cell, prepared, false).map(|(seen, _)| seen),
+        }
     }
 
     /// The same, waiting for the connections' last packets.
@@ -122,7 +134,7 @@ impl Bench<'_> {
         let kind = cell.workload.kind;
         // a capture's work would be a part of what is measured, and its clock is not needed
         let unneeded: Vec<Clock<'_>> = match kind.time() {
-            TimeOf::Client => clock.into_iter().chain(outside).collect(),
+            TimeOf::Client | TimeOf::Process => clock.into_iter().chain(outside).collect(),
             TimeOf::Flow => outside.into_iter().collect(),
             TimeOf::Session | TimeOf::LayerSetup => Vec::new(),
         };
@@ -130,11 +142,7 @@ impl Bench<'_> {
             (clock.filter(|_| !kind.is_datagrams()), outside.filter(|_| !kind.is_timed()));
         unneeded.iter().try_for_each(|clock| clock.pause(true))?;
         let started = agent::now_ns();
-        let watch = || {
-            self.testbed.require_link()?;
-            stack.require_server(&self.testbed)?;
-            self.require_application(&cell.stack)
-        };
+        let watch = || self.require_running(cell);
         let client = &self.testbed.client;
         let outcomes = client.run_jobs(jobs, cell.timeout(), cell.patience(), &watch);
         unneeded.iter().try_for_each(|clock| clock.pause(false))?;
@@ -175,7 +183,7 @@ impl Bench<'_> {
     }
 
     /// The client processes of a transfer.
-    fn jobs(&self, prepared: &Prepared) -> Result<Vec<Job>> {
+    pub(super) fn jobs(&self, prepared: &Prepared) -> Result<Vec<Job>> {
         let job = |invocation: &Invocation| {
             let mut command = self.testbed.client.resolve(&invocation.command)?;
             command.environment.extend(invocation.environment.clone());
@@ -204,6 +212,7 @@ impl Seen {
             });
         let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
         let processes: Vec<f64> = outcomes.iter().map(|outcome| outcome.process_s).collect();
+        let took_s = processes.iter().copied().fold(0.0, f64::max);
         let fairness = cell
             .workload
             .takes(Key::Clients)
@@ -221,7 +230,13 @@ impl Seen {
             _ => said,
         };
         let realtime = reports.into_iter().find_map(|report| report.realtime);
-        Self { record, outcomes, client_s, load, fairness, realtime, error }
+        let sessions = None;
+        Self { record, outcomes, took_s, sessions, client_s, load, fairness, realtime, error }
+    }
+
+    /// The sessions of a closed loop that succeeded; else 1.
+    pub(super) fn transfers(&self) -> usize {
+        self.sessions.as_ref().map_or(1, |sessions| sessions.count as usize)
     }
 }
 
@@ -245,7 +260,7 @@ fn done_ns(
 }
 
 /// Explains the failure of a client's process.
-fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<String> {
+pub(super) fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<String> {
     let words = |text: &str| {
         let from = text.len().saturating_sub(400);
         let from = (from..=text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());

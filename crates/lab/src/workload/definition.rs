@@ -1,6 +1,7 @@
 //! The trait of a workload, and its parameters.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::content::Content;
@@ -126,6 +127,9 @@ pub(crate) struct Transfer {
     pub(crate) expected: Vec<(PathBuf, Content)>,
     /// Folders that are removed with them.
     pub(crate) folders: Vec<PathBuf>,
+    /// For how long each client does its task again and again, in a session each: the agent
+    /// verifies and removes its file after each. None: once.
+    pub(crate) repeated_for: Option<Duration>,
 }
 
 /// The file of the clear-text check, full of the marker, in the folder of served files of
@@ -164,7 +168,7 @@ impl Transfer {
             tasks: vec![Task::Download { remote, local: local.clone() }],
             on: Some(Role::Client),
             expected: vec![(local, content)],
-            folders: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -174,7 +178,7 @@ impl Transfer {
             expected: vec![(server.root.join("files").join(&remote), content)],
             tasks: vec![Task::Upload { local, remote }],
             on: Some(Role::Server),
-            folders: Vec::new(),
+            ..Self::default()
         }
     }
 }

@@ -30,6 +30,7 @@ fn prepare(workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Tr
         expected: names.iter().map(|name| local.join(name)).zip(contents).collect(),
         folders: vec![local.clone()],
         tasks: vec![Task::DownloadTree { remote, names, local }],
+        ..Transfer::default()
     })
 }
 

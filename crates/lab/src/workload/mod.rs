@@ -11,6 +11,7 @@ mod page;
 mod parallel;
 mod payloads;
 mod realtime;
+mod sessions;
 mod setup;
 mod stream;
 mod task;
@@ -36,6 +37,7 @@ pub static ALL: [Work; WORKLOAD_KINDS.len()] = [
     upload::WORK,
     many::WORK,
     parallel::WORK,
+    sessions::WORK,
     commands::WORK,
     page::WORK,
     stream::WORK,
@@ -61,11 +63,11 @@ pub struct Workload {
     pub stacks: Vec<String>,
     /// Files in the folder (`many`); 1 elsewhere.
     pub files: u32,
-    /// Clients at once (`parallel`); 1 elsewhere.
+    /// Clients at once (`parallel`, `sessions`); 1 elsewhere.
     pub clients: u32,
     /// Commands to run; none: the application's own list.
     pub commands: Option<Vec<String>>,
-    /// Duration (`stream`, `packets`, `echo`, `realtime`).
+    /// Duration (`sessions`, `stream`, `packets`, `echo`, `realtime`).
     pub seconds: u32,
     /// Content of the files.
     pub content: ContentKind,
@@ -154,14 +156,24 @@ mod tests {
             transfers_per_sample: Some(20),
             ..plain.clone()
         };
-        let names = [&plain, &crowd, &row].map(Workload::name);
+        let alone = Workload { kind: WorkloadKind::Sessions, clients: 1, ..plain.clone() };
+        let names = [&plain, &crowd, &row, &alone].map(Workload::name);
         assert_eq!(
             names,
-            ["parallel", "parallel(text,clients=16)", "upload(transfers-per-sample=20)"]
+            [
+                "parallel",
+                "parallel(text,clients=16)",
+                "upload(transfers-per-sample=20)",
+                "sessions(clients=1)",
+            ]
         );
-        for (name, kind) in
-            names.iter().zip([WorkloadKind::Parallel, WorkloadKind::Parallel, WorkloadKind::Upload])
-        {
+        let kinds = [
+            WorkloadKind::Parallel,
+            WorkloadKind::Parallel,
+            WorkloadKind::Upload,
+            WorkloadKind::Sessions,
+        ];
+        for (name, kind) in names.iter().zip(kinds) {
             assert_eq!(WorkloadKind::of(name), Some(kind));
         }
         assert_eq!(WorkloadKind::of("sleep"), None);

@@ -24,6 +24,6 @@ fn prepare(workload: &Workload, size: u64, ground: &mut Ground<'_>) -> Result<Tr
         tasks: locals.iter().cloned().map(task).collect(),
         on: Some(Role::Client),
         expected: locals.into_iter().map(|local| (local, content)).collect(),
-        folders: Vec::new(),
+        ..Transfer::default()
     })
 }

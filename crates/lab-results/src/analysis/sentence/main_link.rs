@@ -16,9 +16,15 @@ pub(in crate::analysis) fn sentences(results: &Results) -> Vec<String> {
             |other: &&&Summary| (&other.stack, &other.workload) == (&row.stack, &row.workload);
         of_link.iter().filter(same).all(|other| other.size_bytes <= row.size_bytes)
     };
+    // of closed loops, that with the most clients
+    let clients = |row: &Summary| row.sessions.map(|sessions| sessions.clients);
+    let is_busiest = |row: &Summary| {
+        let of_stack = of_link.iter().filter(|other| other.stack == row.stack);
+        row.sessions.is_none() || of_stack.map(|other| clients(other)).max() == Some(clients(row))
+    };
     of_link
         .iter()
-        .filter(|row| is_largest(row) && (row.baseline.is_some() || !compared))
+        .filter(|row| is_largest(row) && is_busiest(row) && (row.baseline.is_some() || !compared))
         .filter_map(|row| measured(row))
         .collect()
 }
@@ -48,7 +54,7 @@ fn measured(row: &Summary) -> Option<String> {
     let time = units::seconds(mean_s);
     let kind = row.workload.split('(').next().unwrap_or_default();
     // where a rate is told, the percentage is still one of time
-    let of_time = if matches!(kind, "stream" | "packets") { " in time" } else { "" };
+    let of_time = if matches!(kind, "stream" | "packets" | "sessions") { " in time" } else { "" };
     let n = row.n;
     let shaped = if row.not_shaped { ", not shaped" } else { "" };
     let against = match (overhead_pct, overhead_ci95_pct, &row.baseline) {
@@ -71,6 +77,17 @@ fn measured(row: &Summary) -> Option<String> {
         ("packets", _) => {
             let rate = units::three(1.0 / row.mean_s?);
             format!("{stack} carries {rate} datagrams of {size} a second{against}.")
+        }
+        ("sessions", _) => {
+            let sessions = row.sessions?;
+            let rate = units::three(sessions.per_s_mean);
+            let get = match sessions.clients {
+                1 => "1 client gets".to_owned(),
+                clients => format!("{clients} clients at once get"),
+            };
+            format!(
+                "{stack} takes {time} in the median for a session of {size}, and {get} {rate} a second{against}."
+            )
         }
         ("echo", _) => {
             format!("{stack} takes {time} for a datagram of {size} there and back{against}.")
@@ -113,6 +130,28 @@ mod tests {
         };
         assert_eq!(told("video/esp"), "A video through VIDEO/ESP arrives at 220 kbit/s (n = 5).");
         assert!(told("rtp").ends_with("2 ms late in the median (n = 5)."), "{}", told("rtp"));
+    }
+
+    #[test]
+    fn a_closed_loop_is_told_by_its_rate_and_its_median() {
+        let row = serde_json::json!({
+            "link": "unshaped", "stack": "https", "workload": "sessions(clients=8)", "size_bytes": 1024,
+            "n": 5, "failed": 0, "mean_s": 0.0251, "stddev_s": null, "ci95_s": null,
+            "baseline": "http", "overhead_pct": 20.0, "overhead_ci95_pct": [15.0, 25.0],
+            "session_mean_s": null, "session_overhead_pct": null,
+            "session_overhead_ci95_pct": null, "goodput_bps": null, "cpu_seconds": null,
+            "limited_by": null, "not_shaped": false,
+            "sessions": {
+                "clients": 8, "count": 1560, "failed": 0, "per_s_mean": 312.0, "per_s_ci95": null,
+                "p99_mean_s": null, "p99_ci95_s": null, "max_s": 0.1, "client_cpu_mean_s": null,
+                "client_cpu_ci95_s": null, "server_cpu_mean_s": null, "server_cpu_ci95_s": null
+            }
+        });
+        assert_eq!(
+            measured(&serde_json::from_value(row).expect("a row")).expect("a sentence"),
+            "HTTPS takes 25.1 ms in the median for a session of 1 KiB, and 8 clients at once get 312 a \
+             second, +20.0 % [+15.0, +25.0] in time against HTTP (n = 5)."
+        );
     }
 
     #[test]

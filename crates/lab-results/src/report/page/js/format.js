@@ -2,7 +2,7 @@
 
 const KIB = 1024, MIB = 1024 ** 2, GIB = 1024 ** 3;
 const WORKLOAD_TITLES = {
-  download: 'Download', upload: 'Upload', many: 'Many files', parallel: 'Parallel transfers', commands: 'Commands', page: 'Web page',
+  download: 'Download', upload: 'Upload', many: 'Many files', parallel: 'Parallel transfers', sessions: 'Sessions of several clients', commands: 'Commands', page: 'Web page',
   stream: 'TCP stream', packets: 'Datagrams, one after the other', echo: 'Datagrams, there and back', setup: 'Setting a layer up',
   realtime: 'Real-time stream',
 };

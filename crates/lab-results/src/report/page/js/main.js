@@ -28,9 +28,9 @@ function trustLine(report) {
 }
 
 function renderReport() {
-  const counts = { advised: 0, charts: 0, lines: 0, points: 0, strips: 0, cells: 0, models: 0, residuals: 0, crossings: 0, predictions: 0, wires: 0, rfc6349: 0, cleartext: 0, captures: 0, layers: 0, links: 0, errors: 0 };
+  const counts = { advised: 0, sessions: 0, charts: 0, lines: 0, points: 0, strips: 0, cells: 0, models: 0, residuals: 0, crossings: 0, predictions: 0, wires: 0, rfc6349: 0, cleartext: 0, captures: 0, layers: 0, links: 0, errors: 0 };
   const sections = [
-    ['advice', renderAdvice], ['picture', renderPicture], ['cost', renderCosts], ['models', renderModels], ['time', renderTimelines], ['wire', renderWire],
+    ['advice', renderAdvice], ['picture', renderPicture], ['sessions', renderSessions], ['cost', renderCosts], ['models', renderModels], ['time', renderTimelines], ['wire', renderWire],
     ['cells', renderHeatMaps], ['link', renderLinks], ['machine', renderMachine], ['warnings', renderWarnings],
   ];
   let report = null;
