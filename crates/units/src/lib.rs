@@ -109,15 +109,32 @@ pub fn seconds(s: f64) -> String {
 /// Formats a number with at least three significant digits (all before the decimal point), without exponent or trailing zeros.
 pub fn three(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
-        return format!("{value:.0}");
+        return rounded(value, 0);
     }
     let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
-    let text = format!("{value:.decimals$}");
+    let text = rounded(value, decimals);
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
         text
     }
+}
+
+/// Formats a number with so many decimals; what is rounded to 0 has no minus.
+pub fn rounded(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let is_zero = text.chars().all(|c| "-0.".contains(c));
+    if is_zero { text.trim_start_matches('-').to_owned() } else { text }
+}
+
+/// Formats a number with so many decimals and its sign: `+1.5`, `-2.0`, `+0.0`.
+pub fn signed(value: f64, decimals: usize) -> String {
+    with_sign(rounded(value, decimals))
+}
+
+/// Puts a plus before a figure that has no minus.
+pub fn with_sign(figure: String) -> String {
+    if figure.starts_with('-') { figure } else { format!("+{figure}") }
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -166,5 +183,16 @@ mod tests {
         assert_eq!(seconds(0.000_42), "420 µs");
         assert_eq!(three(106.53), "107");
         assert_eq!(three(-0.051_23), "-0.0512");
+    }
+
+    #[test]
+    fn what_is_rounded_to_zero_has_no_minus() {
+        for value in [0.0, -0.0, -0.049, -1e-9] {
+            assert_eq!([rounded(value, 1), signed(value, 1)], ["0.0", "+0.0"]);
+        }
+        assert_eq!([three(-0.0), three(-1e-9), seconds(-0.0)], ["0", "0", "0 µs"]);
+        assert_eq!([rounded(-0.4, 0), rounded(-0.06, 1)], ["0", "-0.1"]);
+        assert_eq!([signed(-1.0, 0), signed(2.24, 1), with_sign(three(10.0))], ["-1", "+2.2", "+10"]);
+        assert_eq!([rounded(f64::NEG_INFINITY, 1), three(f64::NEG_INFINITY)], ["-inf", "-inf"]);
     }
 }

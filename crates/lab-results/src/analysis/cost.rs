@@ -153,9 +153,51 @@ impl CostModel {
     }
 }
 
+/// What is left of a cost and its 95 % interval when they are held against what can be: a cost
+/// is not below 0, and a fixed one not above the shortest measured time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Possible {
+    /// All of it.
+    All,
+    /// This part of the interval.
+    Between([f64; 2]),
+    /// Nothing.
+    Nothing,
+}
+
+impl Possible {
+    /// Holds a cost against 0 and `most`. An interval that ends at 0 was ended there.
+    pub fn of(value: f64, ci95: Option<[f64; 2]>, most: f64) -> Self {
+        let is_possible = (0.0..=most).contains(&value);
+        match ci95 {
+            None if is_possible => Self::All,
+            Some([lo, _]) if is_possible && lo > 0.0 => Self::All,
+            Some([lo, hi]) if hi > 0.0 && lo <= most => Self::Between([lo.max(0.0), hi.min(most)]),
+            _ => Self::Nothing,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_cost_that_cannot_be_the_possible_part_of_its_interval_is_left() {
+        let of = |value, lo, hi| Possible::of(value, Some([lo, hi]), 40.0);
+        assert_eq!(of(30.0, 10.0, 50.0), Possible::All);
+        // not told apart from 0, below 0, above the shortest time
+        assert_eq!(of(14.0, 0.0, 32.0), Possible::Between([0.0, 32.0]));
+        assert_eq!(of(-2.0, 0.0, 5.0), Possible::Between([0.0, 5.0]));
+        assert_eq!(of(41.0, 11.0, 71.0), Possible::Between([11.0, 40.0]));
+        // and where nothing of it can be
+        assert_eq!(of(-9.0, 0.0, 0.0), Possible::Nothing);
+        assert_eq!(of(60.0, 50.0, 70.0), Possible::Nothing);
+        let single = |value| Possible::of(value, None, 40.0);
+        assert_eq!(single(5.0), Possible::All);
+        assert_eq!([single(-5.0), single(41.0)], [Possible::Nothing; 2]);
+        assert_eq!(Possible::of(9e9, Some([8e9, 10e9]), f64::INFINITY), Possible::All);
+    }
 
     fn cell(bytes: f64, seconds: &[f64]) -> Cell {
         Cell { bytes, blocks: (0..).zip(seconds.iter().copied()).collect(), known_s: 0.0 }

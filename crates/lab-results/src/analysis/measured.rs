@@ -1,6 +1,6 @@
 //! Figures of a run with their intervals: what reports of several runs are made of.
 
-use headroom_units::three;
+use headroom_units::{rounded, three};
 use serde::{Deserialize, Serialize};
 
 use super::stats::{self, Domain};
@@ -103,15 +103,11 @@ impl Estimate {
         }
         let is_wide = lo * hi > 0.0 && (hi / lo).max(lo / hi) > 10.0;
         if is_wide {
-            return self.shown(|value| {
-                format!("{value:.*}", decimals_of(2, value.abs()).clamp(0, 6) as usize)
-            });
+            return self
+                .shown(|value| rounded(value, decimals_of(2, value.abs()).clamp(0, 6) as usize));
         }
         let decimals = decimals_of(2, half).min(decimals_of(3, largest)).clamp(0, 6) as usize;
-        let half_unit = 0.5 * 0.1_f64.powi(decimals as i32);
-        // no minus before what is rounded to 0
-        let without_sign = |value: f64| if value.abs() <= half_unit { 0.0 } else { value };
-        self.shown(|value| format!("{:.decimals$}", without_sign(value)))
+        self.shown(|value| rounded(value, decimals))
     }
 }
 
@@ -256,6 +252,7 @@ mod tests {
             (0.21, [0.016, 2.71], "0.21 [0.016, 2.7]"),
             (0.474, [0.467, 0.481], "0.474 [0.467, 0.481]"),
             (819.2, [819.19, 819.21], "819 [819, 819]"),
+            (-1e-8, [-2e-7, -1e-9], "0.000000 [0.000000, 0.000000]"),
             (2320.4, [1971.3, 2670.1], "2320 [1971, 2670]"),
             (1.0, [1.0, 1.0], "1 [1, 1]"),
         ] {

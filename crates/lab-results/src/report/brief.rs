@@ -92,8 +92,12 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
     } else {
         "session times"
     };
-    let mut text =
-        format!("Link {}, {n}; {times}, overhead with its 95 % interval.", results.link.name);
+    let over = match overview.compares() {
+        true => format!(", overhead over {} with its 95 % interval", overview.over()),
+        false => String::new(),
+    };
+    let mut text = format!("Link {}, {n}; {times}{over}.", results.link.name);
+    text += &also_measured(overview.others());
     if overview.compares() && least.is_some_and(|least| least < LEAST_RUNS) {
         text += &format!(" Fewer than {LEAST_RUNS} runs support no comparison.");
     }
@@ -106,6 +110,19 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
     wrapped(&text, width)
 }
 
+/// Workloads that are named; of more their number.
+const MOST_NAMED: usize = 3;
+
+/// Names the workloads that the table is not about: it would look like all that was measured.
+fn also_measured(others: &[String]) -> String {
+    let named = &others[..others.len().min(MOST_NAMED)];
+    match others.len() - named.len() {
+        0 if named.is_empty() => String::new(),
+        0 => format!(" Also measured (--full): {}.", named.join(", ")),
+        more => format!(" Also measured (--full): {} and {more} more.", named.join(", ")),
+    }
+}
+
 /// Counts what is not shown.
 fn rest(left_out: [(usize, &str); 3], width: usize) -> String {
     let counted: Vec<String> = left_out
@@ -116,5 +133,86 @@ fn rest(left_out: [(usize, &str); 3], width: usize) -> String {
     match counted.is_empty() {
         true => String::new(),
         false => wrapped(&format!("More with --full: {}.", counted.join(", ")), width),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{StackRecord, WorkloadRecord};
+
+    /// The kept results with a row for each workload, stack and baseline.
+    fn results(stacks: &[(&str, Option<&str>)], workloads: &[&str]) -> Results {
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
+        let mut results = super::super::read_file(kept.as_ref()).expect("the kept results");
+        let workload = results.plan.workloads[0].clone();
+        let of_kind = |kind: &&str| WorkloadRecord { kind: (*kind).to_owned(), ..workload.clone() };
+        results.plan.workloads = workloads.iter().map(of_kind).collect();
+        let record = |(name, baseline): &(&str, Option<&str>)| StackRecord {
+            name: (*name).to_owned(),
+            baseline: baseline.map(str::to_owned),
+        };
+        results.plan.stacks = stacks.iter().map(record).collect();
+        results.summary.clear();
+        for workload in workloads {
+            for (stack, baseline) in stacks {
+                let pct = baseline.map(|_| -0.03);
+                let row = serde_json::json!({
+                    "link": results.link.name, "stack": stack, "workload": workload,
+                    "size_bytes": 1024, "n": 5, "failed": 0, "mean_s": 0.1, "stddev_s": 0.001,
+                    "ci95_s": null, "baseline": baseline, "overhead_n": 5, "overhead_pct": pct,
+                    "overhead_ci95_pct": pct.map(|pct| [pct - 1.0, pct + 2.0]),
+                    "session_mean_s": 0.2, "session_overhead_pct": pct,
+                    "session_overhead_ci95_pct": pct.map(|pct| [pct - 1.0, pct + 2.0]),
+                    "goodput_bps": null, "cpu_seconds": null, "limited_by": "waiting",
+                    "not_shaped": false
+                });
+                results.summary.push(serde_json::from_value(row).expect("a row"));
+            }
+        }
+        results
+    }
+
+    /// A text without its ends of lines.
+    fn words(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn says_what_an_overhead_is_over() {
+        let one = [("http", None), ("https", Some("http"))];
+        let text = answer(&results(&one, &["download"]), 80);
+        assert!(words(&text).contains("overhead over http with its 95 %"), "{text}");
+        assert!(text.contains("\nhttps") && text.contains("+0.0 [-1.0, 2.0]"), "{text}");
+        assert!(!text.contains("baseline"), "{text}");
+
+        let two = [("http", None), ("https", Some("http")), ("ftp", None), ("ftps", Some("ftp"))];
+        let text = answer(&results(&two, &["download"]), 80);
+        assert!(text.contains("download  baseline  1 KiB, ms"), "{text}");
+        assert!(text.contains("\nftps      ftp       "), "{text}");
+        assert!(words(&text).contains("overhead over the baseline with its"), "{text}");
+
+        let long = "headroom(cipher=none,chunk=1000,lane-ports=256)";
+        let two = [(long, None), ("https", Some(long)), ("ftp", None), ("ftps", Some("ftp"))];
+        let text = answer(&results(&two, &["download"]), 80);
+        assert!(words(&text).contains("baseline (named with --full)"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+        let text = answer(&results(&[("http", None)], &["download"]), 80);
+        assert!(!text.contains("overhead"), "nothing is compared: {text}");
+    }
+
+    #[test]
+    fn says_which_workloads_its_table_is_not_about() {
+        let stacks = [("http", None), ("https", Some("http"))];
+        let text = |workloads: &[&str]| {
+            let text = answer(&results(&stacks, workloads), 80);
+            assert!(text.lines().count() <= LINES, "{text}");
+            words(&text)
+        };
+        assert!(text(&["download", "upload"]).contains("Also measured (--full): upload."));
+        let many = text(&["download", "upload", "many", "parallel", "page"]);
+        assert!(many.contains("Also measured (--full): upload, many, parallel and 1 more."));
+        assert!(!text(&["download"]).contains("Also measured"));
     }
 }

@@ -123,7 +123,7 @@ fn change(change: &Change) -> String {
 
 /// `+20 % [+18, +22]`.
 pub(super) fn signed(pct: f64, ci95_pct: Option<[f64; 2]>) -> String {
-    let signed = |pct: f64| format!("{}{}", if pct < 0.0 { "" } else { "+" }, units::three(pct));
+    let signed = |pct: f64| units::with_sign(units::three(pct));
     match ci95_pct {
         Some([lo, hi]) => format!("{} % [{}, {}]", signed(pct), signed(lo), signed(hi)),
         None => format!("{} %", signed(pct)),

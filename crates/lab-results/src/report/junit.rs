@@ -1,5 +1,7 @@
 //! A comparison as a test report that CI systems read (JUnit's XML): a test for each cell.
 
+use headroom_units as units;
+
 use super::html::escaped;
 use crate::analysis::compare::{CellChange, Comparison};
 
@@ -45,9 +47,10 @@ fn test(name: &str, outcome: &str) -> String {
 
 fn outcome(cell: &CellChange, limit_pct: f64) -> String {
     let [a, b] = cell.change.n;
-    let interval =
-        cell.change.ci95_pct.map_or(String::new(), |[lo, hi]| format!(" [{lo:+.1}, {hi:+.1}]"));
-    let told = format!("{:+.1} %{interval}, {a} and {b} runs", cell.change.pct);
+    let signed = |pct: f64| units::signed(pct, 1);
+    let interval = |[lo, hi]: [f64; 2]| format!(" [{}, {}]", signed(lo), signed(hi));
+    let interval = cell.change.ci95_pct.map_or_else(String::new, interval);
+    let told = format!("{} %{interval}, {a} and {b} runs", signed(cell.change.pct));
     if cell.is_slower_than(limit_pct) {
         let message = format!("slower by more than {limit_pct} %: {told}");
         format!("<failure message=\"{}\"/>", attribute(&message))

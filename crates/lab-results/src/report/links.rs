@@ -51,7 +51,8 @@ fn traces(link: &LinkReport) -> String {
 
 fn found(test: &DirectionTest) -> String {
     let rate = test.rate.as_ref().map_or(String::new(), |rate| {
-        format!("{} ({:+.2} %), ", units::rate(rate.measured_bps), rate.error_pct)
+        let error_pct = units::signed(rate.error_pct, 2);
+        format!("{} ({error_pct} %), ", units::rate(rate.measured_bps))
     });
     let delay = &test.delay;
     let asked = if delay.asked_us > 0.0 {
@@ -60,8 +61,11 @@ fn found(test: &DirectionTest) -> String {
         "delay ".to_owned()
     };
     format!(
-        "{rate}{asked}{:+.0} µs (99 %: {:+.0} µs), {} of {} probes lost",
-        delay.median_error_us, delay.p99_error_us, test.loss.lost, test.loss.sent
+        "{rate}{asked}{} µs (99 %: {} µs), {} of {} probes lost",
+        units::signed(delay.median_error_us, 0),
+        units::signed(delay.p99_error_us, 0),
+        test.loss.lost,
+        test.loss.sent
     )
 }
 

@@ -24,8 +24,7 @@ pub fn summary(results: &Results) -> String {
     }
     let environment = &results.environment;
     text += &format!(
-        "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks, headroom {}. {LEGEND} Fixed cost and \
-         cost per GB: of the session, login included.\n",
+        "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks, headroom {}. {LEGEND} {COSTS}\n",
         environment.started,
         environment.cpu,
         environment.cores,
@@ -51,6 +50,12 @@ pub(super) const LEGEND: &str = "Times: geometric mean of n sessions, connecting
                                  fewer than five runs support no comparison. \u{2021}: two pairs, whose interval \
                                  says nothing. \u{25c7}: too short for the link's shaper to act on. Limited by: at \
                                  the largest size.";
+
+/// Explains the tables of costs.
+pub(super) const COSTS: &str = "Fixed cost and cost/GB: of the session, login included, ± half of the 95 % interval. \
+                                A range (0 to 30) is the possible part of an interval that holds what cannot be: \
+                                less than 0, or more than the shortest measured time. –: nothing of it is possible. \
+                                Fixed, in costs of a download: without the wait for round trips.";
 
 /// One table for each workload of the main link, in which a column has one unit.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
@@ -84,27 +89,62 @@ pub(super) struct Overview<'a> {
     name: String,
     columns: Vec<Column<'a>>,
     stacks: Vec<&'a str>,
-    /// What limited the largest size, where it fits.
-    limits: bool,
+    /// What stacks are compared with, each once.
+    baselines: BTreeSet<&'a str>,
+    shown: Shown,
     width: usize,
+    /// The other workloads that were measured.
+    others: Vec<String>,
+}
+
+/// The columns beside times and overheads that an overview has.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// What each stack is compared with, where that is not the same for all.
+    baselines: bool,
+    /// What limited the largest size.
+    limits: bool,
 }
 
 impl<'a> Overview<'a> {
     /// Chooses the sizes that fit into `width` columns; none: nothing was measured.
     pub(super) fn new(results: &'a Results, width: usize) -> Option<Self> {
-        let names = || results.plan.workloads.iter().map(WorkloadRecord::name);
-        let name = names().find(|name| rows_of(results, name).next().is_some())?;
+        let mut names: Vec<String> = Vec::new();
+        for name in results.plan.workloads.iter().map(WorkloadRecord::name) {
+            if !names.contains(&name) && rows_of(results, &name).next().is_some() {
+                names.push(name);
+            }
+        }
+        let others = names.split_off(names.len().min(1));
+        let name = names.pop()?;
         let stacks = results.plan.stacks.iter().map(|stack| stack.name.as_str());
         let stacks: Vec<&str> =
             stacks.filter(|stack| rows_of(results, &name).any(|row| row.stack == *stack)).collect();
+        let compared = rows_of(results, &name).filter(|row| overhead_of(row).is_some());
+        let baselines: BTreeSet<&str> =
+            compared.filter_map(|row| row.baseline.as_deref()).collect();
         let count = columns_of(results, &name).len();
+        let several = baselines.len() > 1;
+        let [all, limits, named, neither] =
+            [(several, true), (false, true), (several, false), (false, false)]
+                .map(|(baselines, limits)| Shown { baselines, limits });
         // the last choice is taken even where it does not fit
-        let choices = [(count, true), (2, true), (2, false), (1, true), (1, false)];
-        let choices = choices.into_iter().filter(|(sizes, _)| *sizes <= count).map(|choice| {
-            let (sizes, limits) = choice;
+        let choices = [
+            (count, all),
+            (2, all),
+            (2, named),
+            (1, all),
+            (1, named),
+            (1, limits),
+            (1, neither),
+        ];
+        let choices = choices.into_iter().filter(|(sizes, _)| *sizes <= count);
+        let choices = choices.map(|(sizes, shown)| {
             let mut columns = columns_of(results, &name);
             columns.drain(sizes - 1..count - 1);
-            Self { name: name.clone(), columns, stacks: stacks.clone(), limits, width }
+            let (name, stacks) = (name.clone(), stacks.clone());
+            let (baselines, others) = (baselines.clone(), others.clone());
+            Self { name, columns, stacks, baselines, shown, width, others }
         });
         let mut last = None;
         for choice in choices {
@@ -118,7 +158,21 @@ impl<'a> Overview<'a> {
 
     /// Whether a row has an overhead.
     pub(super) fn compares(&self) -> bool {
-        self.rows().any(|row| row.overhead_pct.or(row.session_overhead_pct).is_some())
+        self.rows().any(|row| overhead_of(row).is_some())
+    }
+
+    /// Names what the overheads are over, in words for a sentence.
+    pub(super) fn over(&self) -> &'a str {
+        match self.baselines.first() {
+            Some(&only) if self.baselines.len() == 1 => only,
+            _ if self.shown.baselines => "the baseline",
+            _ => "each stack's baseline (named with --full)",
+        }
+    }
+
+    /// The workloads that were measured and are not in this table.
+    pub(super) fn others(&self) -> &[String] {
+        &self.others
     }
 
     /// The rows of the results that the table shows.
@@ -146,29 +200,41 @@ impl<'a> Overview<'a> {
     fn table(&self) -> Table {
         let mut header = vec![self.name.clone()];
         let compares = self.compares();
+        let Shown { baselines, limits } = self.shown;
+        header.extend(baselines.then(|| BASELINE.to_owned()));
         for column in &self.columns {
             header.push(column.title());
             header.extend(compares.then(|| "overhead, %".to_owned()));
         }
-        header.extend(self.limits.then(|| "limited by".to_owned()));
+        header.extend(limits.then(|| "limited by".to_owned()));
         let rows = self.stacks.iter().map(|&stack| {
+            let baseline = baselines.then(|| {
+                let mut rows = self.columns.iter().filter_map(|column| column.row(stack));
+                rows.find_map(|row| row.baseline.clone()).unwrap_or_else(dash)
+            });
             let shown = if compares { 2 } else { 1 };
             let cells =
                 self.columns.iter().flat_map(|column| column.cells(stack).into_iter().take(shown));
-            let limit = self.limits.then(|| {
+            let limit = limits.then(|| {
                 let last = self.columns.last().and_then(|column| column.row(stack));
                 last.and_then(|row| row.limited_by.clone()).unwrap_or_else(dash)
             });
-            std::iter::once(stack.to_owned()).chain(cells).chain(limit).collect()
+            let name = std::iter::once(stack.to_owned());
+            name.chain(baseline).chain(cells).chain(limit).collect()
         });
         Table { rows: rows.collect(), header }
     }
 }
 
+/// The title of the column that says what a stack is compared with.
+const BASELINE: &str = "baseline";
+
 fn table(results: &Results, name: &str) -> Table {
     let rows = || rows_of(results, name);
     let columns = columns_of(results, name);
+    let compares = rows().any(|row| row.baseline.is_some());
     let mut header = vec![name.to_owned(), "n".to_owned()];
+    header.extend(compares.then(|| BASELINE.to_owned()));
     for column in &columns {
         header.push(column.title());
         header.push("overhead, %".to_owned());
@@ -183,6 +249,8 @@ fn table(results: &Results, name: &str) -> Table {
             (least, most) => format!("{least} to {most}"),
         };
         let mut cells = vec![stack.to_owned(), n];
+        let baseline = || of_stack().find_map(|row| row.baseline.clone()).unwrap_or_else(dash);
+        cells.extend(compares.then(baseline));
         cells.extend(columns.iter().flat_map(|column| column.cells(stack)));
         let largest = of_stack().max_by_key(|row| row.size_bytes);
         cells.push(largest.and_then(|row| row.limited_by.clone()).unwrap_or_else(dash));
@@ -243,9 +311,8 @@ fn time(row: &Summary) -> Option<f64> {
 
 fn overhead(row: &Summary) -> String {
     let Some(overhead) = overhead_of(row) else { return dash() };
-    let sign = if overhead.value < 0.0 { "" } else { "+" };
     let mark = if overhead.is_of_two() { " \u{2021}" } else { "" };
-    format!("{sign}{}{mark}", overhead.rounded())
+    units::with_sign(overhead.rounded()) + mark
 }
 
 /// The overhead that the tables of workloads show of a row.
@@ -266,9 +333,9 @@ fn portable(results: &Results) -> Table {
     let rows = results.portable.iter().map(|stack| {
         let figures = [
             stack.round_trips.map(|trips| trips.to_string()),
-            stack.extra_bytes_per_mb.map(|bytes| format!("{bytes:.0}")),
+            stack.extra_bytes_per_mb.map(|bytes| units::rounded(bytes, 0)),
             stack.cpu_seconds_per_gb.map(units::three),
-            stack.work_s.map(|seconds| units::three(seconds * 1e3)),
+            super::models::work_ms(results, stack),
             stack.fill_bps.map(|bps| units::three(bps / 1e6)),
         ];
         let figures = figures.map(|figure| figure.unwrap_or_else(dash));

@@ -3,8 +3,9 @@
 use headroom_units as units;
 
 use super::table::Table;
+use crate::analysis::cost::Possible;
 use crate::analysis::{predict, stats};
-use crate::schema::{Model, Results, Summary};
+use crate::schema::{Model, Portable, Results, Summary};
 
 /// Returns the tables that have rows.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
@@ -24,8 +25,12 @@ fn costs(results: &Results) -> Table {
                 model.stack.clone(),
                 model.workload.clone(),
                 model.n.to_string(),
-                with_half(model.fixed_s * 1e3, model.fixed_ci95_s.map(|ci| ci.map(|s| s * 1e3))),
-                with_half(model.seconds_per_gb, model.seconds_per_gb_ci95),
+                cost(
+                    model.fixed_s * 1e3,
+                    model.fixed_ci95_s.map(|ci| ci.map(|s| s * 1e3)),
+                    shortest_s(model) * 1e3,
+                ),
+                cost(model.seconds_per_gb, model.seconds_per_gb_ci95, f64::INFINITY),
                 worst_point_pct(model).map_or_else(dash, fit),
                 model.preferred.clone().unwrap_or_else(dash),
             ]
@@ -44,13 +49,65 @@ fn costs(results: &Results) -> Table {
     }
 }
 
+/// Returns the shortest time that a model's files took, without what slow start is known to
+/// take: no file costs more than that before its first byte.
+fn shortest_s(model: &Model) -> f64 {
+    let times = model.points.iter().map(|point| point.measured_s - point.slow_start_s);
+    times.fold(f64::INFINITY, f64::min)
+}
+
+/// Formats what a session takes beyond its round trips and bytes, in milliseconds; none: nobody
+/// knows.
+pub(super) fn work_ms(results: &Results, stack: &Portable) -> Option<String> {
+    let work_s = stack.work_s?;
+    let is_of_stack = |model: &&Model| {
+        model.link == results.link.name
+            && model.stack == stack.stack
+            && (model.workload.as_str(), model.clock.as_str()) == ("download", "session")
+    };
+    let shown = || units::three(work_s * 1e3);
+    let Some(model) = results.models.iter().find(is_of_stack) else { return Some(shown()) };
+    let trips = stack.round_trips.unwrap_or(0) + stack.round_trips_after.unwrap_or(0);
+    let waits_s = f64::from(trips) * results.link.rtt_us.unwrap_or(0.0) / 1e6;
+    let ci95_s = model.fixed_ci95_s.map(|ci| ci.map(|end| end - waits_s));
+    match Possible::of(model.fixed_s - waits_s, ci95_s, shortest_s(model) - waits_s) {
+        Possible::All => Some(shown()),
+        Possible::Between(ends) => Some(range(ends.map(|end| end * 1e3))),
+        Possible::Nothing => None,
+    }
+}
+
+/// Formats a cost that is not below 0 and not above `most`: with half of its interval, or only
+/// the part of that which is possible.
+fn cost(value: f64, interval: Option<[f64; 2]>, most: f64) -> String {
+    match (Possible::of(value, interval, most), interval) {
+        (Possible::All, Some(ends)) => with_half(value, ends),
+        (Possible::All, None) => units::three(value),
+        (Possible::Between(ends), _) => range(ends),
+        (Possible::Nothing, _) => dash(),
+    }
+}
+
 /// Formats a value ± half of its interval, both rounded to the half's second digit.
-fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
-    let Some([lo, hi]) = interval else { return units::three(value) };
+fn with_half(value: f64, interval: [f64; 2]) -> String {
+    let (half, decimals) = half_and_decimals(interval);
+    format!("{} ± {}", units::rounded(value, decimals), units::rounded(half, decimals))
+}
+
+/// Formats the ends of an interval, `0 to 32`, rounded to the second digit of its half.
+fn range([lo, hi]: [f64; 2]) -> String {
+    let (_, decimals) = half_and_decimals([lo, hi]);
+    let end = |value: f64| match value {
+        0.0 => "0".to_owned(),
+        _ => units::rounded(value, decimals),
+    };
+    format!("{} to {}", end(lo), end(hi))
+}
+
+fn half_and_decimals([lo, hi]: [f64; 2]) -> (f64, usize) {
     let half = (hi - lo) / 2.0;
     let decimals = if half > 0.0 { (1 - half.log10().floor() as i32).clamp(0, 6) } else { 3 };
-    let decimals = decimals as usize;
-    format!("{value:.decimals$} ± {half:.decimals$}")
+    (half, decimals as usize)
 }
 
 /// A model with a larger error at a size does not describe it, however narrow the intervals
@@ -188,21 +245,61 @@ mod tests {
 
     #[test]
     fn digits_follow_the_interval() {
-        assert_eq!(with_half(12.3456, Some([12.1, 12.6])), "12.35 ± 0.25");
-        assert_eq!(with_half(1234.5, Some([1200.0, 1269.0])), "1234 ± 34");
-        assert_eq!(with_half(5.0, None), "5");
-        assert_eq!(with_half(5.0, Some([5.0, 5.0])), "5.000 ± 0.000");
+        let of = |value, interval| cost(value, interval, f64::INFINITY);
+        assert_eq!(of(12.3456, Some([12.1, 12.6])), "12.35 ± 0.25");
+        assert_eq!(of(1234.5, Some([1200.0, 1269.0])), "1234 ± 34");
+        assert_eq!(of(5.0, None), "5");
+        assert_eq!(of(5.0, Some([5.0, 5.0])), "5.000 ± 0.000");
     }
 
     #[test]
-    fn two_sizes_do_not_test_the_fit() {
-        let point = |size_bytes, measured_s| ModelPoint {
-            size_bytes,
-            measured_s,
-            modelled_s: 1.0,
-            slow_start_s: 0.0,
+    fn a_cost_that_cannot_be_is_not_printed() {
+        assert_eq!(cost(14.0, Some([0.0, 31.6]), 40.0), "0 to 32");
+        assert_eq!(cost(-0.004, Some([0.0, 0.013]), 40.0), "0 to 0.0130");
+        assert_eq!(cost(41.2, Some([10.8, 71.6]), 40.6), "11 to 41");
+        assert_eq!(cost(-9.0, Some([0.0, 0.0]), 40.0), "–");
+        assert_eq!(cost(-9.0, None, 40.0), "–");
+    }
+
+    #[test]
+    fn what_a_session_takes_beyond_round_trips_is_held_against_its_model() {
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
+        let mut results = super::super::read_file(kept.as_ref()).expect("the kept results");
+        results.link.rtt_us = Some(10_000.0);
+        let mut model = model();
+        model.link = results.link.name.clone();
+        let mut stack = Portable {
+            stack: "ftp".into(),
+            baseline: None,
+            round_trips: Some(3),
+            round_trips_after: Some(1),
+            extra_bytes_per_mb: None,
+            line_bytes_per_byte: None,
+            cpu_seconds_per_gb: None,
+            fixed_s: Some(1.0),
+            seconds_per_gb: None,
+            fill_bps: None,
+            work_s: Some(0.96),
+            window_bytes: None,
         };
-        let mut model = Model {
+        let mut told = |fixed_ci95_s| {
+            model.fixed_ci95_s = fixed_ci95_s;
+            results.models = vec![model.clone()];
+            work_ms(&results, &stack)
+        };
+        assert_eq!(told(Some([0.9, 1.1])).as_deref(), Some("960"));
+        // of a second, of which 40 ms are round trips, nobody knows that it is more than those
+        assert_eq!(told(Some([0.03, 1.97])).as_deref(), Some("0 to 960"));
+        stack.work_s = None;
+        assert_eq!(work_ms(&results, &stack), None);
+    }
+
+    fn point(size_bytes: u64, measured_s: f64) -> ModelPoint {
+        ModelPoint { size_bytes, measured_s, modelled_s: 1.0, slow_start_s: 0.0 }
+    }
+
+    fn model() -> Model {
+        Model {
             link: "unshaped".into(),
             stack: "ftp".into(),
             workload: "download".into(),
@@ -218,7 +315,12 @@ mod tests {
             aic_log_line: None,
             log_line: None,
             preferred: None,
-        };
+        }
+    }
+
+    #[test]
+    fn two_sizes_do_not_test_the_fit() {
+        let mut model = model();
         assert_eq!(worst_point_pct(&model), None);
         model.points.push(point(3, 0.8));
         assert!(worst_point_pct(&model).is_some_and(|pct| (pct - 20.0).abs() < 1e-9));

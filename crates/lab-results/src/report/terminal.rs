@@ -1,7 +1,7 @@
 //! The answer on the terminal: one screen, or all tables and notes.
 
 use super::columns::{aligned, wrapped};
-use super::markdown::{LEGEND, further_tables, tables};
+use super::markdown::{COSTS, LEGEND, further_tables, tables};
 use crate::schema::Results;
 
 /// Amount of detail.
@@ -48,6 +48,7 @@ fn full(results: &Results, width: usize) -> String {
     if let Some(sentence) = super::sessions::legend(results) {
         text += &wrapped(sentence, width);
     }
+    text += &wrapped(COSTS, width);
     for link in super::links::sentences(results) {
         text += &wrapped(&link, width);
     }
@@ -59,7 +60,6 @@ fn full(results: &Results, width: usize) -> String {
 }
 
 const FULL_LEGEND: &str = "Round trips: before the first payload byte. +bytes/MB: protocol overhead per MB of payload. \
-                           Fixed cost and cost/GB: of the session, with the 95 % interval. AICc prefers: this model of \
-                           the overhead, or a line over log(size). Payload efficiency: payload bytes per byte on the \
-                           wire, in their direction. Headers/packet: bytes of a full packet that are not payload. \
-                           Content: whether a marker in a file was readable on the wire.";
+                           AICc prefers: this model of the overhead, or a line over log(size). Payload efficiency: \
+                           payload bytes per byte on the wire, in their direction. Headers/packet: bytes of a full \
+                           packet that are not payload. Content: whether a marker in a file was readable on the wire.";

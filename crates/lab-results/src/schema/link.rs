@@ -347,21 +347,21 @@ impl DirectionTest {
         let mut all = Vec::new();
         if let Some(rate) = self.rate.as_ref().filter(|rate| !rate.passed) {
             all.push(format!(
-                "{direction} {} passed instead of {} ({:+.1} %, allowed ±{} %)",
+                "{direction} {} passed instead of {} ({} %, allowed ±{} %)",
                 units::rate(rate.measured_bps),
                 units::rate(rate.asked_bps as f64),
-                rate.error_pct,
+                units::signed(rate.error_pct, 1),
                 units::three(rate.allowed_pct)
             ));
         }
         let delay = &self.delay;
         if !delay.passed {
             all.push(format!(
-                "{direction} the median delay is {:+.0} µs off {} (allowed ±{:.0} µs; 99th percentile {:+.0} µs, {} probes)",
-                delay.median_error_us,
+                "{direction} the median delay is {} µs off {} (allowed ±{:.0} µs; 99th percentile {} µs, {} probes)",
+                units::signed(delay.median_error_us, 0),
                 units::seconds(delay.asked_us / 1e6),
                 delay.allowed_us,
-                delay.p99_error_us,
+                units::signed(delay.p99_error_us, 0),
                 delay.probes
             ));
         }

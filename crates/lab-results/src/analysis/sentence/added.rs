@@ -1,6 +1,8 @@
 //! What a stack adds to its baseline, cell by cell: the evidence for a sentence and
 //! against it.
 
+use headroom_units as units;
+
 use crate::schema::{LinkReport, Results, Summary, Wire, WorkloadKind};
 
 /// A stack and what it is compared with.
@@ -83,13 +85,13 @@ impl<'a> Added<'a> {
 
     /// `1 KiB download on 250mbit: +1290 % [1133, 1467]`
     pub(super) fn told(&self) -> String {
-        let [lo, hi] = self.ci95_pct;
+        let [lo, hi] = self.ci95_pct.map(|pct| units::rounded(pct, 0));
         format!(
-            "{} {} on {}: session {:+.0} % [{lo:.0}, {hi:.0}]",
-            headroom_units::size(self.row.size_bytes),
+            "{} {} on {}: session {} % [{lo}, {hi}]",
+            units::size(self.row.size_bytes),
             self.row.workload,
             self.link.name,
-            self.pct
+            units::signed(self.pct, 0)
         )
     }
 }

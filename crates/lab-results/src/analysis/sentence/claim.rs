@@ -1,6 +1,6 @@
 //! Claims of sentences: their words, and their contradictions by a run.
 
-use headroom_units::{rate, seconds, size, three};
+use headroom_units::{rate, rounded, seconds, size, three};
 
 use super::added::{self, Added, Pair, span};
 use super::main_link;
@@ -383,8 +383,7 @@ fn apart(lo: f64, hi: f64) -> String {
 
 /// Two significant digits, or all before the point.
 fn two(value: f64) -> String {
-    let decimals = if value.abs() >= 10.0 { 0 } else { 1 };
-    format!("{value:.decimals$}")
+    rounded(value, if value.abs() >= 10.0 { 0 } else { 1 })
 }
 
 /// `3`, or `3 to 5` where the ends differ by more than a factor.

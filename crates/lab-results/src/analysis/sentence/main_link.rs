@@ -64,7 +64,8 @@ fn measured(row: &Summary) -> Option<String> {
         }
         (Some(pct), Some([lo, hi]), Some(base)) => {
             let base = base.to_uppercase();
-            format!(", {pct:+.1} % [{lo:+.1}, {hi:+.1}]{of_time} against {base} (n = {n}{shaped})")
+            let [pct, lo, hi] = [pct, lo, hi].map(|pct| units::signed(pct, 1));
+            format!(", {pct} % [{lo}, {hi}]{of_time} against {base} (n = {n}{shaped})")
         }
         _ => format!(" (n = {n}{shaped})"),
     };
@@ -171,6 +172,15 @@ mod tests {
             told(5, false),
             "HTTPS takes 85 ms for `download 1 MiB`, +76.0 % [+47.0, +110.8] against HTTP (n = 5)."
         );
+        let row = serde_json::json!({
+            "link": "unshaped", "stack": "https", "workload": "echo", "size_bytes": 100, "n": 5,
+            "failed": 0, "mean_s": 0.002, "stddev_s": null, "ci95_s": null, "baseline": "http",
+            "overhead_pct": -0.02, "overhead_ci95_pct": [-0.04, 0.01], "session_mean_s": null,
+            "session_overhead_pct": null, "session_overhead_ci95_pct": null, "goodput_bps": null,
+            "cpu_seconds": null, "limited_by": null, "not_shaped": false
+        });
+        let nothing = measured(&serde_json::from_value(row).expect("a row")).expect("a sentence");
+        assert!(nothing.contains(", +0.0 % [+0.0, +0.0] against HTTP"), "{nothing}");
         assert_eq!(
             told(3, true),
             "HTTPS takes 85 ms for `download 1 MiB`; 3 runs support no comparison with HTTP, 5 are \

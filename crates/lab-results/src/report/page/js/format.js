@@ -10,7 +10,12 @@ const WORKLOAD_TITLES = {
 function format3(value) {
   const digits = Math.abs(value) >= 1000 ? 0 : undefined;
   const rounded = Number(Number(value).toPrecision(3));
-  return rounded.toLocaleString('en-US', { maximumFractionDigits: digits ?? 6 }).replace('-', '−');
+  return withMinus(rounded.toLocaleString('en-US', { maximumFractionDigits: digits ?? 6 }));
+}
+
+/** The minus of typography, and none before what is rounded to 0. */
+function withMinus(figure) {
+  return figure.replace(/^-(?=[0.,]*$)/, '').replace('-', '−');
 }
 
 function signed(value, format) {
@@ -23,7 +28,7 @@ function formatPct(pct) {
   const decimals = size >= 100 ? 0 : size >= 10 ? 1 : 2;
   const rounded = size >= 100 ? Number(pct.toPrecision(3)) : Number(pct.toFixed(decimals));
   const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
-  return `${signed(rounded, (value) => value.toLocaleString('en-US', digits).replace('-', '−')).replace('±', '')} %`;
+  return `${signed(rounded, (value) => withMinus(value.toLocaleString('en-US', digits))).replace('±', '')} %`;
 }
 
 function formatInterval(interval) {
@@ -125,12 +130,17 @@ function formatBytes(bytes) {
   return `${format3(bytes / factor)} ${unit}`;
 }
 
-/** A value with half of its 95 % interval, in as many digits as the half deserves. */
-function withHalf(value, interval, factor = 1) {
-  const ends = list(interval);
-  if (ends.length !== 2 || !ends.every(Number.isFinite)) return format3(value * factor);
-  const half = (ends[1] - ends[0]) / 2 * factor;
+/** A cost with half of its 95 % interval, in as many digits as the half deserves. No cost is below 0 or, where that is known, above `most`:
+    where value or interval are, the possible part of the interval (the rule of crates/lab-results/src/analysis/cost.rs). */
+function costText(value, interval, factor = 1, most = Infinity) {
+  const ends = list(interval), possible = value >= 0 && value <= most;
+  if (ends.length !== 2 || !ends.every(Number.isFinite)) return possible ? format3(value * factor) : '–';
+  const [low, high] = ends, whole = possible && low > 0;
+  if (!whole && !(high > 0 && low <= most)) return '–';
+  const [from, to] = whole ? ends : [Math.max(low, 0), Math.min(high, most)];
+  const half = (to - from) / 2 * factor;
   const decimals = half > 0 ? Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(half)))) : 3;
-  const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
-  return `${(value * factor).toLocaleString('en-US', digits).replace('-', '−')} ± ${half.toLocaleString('en-US', digits)}`;
+  const figure = (shown) => withMinus(shown.toLocaleString('en-US', { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
+  if (whole) return `${figure(value * factor)} ± ${figure(half)}`;
+  return `${from === 0 ? '0' : figure(from * factor)} to ${figure(to * factor)}`;
 }

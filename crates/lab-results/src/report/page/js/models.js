@@ -101,15 +101,16 @@ function crossingText({ size_bytes, ci95_bytes }) {
 
 function modelTable(models) {
   const rows = models.map((model) => {
+    const shortest_s = Math.min(...model.points.map((point) => point.measured_s - (number(point.slow_start_s) ?? 0)));
     // a line through two points always fits
     const worst = model.points.length < 3 ? NaN : Math.max(...model.points.map((point) => 100 * Math.abs(point.measured_s / point.modelled_s - 1)));
     return make('tr', { class: model.index < 0 ? 'baseline' : null }, rowHead(model.name),
-      make('td', {}, asText(model.n)), make('td', {}, withHalf(model.fixed_s, model.fixed_ci95_s, 1e3)), make('td', {}, withHalf(model.seconds_per_gb, model.seconds_per_gb_ci95)),
+      make('td', {}, asText(model.n)), make('td', {}, costText(model.fixed_s, model.fixed_ci95_s, 1e3, shortest_s)), make('td', {}, costText(model.seconds_per_gb, model.seconds_per_gb_ci95)),
       make('td', {}, Number.isFinite(worst) ? `${format3(worst)}${worst > 33 ? ': unusable' : ''}` : '–'),
       make('td', { class: 'text' }, ...preferenceText(model)));
   });
   return make('table', { class: 'models' },
-    make('caption', {}, 'n: blocks of the size with the fewest. ± half of the 95 % interval, which ends at 0. Largest error: distance between the model and the mean of a size, for three sizes or more. Explains the overhead: this model, or a straight line over log(size) as in the studies, whichever has the lower AICc (Akaike, corrected for few runs).'),
+    make('caption', {}, 'n: blocks of the size with the fewest. ± half of the 95 % interval. A range (0 to 30) is the possible part of an interval that holds what cannot be: less than 0, or more than the shortest measured time; –: nothing of it is possible. Largest error: distance between the model and the mean of a size, for three sizes or more. Explains the overhead: this model, or a straight line over log(size) as in the studies, whichever has the lower AICc (Akaike, corrected for few runs).'),
     make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('n'), columnHead('Fixed cost per transfer, ms'), columnHead('Cost per GB, s'), columnHead('Largest error, %'), columnHead('Explains the overhead', { class: 'text' }))),
     make('tbody', {}, ...rows));
 }
