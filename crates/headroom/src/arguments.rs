@@ -117,6 +117,10 @@ pub(crate) enum Lab {
     List {
         /// List what this plan, or this file of definitions, defines instead
         file: Option<PathBuf>,
+        /// Explain how a plan defines applications and layers of its own: keys, placeholders and an
+        /// example
+        #[arg(long, conflicts_with = "file")]
+        own_stacks: bool,
     },
     /// Run a plan, or compare stacks without one
     #[command(
@@ -138,7 +142,7 @@ pub(crate) enum Lab {
     Compare(Compare),
     /// Show runs of a plan over time, and find what became slower or faster, and when
     #[command(
-        after_help = "Example:\n  headroom lab history results\n\nRuns are told apart by the names of their plans; a study counts part by part. Runs that\nbackground load disturbed are left out. A change needs at least four runs of a cell; which\nchanges would be seen is in the table. docs/methodology.md explains the test."
+        after_help = "Example:\n  headroom lab history results\n\nRuns are told apart by the names of their plans, those without a plan by their stacks; a study\ncounts part by part. Runs that background load disturbed are left out. A change needs at least\nfour runs of a cell; which changes would be seen is in the table. docs/methodology.md explains\nthe test."
     )]
     History(HistoryOf),
     /// Write the samples of many runs into one table
@@ -175,7 +179,8 @@ pub(crate) struct Run {
     /// A plan or a study (a TOML file), or the names of stacks
     #[arg(required_unless_present = "resume", value_name = "PLAN|STACK")]
     pub(crate) what: Vec<String>,
-    /// Folder for results and report [default: results/NAME-TIME]
+    /// Folder for results and report [default: results/NAME-TIME; without a plan, NAME is made of
+    /// the stacks]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Resume the interrupted run in this folder; completed blocks are kept
@@ -187,8 +192,9 @@ pub(crate) struct Run {
     /// Paired blocks per workload and size (the minimum, if the plan has `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,
-    /// Fit it into so many minutes: as many repetitions as that leaves, at least five, and
-    /// without the largest sizes where even these take longer
+    /// Spend so many minutes: as many repetitions as probably fit, at least five, more while time
+    /// is left, and without the largest sizes where even five take longer. On a machine slower
+    /// than expected it takes longer
     #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) minutes: Option<u32>,
     /// Run all of the plan or study, or the smaller version that it defines
@@ -203,7 +209,8 @@ pub(crate) struct Run {
     /// Measure this machine's programs, not the pinned ones of `lab parts`
     #[arg(long)]
     pub(crate) host_programs: bool,
-    /// File that defines applications and layers, without a plan
+    /// File that defines applications and layers, without a plan (`lab list --own-stacks`
+    /// explains how)
     #[arg(long, value_name = "FILE")]
     pub(crate) include: Vec<String>,
     /// Link, without a plan: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%, trace=lte.trace
@@ -353,7 +360,7 @@ pub(crate) struct Advise {
     #[arg(long, required_unless_present_any = ["back_test", "basis"], value_parser = headroom_lab::units::parse_rate)]
     pub(crate) rate: Option<u64>,
     /// Its round-trip time without load, such as 30ms
-    #[arg(long, required_unless_present_any = ["back_test", "basis"], value_parser = headroom_lab::units::parse_duration)]
+    #[arg(long, required_unless_present_any = ["back_test", "basis"], value_parser = round_trip_time)]
     pub(crate) rtt: Option<std::time::Duration>,
     /// Share of packets that it loses at random, each way [default: 0%]
     #[arg(long, value_name = "P%", default_value = "0%", hide_default_value = true,
@@ -388,6 +395,18 @@ pub(crate) struct Advise {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A round-trip time, which no link is without.
+fn round_trip_time(text: &str) -> Result<std::time::Duration, String> {
+    let time = headroom_lab::units::parse_duration(text)?;
+    if time.is_zero() {
+        return Err(format!(
+            "`{text}` is no round-trip time, since packets always take some: write what ping prints, such as 0.2ms \
+             for two hosts in one building, or 30ms"
+        ));
+    }
+    Ok(time)
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use headroom_lab::application::Application;
 use headroom_lab::catalogue::Entry;
-use headroom_lab::custom::Custom;
+use headroom_lab::custom::{Custom, reference};
 use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
@@ -35,7 +35,11 @@ use crate::user_namespace;
 pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
     match command {
         Lab::Doctor { plan, json, scratch } => examine(plan.as_deref(), json, scratch),
-        Lab::List { file } => list(file.as_deref()),
+        Lab::List { own_stacks: true, .. } => {
+            print!("{}", reference::text(width()));
+            Ok(ExitCode::SUCCESS)
+        }
+        Lab::List { file, .. } => list(file.as_deref()),
         Lab::Run(arguments) => measure(&arguments),
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => runs::compare(&arguments),
@@ -390,8 +394,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
         let before = arguments.resume.as_deref().map(run::had_pinned_programs).transpose()?;
         choose_programs(arguments, &plan.programs(), before.flatten())?;
     }
-    if let Some(minutes) = arguments.minutes {
-        let time = Duration::from_secs(60 * u64::from(minutes));
+    if let Some(time) = arguments.minutes.map(minutes) {
         eprintln!("headroom: {}", run::fit(&mut plan, time)?);
     }
     if arguments.skip_missing {
@@ -415,10 +418,16 @@ fn of_command_line(arguments: &Run) -> Option<&'static str> {
     options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }
 
+fn minutes(count: u32) -> Duration {
+    Duration::from_secs(60 * u64::from(count))
+}
+
 fn run_options(arguments: &Run) -> anyhow::Result<Options> {
     Ok(Options {
         keep_captures: arguments.keep_captures,
         allow_failed_link_test: arguments.allow_failed_link_test,
+        // a run that is resumed does what its plan says
+        time: arguments.minutes.filter(|_| arguments.resume.is_none()).map(minutes),
         ..options(arguments.scratch.clone())?
     })
 }
@@ -434,6 +443,7 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
         client_version: headroom_fetch::version(),
         keep_captures: false,
         allow_failed_link_test: false,
+        time: None,
         interrupted,
     })
 }
@@ -538,6 +548,7 @@ fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     for entry in layer::ALL.entries {
         list_entry(entry, "");
     }
+    println!("\nYour own applications and layers: headroom lab list --own-stacks");
     println!("\nWorkloads");
     for work in &workload::ALL {
         list_line(work.kind.name(), work.about);

@@ -128,6 +128,7 @@ fn prints_help_of_the_lab() {
         ("lab_advise", "lab advise --help"),
         ("lab_parts", "lab parts --help"),
         ("lab_doctor", "lab doctor --help"),
+        ("lab_list", "lab list --help"),
         ("lab_clean", "lab clean --help"),
         ("link", "link --help"),
     ] {
@@ -145,6 +146,24 @@ fn lists_stacks_layers_and_workloads() {
     let ended = ground.end_of(list);
     assert_eq!(ended.code, Some(0), "{ended}");
     insta::assert_snapshot!("lab_list", ended.stdout);
+}
+
+#[test]
+fn lists_what_own_stacks_may_have() {
+    let ground = Ground::new("list-own");
+    let mut list = ground.headroom("lab list --own-stacks");
+    list.env("COLUMNS", "80");
+    let ended = ground.end_of(list);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    insta::assert_snapshot!("lab_list_own_stacks", ended.stdout);
+    // the example is a plan as it stands there
+    let (_, example) = ended.stdout.split_once("\n# ").expect("an example");
+    ground.write("example.toml", &format!("# {example}"));
+    let rehearsed = ground.end_of(ground.headroom("lab run example.toml --dry-run"));
+    assert_eq!(rehearsed.code, Some(0), "{rehearsed}");
+    for words in ["-m http.server 8000 ", "TCP6-LISTEN:"] {
+        assert!(rehearsed.stdout.contains(words), "`{words}` is not in {rehearsed}");
+    }
 }
 
 #[test]
@@ -274,6 +293,9 @@ fn what_cannot_be_typed() {
     for (arguments, fragment) in [
         ("lab run", "PLAN|STACK"),
         ("lab run http --repetitions 1", "1 is not in 2"),
+        ("lab run http --minutes 1 --sizes 1GiB --link 9mbit --dry-run", "1 min is too little"),
+        ("lab advise --rate 50mbit --rtt 0ms --files 1MiB", "write what ping prints"),
+        ("lab list p.toml --own-stacks", "cannot be used with"),
         ("lab run http --colour red", "--colour"),
         ("lab run http --sizes 1K", "`1K` is not a size"),
         ("lab run http --link fast", "fast"),

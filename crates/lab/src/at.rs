@@ -26,7 +26,9 @@ pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
     text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
+/// The number of `key`, or `default` where nothing is written.
 pub(crate) fn bounded(
+    key: &str,
     value: Option<&Spanned<u32>>,
     default: u32,
     range: std::ops::RangeInclusive<u32>,
@@ -34,6 +36,9 @@ pub(crate) fn bounded(
     match value {
         None => Ok(default),
         Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
-        Some(value) => Err(at(value, format!("must be from {} to {}", range.start(), range.end()))),
+        Some(value) => {
+            let (found, least, most) = (value.get_ref(), range.start(), range.end());
+            Err(at(value, format!("`{key}` is {found}: it must be from {least} to {most}")))
+        }
     }
 }

@@ -13,6 +13,7 @@ pub mod run;
 pub mod stack;
 pub mod study;
 mod suggest;
+mod toml_error;
 pub mod workload;
 
 pub use headroom_lab_host::{Error, Result};

@@ -97,9 +97,8 @@ fn with_half(value: f64, interval: [f64; 2]) -> String {
 /// Formats the ends of an interval, `0 to 32`, rounded to the second digit of its half.
 fn range([lo, hi]: [f64; 2]) -> String {
     let (_, decimals) = half_and_decimals([lo, hi]);
-    let end = |value: f64| match value {
-        0.0 => "0".to_owned(),
-        _ => units::rounded(value, decimals),
+    let end = |value: f64| {
+        if value == 0.0 { "0".to_owned() } else { units::rounded(value, decimals) }
     };
     format!("{} to {}", end(lo), end(hi))
 }

@@ -17,11 +17,16 @@ use super::template::Values;
 use crate::application::{Application, Invocation, Site};
 use crate::at::{At, at, bounded};
 use crate::catalogue::{Entry, Fact, Make};
+use crate::toml_error::DEFINITIONS;
 use crate::workload::{Task, WorkloadKind};
 
 /// An application as TOML has it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table [application.NAME] with commands, such as server = [\"program\", \"argument\"]"
+)]
 pub(crate) struct ApplicationFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     about: Option<Spanned<String>>,
@@ -228,7 +233,7 @@ impl ApplicationFile {
                 name,
                 format!(
                     "`{}` has no client that can be checked for clear text: of {}, it needs one other than \
-                     `download-tree` and `stream`",
+                     `download-tree` and `stream`{DEFINITIONS}",
                     name.get_ref(),
                     names.join(", ")
                 ),
@@ -247,9 +252,9 @@ impl ApplicationFile {
             transport: self.transport,
             data_connections: self.data_connections,
             close_exchange: self.close_exchange,
-            port: bounded(self.port.as_ref(), DEFAULT_PORT, PORTS)? as u16,
+            port: bounded("port", self.port.as_ref(), DEFAULT_PORT, PORTS)? as u16,
             ready: surroundings::ready(self.ready.as_ref(), self.ready_line.as_ref(), default)?,
-            patience: bounded(self.ready_within.as_ref(), PATIENCE_S, 1..=600)
+            patience: bounded("ready-within", self.ready_within.as_ref(), PATIENCE_S, 1..=600)
                 .map(|seconds| Duration::from_secs(seconds.into()))?,
             prepare: commands.collect::<std::result::Result<_, At>>()?,
             server: programs.command(&self.server, &OF_SERVER)?,

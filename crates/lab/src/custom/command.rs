@@ -1,11 +1,14 @@
 //! Commands of a definition: lists of words, the first of which is one of its programs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
 use super::keep;
@@ -17,12 +20,42 @@ use crate::suggest::suggestion;
 pub(super) type Written = Spanned<Vec<Spanned<String>>>;
 
 /// A program as TOML has it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct ProgramFile {
     version: Spanned<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     package: Option<Spanned<String>>,
+}
+
+impl<'de> Deserialize<'de> for ProgramFile {
+    /// Reads a table. What serde derives takes a list for one as well, `curl = ["--version"]`, and
+    /// then says that its first word should be a list.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ProgramVisitor)
+    }
+}
+
+struct ProgramVisitor;
+
+impl<'de> Visitor<'de> for ProgramVisitor {
+    type Value = ProgramFile;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a table with the arguments that make the program print its version, such as { version = [\"--version\"] }",
+        )
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<ProgramFile, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Keys {
+            version: Spanned<Vec<String>>,
+            package: Option<Spanned<String>>,
+        }
+        let Keys { version, package } = Keys::deserialize(MapAccessDeserializer::new(table))?;
+        Ok(ProgramFile { version, package })
+    }
 }
 
 /// Programs by name, as TOML has them.

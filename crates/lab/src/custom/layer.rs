@@ -21,7 +21,11 @@ use crate::layer::{Layer, LayerKind, Place};
 
 /// A layer as TOML has it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table [layer.NAME] with commands, such as server = [\"program\", \"argument\"]"
+)]
 pub(crate) struct LayerFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     about: Option<Spanned<String>>,
@@ -153,7 +157,7 @@ impl LayerFile {
                 return Err(at(overhead, "`overhead` is of a layer whose `kind` is \"network\""));
             }
             (Kind::Network, Some(_)) => {
-                (LayerKind::Network, bounded(self.overhead.as_ref(), 0, 1..=1000)?)
+                (LayerKind::Network, bounded("overhead", self.overhead.as_ref(), 0, 1..=1000)?)
             }
             (Kind::Network, None) => {
                 let message = format!(

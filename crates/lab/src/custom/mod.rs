@@ -5,6 +5,7 @@ mod application;
 mod command;
 mod keep;
 mod layer;
+pub mod reference;
 mod surroundings;
 mod template;
 
@@ -17,10 +18,11 @@ use serde::Deserialize;
 use toml::{Spanned, Table};
 
 use crate::application::Application;
-use crate::at::{At, at, line_of};
+use crate::at::{At, at};
 use crate::catalogue::{Catalogue, Entry, split};
 use crate::layer::Layer;
-use crate::suggest::{suggestion, with_suggestion};
+use crate::suggest::suggestion;
+use crate::toml_error;
 
 pub(crate) use application::ApplicationFile;
 pub(crate) use layer::LayerFile;
@@ -85,11 +87,8 @@ impl Custom {
             std::fs::read_to_string(path)
         };
         let text = read().map_err(|error| format!("cannot read {shown}: {error}"))?;
-        let file: DefinitionsFile = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_of(&text, &span));
-            let message = with_suggestion(error.message().trim());
-            format!("{shown}:{line}: {message}")
-        })?;
+        let file: DefinitionsFile = toml::from_str(&text)
+            .map_err(|error| format!("{shown}:{}", toml_error::in_text(&error, &text)))?;
         self.add(&file).map_err(|error| format!("{shown}:{}", error.in_text(&text)))
     }
 

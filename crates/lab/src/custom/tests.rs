@@ -1,5 +1,8 @@
 //! What definitions say, and which mistakes are named.
 
+use std::collections::BTreeSet;
+
+use super::reference::{EXAMPLE, KEYS, PLACEHOLDERS};
 use super::*;
 use crate::plan::Plan;
 use crate::stack::Stack;
@@ -29,10 +32,8 @@ programs = { socat = { version = ["-V"] } }
 "#;
 
 fn read(text: &str) -> Result<Custom, String> {
-    let file: DefinitionsFile = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(text, &span));
-        format!("{line}: {}", with_suggestion(error.message().trim()))
-    })?;
+    let file: DefinitionsFile =
+        toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
     let mut custom = Custom::default();
     custom.add(&file).map_err(|error| error.in_text(text))?;
     Ok(custom)
@@ -148,7 +149,33 @@ fn every_mistake_is_named_with_its_line() {
             "[\"rely\"]",
             "6: there is no layer `rely` (did you mean `relay`?)",
         ),
-        ("port = 8080", "port = 0", "7: must be from 1 to 15000"),
+        ("port = 8080", "port = 0", "7: `port` is 0: it must be from 1 to 15000"),
+        (
+            "[\"davd\", \"--listen={address}\", \"{files}\", \"{dir}/davd.conf\"]",
+            "\"davd\"",
+            "9: `application.dav.server` is the text \"davd\", and must be a list, such as [\"x\", \"y\"]; \
+             `headroom lab list --own-stacks`",
+        ),
+        (
+            "davd = { version = [\"-V\"], package = \"dav-server\" }",
+            "davd = [\"-V\"]",
+            "12: `application.dav.programs.davd` is a list, and must be a table with the arguments that make",
+        ),
+        (
+            "davd = { version = [\"-V\"], package = \"dav-server\" }",
+            "davd = \"-V\"",
+            "12: `application.dav.programs.davd` is the text \"-V\", and must be a table with the arguments",
+        ),
+        (
+            "davd = { version = [\"-V\"]",
+            "davd = { versoin = [\"-V\"]",
+            "12: unknown field `versoin` (did you mean `version`?), expected `version` or `package`",
+        ),
+        (
+            "curl = { version = [\"--version\"] }",
+            "curl = {}",
+            "13: missing field `version`; `headroom lab list --own-stacks`",
+        ),
         ("port = 8080", "ready = \"tpc\"", "7: unknown variant `tpc` (did you mean `tcp`?)"),
         ("port = 8080", "ready = \"udp\"", "7: a server is ready by `ready` or by `ready-line`"),
         (
@@ -274,4 +301,131 @@ fn damaged_definitions_are_refused_or_come_back_from_their_record() {
         assert_eq!(again.differences_from(&record), Vec::<String>::new(), "{text}");
     }
     assert!(accepted > 0, "some damage changes only words");
+}
+
+/// The example's definitions, after a change.
+fn example(change: impl Fn(&mut Table)) -> Result<Custom, String> {
+    let mut plan: Table = EXAMPLE.parse().expect("TOML");
+    let mut definitions = Table::new();
+    for sort in [APPLICATION, LAYER] {
+        definitions.insert(sort.to_owned(), plan.remove(sort).expect("it is there"));
+    }
+    change(&mut definitions);
+    read(&definitions.to_string())
+}
+
+/// The tables of one sort in definitions.
+fn each<'a>(definitions: &'a mut Table, of: &str) -> Vec<&'a mut Table> {
+    let tables = |table: &'a mut Table, sort: &str| -> Vec<&'a mut Table> {
+        let all = table.get_mut(sort).and_then(toml::Value::as_table_mut).expect("a table");
+        all.iter_mut().filter_map(|(_, one)| one.as_table_mut()).collect()
+    };
+    match of {
+        "program" => {
+            let applications = tables(definitions, APPLICATION).into_iter();
+            applications.flat_map(|one| tables(one, "programs")).collect()
+        }
+        of => tables(definitions, of),
+    }
+}
+
+/// The keys that one sort of table accepts, by what is said of one that it does not.
+fn accepted(of: &str) -> BTreeSet<String> {
+    let error = example(|definitions| {
+        for table in each(definitions, of) {
+            table.insert("no-such-key".to_owned(), true.into());
+        }
+    });
+    let error = error.expect_err("an unknown key");
+    let (_, known) = error.split_once(", expected ").expect("the known keys");
+    let (known, _) = known.split_once("; ").expect("the command that lists them");
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_reference_has_the_keys_that_are_accepted() {
+    let of = |wanted: &[&str]| -> BTreeSet<String> {
+        let groups = KEYS.iter().filter(|keys| wanted.contains(&keys.of));
+        groups.flat_map(|keys| keys.keys).map(|key| key.name.to_owned()).collect()
+    };
+    assert_eq!(accepted(APPLICATION), of(&["both", APPLICATION]));
+    assert_eq!(accepted(LAYER), of(&["both", LAYER]));
+    assert_eq!(accepted("program"), of(&["program"]));
+    for keys in &KEYS {
+        let sorts: &[&str] = match keys.of {
+            "both" => &[APPLICATION, LAYER],
+            "application" => &[APPLICATION],
+            "layer" => &[LAYER],
+            _ => &["program"],
+        };
+        for (key, sort) in keys.keys.iter().flat_map(|key| sorts.iter().map(move |s| (key, *s))) {
+            let without = example(|definitions| {
+                for table in each(definitions, sort) {
+                    table.remove(key.name);
+                }
+            });
+            let missing = format!("missing field `{}`; `headroom lab list --own-stacks`", key.name);
+            let is_missing = without.is_err_and(|error| error.contains(&missing));
+            assert_eq!(is_missing, key.required, "{sort}: {}", key.name);
+        }
+    }
+}
+
+#[test]
+fn the_example_is_a_whole_plan() {
+    let plan = Plan::from_toml(EXAMPLE, "own").expect("a good plan");
+    let baselines: Vec<_> = plan.stacks.iter().map(|one| one.baseline.as_deref()).collect();
+    assert_eq!(baselines, [None, Some("http"), Some("my-http")]);
+    assert_eq!(plan.record().definitions.len(), 2);
+}
+
+/// The placeholders that a command accepts, by what is said of one that it does not.
+fn placeholders(of: &str, key: &str, more: &[(&str, toml::Value)]) -> BTreeSet<String> {
+    let program = if of == APPLICATION { "curl" } else { "socat" };
+    let error = example(|definitions| {
+        for table in each(definitions, of) {
+            for (key, value) in more {
+                table.insert((*key).to_owned(), value.clone());
+            }
+            let words = [program, "{no-such-thing}"].map(toml::Value::from).to_vec();
+            table.insert(key.to_owned(), words.into());
+        }
+    });
+    let error = error.expect_err("an unknown placeholder");
+    let (_, known) = error.split_once("; there are ").expect("the known placeholders");
+    let (known, _) = known.split_once(" (a brace").expect("their end");
+    known.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_reference_has_the_placeholders_that_are_accepted() {
+    let clients = ["download", "upload", "download-tree", "shell", "stream", "stream-file"];
+    let network: [(&str, toml::Value); 2] = [("kind", "network".into()), ("overhead", 48.into())];
+    let of_servers = [
+        ("server of an application", placeholders(APPLICATION, "server", &[])),
+        ("server of a layer", placeholders(LAYER, "server", &[])),
+        ("server of a network layer", placeholders(LAYER, "server", &network)),
+    ];
+    let of_layers = [
+        ("client of a layer", placeholders(LAYER, "client", &[])),
+        ("client of a network layer", placeholders(LAYER, "client", &network)),
+    ];
+    let of_clients = clients.map(|key| (key, placeholders(APPLICATION, key, &[])));
+    for (command, known) in of_servers.into_iter().chain(of_layers).chain(of_clients) {
+        let is_of_layer = command.ends_with("layer");
+        let stands = |of: &str| match of {
+            "everywhere" => true,
+            "server" => command.starts_with("server"),
+            "application" => !is_of_layer,
+            "layer" => is_of_layer,
+            "network layer" => command.ends_with("network layer"),
+            // a word of its own, and not replaced inside of others
+            "commands" => false,
+            of => of.split(", ").any(|of| of == command),
+        };
+        let rows = PLACEHOLDERS.iter().filter(|row| stands(row.of));
+        let described: BTreeSet<String> =
+            rows.flat_map(|row| row.names).map(|name| (*name).to_owned()).collect();
+        assert_eq!(known, described, "{command}");
+    }
 }

@@ -56,7 +56,7 @@ impl CommandLine {
             text += &format!("offload = {:?}\n", offload.name());
         }
         text += &self.workloads(&stacks)?;
-        file::read(&text, "adhoc", Some(Path::new(""))).map_err(|error| {
+        file::read(&text, &name_of(&names), Some(Path::new(""))).map_err(|error| {
             // the line is one of a text that nobody has seen
             let sentence = error.split_once(": ").map_or(error.as_str(), |(_line, rest)| rest);
             Error::Plan(sentence.to_owned())
@@ -157,6 +157,26 @@ impl CommandLine {
     }
 }
 
+/// Bytes of the name of a plan without a file, which becomes part of a folder's name.
+const LONGEST_NAME: usize = 48;
+
+/// The name of a plan of these stacks: `ftp_ftps_sftp-tls`. Of many, the first ones and a hash of
+/// all, so that other stacks have another name.
+fn name_of(stacks: &[String]) -> String {
+    const DIGITS: usize = 8;
+    let plain = |stack: &String| {
+        let words = stack.split(|c: char| !c.is_ascii_alphanumeric());
+        words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+    };
+    let name = stacks.iter().map(plain).collect::<Vec<_>>().join("_");
+    if name.len() <= LONGEST_NAME {
+        return name;
+    }
+    let hash = blake3::hash(stacks.join(" ").as_bytes()).to_hex();
+    let first = name[..LONGEST_NAME - DIGITS - 1].trim_end_matches(['-', '_']);
+    format!("{first}-{}", &hash.as_str()[..DIGITS])
+}
+
 fn quoted(items: &[String]) -> String {
     items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
 }
@@ -189,6 +209,22 @@ mod tests {
         assert!(refused(&of(&["ftps"], &["1K"])).starts_with("`1K` is not a size"));
         let defaults = of(&["ftp"], &[]).plan();
         assert!(defaults.is_ok_and(|plan| plan.workloads[0].sizes == [1024, 1 << 20, 64 << 20]));
+    }
+
+    #[test]
+    fn a_plan_without_a_file_is_named_by_its_stacks() {
+        let name = |stacks: &[&str]| of(stacks, &[]).plan().expect("a good command line").name;
+        assert_eq!(name(&["ftps"]), "ftp_ftps");
+        assert_eq!(name(&["ftp", "ftps"]), "ftp_ftps", "the same is measured");
+        assert_eq!(name(&["sftp/tls", "https(x25519)"]), "sftp_sftp-tls_http_https-x25519");
+        let many = ["ftps", "https", "sftp", "scp", "rsync", "sftp/tls", "sftp/tls/wireguard"];
+        let long = name(&many);
+        assert!(long.starts_with("ftp_ftps_http_https_sftp_scp_rsync"), "{long}");
+        assert!(long.len() <= LONGEST_NAME, "{long}");
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        assert!(long.chars().all(plain), "{long}");
+        let other = name(&[&many[..6], &["sftp/tls/openvpn"]].concat());
+        assert!(other != long && other.len() <= LONGEST_NAME, "{other}");
     }
 
     #[test]

@@ -13,11 +13,12 @@ use super::braces;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
 use super::{Family, HOST_DEFAULT, LinkBackend, Offload, Plan, PlannedStack, Resolver};
-use crate::at::{At, at, bounded, line_of};
+use crate::at::{At, at, bounded};
 use crate::custom::{ApplicationFile, Custom, DefinitionsFile, LayerFile};
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical_with};
-use crate::suggest::{suggestion, with_suggestion};
+use crate::suggest::suggestion;
+use crate::toml_error;
 use crate::units;
 use crate::workload::{
     CLIENTS, ContentKind, CrossTraffic, Key, Pace, Workload, WorkloadKind, work,
@@ -26,10 +27,8 @@ use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan, which includes files of `folder`; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str, folder: Option<&Path>) -> Result<Plan, String> {
-    let file: PlanFile = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(text, &span));
-        format!("{line}: {}", with_suggestion(error.message().trim()))
-    })?;
+    let file: PlanFile =
+        toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
     file.into_plan(name, folder).map_err(|error| error.in_text(text))
 }
 
@@ -197,7 +196,7 @@ impl PlanFile {
             hosts,
             repetitions,
             until,
-            warmup: bounded(self.warmup.as_ref(), 1, 1..=100)?,
+            warmup: bounded("warmup", self.warmup.as_ref(), 1, 1..=100)?,
             family,
             mtu,
             offload: self.offload.as_ref().map_or(Offload::On, |offload| *offload.get_ref()),
@@ -344,7 +343,8 @@ impl PlanFile {
             };
         };
         let most = self.max_repetitions.as_ref();
-        until.most_blocks = bounded(most, stop::MOST_BLOCKS.max(repetitions), 2..=10_000)?;
+        let default = stop::MOST_BLOCKS.max(repetitions);
+        until.most_blocks = bounded("max-repetitions", most, default, 2..=10_000)?;
         let span = most.map(Spanned::span).filter(|_| repetitions >= stop::LEAST_BLOCKS);
         let span = span.or(self.repetitions.as_ref().map(Spanned::span)).unwrap_or(0..0);
         super::check_until(until, repetitions).map_err(|message| At { span, message })?;
@@ -462,13 +462,14 @@ impl WorkloadFile {
             }
         }
         self.check_keys(kind)?;
-        let count = |key, written, default, bounds| match work(kind).keys.contains(&key) {
-            true => bounded(written, default, bounds),
+        let count = |key: Key, written, default, bounds| match work(kind).keys.contains(&key) {
+            true => bounded(key.name(), written, default, bounds),
             false => Ok(1),
         };
         let sizes = self.sizes(kind)?;
         let rate = self.rate(kind, &sizes)?;
-        let seconds = bounded(self.seconds.as_ref(), work(kind).default_seconds, 1..=60)?;
+        let name = Key::Seconds.name();
+        let seconds = bounded(name, self.seconds.as_ref(), work(kind).default_seconds, 1..=60)?;
         let cross_traffic =
             self.cross_traffic.as_ref().map(read_spanned::<CrossTraffic>).transpose()?;
         Ok(Workload {
@@ -484,7 +485,9 @@ impl WorkloadFile {
                 .map_or_else(ContentKind::default, |named| *named.get_ref()),
             transfers_per_sample: match &self.transfers_per_sample {
                 None => None,
-                asked => Some(bounded(asked.as_ref(), 1, 1..=256)?),
+                asked => {
+                    Some(bounded(Key::TransfersPerSample.name(), asked.as_ref(), 1, 1..=256)?)
+                }
             },
             seconds,
             rate,

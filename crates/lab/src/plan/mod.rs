@@ -22,7 +22,7 @@ use crate::link::LinkSpec;
 use crate::stack::Stack;
 use crate::workload::Workload;
 
-pub(crate) use crate::at::{At, at, line_of};
+pub(crate) use crate::at::{At, at};
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
 pub(crate) use file::PlanFile;
@@ -528,7 +528,26 @@ sizes = ["1KiB", "1MiB"]
             ),
             (two_hosts("client = \"a\"\n"), "10: `server` is missing"),
             (two_hosts("client = \"a\"\nserver = \"-oX\"\n"), "13: `-oX` is no host"),
-            (two_hosts("client = \"a\"\nserver = \"b\"\nports = 80\n"), "14: must be from 1024"),
+            (
+                two_hosts("client = \"a\"\nserver = \"b\"\nports = 80\n"),
+                "14: `ports` is 80: it must be from 1024",
+            ),
+            (
+                two_hosts("client = \"a\"\nserver = \"b\"\nssh = 5\n"),
+                "14: a command is a text in quotes, or a list of words",
+            ),
+            (
+                GOOD.replace("link", "warmup = 0\nlink"),
+                "5: `warmup` is 0: it must be from 1 to 100",
+            ),
+            (
+                GOOD.replace("download", "many").replace("sizes =", "files = 0\nsizes ="),
+                "9: `files` is 0: it must be from 1 to 100000",
+            ),
+            (
+                GOOD.replace("= 3", "= \"3\""),
+                "4: `repetitions` is the text \"3\", and must be a whole number, such as 5",
+            ),
             (two_hosts("client = \"a\"\nserver = \"b\"\nssh = \"\"\n"), "14: the ssh command is"),
             (
                 two_hosts("client = \"a\"\nserver = \"b\"\n")

@@ -28,7 +28,7 @@ enum TestbedKind {
 
 /// A command line, as one types it or word by word.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a command is a text in quotes, or a list of words")]
 enum Words {
     Line(String),
     List(Vec<String>),
@@ -68,7 +68,8 @@ impl TestbedFile {
             given => Some(host("server-address", given)?),
         };
         let last = u32::from(u16::MAX - SshHosts::SPAN);
-        let ports = bounded(self.ports.as_ref(), SshHosts::PORTS.into(), 1024..=last)? as u16;
+        let default = SshHosts::PORTS.into();
+        let ports = bounded("ports", self.ports.as_ref(), default, 1024..=last)? as u16;
         let ssh = match self.ssh.as_ref().map(Spanned::get_ref) {
             None => vec!["ssh".to_owned()],
             Some(Words::Line(line)) => line.split_whitespace().map(str::to_owned).collect(),

@@ -14,6 +14,12 @@ const MOST_REPETITIONS: u32 = 100;
 /// Times are estimated for a machine that was never measured, and half of all runs take longer:
 /// three quarters of them less than this.
 const MARGIN: f64 = 1.4;
+/// Of a run that is under way the machine is known, but not how long packets are counted and
+/// links are checked.
+const MARGIN_UNDER_WAY: f64 = 1.1;
+/// What was left of the time is spent on more blocks, up to so many times the planned ones: for
+/// these there is room on the disk.
+pub(super) const MOST_ROUNDS: u32 = 2;
 
 /// Sets the repetitions of a plan to as many as fit into a time, and says so. Where not even the
 /// fewest that support a comparison fit, its largest sizes are left out.
@@ -31,19 +37,29 @@ pub fn fit(plan: &mut Plan, time: Duration) -> Result<String> {
                 0 => String::new(),
                 _ => format!(", without {}", left_out.join(", ")),
             };
-            return Ok(format!("{repetitions} repetitions fit into {}{sizes}", rounded(time)));
+            return Ok(format!(
+                "{repetitions} repetitions fit into {}{sizes}; more follow while time is left",
+                rounded(time)
+            ));
         }
         plan.set_repetitions(fewest)?;
         let least = expected_time(plan).mul_f64(MARGIN);
         let Some(size) = drop_largest(plan) else {
             return Err(Error::Plan(format!(
-                "{} are too short: with {fewest} repetitions and its smallest sizes the plan takes about {}",
+                "{} is too little time: with {fewest} repetitions and its smallest sizes this plan may take {}; give \
+                 it --minutes {}",
                 rounded(time),
-                rounded(least)
+                rounded(least),
+                (least.as_secs_f64() / 60.0).ceil().max(1.0)
             )));
         };
         left_out.push(units::size(size));
     }
+}
+
+/// Whether what is still to do, with another round of blocks, fits into the time that is left.
+pub(super) fn has_time(to_do: Duration, left: Duration) -> bool {
+    to_do.mul_f64(MARGIN_UNDER_WAY) <= left
 }
 
 fn most_that_fit(plan: &Plan, fewest: u32, time: Duration) -> Result<Option<u32>> {
@@ -93,7 +109,7 @@ mod tests {
         };
         let (short, few, said) = within(3);
         assert!(short >= 5 && few == 2, "100 MiB take 84 s each: {said}");
-        assert!(said.ends_with("fit into 3 min, without 100 MiB"), "{said}");
+        assert!(said.contains("fit into 3 min, without 100 MiB; more follow"), "{said}");
         let (long, all, _) = within(60);
         assert!(long > 5 && all == 3);
         assert!(within(600).0 > long);
@@ -102,6 +118,18 @@ mod tests {
     #[test]
     fn says_how_long_it_takes_where_nothing_fits() {
         let error = fit(&mut plan(), Duration::from_secs(5)).expect_err("five seconds");
-        assert!(error.to_string().contains("with 5 repetitions and its smallest sizes"), "{error}");
+        let error = error.to_string();
+        assert!(error.starts_with("5 s is too little time: with 5 repetitions and its"), "{error}");
+        // what is asked for is enough
+        let (_, minutes) = error.split_once("give it --minutes ").expect("what to write");
+        let minutes: u64 = minutes.parse().expect("a number");
+        assert!(fit(&mut plan(), Duration::from_secs(60 * minutes)).is_ok(), "{error}");
+    }
+
+    #[test]
+    fn another_round_needs_more_time_than_it_should_take() {
+        let seconds = Duration::from_secs;
+        assert!(has_time(seconds(90), seconds(100)) && has_time(seconds(0), seconds(0)));
+        assert!(!has_time(seconds(95), seconds(100)) && !has_time(seconds(1), seconds(0)));
     }
 }

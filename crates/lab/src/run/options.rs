@@ -25,6 +25,9 @@ pub struct Options {
     pub keep_captures: bool,
     /// Whether a link that fails its self-test is used. The report says so.
     pub allow_failed_link_test: bool,
+    /// The time that a plan was fitted to ([`super::fit()`]): what is left of it is spent on more
+    /// blocks.
+    pub time: Option<Duration>,
     /// Set by a signal handler to end the run early.
     pub interrupted: Arc<AtomicBool>,
 }

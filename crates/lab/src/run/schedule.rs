@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::{Error, Result};
@@ -21,6 +22,7 @@ use super::cell::Cell;
 use super::entry::{Block, Counted, Entry, LinkSet, Place, Row};
 use super::environment;
 use super::estimate::Estimate;
+use super::fit;
 use super::journal::Journal;
 use super::options::{Options, Progress};
 use super::record::Record;
@@ -36,6 +38,8 @@ pub(super) struct Run<'a> {
     progress: &'a dyn Progress,
     /// Of what is left to do.
     estimate: Estimate,
+    /// When the time ends that it was given; none: it takes what it takes.
+    end: Option<Instant>,
     /// The record of the run and its journal; a dry run writes nothing.
     pub(super) record: Record,
     pub(super) journal: Option<Journal>,
@@ -54,6 +58,7 @@ impl<'a> Run<'a> {
             options.require_real_hosts()?;
         }
         let mut estimate = Estimate::new(plan);
+        let end = options.time.and_then(|time| Instant::now().checked_add(time));
         progress.left(estimate.left());
         progress.stage("building the testbed");
         let settings = options.settings(plan);
@@ -64,7 +69,7 @@ impl<'a> Run<'a> {
         estimate.is_up();
         progress.left(estimate.left());
         let record = Record::default();
-        Ok(Self { plan, bench, progress, estimate, record, journal: None, captures: None })
+        Ok(Self { plan, bench, progress, estimate, end, record, journal: None, captures: None })
     }
 
     /// Does all that the record does not have yet.
@@ -230,7 +235,11 @@ impl<'a> Run<'a> {
         rounds: u32,
         until: Option<Until>,
     ) -> Result<Vec<usize>> {
-        let Some(until) = until else { return Ok(Vec::new()) };
+        let Some(until) = until else {
+            // what checks a prediction is measured no more often than that needs
+            let again = link == 0 && self.has_time_for_another(blocks, active, rounds);
+            return Ok(if again { active.to_vec() } else { Vec::new() });
+        };
         let stacks = self.plan.record().stacks;
         let mut wanted = Vec::new();
         for &group in active {
@@ -254,6 +263,23 @@ impl<'a> Run<'a> {
         self.estimate.expects(link, ahead.sum());
         self.progress.left(self.estimate.left());
         Ok(wanted)
+    }
+
+    /// Whether another round of the main link, and all that follows it, fits into the time that
+    /// the run was given.
+    fn has_time_for_another(&mut self, blocks: &Blocks, active: &[usize], rounds: u32) -> bool {
+        let Some(end) = self.end else { return false };
+        let round_s: f64 =
+            active.iter().map(|&group| blocks.expected_s(&blocks.groups[group])).sum();
+        self.estimate.expects(0, round_s);
+        let is_new = rounds < fit::MOST_ROUNDS.saturating_mul(self.plan.repetitions);
+        let left = end.saturating_duration_since(Instant::now());
+        let again = is_new && fit::has_time(self.estimate.left(), left);
+        if !again {
+            self.estimate.expects(0, 0.0);
+        }
+        self.progress.left(self.estimate.left());
+        again
     }
 
     /// A block of which no frame was lost: one that misses some is discarded, as its clocks are

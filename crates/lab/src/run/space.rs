@@ -8,6 +8,7 @@ use headroom_lab_host::scratch;
 
 use super::blocks::{Blocks, LARGEST_ACCOUNTED};
 use super::estimate::samples;
+use super::fit::MOST_ROUNDS;
 use super::{Options, captures, journal};
 use crate::plan::Plan;
 use crate::units;
@@ -22,7 +23,8 @@ const PAGE_BYTES: u64 = 4 << 20;
 /// # Errors
 /// [`Error::Failed`] with what is free and what is needed.
 pub(super) fn require(plan: &Plan, options: &Options, folder: &Path) -> Result<()> {
-    let needed = needed(plan, options.keep_captures);
+    let rounds = if options.time.is_some() { MOST_ROUNDS } else { 1 };
+    let needed = needed(plan, rounds.into(), options.keep_captures);
     let free = scratch::free_space(folder)?;
     if free >= needed {
         return Ok(());
@@ -48,8 +50,10 @@ pub(super) fn with_what_is_left(error: Error, folder: &Path) -> Error {
     ))
 }
 
-fn needed(plan: &Plan, keep_captures: bool) -> u64 {
-    let results = PAGE_BYTES + SAMPLE_BYTES * samples(plan);
+/// Bytes that the results take, where blocks are measured up to `rounds` times as often as the
+/// plan says.
+fn needed(plan: &Plan, rounds: u64, keep_captures: bool) -> u64 {
+    let results = PAGE_BYTES + SAMPLE_BYTES * samples(plan) * rounds;
     if !keep_captures {
         return results;
     }
@@ -67,9 +71,10 @@ mod tests {
         let text = "stacks = [\"http\", \"https\"]\nrepetitions = 100\n[[workload]]\n\
                     kind = \"download\"\nsizes = [\"1KiB\", \"16MiB\"]\n";
         let plan = Plan::from_toml(text, "x").expect("a plan");
-        let without = needed(&plan, false);
+        let without = needed(&plan, 1, false);
         assert_eq!(without, (4 << 20) + 2 * 2 * 120 * (16 << 10));
-        assert!(needed(&plan, true) > without + 2 * (16 << 20));
+        assert_eq!(needed(&plan, 2, false), 2 * without - (4 << 20));
+        assert!(needed(&plan, 1, true) > without + 2 * (16 << 20));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::measure::{self, Form};
 use super::section::{CellTemplate, Chart, Column, LineTemplate, PublishedSource, Section, Shows};
 use super::template::{self, Row};
 use super::{Study, published, section, sentence};
-use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
-use crate::suggest::with_suggestion;
+use crate::plan::{At, Plan, PlanFile, at, expand};
+use crate::toml_error;
 use crate::units;
 
 /// Reads the text of a table that a study names.
@@ -19,10 +19,8 @@ pub(super) type Tables<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Reads a study; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str, tables: Tables<'_>) -> Result<Study, String> {
-    let file: StudyFile = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(text, &span));
-        format!("{line}: {}", with_suggestion(error.message().trim()))
-    })?;
+    let file: StudyFile =
+        toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
     let study = file.into_study(name, tables).map_err(|error| error.in_text(text))?;
     let tables = study.source.tables;
     Ok(Study { source: Source { text: text.to_owned(), tables }, ..study })
@@ -58,7 +56,7 @@ struct ClaimFile {
 
 /// One part, or several, of which the first that has measured a cell is shown.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`part` is the name of a part, or a list of such names")]
 enum PartNames {
     One(String),
     Several(Vec<String>),
