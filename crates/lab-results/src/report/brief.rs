@@ -21,8 +21,14 @@ pub(super) fn answer(results: &Results, width: usize) -> String {
     }
     let overview = Overview::new(results, width);
     let legend = legend(results, overview.as_ref(), width);
-    // blank lines around the sentences, header and rule of the table, a line on the rest
-    let fixed = lines(&head) + lines(&legend) + if overview.is_some() { 6 } else { 3 };
+    let others = overview.as_ref().map_or(Vec::new(), |overview| overview.others().to_vec());
+    let all_tables = tables(results).len() + further_tables(results).len();
+    let all = [(results.answer.len(), "sentence"), (all_tables, "table"), (MOST_NOTES, "note")];
+    // blank lines around the sentences, header and rule of the table, and what is said of the rest
+    let fixed = lines(&head)
+        + lines(&legend)
+        + lines(&rest(&others, all, width))
+        + if overview.is_some() { 5 } else { 2 };
     let mut room = LINES.saturating_sub(fixed);
     let (lead, more) = results.answer.split_at(read::lead(results));
     let wrap = |sentence: &String| wrapped(sentence, width);
@@ -41,17 +47,14 @@ pub(super) fn answer(results: &Results, width: usize) -> String {
     let more = fitting(&more, &mut room);
     let left_out = [
         (results.answer.len() - lead.len() - more.len(), "sentence"),
-        (
-            tables(results).len() + further_tables(results).len() - usize::from(table.is_some()),
-            "table",
-        ),
+        (all_tables - usize::from(table.is_some()) - others.len(), "table"),
         (notes.len() - notes_shown.len(), "note"),
     ];
     let mut text = format!("{head}\n{}{}", lead.concat(), more.concat());
     if let Some(table) = &table {
         text += &format!("\n{}", aligned(table));
     }
-    text + "\n" + &legend + &notes_shown.concat() + &rest(left_out, width)
+    text + "\n" + &legend + &notes_shown.concat() + &rest(&others, left_out, width)
 }
 
 /// The texts that fit into `room` lines, in their order.
@@ -92,12 +95,12 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
     } else {
         "session times"
     };
-    let over = match overview.compares() {
-        true => format!(", overhead over {} with its 95 % interval", overview.over()),
+    let over = overview.over().map_or_else(String::new, |base| format!(" over {base}"));
+    let overheads = match overview.compares() {
+        true => format!(", overhead{over} with its 95 % interval"),
         false => String::new(),
     };
-    let mut text = format!("Link {}, {n}; {times}{over}.", results.link.name);
-    text += &also_measured(overview.others());
+    let mut text = format!("Link {}, {n}; {times}{overheads}.", results.link.name);
     if overview.compares() && least.is_some_and(|least| least < LEAST_RUNS) {
         text += &format!(" Fewer than {LEAST_RUNS} runs support no comparison.");
     }
@@ -112,28 +115,33 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
 
 /// Workloads that are named; of more their number.
 const MOST_NAMED: usize = 3;
+/// Room is kept for a number of as many digits.
+const MOST_NOTES: usize = 99;
 
-/// Names the workloads that the table is not about: it would look like all that was measured.
-fn also_measured(others: &[String]) -> String {
-    let named = &others[..others.len().min(MOST_NAMED)];
-    match others.len() - named.len() {
-        0 if named.is_empty() => String::new(),
-        0 => format!(" Also measured (--full): {}.", named.join(", ")),
-        more => format!(" Also measured (--full): {} and {more} more.", named.join(", ")),
+/// Names the other workloads, as the table would look like all that was measured, and counts what
+/// else is not shown.
+fn rest(others: &[String], left_out: [(usize, &str); 3], width: usize) -> String {
+    let counted = left_out
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+    let all: Vec<String> = tables_of(others).into_iter().chain(counted).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => wrapped(&format!("More with --full: {}.", all.join(", ")), width),
     }
 }
 
-/// Counts what is not shown.
-fn rest(left_out: [(usize, &str); 3], width: usize) -> String {
-    let counted: Vec<String> = left_out
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
-        .collect();
-    match counted.is_empty() {
-        true => String::new(),
-        false => wrapped(&format!("More with --full: {}.", counted.join(", ")), width),
-    }
+/// `the tables of upload and page`.
+fn tables_of(others: &[String]) -> Option<String> {
+    let named = &others[..others.len().min(MOST_NAMED)];
+    let (last, first) = named.split_last()?;
+    let (first, more) = (first.join(", "), others.len() - named.len());
+    Some(match more {
+        0 if first.is_empty() => format!("the table of {last}"),
+        0 => format!("the tables of {first} and {last}"),
+        more => format!("the tables of {first}, {last} and {more} more workloads"),
+    })
 }
 
 #[cfg(test)]
@@ -190,7 +198,7 @@ mod tests {
         let text = answer(&results(&two, &["download"]), 80);
         assert!(text.contains("download  baseline  1 KiB, ms"), "{text}");
         assert!(text.contains("\nftps      ftp       "), "{text}");
-        assert!(words(&text).contains("overhead over the baseline with its"), "{text}");
+        assert!(words(&text).contains("session times, overhead with its 95 %"), "{text}");
 
         let long = "headroom(cipher=none,chunk=1000,lane-ports=256)";
         let two = [(long, None), ("https", Some(long)), ("ftp", None), ("ftps", Some("ftp"))];
@@ -210,9 +218,13 @@ mod tests {
             assert!(text.lines().count() <= LINES, "{text}");
             words(&text)
         };
-        assert!(text(&["download", "upload"]).contains("Also measured (--full): upload."));
-        let many = text(&["download", "upload", "many", "parallel", "page"]);
-        assert!(many.contains("Also measured (--full): upload, many, parallel and 1 more."));
-        assert!(!text(&["download"]).contains("Also measured"));
+        let two = text(&["download", "upload"]);
+        assert!(two.contains("More with --full: the table of upload, 1 table."), "{two}");
+        let three = text(&["download", "upload", "page"]);
+        assert!(three.contains("--full: the tables of upload and page, 1 table."), "{three}");
+        let many = text(&["download", "upload", "many", "parallel", "page", "commands"]);
+        let named = "the tables of upload, many, parallel and 2 more workloads, 1 table.";
+        assert!(many.contains(named), "{many}");
+        assert!(!text(&["download"]).contains("the table of"));
     }
 }

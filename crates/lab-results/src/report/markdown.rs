@@ -24,7 +24,7 @@ pub fn summary(results: &Results) -> String {
     }
     let environment = &results.environment;
     text += &format!(
-        "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks, headroom {}. {LEGEND} {COSTS}\n",
+        "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks planned, headroom {}. {LEGEND} {COSTS}\n",
         environment.started,
         environment.cpu,
         environment.cores,
@@ -161,16 +161,16 @@ impl<'a> Overview<'a> {
         self.rows().any(|row| overhead_of(row).is_some())
     }
 
-    /// Names what the overheads are over, in words for a sentence.
-    pub(super) fn over(&self) -> &'a str {
+    /// Names what the overheads are over, in words for a sentence; none: a column does.
+    pub(super) fn over(&self) -> Option<&'a str> {
         match self.baselines.first() {
-            Some(&only) if self.baselines.len() == 1 => only,
-            _ if self.shown.baselines => "the baseline",
-            _ => "each stack's baseline (named with --full)",
+            Some(&only) if self.baselines.len() == 1 => Some(only),
+            _ if self.shown.baselines => None,
+            _ => Some("each stack's baseline (named with --full)"),
         }
     }
 
-    /// The workloads that were measured and are not in this table.
+    /// The other workloads that were measured: each has a table of its own.
     pub(super) fn others(&self) -> &[String] {
         &self.others
     }
