@@ -172,7 +172,9 @@ impl Possible {
         match ci95 {
             None if is_possible => Self::All,
             Some([lo, _]) if is_possible && lo > 0.0 => Self::All,
-            Some([lo, hi]) if hi > 0.0 && lo <= most => Self::Between([lo.max(0.0), hi.min(most)]),
+            Some([lo, hi]) if hi > 0.0 && lo.max(0.0) <= most => {
+                Self::Between([lo.max(0.0), hi.min(most)])
+            }
             _ => Self::Nothing,
         }
     }
@@ -193,6 +195,7 @@ mod tests {
         // and where nothing of it can be
         assert_eq!(of(-9.0, 0.0, 0.0), Possible::Nothing);
         assert_eq!(of(60.0, 50.0, 70.0), Possible::Nothing);
+        assert_eq!(Possible::of(-1.0, Some([-3.0, 1.0]), -2.0), Possible::Nothing);
         let single = |value| Possible::of(value, None, 40.0);
         assert_eq!(single(5.0), Possible::All);
         assert_eq!([single(-5.0), single(41.0)], [Possible::Nothing; 2]);

@@ -50,7 +50,7 @@ fn costs(results: &Results) -> Table {
 }
 
 /// Returns the shortest time that a model's files took, without what slow start is known to
-/// take: no file costs more than that before its first byte.
+/// take: what each of them takes, whatever its size, is no longer than all of it.
 fn shortest_s(model: &Model) -> f64 {
     let times = model.points.iter().map(|point| point.measured_s - point.slow_start_s);
     times.fold(f64::INFINITY, f64::min)

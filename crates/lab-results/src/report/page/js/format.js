@@ -136,7 +136,7 @@ function costText(value, interval, factor = 1, most = Infinity) {
   const ends = list(interval), possible = value >= 0 && value <= most;
   if (ends.length !== 2 || !ends.every(Number.isFinite)) return possible ? format3(value * factor) : '–';
   const [low, high] = ends, whole = possible && low > 0;
-  if (!whole && !(high > 0 && low <= most)) return '–';
+  if (!whole && !(high > 0 && Math.max(low, 0) <= most)) return '–';
   const [from, to] = whole ? ends : [Math.max(low, 0), Math.min(high, most)];
   const half = (to - from) / 2 * factor;
   const decimals = half > 0 ? Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(half)))) : 3;
