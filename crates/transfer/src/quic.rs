@@ -1,5 +1,6 @@
 //! Connections: QUIC (RFC 9000) with TLS 1.3, both ends authenticated.
 
+mod attempts;
 mod refusal;
 mod socket;
 
@@ -21,6 +22,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 
+use self::attempts::{alternating, first_success};
 use self::refusal::refusal;
 use self::socket::{client_endpoint, socket};
 use crate::access::AccessControl;
@@ -32,6 +34,8 @@ use crate::lanes::Port;
 use crate::remote_path::Host;
 use crate::streams::{Congestion, ping_when_silent};
 use crate::trust::{Authority, HostKeys, ServerVerifier, provider};
+
+pub(crate) use self::attempts::with_last;
 
 /// The application protocol (ALPN).
 pub(crate) const ALPN: &[u8] = b"headroom/1";
@@ -67,35 +71,21 @@ pub(crate) enum ClientProof {
     Message,
 }
 
-/// Connects to a server, with both sides authenticated.
-///
-/// # Errors
-/// [`Error::UnknownHost`] with the presented key, if it is not one of `host_keys`; the caller
-/// tells an unknown host from a changed one.
-pub(crate) async fn connect(
-    host: &Host,
-    identity: &Identity,
-    proof_by: ClientProof,
-    host_keys: HostKeys,
-    authority: Option<Authority>,
-    timeout: Duration,
-) -> Result<(Endpoint, Connection), Error> {
-    let addresses = addresses(host).await?;
-    let identity = (proof_by == ClientProof::Certificate).then_some(identity);
-    connect_to(host, addresses, identity, host_keys, authority, timeout).await
-}
-
-/// Resolves a host's name.
+/// Resolves a host's name. IPv6 and IPv4 addresses alternate.
 pub(crate) async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Error> {
     let looked_up = tokio::net::lookup_host((host.name(), host.port())).await;
     let unreachable =
         |cause: io::Error| Error::Unreachable { host: host.to_string(), cause: cause.to_string() };
-    Ok(looked_up.map_err(unreachable)?.collect())
+    Ok(alternating(looked_up.map_err(unreachable)?.collect()))
 }
 
-/// Connects to a server at the first of these addresses that answers within `timeout`, with a
-/// certificate of this identity if there is one. An address that the network reports as
-/// unreachable is skipped at once.
+/// Connects to a server at the first of these addresses that answers, each within `timeout`, with a
+/// certificate of this identity if there is one. Each address has a head start over the next, and
+/// one that the network reports as unreachable is given up at once.
+///
+/// # Errors
+/// [`Error::UnknownHost`] with the presented key, if it is not one of `host_keys`; the caller
+/// tells an unknown host from a changed one.
 pub(crate) async fn connect_to(
     host: &Host,
     addresses: Vec<SocketAddr>,
@@ -104,62 +94,75 @@ pub(crate) async fn connect_to(
     authority: Option<Authority>,
     timeout: Duration,
 ) -> Result<(Endpoint, Connection), Error> {
-    let unreachable = |cause: String| Error::Unreachable { host: host.to_string(), cause };
-    let verifier = Arc::new(ServerVerifier::new(host_keys, authority));
-    let config = client_config(identity, Arc::clone(&verifier))?;
-    let mut last = unreachable("its name has no address".to_owned());
-    for address in addresses {
-        let endpoint = client_endpoint(address).map_err(|cause| Error::System {
-            doing: format!("open a socket towards {address}"),
-            cause,
-        })?;
-        let connecting = match endpoint.connect_with(config.clone(), address, host.name()) {
-            Ok(connecting) => connecting,
-            Err(error) => {
-                last = unreachable(error.to_string());
-                continue;
-            }
-        };
-        let outcome = tokio::select! {
-            outcome = tokio::time::timeout(timeout, connecting) => outcome,
-            refusal = refusal(address) => {
-                last = unreachable(no_answer(address, &refusal));
-                continue;
-            }
-        };
-        if let Some(refused) = verifier.refused() {
-            let host = host.known_as();
-            return Err(match (refused.key, refused.authority) {
-                (_, Some(cause)) => Error::NotTrusted {
-                    host,
-                    // it quotes names in the certificate
-                    cause: format!("its certificate is not valid ({})", printable(&cause)),
-                },
-                (Some(key), None) => Error::UnknownHost { host, key },
-                (None, None) => {
-                    let cause = "its certificate has no Ed25519 key".to_owned();
-                    Error::NotTrusted { host, cause }
-                }
-            });
+    let none = unreachable(host, "its name has no address".to_owned());
+    let connected = first_success(addresses, none, |address| {
+        // each has a verifier: what one server shows is not said of another
+        let verifier = Arc::new(ServerVerifier::new(host_keys.clone(), authority.clone()));
+        let config = client_config(identity, Arc::clone(&verifier));
+        let host = host.clone();
+        async move { attempt(&host, address, config?, &verifier, timeout).await }
+    });
+    let (endpoint, connection) = connected.await?;
+    let watched = connection.clone();
+    tokio::spawn(async move { ping_when_silent(&watched, || WINDOW).await });
+    Ok((endpoint, connection))
+}
+
+/// Connects to a server at one address.
+async fn attempt(
+    host: &Host,
+    address: SocketAddr,
+    config: ClientConfig,
+    verifier: &ServerVerifier,
+    timeout: Duration,
+) -> Result<(Endpoint, Connection), Error> {
+    let endpoint = client_endpoint(address).map_err(|cause| Error::System {
+        doing: format!("open a socket towards {address}"),
+        cause,
+    })?;
+    let connecting = endpoint
+        .connect_with(config, address, host.name())
+        .map_err(|error| unreachable(host, error.to_string()))?;
+    let outcome = tokio::select! {
+        outcome = tokio::time::timeout(timeout, connecting) => outcome,
+        refusal = refusal(address) => {
+            return Err(unreachable(host, no_answer(address, &refusal)));
         }
-        last = match outcome {
-            Ok(Ok(connection)) => {
-                let watched = connection.clone();
-                tokio::spawn(async move { ping_when_silent(&watched, || WINDOW).await });
-                return Ok((endpoint, connection));
+    };
+    if let Some(refused) = verifier.refused() {
+        let host = host.known_as();
+        return Err(match (refused.key, refused.authority) {
+            (_, Some(cause)) => Error::NotTrusted {
+                host,
+                // it quotes names in the certificate
+                cause: format!("its certificate is not valid ({})", printable(&cause)),
+            },
+            (Some(key), None) => Error::UnknownHost { host, key },
+            (None, None) => {
+                let cause = "its certificate has no Ed25519 key".to_owned();
+                Error::NotTrusted { host, cause }
             }
-            Ok(Err(quinn::ConnectionError::TimedOut)) | Err(_) => unreachable(format!(
+        });
+    }
+    match outcome {
+        Ok(Ok(connection)) => Ok((endpoint, connection)),
+        Ok(Err(quinn::ConnectionError::TimedOut)) | Err(_) => {
+            let cause = format!(
                 "nothing answers at UDP port {} of {}. Does `headroom serve` run there, and does a firewall let UDP through?",
                 address.port(),
                 address.ip()
-            )),
-            Ok(Err(error)) => match error.into() {
-                Error::Lost(cause) => unreachable(cause),
-                error => return Err(error),
-            },
-        };
+            );
+            Err(unreachable(host, cause))
+        }
+        Ok(Err(error)) => Err(match error.into() {
+            Error::Lost(cause) => unreachable(host, cause),
+            error => error,
+        }),
     }
-    Err(last)
+}
+
+fn unreachable(host: &Host, cause: String) -> Error {
+    Error::Unreachable { host: host.to_string(), cause }
 }
 
 /// Listens for clients that `access_control` accepts. Lanes share the port if possible, or have

@@ -1,6 +1,7 @@
 //! Connects to a host; asks the user about an unknown one.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headroom_transfer::client::{Client, Trust};
@@ -33,6 +34,8 @@ pub(crate) struct TrustedConnector {
     timeout: Duration,
     /// Whether to suppress the note about an added host.
     is_quiet: bool,
+    /// The server's address of the last connection: a client that connects again has lost it.
+    last: Option<SocketAddr>,
 }
 
 impl Connector {
@@ -66,6 +69,7 @@ impl TrustedConnector {
             hosts: settings::known_hosts()?,
             timeout: arguments.timeout,
             is_quiet: false,
+            last: None,
         })
     }
 
@@ -104,7 +108,10 @@ impl TrustedConnector {
         fingerprint: Option<Fingerprint>,
     ) -> Result<Client, Error> {
         let trust = Trust { hosts: &self.hosts, authority: self.authority.as_ref(), fingerprint };
-        let client = Client::connect_within(self.timeout, host, &self.identity, trust).await?;
+        let (timeout, last) = (self.timeout, self.last);
+        let connected = Client::connect_elsewhere(timeout, host, last, &self.identity, trust);
+        let client = connected.await?;
+        self.last = Some(client.address());
         if let (Some(_), Some(key)) = (fingerprint, client.key()) {
             self.remember(host, key)?;
         }

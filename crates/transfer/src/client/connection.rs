@@ -1,5 +1,6 @@
 //! A connection to a server, and the requests that it carries.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,7 +109,8 @@ impl Client {
     }
 
     /// Connects with this timeout for each of the host's addresses. After 30 s QUIC gives up in any
-    /// case.
+    /// case. An address that does not answer within 250 ms is not waited for: the next one is
+    /// tried, too, and the first that answers counts (RFC 8305).
     ///
     /// # Errors
     /// As those of [`Self::connect`].
@@ -118,7 +120,25 @@ impl Client {
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
-        Self::connect_by(ClientProof::Certificate, timeout, host, identity, trust).await
+        Self::connect_elsewhere(timeout, host, None, identity, trust).await
+    }
+
+    /// Connects as [`Self::connect_within`] does, and tries the address at which a connection was
+    /// lost after all others of the host. So a client of a name that several servers have goes on
+    /// with another one.
+    ///
+    /// # Errors
+    /// As those of [`Self::connect`].
+    pub async fn connect_elsewhere(
+        timeout: Duration,
+        host: &Host,
+        lost: Option<SocketAddr>,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        let addresses = quic::with_last(quic::addresses(host).await?, lost);
+        Self::connect_by(ClientProof::Certificate, timeout, (host, addresses), identity, trust)
+            .await
     }
 
     /// Connects without a certificate, as clients in browsers must: the first request is preceded
@@ -131,16 +151,18 @@ impl Client {
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
+        let to = (host, quic::addresses(host).await?);
         let mut client =
-            Self::connect_by(ClientProof::Message, TIMEOUT, host, identity, trust).await?;
+            Self::connect_by(ClientProof::Message, TIMEOUT, to, identity, trust).await?;
         client.proof = Some(proof::make(identity, &client.connection)?);
         Ok(client)
     }
 
-    async fn connect_by(
+    /// Connects to a host at one of these addresses.
+    pub(crate) async fn connect_by(
         proof_by: ClientProof,
         timeout: Duration,
-        host: &Host,
+        (host, addresses): (&Host, Vec<SocketAddr>),
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
@@ -150,9 +172,10 @@ impl Client {
             (HostStatus::Unknown, Some(fingerprint)) => HostKeys::Fingerprint(fingerprint),
             (HostStatus::Unknown, None) => HostKeys::none(),
         };
+        let shown = (proof_by == ClientProof::Certificate).then_some(identity);
+        let authority = trust.authority.cloned();
         let connected =
-            quic::connect(host, identity, proof_by, host_keys, trust.authority.cloned(), timeout)
-                .await;
+            quic::connect_to(host, addresses, shown, host_keys, authority, timeout).await;
         let (endpoint, connection) = connected.map_err(|error| match (error, &status) {
             (Error::UnknownHost { host, key }, HostStatus::Known { line, .. }) => {
                 let path = trust.hosts.path().to_owned();
@@ -217,6 +240,12 @@ impl Client {
         let identity = self.connection.peer_identity()?;
         let certificates = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
         PublicKey::of_certificate(certificates.first()?)
+    }
+
+    /// Returns the server's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.connection.remote_address()
     }
 
     /// Whether the connection has ended, so that no request can use it.

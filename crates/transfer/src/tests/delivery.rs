@@ -351,10 +351,10 @@ fn a_peer_of_another_version_gets_an_error_that_says_so() {
         let server = ground.start();
         let host = host(&server);
         let host_keys = crate::trust::HostKeys::Keys(vec![ground.server.public()]);
-        let (_endpoint, connection) = crate::quic::connect(
+        let (_endpoint, connection) = crate::quic::connect_to(
             &host,
-            &ground.client,
-            crate::quic::ClientProof::Certificate,
+            vec![server.address().expect("an address")],
+            Some(&ground.client),
             host_keys,
             None,
             crate::client::TIMEOUT,

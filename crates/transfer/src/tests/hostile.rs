@@ -12,7 +12,7 @@ use quinn::{Connection, Endpoint};
 
 use super::*;
 use crate::control::{Greeting, MessageReader, MessageWriter, hello};
-use crate::quic::{self, ClientProof};
+use crate::quic;
 use crate::server::RejectionCounts;
 use crate::trust::HostKeys;
 
@@ -31,15 +31,10 @@ struct Raw {
 impl Raw {
     async fn connect(ground: &Ground, server: &Server) -> Self {
         let host_keys = HostKeys::Keys(vec![ground.server.public()]);
-        let connected = quic::connect(
-            &host(server),
-            &ground.client,
-            ClientProof::Certificate,
-            host_keys,
-            None,
-            A_TIME,
-        )
-        .await;
+        let addresses = vec![server.address().expect("an address")];
+        let identity = Some(&ground.client);
+        let connected =
+            quic::connect_to(&host(server), addresses, identity, host_keys, None, A_TIME).await;
         let (endpoint, connection) = connected.expect("a connection");
         Self { _endpoint: endpoint, connection }
     }

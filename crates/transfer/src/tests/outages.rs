@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::client::TIMEOUT;
+use crate::quic::{ClientProof, with_last};
 use crate::retry::{Retry, with_retries};
 
 const MIB: u64 = 1 << 20;
@@ -341,6 +343,42 @@ fn a_lost_connection_is_made_again_and_the_transfer_resumes() {
         let summary = summary.await.expect("it is sent");
         assert_eq!((connected, lost.len()), (2, 1), "{lost:?}");
         assert!(lost[0].contains("stopped"), "{lost:?}");
+        assert!(summary.kept >= MIB && summary.kept + summary.moved == SIZE, "{summary:?}");
+        assert!(std::fs::read(ground.served("big")).expect("it is there") == whole);
+    });
+}
+
+/// Two servers have one name and one store.
+#[test]
+fn a_transfer_goes_on_with_another_server_of_the_name_when_one_stops() {
+    let ground = Ground::new();
+    let whole = content(SIZE as usize);
+    write(&ground.here("big"), &whole);
+    run(async {
+        let servers = [ground.start(), ground.start()];
+        let addresses = servers.each_ref().map(|server| server.address().expect("an address"));
+        let host = Host::new("files.example.org", 4860);
+        let hosts = ground.hosts(&host);
+        let moved = AtomicU64::new(0);
+        let observer = Arc::new(Stops { server: servers[0].clone(), moved });
+        let mut connected = Vec::new();
+        let summary = with_retries(
+            Retry::Forever,
+            |error| assert!(error.to_string().contains("stopped"), "{error}"),
+            async || {
+                let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+                let to = (&host, with_last(addresses.to_vec(), connected.last().copied()));
+                let (by, own) = (ClientProof::Certificate, &ground.client);
+                let client = Client::connect_by(by, TIMEOUT, to, own, trust).await?;
+                connected.push(client.address());
+                Ok(client)
+            },
+            async |mut client| {
+                client.put(&[ground.here("big")], b"big", false, observer.clone()).await
+            },
+        );
+        let summary = summary.await.expect("it is sent");
+        assert_eq!(connected, addresses);
         assert!(summary.kept >= MIB && summary.kept + summary.moved == SIZE, "{summary:?}");
         assert!(std::fs::read(ground.served("big")).expect("it is there") == whole);
     });
