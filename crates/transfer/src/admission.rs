@@ -70,21 +70,43 @@ pub struct RejectionCounts {
     pub failed: u64,
     /// Connections closed because the client violated the protocol.
     pub protocol: u64,
+    /// Sessions refused after the handshake: an unknown key, a wrong proof, an invitation or a
+    /// share link that is not open.
+    pub unauthorized: u64,
+    /// Sessions refused because the server shuts down.
+    pub draining: u64,
+}
+
+impl RejectionCounts {
+    /// Returns each count, with the name of its reason and words for the log.
+    const fn table(&self) -> [(u64, &'static str, &'static str); 8] {
+        [
+            (self.unvalidated_packets, "unvalidated", "asked whether their address is real"),
+            (self.full, "full", "refused: too many connections"),
+            (
+                self.full_for_address,
+                "full_for_address",
+                "refused: too many connections of one address",
+            ),
+            (self.slow, "slow_handshake", "handshakes too slow"),
+            (self.failed, "failed_handshake", "handshakes failed"),
+            (self.protocol, "protocol", "connections ended for breaking the rules"),
+            (self.unauthorized, "unauthorized", "refused: no known key or open link"),
+            (self.draining, "draining", "refused: the server is shutting down"),
+        ]
+    }
+
+    /// Returns the name of each reason and its count.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.table().into_iter().map(|(count, name, _)| (name, count))
+    }
 }
 
 impl fmt::Display for RejectionCounts {
     /// Lists the counts that are not 0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = [
-            (self.unvalidated_packets, "asked whether their address is real"),
-            (self.full, "refused: too many connections"),
-            (self.full_for_address, "refused: too many connections of one address"),
-            (self.slow, "handshakes too slow"),
-            (self.failed, "handshakes failed"),
-            (self.protocol, "connections ended for breaking the rules"),
-        ];
         let mut comma = "";
-        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        for (count, _, what) in self.table().into_iter().filter(|(count, ..)| *count > 0) {
             write!(f, "{comma}{count} {what}")?;
             comma = ", ";
         }
@@ -215,6 +237,11 @@ impl Admission {
         Some(HandshakePermit { opening: OpeningCount(Arc::clone(self)), permits: [own, all] })
     }
 
+    /// Counts a rejection that is no news: a page whose key is not known asks every few seconds.
+    pub(crate) fn count(&self, count: impl FnOnce(&mut RejectionCounts)) {
+        count(&mut self.rejected.lock().unwrap_or_else(PoisonError::into_inner).0);
+    }
+
     /// Counts a rejection. The log shows the counts now and then: a flood must not fill it.
     pub(crate) fn reject(&self, count: impl FnOnce(&mut RejectionCounts)) {
         let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,6 +254,16 @@ impl Admission {
 
     pub(crate) fn rejections(&self) -> RejectionCounts {
         self.rejected.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Returns the number of handshakes in progress or waiting.
+    pub(crate) fn handshakes(&self) -> usize {
+        self.opening.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of TCP connections.
+    pub(crate) fn tcp_connections(&self) -> usize {
+        self.tcp.load(Ordering::Relaxed)
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Address>> {
@@ -392,5 +429,7 @@ mod tests {
     fn rejected_connections_are_counted_by_reason() {
         let rejected = RejectionCounts { full: 2, slow: 1, ..RejectionCounts::default() };
         assert_eq!(rejected.to_string(), "2 refused: too many connections, 1 handshakes too slow");
+        let named: Vec<_> = rejected.named().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(named, [("full", 2), ("slow_handshake", 1)]);
     }
 }

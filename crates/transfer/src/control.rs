@@ -72,18 +72,27 @@ impl MessageWriter {
     }
 
     /// Closes the stream. What was sent arrives as long as the connection lives.
-    pub(crate) async fn close(mut self) -> Result<(), Error> {
+    pub(crate) async fn close(mut self) -> Result<ClosedStream, Error> {
         self.flush().await?;
         self.stream.finish();
-        Ok(())
+        Ok(ClosedStream(self.stream))
     }
 
-    /// Closes the stream and waits until the peer has acknowledged everything, which may take a
-    /// while (RFC 9000, section 13.2.1): only needed before the connection is closed.
-    pub(crate) async fn close_and_wait(mut self) -> Result<(), Error> {
-        self.flush().await?;
-        self.stream.finish();
-        match self.stream.stopped().await {
+    /// Closes the stream and waits until the peer has acknowledged everything.
+    pub(crate) async fn close_and_wait(self) -> Result<(), Error> {
+        self.close().await?.acknowledged().await
+    }
+}
+
+/// A stream of which everything is written.
+#[derive(Debug)]
+pub(crate) struct ClosedStream(SendStream);
+
+impl ClosedStream {
+    /// Waits until the peer has acknowledged everything, which may take a while (RFC 9000, section
+    /// 13.2.1): only needed before the connection is closed.
+    pub(crate) async fn acknowledged(mut self) -> Result<(), Error> {
+        match self.0.stopped().await {
             Ok(_) | Err(quinn::StoppedError::ZeroRttRejected) => Ok(()),
             Err(quinn::StoppedError::ConnectionLost(error)) => Err(error.into()),
         }

@@ -124,7 +124,7 @@ pub(crate) fn from_peer(own: Side, reason: &str) -> String {
 pub(crate) enum Closing {
     /// Everything is done.
     Done = 0,
-    /// The program is stopping.
+    /// The program is stopping, or lets running transfers finish and takes no others.
     Leaving = 1,
     /// The peer violated the protocol.
     Rules = 2,
@@ -143,6 +143,9 @@ impl From<Closing> for VarInt {
         Self::from_u32(closing as u32)
     }
 }
+
+/// Why a server that lets running transfers finish ends a connection: [`Closing::Leaving`].
+pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
 
 const FULL: &str = "it has too many connections, or is being stopped; try again later";
 
@@ -179,7 +182,10 @@ impl From<ConnectionError> for Error {
                 if code == Closing::Full.into() {
                     Self::Refused(FULL.to_owned())
                 } else if code == Closing::Leaving.into() {
-                    Self::Lost("the other side was stopped".to_owned())
+                    Self::Lost(match close.reason.is_empty() {
+                        true => "the other side was stopped".to_owned(),
+                        false => said(&close.reason),
+                    })
                 } else if code == Closing::Changed.into() {
                     Self::Refused(
                         "its authorized keys have changed, and with them the rights of this key"

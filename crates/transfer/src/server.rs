@@ -1,11 +1,15 @@
 //! The server: accepts connections and answers requests.
 
 mod cleanup;
+mod counters;
+mod drain;
 mod join;
 mod names;
 mod record;
 mod shares;
+mod status;
 mod stream;
+mod tally;
 mod web;
 
 use std::net::SocketAddr;
@@ -23,21 +27,25 @@ use headroom_transfer_proto::path::RelPath;
 use quinn::{Endpoint, Incoming};
 use tokio::task::spawn_blocking;
 
+use self::counters::{Counters, Held};
+use self::drain::Drain;
 use self::join::JoinTable;
-use self::record::Tally;
+use self::record::Operation;
 use self::shares::{Expiry, Sharing};
+use self::tally::Tally;
 use crate::access::{AccessControl, Grant, Principal};
 use crate::admission::{Admission, ConnectionSlot, HandshakePermit, PendingHandshake};
 pub use crate::admission::{Limits, RejectionCounts};
 use crate::claims::ClaimTable;
 use crate::connection::Connection;
-use crate::control::{Greeting, MessageReader, MessageWriter, hello, unexpected};
+use crate::control::{ClosedStream, Greeting, MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode};
-use crate::error::{Closing, Error};
+use crate::error::{Closing, Error, SHUTTING_DOWN};
 use crate::files::{self, Excludes, FileType, Metadata, Root, Source, settable};
 use crate::flow_control::FlowControlBudget;
 use crate::identity::Identity;
 use crate::key::PublicKey;
+pub use crate::lanes::DropCounts;
 use crate::lanes::{LaneHandle, LaneParams, Port, UsedLanes};
 pub use crate::path_policy::PathPolicy;
 use crate::proof::{self, BrowserBinding};
@@ -45,7 +53,9 @@ use crate::quic::{HANDSHAKE, listen, open_request_window};
 use crate::rate::{ClientRates, Rates};
 use crate::streams;
 use crate::trust::{AccessPolicy, Followed, Invitations};
+pub use counters::{RequestCount, Traffic};
 pub use record::{Log, Outcome, Record};
+pub use status::Status;
 pub use web::{Admits, PATH as WEB_PATH, TcpSlot, WebCertificate, WebEndpoint};
 
 /// How long a client may take to send a request.
@@ -165,6 +175,9 @@ struct Shared {
     claims: ClaimTable,
     joins: JoinTable,
     log: Option<Arc<dyn Log>>,
+    started: Instant,
+    counters: Arc<Counters>,
+    drain: Drain,
     invitations: OnceLock<Invitations>,
     sharing: OnceLock<Arc<Sharing>>,
     /// Listens for browsers.
@@ -197,6 +210,9 @@ impl Server {
             claims: ClaimTable::default(),
             joins: JoinTable::default(),
             log,
+            started: Instant::now(),
+            counters: Arc::default(),
+            drain: Drain::new(),
             invitations: OnceLock::new(),
             sharing: OnceLock::new(),
             web: OnceLock::new(),
@@ -215,10 +231,16 @@ impl Server {
         })
     }
 
-    /// Serves until [`Self::stop`] is called.
+    /// Serves until [`Self::stop`] is called, or a drain ([`Self::drain`]) has come to its end.
     pub async fn serve(&self) {
-        while let Some(incoming) = self.endpoint.accept().await {
-            self.accept(incoming);
+        let accepting = async {
+            while let Some(incoming) = self.endpoint.accept().await {
+                self.accept(incoming);
+            }
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = self.drained() => self.stop(),
         }
     }
 
@@ -228,7 +250,7 @@ impl Server {
         self.shared.access_control.set_policy(policy);
     }
 
-    /// Serves until [`Self::stop`] is called, and reads a file of authorized keys again whenever it
+    /// Serves as [`Self::serve`] does, and reads a file of authorized keys again whenever it
     /// changes; the rest of `policy` stays.
     ///
     /// Wrong lines are ignored with a warning, and the others count: a removed key is out, whatever
@@ -337,10 +359,17 @@ impl Shared {
         handshake: HandshakePermit,
         browser: Option<BrowserBinding>,
     ) -> Result<(), Error> {
+        let _open = self.drain.open_session();
+        if self.drain.has_begun() {
+            self.admission.reject(|rejected| rejected.draining += 1);
+            connection.close(Closing::Leaving, SHUTTING_DOWN);
+            return Err(Error::Lost("it came while this server shuts down".to_owned()));
+        }
         let mut session = None;
         if let Some(principal) = Principal::certified(&connection) {
             // the key may have been removed since the handshake
             let started = self.start_session(&connection, principal).inspect_err(|error| {
+                self.admission.count(|rejected| rejected.unauthorized += 1);
                 connection.close(Closing::Refused, &error.reason());
             });
             session = Some(started?);
@@ -348,12 +377,26 @@ impl Shared {
         // an unauthenticated connection counts as a handshake
         let mut handshake = session.is_none().then_some(handshake);
         let (mut next_id, mut used_lanes) = (0, UsedLanes::default());
+        let mut last_reply: Option<ClosedStream> = None;
         loop {
-            let accepted = match &session {
-                Some(_) => connection.accept_bi().await,
-                None => tokio::time::timeout(REQUEST, connection.accept_bi())
-                    .await
-                    .map_err(|_| Error::Lost("it does not authenticate".to_owned()))?,
+            let next_request = async {
+                match &session {
+                    Some(_) => Ok(connection.accept_bi().await),
+                    None => tokio::time::timeout(REQUEST, connection.accept_bi())
+                        .await
+                        .map_err(|_| Error::Lost("it does not authenticate".to_owned())),
+                }
+            };
+            let accepted = tokio::select! {
+                biased;
+                _ = self.drain.begun() => {
+                    if let Some(reply) = last_reply {
+                        let _ = tokio::time::timeout(REQUEST, reply.acknowledged()).await;
+                    }
+                    connection.close(Closing::Leaving, SHUTTING_DOWN);
+                    return Ok(());
+                }
+                accepted = next_request => accepted?,
             };
             let (send, receive) = match accepted {
                 Ok(streams) => streams,
@@ -381,6 +424,7 @@ impl Shared {
                     if let Some(connection) = connection.native() {
                         streams::prioritize(connection, greeting.priority);
                     }
+                    let direction = Operation::of(&message).direction();
                     let mut request = Request {
                         connection: &connection,
                         root: session.root.clone(),
@@ -398,7 +442,8 @@ impl Shared {
                         used_lanes: &mut used_lanes,
                         flow_control: &self.flow_control,
                         log: self.log.as_deref(),
-                        tally: Arc::default(),
+                        counters: &self.counters,
+                        tally: Tally::new(&self.counters, direction),
                         writer: &mut writer,
                         reader: &mut reader,
                     };
@@ -414,6 +459,10 @@ impl Shared {
                     self.admission.reject(|rejected| rejected.protocol += 1);
                     connection.close(Closing::Rules, &reason);
                 } else {
+                    let is_refused = matches!(error, Error::Refused(_) | Error::Denied { .. });
+                    if session.is_none() && is_refused {
+                        self.admission.count(|rejected| rejected.unauthorized += 1);
+                    }
                     // received if the client still reads
                     let about_files = matches!(error, Error::Files(_)).then_some(true);
                     let stranger = session.is_none().then_some(ErrorCode::UNAUTHORIZED);
@@ -429,7 +478,7 @@ impl Shared {
                 let _ = tokio::time::timeout(REQUEST, writer.close_and_wait()).await;
                 return outcome;
             };
-            writer.close().await?;
+            last_reply = Some(writer.close().await?);
             if let Err(error) = outcome {
                 tracing::debug!("{} is refused: {error}", session.grant.name());
             }
@@ -563,7 +612,7 @@ impl Shared {
         let rates = self.rates.of(limited, grant.access.rate_bps);
         let expiry =
             grant.share.as_ref().map(|share| Expiry::watch(connection.clone(), Arc::clone(share)));
-        Ok(Session { grant, root, rates, _expiry: expiry })
+        Ok(Session { grant, root, rates, _expiry: expiry, _counted: self.counters.session() })
     }
 }
 
@@ -573,6 +622,7 @@ struct Session {
     root: Root,
     rates: ClientRates,
     _expiry: Option<Expiry>,
+    _counted: Held,
 }
 
 /// A request and its answer.
@@ -595,6 +645,7 @@ struct Request<'a> {
     used_lanes: &'a mut UsedLanes,
     flow_control: &'a FlowControlBudget,
     log: Option<&'a dyn Log>,
+    counters: &'a Arc<Counters>,
     /// Counts what the request moves.
     tally: Arc<Tally>,
     writer: &'a mut MessageWriter,
@@ -605,17 +656,21 @@ impl Request<'_> {
     /// Handles a request, and logs how it ended.
     async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         let (began, clock) = (SystemTime::now(), Instant::now());
-        let (operation, mut paths) = record::named(&request);
+        let (operation, mut paths) = (Operation::of(&request), record::paths(&request));
         if let Some(root) = shares::root_of(self.client) {
             paths.iter_mut().for_each(|path| {
                 let below = std::mem::take(path);
                 *path = [&root, below.strip_suffix(b"/").unwrap_or(&below)].concat();
             });
         }
+        let running = operation.direction().map(|direction| self.counters.transfer(direction));
         let outcome = self.perform(request, next_id).await;
+        drop(running);
+        let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
+        let failed = count(&self.tally.failed);
+        let ended = Outcome::of(&outcome, failed);
+        self.counters.ended(operation, ended, failed);
         if let Some(log) = self.log {
-            let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
-            let failed = count(&self.tally.failed);
             let reason = outcome.as_ref().err().map(Error::reason);
             let share = self.client.share.as_ref().map(|share| share.id.as_str());
             log.ended(&Record {
@@ -625,12 +680,12 @@ impl Request<'_> {
                 key: self.client.key.map(|key| key.fingerprint()),
                 share: share.or(self.share_id.as_deref()),
                 address: self.connection.remote_address(),
-                operation,
+                operation: operation.name(),
                 paths: &paths,
                 bytes: count(&self.tally.bytes),
                 stored: count(&self.tally.stored),
                 failed,
-                outcome: Outcome::of(&outcome, failed),
+                outcome: ended,
                 reason: reason.as_deref(),
             });
         }
@@ -675,8 +730,16 @@ impl Request<'_> {
                 self.get(from, compress, lanes.as_ref(), tree, next_id).await?
             }
             sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
-            Message::PutStream { to, fsync } => self.put_stream(to, fsync).await?,
-            Message::GetStream { from, tree } => self.get_stream(from, tree).await?,
+            Message::PutStream { to, fsync } => {
+                let summary = self.put_stream(to, fsync).await?;
+                self.tally.add_stored(summary.stored);
+                summary
+            }
+            Message::GetStream { from, tree } => {
+                let summary = self.get_stream(from, tree).await?;
+                self.tally.add_stored(summary.stored);
+                summary
+            }
             Message::List { path } => return self.list(path).await,
             Message::Rights => return self.rights().await,
             Message::Share { path, write, seconds, uses, name } => {

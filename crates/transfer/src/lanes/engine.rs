@@ -12,7 +12,7 @@ use headroom_netio::udp::Path;
 use headroom_netio::{Inbox, UdpSocket, Wake, wait_readable};
 use headroom_transfer_proto::lane::{HEADER_LEN, Header, LaneId};
 
-use super::dropped::Dropped;
+use super::dropped::{DropCounts, Dropped};
 use super::feed::Feed;
 use super::flow::Flow;
 use super::store::Store;
@@ -96,6 +96,11 @@ impl Engine {
         shared.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
         shared.has_commands.store(true, Ordering::SeqCst);
         shared.wake.wake();
+    }
+
+    /// Reads what was dropped so far.
+    pub(super) fn drop_counts(&self) -> DropCounts {
+        self.shared.dropped.counts()
     }
 
     /// Drops everything that is received from now on.

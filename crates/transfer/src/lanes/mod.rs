@@ -27,6 +27,7 @@ mod range;
 mod sink;
 mod store;
 
+pub use dropped::DropCounts;
 #[cfg(test)]
 pub(crate) use dropped::Dropped;
 pub(crate) use feed::{PART, Part, Source};

@@ -14,6 +14,7 @@ use headroom_transfer_proto::lane::{Chunk, LaneId, TransferId};
 use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
 use quinn::Connection;
 
+use super::dropped::DropCounts;
 use super::engine::Engine;
 use super::handle::{Driver, LaneHandle, LaneParams, Negotiated};
 use super::options;
@@ -147,6 +148,16 @@ impl Port {
                 Some((*port, Arc::clone(engine)))
             }
             Sockets::Range(range) => range.turn(),
+        }
+    }
+
+    /// Reads what was dropped since the start.
+    pub(crate) fn drop_counts(&self) -> DropCounts {
+        match &self.sockets {
+            Sockets::Shared { engines, .. } => {
+                engines.iter().map(|engine| engine.drop_counts()).sum()
+            }
+            Sockets::Range(range) => range.drop_counts(),
         }
     }
 

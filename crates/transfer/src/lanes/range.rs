@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use headroom_netio::UdpSocket;
 use headroom_netio::udp::Options;
 
+use super::dropped::DropCounts;
 use super::engine::Engine;
 
 /// The most ports that are open at once, each with an engine's thread and memory: the latest
@@ -33,6 +34,8 @@ struct Turns {
     next: usize,
     /// In the order of opening.
     open: Vec<(u16, Arc<Engine>)>,
+    /// What the closed ones had dropped.
+    dropped: DropCounts,
 }
 
 impl Range {
@@ -92,6 +95,13 @@ impl Range {
         UdpSocket::bind(SocketAddr::new(self.address, port), &options)
     }
 
+    /// Reads what was dropped since the start.
+    pub(super) fn drop_counts(&self) -> DropCounts {
+        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: DropCounts = turns.open.iter().map(|(_, engine)| engine.drop_counts()).sum();
+        open.plus(turns.dropped)
+    }
+
     /// Returns the open engines.
     #[cfg(test)]
     pub(super) fn engines(&self) -> Vec<Arc<Engine>> {
@@ -108,7 +118,9 @@ impl Turns {
             return true;
         }
         let idle = self.open.iter().position(|(_, engine)| Arc::strong_count(engine) == 1);
-        idle.map(|idle| self.open.remove(idle)).is_some()
+        let Some((_, engine)) = idle.map(|idle| self.open.remove(idle)) else { return false };
+        self.dropped = self.dropped.plus(engine.drop_counts());
+        true
     }
 }
 

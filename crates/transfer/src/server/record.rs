@@ -1,13 +1,11 @@
-//! Records of requests, for a server's log.
+//! Records of requests, for a server's log and its counts.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::RelPath;
 
-use crate::delivery::{Event, Observer};
 use crate::error::Error;
 use crate::key::Fingerprint;
 
@@ -65,6 +63,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 5] =
+        [Self::Done, Self::Failed, Self::Refused, Self::Lost, Self::Protocol];
+
     /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -89,49 +91,122 @@ impl Outcome {
     }
 }
 
-/// Counts what a request moves, also if it fails.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) bytes: AtomicU64,
-    pub(super) stored: AtomicU64,
-    pub(super) failed: AtomicU64,
+/// Which way a server moves files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From a client.
+    Received,
+    /// To a client.
+    Sent,
 }
 
-impl Observer for Tally {
-    fn event(&self, event: Event<'_>) {
-        let (count, by) = match event {
-            Event::Moved { bytes } => (&self.bytes, bytes),
-            Event::Stored { .. } => (&self.stored, 1),
-            _ => return,
-        };
-        count.fetch_add(by, Ordering::Relaxed);
+/// The kinds of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Put,
+    Get,
+    SyncTo,
+    SyncFrom,
+    List,
+    MakeDirectory,
+    Rename,
+    Remove,
+    SignIn,
+    Share,
+    Shares,
+    Revoke,
+    Join,
+    /// None that a request may begin with.
+    Unknown,
+}
+
+impl Operation {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 14] = [
+        Self::Put,
+        Self::Get,
+        Self::SyncTo,
+        Self::SyncFrom,
+        Self::List,
+        Self::MakeDirectory,
+        Self::Rename,
+        Self::Remove,
+        Self::SignIn,
+        Self::Share,
+        Self::Shares,
+        Self::Revoke,
+        Self::Join,
+        Self::Unknown,
+    ];
+
+    /// Returns the operation of a request.
+    pub(super) const fn of(request: &Message) -> Self {
+        match request {
+            Message::Put { .. } | Message::PutStream { .. } => Self::Put,
+            Message::Get { .. } | Message::GetStream { .. } => Self::Get,
+            Message::Sync { upload: true, .. } => Self::SyncTo,
+            Message::Sync { .. } => Self::SyncFrom,
+            Message::List { .. } => Self::List,
+            Message::MakeDirectory { .. } => Self::MakeDirectory,
+            Message::Rename { .. } => Self::Rename,
+            Message::Remove { .. } => Self::Remove,
+            Message::Rights => Self::SignIn,
+            Message::Share { .. } => Self::Share,
+            Message::Shares => Self::Shares,
+            Message::Revoke { .. } => Self::Revoke,
+            Message::Join { .. } => Self::Join,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns its name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::SyncTo => "sync-to",
+            Self::SyncFrom => "sync-from",
+            Self::List => "ls",
+            Self::MakeDirectory => "mkdir",
+            Self::Rename => "mv",
+            Self::Remove => "rm",
+            Self::SignIn => "sign-in",
+            Self::Share => "share",
+            Self::Shares => "shares",
+            Self::Revoke => "revoke",
+            Self::Join => "join",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns which way it moves files; `None` if it moves none of its own.
+    pub(super) const fn direction(self) -> Option<Direction> {
+        match self {
+            Self::Put | Self::SyncTo => Some(Direction::Received),
+            Self::Get | Self::SyncFrom => Some(Direction::Sent),
+            _ => None,
+        }
     }
 }
 
-/// Returns a request's operation and paths.
-pub(super) fn named(request: &Message) -> (&'static str, Vec<Vec<u8>>) {
+/// Returns the paths that a request names.
+pub(super) fn paths(request: &Message) -> Vec<Vec<u8>> {
     let one = |path: Option<&RelPath>| {
         vec![path.map_or_else(|| b"/".to_vec(), |path| [b"/", path.as_bytes()].concat())]
     };
     match request {
-        Message::Put { to, .. } => ("put", one(to.as_ref())),
         Message::Get { from, .. } => {
-            let paths = from.iter().flat_map(|wanted| one(wanted.path.as_ref()));
-            ("get", paths.collect())
+            from.iter().flat_map(|wanted| one(wanted.path.as_ref())).collect()
         }
-        Message::Sync { path, upload: true, .. } => ("sync-to", one(path.as_ref())),
-        Message::Sync { path, .. } => ("sync-from", one(path.as_ref())),
-        Message::PutStream { to, .. } => ("put", one(Some(to))),
-        Message::GetStream { from, .. } => ("get", one(Some(from))),
-        Message::List { path } => ("ls", one(path.as_ref())),
-        Message::MakeDirectory { path, .. } => ("mkdir", one(Some(path))),
-        Message::Rename { from, to, .. } => ("mv", [one(Some(from)), one(to.as_ref())].concat()),
-        Message::Remove { path, .. } => ("rm", one(Some(path))),
-        Message::Rights => ("sign-in", Vec::new()),
-        Message::Share { path, .. } => ("share", one(path.as_ref())),
-        Message::Shares => ("shares", Vec::new()),
-        Message::Revoke { .. } => ("revoke", Vec::new()),
-        Message::Join { .. } => ("join", Vec::new()),
-        _ => ("unknown", Vec::new()),
+        Message::Put { to: path, .. }
+        | Message::Sync { path, .. }
+        | Message::List { path }
+        | Message::Share { path, .. } => one(path.as_ref()),
+        Message::PutStream { to: path, .. }
+        | Message::GetStream { from: path, .. }
+        | Message::MakeDirectory { path, .. }
+        | Message::Remove { path, .. } => one(Some(path)),
+        Message::Rename { from, to, .. } => [one(Some(from)), one(to.as_ref())].concat(),
+        _ => Vec::new(),
     }
 }

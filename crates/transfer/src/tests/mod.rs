@@ -1,6 +1,7 @@
 //! Two ends in one process, over the loopback interface.
 
 mod delivery;
+mod drain;
 mod faults;
 mod hostile;
 mod lanes;
