@@ -1,6 +1,7 @@
 //! The page in a browser: its files over HTTPS, and its sessions over WebTransport on the same
-//! address and port, or over a WebSocket of that HTTPS server where UDP is blocked. The sessions are those of a [`headroom_transfer::Server`], with the same root
-//! and the same rules.
+//! address and port, or over a WebSocket of that HTTPS server where UDP is blocked. The sessions
+//! are those of a [`headroom_transfer::Server`], with the same root and the same rules. Metrics of
+//! such a server, over HTTP, with a page or without.
 
 mod acme;
 mod answer;
@@ -9,8 +10,10 @@ mod authority;
 mod certificate;
 mod clock;
 mod error;
+mod exposition;
 mod http;
 mod issued;
+mod metrics;
 mod names;
 mod private_file;
 mod socket;
@@ -31,6 +34,7 @@ pub use certificate::CertificateSource;
 pub use error::Error;
 pub use http::is_cached;
 pub use issued::AcmeOptions;
+pub use metrics::{DEFAULT_PORT as DEFAULT_METRICS_PORT, Metrics};
 pub use socket::upgrade_headers;
 
 use self::acme::Challenges;

@@ -1,8 +1,10 @@
 //! Helpers for the tests of several crates: two hosts on one link, a capture of the frames
-//! between them, and programs to execute. For tests alone: every failure panics.
+//! between them, programs to execute, and a parser of metrics. For tests alone: every failure
+//! panics.
 
 mod capture;
 mod executable;
+pub mod exposition;
 mod host;
 
 pub use capture::{Capture, contains};
