@@ -47,9 +47,10 @@ macro_rules! exit_codes {
 
 const EXIT_CODES: &str = exit_codes!();
 
-const SERVE_HELP: &str = "Runs until Ctrl-C. A client is accepted if its public key, as its `headroom identity` prints it, is in \
-the file of authorized keys. A line is [OPTIONS] KEY [COMMENT]; the options are read-only, root=\"/DIR\" \
-(a directory below --root that the client sees instead) and rate=100mbit, separated by commas.
+const SERVE_HELP: &str = "Runs until Ctrl-C, which ends transfers, or SIGTERM, which lets them finish (--drain; a second one \
+ends them). A client is accepted if its public key, as its `headroom identity` prints it, is in the file \
+of authorized keys. A line is [OPTIONS] KEY [COMMENT]; the options are read-only, root=\"/DIR\" (a directory \
+below --root that the client sees instead) and rate=100mbit, separated by commas.
 
 Examples:
   headroom serve --root /srv/files
@@ -207,6 +208,15 @@ pub(crate) struct Serve {
     /// For tests: replace the certificate of sessions after so many milliseconds
     #[arg(long, value_name = "MS", requires = "web", hide = true)]
     pub(crate) web_rotate: Option<u64>,
+    /// Serve metrics (/metrics, for Prometheus) and health (/healthz) over HTTP at this TCP address
+    /// [default: port 4862 of 127.0.0.1]. Whoever reaches another one reads them, without a key and
+    /// without encryption
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1)]
+    pub(crate) metrics: Option<Option<SocketAddr>>,
+    /// How long running transfers may take to finish after SIGTERM, up to an hour; new ones are
+    /// refused meanwhile
+    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = headroom_units::parse_duration)]
+    pub(crate) drain: Duration,
     /// Append one line per request to this file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,

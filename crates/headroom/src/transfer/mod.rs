@@ -18,6 +18,7 @@ mod serve;
 mod serving;
 mod settings;
 mod share;
+mod shutdown;
 mod ui;
 
 use std::process::ExitCode;

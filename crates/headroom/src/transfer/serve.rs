@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use headroom_page::{AcmeOptions, CertificateSource, Intervals, Page};
+use headroom_page::{AcmeOptions, CertificateSource, DEFAULT_METRICS_PORT, Intervals, Metrics, Page};
 use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Options, PathPolicy};
 use headroom_transfer::trust::{
@@ -21,12 +21,15 @@ use super::exit::Usage;
 use super::request_log::RequestLog;
 use super::serving::Registered;
 use super::settings;
+use super::shutdown::Signals;
 use crate::output::print_line as say;
 
 /// The port to which ACME authorities connect (RFC 8737).
 const ACME_PORT: u16 = 443;
 
 pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
+    // before any thread is started
+    let signals = Signals::block()?;
     let identity = settings::identity(arguments.identity.as_deref())?;
     let (policy, followed) = policy(arguments)?;
     let log = Arc::new(RequestLog::open(arguments.log.as_deref(), arguments.log_format)?);
@@ -51,8 +54,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             None => Server::bind(&identity, options(any(Ipv6Addr::UNSPECIFIED.into())))
                 .or_else(|_| Server::bind(&identity, options(any(Ipv4Addr::UNSPECIFIED.into()))))?,
         };
-        let stopping = server.clone();
-        ctrlc::set_handler(move || stopping.stop()).context("cannot wait for Ctrl-C")?;
+        signals.end(server.clone(), arguments.drain, arguments.json)?;
         let (address, fingerprint) = (server.address()?, identity.public().fingerprint());
         if arguments.insecure_measurement {
             eprintln!(
@@ -69,9 +71,13 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             ));
         }
         let page = page(arguments, &server, &identity)?;
+        let metrics = metrics(arguments, &server)?;
         let _registered = Registered::new(arguments, &identity, address, page.as_ref());
         if let Some(age) = arguments.keep_partial.0 {
             server.remove_unfinished(age);
+        }
+        if let Some(metrics) = metrics {
+            metrics.start();
         }
         let _ = sd_notify::notify(&[NotifyState::Ready]); // if a service manager asked for it
         if let Some(page) = page {
@@ -89,6 +95,25 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         server.close().await;
         Ok(ExitCode::SUCCESS)
     })?
+}
+
+/// Starts to listen for those who want metrics, if anybody may, and prints where they are.
+fn metrics(arguments: &Serve, server: &Server) -> anyhow::Result<Option<Metrics>> {
+    let Some(address) = arguments.metrics else { return Ok(None) };
+    let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DEFAULT_METRICS_PORT);
+    let metrics = Metrics::bind(server, address.unwrap_or(here)).context("--metrics")?;
+    let (address, url) = (metrics.address(), metrics.url());
+    if !address.ip().is_loopback() {
+        eprintln!(
+            "headroom: warning: whoever reaches {address} can read this server's counts, without a key and without encryption"
+        );
+    }
+    if arguments.json {
+        say(&json!({"event": "metrics", "url": url, "address": address.to_string()}).to_string());
+    } else {
+        say(&format!("metrics are at {url}"));
+    }
+    Ok(Some(metrics))
 }
 
 /// Starts the page, and prints where it is and an invitation, if they are wanted.

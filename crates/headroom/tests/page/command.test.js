@@ -191,7 +191,7 @@ withCommand('goes on when a server is back that was away', KNOWN, async command 
   await select(here(page), 'big.bin')
   await button(here(page), 'Copy 1').click()
   await card(page, 'running').getByText(/[1-9]\d?%/).waitFor()
-  command.serving.kill('SIGTERM')
+  command.serving.kill('SIGINT')
   await command.serving.ended
   await card(page, 'offline').waitFor()
   await command.serve(command.server)

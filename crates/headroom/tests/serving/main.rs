@@ -9,5 +9,6 @@ mod browse;
 mod browser;
 mod commands;
 mod measuring;
+mod monitoring;
 mod roaming;
 mod words;
