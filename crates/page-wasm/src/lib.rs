@@ -74,7 +74,12 @@ pub fn body_length(length: &[u8]) -> Result<u32, JsError> {
 #[wasm_bindgen]
 pub fn hello(rate_bps: f64) -> Framed {
     let rate_bps = (rate_bps > 0.0).then_some(rate_bps as u64);
-    frame(&Message::Hello { version: VERSION, program: PROGRAM.to_owned(), rate_bps, priority: None })
+    frame(&Message::Hello {
+        version: VERSION,
+        program: PROGRAM.to_owned(),
+        rate_bps,
+        priority: None,
+    })
 }
 
 fn binding(kind: &str) -> Result<Binding, JsError> {

@@ -140,7 +140,8 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         )),
     };
     let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
-    let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } = moving;
+    let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } =
+        moving;
     let options = SyncOptions {
         delete: *delete,
         dry_run: *dry_run,

@@ -311,7 +311,12 @@ impl Browser {
 }
 
 pub fn hello() -> Message {
-    Message::Hello { version: VERSION, program: "a browser".to_owned(), rate_bps: None, priority: None }
+    Message::Hello {
+        version: VERSION,
+        program: "a browser".to_owned(),
+        rate_bps: None,
+        priority: None,
+    }
 }
 
 pub fn framed(messages: &[Message]) -> Vec<u8> {

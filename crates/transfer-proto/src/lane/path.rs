@@ -469,8 +469,8 @@ mod tests {
         let known = Paths::new(Some(address(1)), [1; 32]).knowing_peer();
         assert_eq!(known.data_to(), Some((address(1), u64::MAX)));
         assert_eq!(known.validated(), None, "it is challenged all the same");
-        let [mut client, mut server] = [Some(address(1)), None]
-            .map(|peer| Paths::new(peer, [1; 32]).awaiting_data());
+        let [mut client, mut server] =
+            [Some(address(1)), None].map(|peer| Paths::new(peer, [1; 32]).awaiting_data());
         assert_eq!((client.data_to(), server.data_to()), (Some((address(1), 0)), None));
         let mut opened = 0;
         while client.timeout(TIMEOUT, LEN) == Some(Duration::ZERO) {

@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 use crate::access::AccessControl;
-use crate::control::{MessageReader, MessageWriter};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 use crate::idle_socket::ActivityFlag;
 
 const MIB: usize = 1 << 20;
@@ -86,7 +86,7 @@ fn messages_of_a_server_cannot_change_a_terminals_writing_direction() {
     let escaped = "\\u{202e}gpj.exe\\u{200b}\\u{1b}[2J";
     let ground = Ground::new();
     write(&ground.here("tree/a"), b"content");
-    let greet = |then: Vec<Message>| [vec![crate::control::hello(None)], then].concat();
+    let greet = |then: Vec<Message>| [vec![hello(Greeting::default())], then].concat();
     let accept = || greet(vec![Message::ACCEPTED]);
     let failed = || Message::Failed { id: 0, reason: hostile(), code: None };
     let end = Message::End { stored: 0, failed: 1 };
@@ -149,7 +149,7 @@ fn a_server_that_never_ends_is_not_waited_for() {
             more: None,
         };
         let said = vec![
-            crate::control::hello(None),
+            hello(Greeting::default()),
             Message::ACCEPTED,
             Message::Entry { id: 0, path, kind },
             Message::EntriesEnd { files: 1, bytes: 5 },
@@ -173,7 +173,7 @@ fn an_endless_listing_is_ended() {
         for (entries, most, taken) in
             [(vec![], 50, 50), (vec![listed.clone()], 50, 50), (vec![listed; 20], 50, 2)]
         {
-            let mut said = vec![crate::control::hello(None), Message::ACCEPTED];
+            let mut said = vec![hello(Greeting::default()), Message::ACCEPTED];
             said.extend(vec![Message::Listing { entries: entries.clone(), last: false }; 60]);
             let mut client = answering(&ground, said).await;
             let mut names = 0;
@@ -207,7 +207,7 @@ fn a_server_cannot_send_what_was_not_requested() {
             let content = b"evil".to_vec();
             let root = *blake3::hash(&content).as_bytes();
             let inline = Some(Inline { content, root });
-            let mut said = vec![crate::control::hello(None), Message::ACCEPTED];
+            let mut said = vec![hello(Greeting::default()), Message::ACCEPTED];
             if let Some(path) = path.parent() {
                 said.push(Message::Entry { id: 0, path, kind });
             }
@@ -256,7 +256,7 @@ fn a_server_cannot_make_a_link_that_leaves_its_tree() {
             };
             let folder = EntryKind::Directory { mode: 0o755, mtime, more: None };
             let said = vec![
-                crate::control::hello(None),
+                hello(Greeting::default()),
                 Message::ACCEPTED,
                 entry(0, b"proj", folder),
                 entry(1, b"proj/cache", link(b"../.ssh")),

@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::{EntryKind, LanesOffer, Message, Time, Wan
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{MessageReader, MessageWriter, hello};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 use crate::lanes::{LaneHandle, LaneOffer, Part, Source};
 
 const BYTES: usize = (30 << 20) + 4321;
@@ -209,7 +209,9 @@ fn a_lane_id_is_not_accepted_twice() {
             let from = vec![Wanted { path, contents: false }];
             let get =
                 Message::Get { from, compress: None, lanes: Some(offer.message()), tree: None };
-            for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
+            for message in
+                [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }]
+            {
                 writer.send(&message).await.expect("it is sent");
             }
             reader.recv_hello().await.expect("it greets");
@@ -237,7 +239,7 @@ fn knowing_a_lane_id_without_keys_has_no_effect() {
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
         let get = Wanted { path: RelPath::parse(b"missing").ok(), contents: false };
         let get = Message::Get { from: vec![get], compress: None, lanes: Some(offer), tree: None };
-        for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
+        for message in [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }] {
             writer.send(&message).await.expect("it is sent");
         }
         reader.recv_hello().await.expect("it greets");
@@ -266,7 +268,7 @@ async fn hostile_offer(client: &Client, size: u64) -> (LaneHandle, MessageWriter
     let mtime = Time { seconds: 0, nanoseconds: 0 };
     let path = RelPath::parse(b"file").expect("a name");
     for message in [
-        hello(None),
+        hello(Greeting::default()),
         Message::Put { to: None, rename: false, fsync: false, lanes, tree: None },
         Message::Entry {
             id: 1,

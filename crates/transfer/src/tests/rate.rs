@@ -6,7 +6,7 @@ use headroom_transfer_proto::message::{DataHeader, EntryKind, Message};
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{MessageReader, MessageWriter, hello};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 use crate::files::Time;
 
 /// Bytes of each file.
@@ -121,11 +121,11 @@ fn a_server_reads_no_faster_than_its_limit() {
         let connection = client.connection();
         let (send, receive) = connection.open_bi().await.expect("a stream");
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-        writer.queue(&hello(None)).await.expect("it is said");
+        writer.queue(&hello(Greeting::default())).await.expect("it is said");
         let request =
             Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
         writer.send(&request).await.expect("it is said");
-        assert_eq!(reader.recv_hello().await.expect("a greeting"), Some(RATE_BPS));
+        assert_eq!(reader.recv_hello().await.expect("a greeting").rate_bps, Some(RATE_BPS));
         assert_eq!(reader.expect().await.expect("an answer"), Message::ACCEPTED);
         let content = content(BYTES);
         let path = RelPath::parse(b"file").expect("a name");

@@ -13,7 +13,7 @@ use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{MessageReader, MessageWriter, hello};
+use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 use crate::proof;
 use crate::quic::quic_client;
 use crate::trust::{Authority, HostKeys, ServerVerifier, provider};
@@ -317,7 +317,7 @@ async fn reach(
 async fn ask(connection: &quinn::Connection, messages: &[Message]) -> Result<Message, Error> {
     let (send, receive) = connection.open_bi().await?;
     let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-    writer.queue(&hello(None)).await?;
+    writer.queue(&hello(Greeting::default())).await?;
     for message in messages {
         writer.queue(message).await?;
     }

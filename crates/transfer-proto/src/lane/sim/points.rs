@@ -130,20 +130,8 @@ impl Point {
     fn transfer(&self, opener: Opener, seed: u64) -> Took {
         let mut world = self.world(seed);
         let bytes = self.megabytes * 1_000_000;
-        world.add_ours(
-            Duration::ZERO,
-            Ours::opened_by(
-                opener,
-                seed,
-                bytes,
-                RateConfig {
-                    ceiling: RateConfig::default().ceiling,
-                    peer_buffer: Some(4 << 20),
-                    limit: None,
-                },
-                1472,
-            ),
-        );
+        let rate = RateConfig { peer_buffer: Some(4 << 20), ..RateConfig::default() };
+        world.add_ours(Duration::ZERO, Ours::opened_by(opener, seed, bytes, rate, 1472));
         while world.ours(0).done_at.is_none() {
             let until = world.now + 100 * MS;
             world.run(until);
