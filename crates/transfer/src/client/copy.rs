@@ -43,8 +43,9 @@ impl Client {
         let request = Message::Put { to: self.below(to)?, rename, fsync, lanes, tree: Some(tree) };
         let (mut writer, mut reader, mut answer) = self.begin(&request, offer).await?;
         let mut kept = tree;
-        // entries without more attributes do not depend on the answer, and go ahead of it
-        if tree.keep != Keep::NONE {
+        // entries without more attributes do not depend on the answer, and go ahead of it; not so
+        // if lanes were chosen, without which nothing is to be sent
+        if tree.keep != Keep::NONE || self.lane_options.is_any() {
             let accepted = answer.receive(&mut reader).await?;
             kept = accepted.limit(tree, &observer);
             answer = Answer::Received(accepted);
@@ -59,7 +60,7 @@ impl Client {
             let accepted = answer.receive(reader).await?;
             cipher = accepted.report_params(&observer).map(|params| params.cipher);
             let limits = limits.and(accepted.peer_limit_bps);
-            Ok(Some(Terms { limits, lane: accepted.lanes }))
+            Ok::<_, Error>(Some(Terms { limits, lane: accepted.lanes }))
         };
         let next_id = &mut self.next_id;
         let sent = sender.send_ahead(source, next_id, &mut writer, &mut reader, agreed).await?;

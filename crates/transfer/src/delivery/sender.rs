@@ -102,17 +102,20 @@ impl Sender {
         let (messages, outgoing) = mpsc::channel(WAITING);
         let walk = Walk::new(Arc::clone(shared), messages.clone(), *first_id);
         let walker = spawn_blocking(move || walk.run(source));
-        let speaking = writer.forward(outgoing);
+        let speaking = async {
+            let spoken = writer.forward(outgoing).await;
+            // where the connection ended, what was received before says why: a refusal
+            if shared.connection.close_reason().is_some() { Ok(spoken) } else { spoken.map(Ok) }
+        };
         let answers = async {
             if let Some(terms) = agreed(reader).await? {
                 shared.agree(terms);
             }
-            self.receive_answers(reader, messages).await?;
-            let id = walker.await.map_err(|error| Error::task(&error))?;
-            Ok::<_, Error>(id)
+            self.receive_answers(reader, messages).await
         };
-        let (id, ()) = tokio::try_join!(answers, speaking)?;
-        *first_id = id;
+        let ((), spoken) = tokio::try_join!(answers, speaking)?;
+        spoken?;
+        *first_id = walker.await.map_err(|error| Error::task(&error))?;
         let mut summary = shared.counts.get();
         if let Some(lane) = shared.lane() {
             summary.lost = lane.lost();

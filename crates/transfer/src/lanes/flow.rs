@@ -59,6 +59,8 @@ pub(super) struct Flow {
     local: Option<IpAddr>,
     /// Whether anything came from the peer.
     was_answered: bool,
+    /// When it got the first part.
+    first_fed: Option<Duration>,
     silent_since: Option<Duration>,
     is_paused: bool,
     is_over: bool,
@@ -85,6 +87,7 @@ impl Flow {
             sources: HashMap::new(),
             local: None,
             was_answered: false,
+            first_fed: None,
             silent_since: None,
             is_paused: false,
             is_over: false,
@@ -137,6 +140,8 @@ impl Flow {
         self.lane.handle_timeout(now);
         while let Some(event) = self.lane.poll_event() {
             match event {
+                // a receiver sends nothing by which it could notice that nothing passes
+                Event::Opened if self.sink.is_some() => {}
                 Event::Opened | Event::Reached(_) => {
                     self.status.state.send_if_modified(|state| {
                         let opens = *state == LaneState::Opening;
@@ -159,6 +164,7 @@ impl Flow {
             && self.lane.waiting() < AHEAD
             && let Some(part) = self.feed.take()
         {
+            self.first_fed.get_or_insert(now);
             let piece =
                 Piece { file: part.file, offset: part.offset, len: part.bytes.len() as u64 };
             self.sources.entry(part.file).or_insert_with(|| Arc::clone(&part.source));
@@ -201,10 +207,10 @@ impl Flow {
 
     /// Returns when to pause without an answer.
     fn pauses_at(&self) -> Option<Duration> {
-        // if nothing ever came, something on the way lets QUIC pass and not lanes
-        let patience = if self.was_answered { SILENCE } else { Duration::ZERO };
-        let since = self.silent_since.filter(|_| !(self.is_paused || self.is_over));
-        since.map(|since| since + patience)
+        let since = self.silent_since.filter(|_| !(self.is_paused || self.is_over))?;
+        // if nothing ever came, something on the way may let QUIC pass and not lanes
+        let first_fed = self.first_fed.filter(|_| !self.was_answered);
+        Some(first_fed.map_or(since + SILENCE, |first| since.max(first + SILENCE)))
     }
 
     /// Hands unacknowledged data to streams, until the peer answers.

@@ -122,12 +122,15 @@ impl Shared {
 
     /// Notes what both sides have agreed on, once.
     pub(super) fn agree(&self, terms: Terms) {
-        let terms = self.terms.get_or_init(|| terms);
+        // before anybody can start it
         if let Some(lane) = &terms.lane {
             lane.limit(terms.limits.rate_bps());
-            if self.wants_lane.load(Ordering::SeqCst) {
-                lane.start(None);
-            }
+        }
+        let _ = self.terms.set(terms);
+        // of this and the change in `want_lane`, the later one sees what the other side noted
+        let is_wanted = self.wants_lane.fetch_or(false, Ordering::AcqRel);
+        if let Some(lane) = self.lane().filter(|_| is_wanted) {
+            lane.start(None);
         }
     }
 
@@ -138,7 +141,7 @@ impl Shared {
 
     /// Starts the lane, or has it started as soon as there is one.
     pub(super) fn want_lane(&self) {
-        self.wants_lane.store(true, Ordering::SeqCst);
+        self.wants_lane.swap(true, Ordering::AcqRel);
         if let Some(lane) = self.lane() {
             lane.start(None);
         }
