@@ -272,8 +272,8 @@ impl<K: Keys> Lane<K> {
         if asks || matches!(payload, Payload::Data { .. }) {
             self.received.wants_feedback(now, asks);
         }
-        // feedback also goes to an address that is not validated
-        if matches!(payload, Payload::Data { .. } | Payload::Probe) {
+        // up to the limit, data and feedback also come from an end that has not validated this one
+        if self.paths.exceeds_limit() {
             self.paths.confirm();
         }
         match payload {

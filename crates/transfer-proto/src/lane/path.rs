@@ -180,6 +180,13 @@ impl Paths {
         }
     }
 
+    /// Whether more came than the other end may send before it has validated this one.
+    pub(crate) fn exceeds_limit(&self) -> bool {
+        self.active.as_ref().is_some_and(|path_state| {
+            path_state.received > path_state.sent.saturating_mul(AMPLIFICATION)
+        })
+    }
+
     /// Notes that the other end has validated this address.
     pub(crate) fn confirm(&mut self) {
         self.confirmed = true;
@@ -462,6 +469,16 @@ mod tests {
         }
         assert_eq!(challenges, MAX_CHALLENGES);
         assert_eq!(paths.validated(), Some(address(1)));
+    }
+
+    #[test]
+    fn only_more_than_the_limit_shows_that_the_other_end_has_validated_this_one() {
+        let mut paths = Paths::new(Some(address(1)), [1; 32]);
+        paths.sent(address(1), LEN);
+        paths.received(address(1), 3 * LEN, true);
+        assert!(!paths.exceeds_limit());
+        paths.received(address(1), 1, true);
+        assert!(paths.exceeds_limit());
     }
 
     #[test]

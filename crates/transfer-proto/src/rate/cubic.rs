@@ -34,7 +34,7 @@ impl Cubic {
         Self {
             mss,
             flows,
-            beta: 1.0 - (1.0 - BETA) / flows,
+            beta: beta(flows),
             window,
             top: window,
             reno: window,
@@ -46,6 +46,11 @@ impl Cubic {
 
     pub(crate) fn window(&self) -> f64 {
         self.window
+    }
+
+    /// Changes how many windows it is the sum of.
+    pub(crate) fn set_flows(&mut self, flows: f64) {
+        (self.flows, self.beta) = (flows, beta(flows));
     }
 
     /// Excludes time in which the window was not in use.
@@ -60,10 +65,14 @@ impl Cubic {
         let target = self.top + C * (t - self.k).powi(3) * self.mss;
         let target = target.clamp(self.window, 1.5 * self.window);
         self.window += (target - self.window) * (acked / self.window).min(1.0);
-        let beta = self.beta;
-        let alpha = if self.reno < self.top { 3.0 * (1.0 - beta) / (1.0 + beta) } else { 1.0 };
-        // the rate of Reno goes with the root of its increase
-        self.reno += self.flows * self.flows * alpha * self.mss * acked / self.window;
+        let (flows, beta) = (self.flows, self.beta);
+        let alpha = if self.reno < self.top {
+            // the rate of Reno goes with the root of its increase
+            flows * flows * 3.0 * (1.0 - beta) / (1.0 + beta)
+        } else {
+            flows
+        };
+        self.reno += alpha * self.mss * acked / self.window;
         self.window = self.window.max(self.reno);
     }
 
@@ -86,4 +95,9 @@ impl Cubic {
         }
         self.epoch = Some(now);
     }
+}
+
+/// Returns what a loss in one of so many windows leaves of their sum.
+fn beta(flows: f64) -> f64 {
+    1.0 - (1.0 - BETA) / flows
 }

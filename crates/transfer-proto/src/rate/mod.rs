@@ -75,7 +75,7 @@ const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 /// tenth of RFC 6817's (section 4.2): so long a path that became longer looks occupied.
 const MIN_RTT_AGE_RETREATING: Duration = Duration::from_secs(60);
 /// Rounds without a queue after which nobody else fills the path: as many as FULL_ROUNDS and the
-/// one in which they began. Ours: `a_scavenger_leaves_others_their_share_and_returns_after_them`.
+/// one in which they began. Ours: `a_scavenger_takes_the_link_again_after_others`.
 const QUIET_ROUNDS: u64 = 4;
 /// RFC 9002, section 7.2.
 const INITIAL_PACKETS: f64 = 10.0;
@@ -251,9 +251,12 @@ impl Controller {
         self.mss = mss as f64;
     }
 
-    /// Changes the share beside others, from the next time on that it has to share.
-    pub const fn set_priority(&mut self, priority: Priority) {
-        self.config.priority = priority;
+    /// Changes the share beside others.
+    pub fn set_priority(&mut self, priority: Priority) {
+        if priority != self.config.priority {
+            self.config.priority = priority;
+            self.cubic.set_flows(priority.flows());
+        }
     }
 
     /// Starts over, on another path.
@@ -531,12 +534,14 @@ impl Controller {
             self.model.begin_floor();
         }
         let round = self.model.rounds();
-        if !self.model.queue_never_showed() {
-            self.model.begin_peak();
-            self.mode = Mode::Retreat { quiet_from: round };
-        } else if round >= quiet_from + QUIET_ROUNDS {
+        let is_quiet = self.model.queue_never_showed();
+        let is_over = is_quiet && round >= quiet_from + QUIET_ROUNDS;
+        if is_over || self.config.priority != Priority::Scavenger {
             self.found = 0;
             self.probe();
+        } else if !is_quiet {
+            self.model.begin_peak();
+            self.mode = Mode::Retreat { quiet_from: round };
         }
     }
 

@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 pub(crate) enum LaneState {
     /// It was not needed yet.
     Idle,
-    /// The peer has not answered yet.
+    /// Data may not flow yet.
     Opening,
     /// Data may flow.
     Ready,
