@@ -73,7 +73,8 @@ impl Processors {
 
 impl Display for Processors {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let [client, server, link] = [&self.client, &self.server, &self.link].map(|part| list(part));
+        let [client, server, link] =
+            [&self.client, &self.server, &self.link].map(|part| list(part));
         write!(out, "client {client}, server {server}, link and lab {link}")
     }
 }
@@ -150,7 +151,8 @@ mod tests {
         let Some(&first) = usable().as_deref().and_then(<[usize]>::first) else {
             panic!("the kernel does not say which processors this process may use");
         };
-        let parts = Processors { client: vec![first], server: vec![first], link: usable().expect("said") };
+        let parts =
+            Processors { client: vec![first], server: vec![first], link: usable().expect("said") };
         let allowed = || {
             let output = std::process::Command::new("cat").arg("/proc/self/status").output();
             let status = String::from_utf8(output.expect("cat starts").stdout).expect("text");

@@ -27,8 +27,7 @@ use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan, which includes files of `folder`; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str, folder: Option<&Path>) -> Result<Plan, String> {
-    let file: PlanFile =
-        toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
+    let file: PlanFile = toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
     file.into_plan(name, folder).map_err(|error| error.in_text(text))
 }
 
@@ -485,9 +484,7 @@ impl WorkloadFile {
                 .map_or_else(ContentKind::default, |named| *named.get_ref()),
             transfers_per_sample: match &self.transfers_per_sample {
                 None => None,
-                asked => {
-                    Some(bounded(Key::TransfersPerSample.name(), asked.as_ref(), 1, 1..=256)?)
-                }
+                asked => Some(bounded(Key::TransfersPerSample.name(), asked.as_ref(), 1, 1..=256)?),
             },
             seconds,
             rate,

@@ -400,7 +400,10 @@ stacks = ["ftps"]
         let mut record = written().record();
         record.workloads[2].files = Some(u32::MAX);
         let error = Plan::of_record(&record).expect_err("too many files").to_string();
-        assert_eq!(error, "the recorded plan cannot be run: must be from 1 to 100000");
+        assert_eq!(
+            error,
+            "the recorded plan cannot be run: `files` is 4294967295: it must be from 1 to 100000"
+        );
         let mut record = written().record();
         record.validation_sizes_bytes.push(u64::MAX);
         assert!(

@@ -98,8 +98,7 @@ pub(super) fn record(
     ];
     let pinned = headroom_lab_parts::entered().filter(|_| hosts.is_empty());
     let pinned = pinned.map(|name| (PINNED_PROGRAMS, name));
-    let processors =
-        testbed.processors().map(|processors| (PROCESSORS, processors.to_string()));
+    let processors = testbed.processors().map(|processors| (PROCESSORS, processors.to_string()));
     let resolver = plan.resolver.map(|_| {
         let words = "silent: sshd asks it for each client's name, and it never answers";
         ("resolver", words.to_owned())
@@ -110,8 +109,12 @@ pub(super) fn record(
             ("CPU time of a side", testbed::cpu_time().to_owned()),
         ]
     });
-    let settings =
-        settings.into_iter().chain(pinned).chain(processors).chain(resolver).chain(privileges.into_iter().flatten());
+    let settings = settings
+        .into_iter()
+        .chain(pinned)
+        .chain(processors)
+        .chain(resolver)
+        .chain(privileges.into_iter().flatten());
     let Machine { kernel, distribution, cpu, cores, memory_bytes } = match hosts.first() {
         None => {
             let this = Machine::this();
