@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::sync::OnceLock;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -27,7 +28,9 @@ impl Processors {
     /// Shares out the processors that this process may use; none: they are too few, and all
     /// parts use all of them.
     pub fn of_this_machine() -> Option<Self> {
-        Self::of_cores(&cores(&usable()?))
+        // before the first run restricts this thread: a study has several runs in one process
+        static USABLE: OnceLock<Option<Vec<usize>>> = OnceLock::new();
+        Self::of_cores(&cores(USABLE.get_or_init(usable).as_deref()?))
     }
 
     /// Gives client and server as many cores each, and the link those that are left.
@@ -161,9 +164,12 @@ mod tests {
         };
         // in a thread of its own, as the others of this program keep theirs
         std::thread::spawn(move || {
+            let of_first_run = Processors::of_this_machine();
             let inside = parts.start_on(Role::Client, allowed).expect("restricted");
             assert_eq!(inside, first.to_string());
             assert_eq!(allowed().expect("read"), list(&usable().expect("said")), "as before");
+            restrict(&[first]).expect("restricted");
+            assert_eq!(Processors::of_this_machine(), of_first_run, "a later run has the same");
         })
         .join()
         .expect("as expected");
