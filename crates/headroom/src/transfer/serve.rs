@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use headroom_page::{AcmeOptions, CertificateSource, DEFAULT_METRICS_PORT, Intervals, Metrics, Page};
+use headroom_page::{
+    AcmeOptions, CertificateSource, DEFAULT_METRICS_PORT, Intervals, Metrics, Page,
+};
 use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Options, PathPolicy};
 use headroom_transfer::trust::{

@@ -129,15 +129,8 @@ impl<'a> Overview<'a> {
             [(several, true), (false, true), (several, false), (false, false)]
                 .map(|(baselines, limits)| Shown { baselines, limits });
         // the last choice is taken even where it does not fit
-        let choices = [
-            (count, all),
-            (2, all),
-            (2, named),
-            (1, all),
-            (1, named),
-            (1, limits),
-            (1, neither),
-        ];
+        let choices =
+            [(count, all), (2, all), (2, named), (1, all), (1, named), (1, limits), (1, neither)];
         let choices = choices.into_iter().filter(|(sizes, _)| *sizes <= count);
         let choices = choices.map(|(sizes, shown)| {
             let mut columns = columns_of(results, &name);

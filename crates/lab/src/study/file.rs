@@ -19,7 +19,8 @@ pub(super) type Tables<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Reads a study; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str, tables: Tables<'_>) -> Result<Study, String> {
-    let file: StudyFile = toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
+    let file: StudyFile =
+        toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
     let study = file.into_study(name, tables).map_err(|error| error.in_text(text))?;
     let tables = study.source.tables;
     Ok(Study { source: Source { text: text.to_owned(), tables }, ..study })

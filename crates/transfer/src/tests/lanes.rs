@@ -209,8 +209,7 @@ fn a_lane_id_is_not_accepted_twice() {
             let from = vec![Wanted { path, contents: false }];
             let get =
                 Message::Get { from, compress: None, lanes: Some(offer.message()), tree: None };
-            for message in
-                [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }]
+            for message in [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }]
             {
                 writer.send(&message).await.expect("it is sent");
             }
