@@ -3,6 +3,7 @@
 //! this alone.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -265,7 +266,20 @@ impl SendStream {
             Err(_) => Ok(None),
         }
     }
+
+    /// Drops a finished stream, and returns what waits as [`Self::stopped`] does: as long as the
+    /// stream is held, QUIC lets the peer open no other in its place.
+    pub(crate) fn into_stopped(mut self) -> Stopped {
+        match self.lower() {
+            Ok(stream) => Box::pin(stream.stopped()),
+            Err(_) => Box::pin(std::future::ready(Ok(None))),
+        }
+    }
 }
+
+/// Waits until the peer has acknowledged a stream, or stopped it.
+pub(crate) type Stopped =
+    Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>> + Send>>;
 
 /// A stream to receive from.
 #[derive(Debug)]

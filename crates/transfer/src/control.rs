@@ -4,7 +4,7 @@ use headroom_transfer_proto::message::{self, Message, VERSION};
 use headroom_transfer_proto::rate::Priority;
 use tokio::sync::mpsc;
 
-use crate::connection::{RecvStream, SendStream};
+use crate::connection::{RecvStream, SendStream, Stopped};
 use crate::error::Error;
 
 /// Queued messages are sent when they reach this many bytes.
@@ -75,7 +75,7 @@ impl MessageWriter {
     pub(crate) async fn close(mut self) -> Result<ClosedStream, Error> {
         self.flush().await?;
         self.stream.finish();
-        Ok(ClosedStream(self.stream))
+        Ok(ClosedStream(self.stream.into_stopped()))
     }
 
     /// Closes the stream and waits until the peer has acknowledged everything.
@@ -85,14 +85,13 @@ impl MessageWriter {
 }
 
 /// A stream of which everything is written.
-#[derive(Debug)]
-pub(crate) struct ClosedStream(SendStream);
+pub(crate) struct ClosedStream(Stopped);
 
 impl ClosedStream {
     /// Waits until the peer has acknowledged everything, which may take a while (RFC 9000, section
     /// 13.2.1): only needed before the connection is closed.
-    pub(crate) async fn acknowledged(mut self) -> Result<(), Error> {
-        match self.0.stopped().await {
+    pub(crate) async fn acknowledged(self) -> Result<(), Error> {
+        match self.0.await {
             Ok(_) | Err(quinn::StoppedError::ZeroRttRejected) => Ok(()),
             Err(quinn::StoppedError::ConnectionLost(error)) => Err(error.into()),
         }
