@@ -74,9 +74,10 @@ const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 /// The same while retreating, when it must not take others' queue for the path. Ours, and a
 /// tenth of RFC 6817's (section 4.2): so long a path that became longer looks occupied.
 const MIN_RTT_AGE_RETREATING: Duration = Duration::from_secs(60);
-/// Rounds without a queue after which nobody else fills the path: as many as FULL_ROUNDS and the
-/// one in which they began. Ours: `a_scavenger_takes_the_link_again_after_others`.
-const QUIET_ROUNDS: u64 = 4;
+/// Rounds without a queue after which nobody else uses the path: one of ours probes at least every
+/// eighth ([`CRUISE_ROUNDS`], the probe and what takes it back). Ours:
+/// `a_scavenger_takes_the_link_again_after_others`.
+const QUIET_ROUNDS: u64 = 8;
 /// RFC 9002, section 7.2.
 const INITIAL_PACKETS: f64 = 10.0;
 /// BBR's minimum window, four packets: acknowledgements of every second packet keep it
@@ -401,6 +402,12 @@ impl Controller {
             Mode::Down { from_round } if in_flight <= pipe || round >= from_round + 3 => {
                 self.cruise(now);
             }
+            // somebody else's, however short it is
+            Mode::Cruise { from_round, .. }
+                if self.config.priority == Priority::Scavenger && self.yields(from_round) =>
+            {
+                self.begin_retreat();
+            }
             Mode::Cruise { .. } if self.has_found_more() => {
                 self.found += 1;
                 self.probe();
@@ -521,6 +528,13 @@ impl Controller {
         }
     }
 
+    fn begin_retreat(&mut self) {
+        self.ledbat = Ledbat::new(PROBE_RTT_GAIN * self.model.bdp(), self.mss);
+        self.model.begin_floor();
+        self.model.begin_peak();
+        self.mode = Mode::Retreat { quiet_from: self.model.rounds() };
+    }
+
     fn retreat(&mut self, now: Duration, report: &Report, congested: bool, quiet_from: u64) {
         let rtt = self.model.smoothed().unwrap_or_default();
         if congested {
@@ -552,10 +566,7 @@ impl Controller {
         }
         let is_crowded = competing && self.model.queue_stood();
         if is_crowded && self.config.priority == Priority::Scavenger {
-            self.ledbat = Ledbat::new(PROBE_RTT_GAIN * self.model.bdp(), self.mss);
-            self.model.begin_floor();
-            self.model.begin_peak();
-            self.mode = Mode::Retreat { quiet_from: self.model.rounds() };
+            self.begin_retreat();
         } else if is_crowded {
             self.cubic.pause(now.saturating_sub(since));
             self.probe_rtt_after =

@@ -95,7 +95,7 @@ const POINTS: [Point; 6] = [
 ];
 
 /// Per cent that the transfers use today, in the order of [`POINTS`], less a little.
-const HOLDS: [f64; 6] = [86.5, 79.5, 71.5, 89.5, 73.0, 85.5];
+const HOLDS: [f64; 6] = [88.0, 80.5, 73.0, 90.5, 75.0, 87.0];
 
 /// A finished transfer.
 #[derive(Debug, Clone, Copy)]

@@ -41,6 +41,19 @@ fn a_scavenger_leaves_a_tcp_most_of_the_link() {
 }
 
 #[test]
+fn a_scavenger_leaves_one_of_normal_priority_most_of_the_link() {
+    for (mbps, rtt, bdps) in LINKS {
+        let mut world = World::new(Link::new(mbps, rtt * MS, bdps), 7);
+        world.add_ours(Duration::ZERO, ours(1, u64::MAX, Priority::Scavenger));
+        world.add_ours(5 * S, ours(2, u64::MAX, Priority::Normal));
+        world.run(70 * S);
+        let [scavenger, normal] = [0, 1].map(|flow| world.mbps(flow, 10 * S, 70 * S));
+        let share = scavenger / (scavenger + normal);
+        assert!(share <= 0.35, "{share} at {mbps} Mbit/s, {rtt} ms, {bdps} BDP");
+    }
+}
+
+#[test]
 fn a_scavenger_fills_a_link_that_nobody_else_uses() {
     let mut world = World::new(Link::new(100.0, 50 * MS, 1.0), 7);
     world.add_ours(Duration::ZERO, ours(1, u64::MAX, Priority::Scavenger));

@@ -124,7 +124,7 @@ fn two_lanes_share_evenly_and_keep_the_queue_short() {
         let share = first / (first + second);
         let queue = world.link.queue_quantile(0.5) / rtt as f32;
         assert!((0.4..=0.6).contains(&share), "{share} at {mbps} Mbit/s, {loss} lost");
-        assert!(queue < 0.6, "{queue} round trips at {mbps} Mbit/s, {loss} lost");
+        assert!(queue < 0.65, "{queue} round trips at {mbps} Mbit/s, {loss} lost");
     }
 }
 
