@@ -242,7 +242,8 @@ impl From<quinn::ReadError> for Error {
 
 impl Error {
     /// Whether the server may be there or accept the client a little later.
-    pub(crate) fn is_temporary(&self) -> bool {
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Lost(_) => true,
             Self::Refused(reason) => reason == FULL,

@@ -37,10 +37,24 @@ impl Client {
     ) -> Result<Summary, Error> {
         let names_source = |path: &PathBuf| !names_contents(path.as_os_str().as_bytes());
         let rename = paths.len() == 1 && paths.iter().all(names_source) && !names_directory(to);
+        let to = self.below(to)?;
+        let source = Source::new(paths.iter().cloned(), self.tree.links);
+        self.put_source(source, to, rename, fsync, observer).await
+    }
+
+    /// Sends a source into the directory `to`, or with `rename` under that name.
+    pub(super) async fn put_source(
+        &mut self,
+        source: Source,
+        to: Option<RelPath>,
+        rename: bool,
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
         let offer = self.offer();
         let lanes = offer.as_ref().map(LaneOffer::message);
         let tree = self.tree;
-        let request = Message::Put { to: self.below(to)?, rename, fsync, lanes, tree: Some(tree) };
+        let request = Message::Put { to, rename, fsync, lanes, tree: Some(tree) };
         let (mut writer, mut reader, mut answer) = self.begin(&request, offer).await?;
         let mut kept = tree;
         // entries without more attributes do not depend on the answer, and go ahead of it; not so
@@ -50,7 +64,7 @@ impl Client {
             kept = accepted.limit(tree, &observer);
             answer = Answer::Received(accepted);
         }
-        let source = Source::new(paths.iter().cloned(), kept.links).keeping(kept.keep);
+        let source = source.keeping(kept.keep);
         let limits = RateLimits::default().and(self.rate_bps);
         let (connection, offering) = (self.connection.clone().into(), Offering::Content);
         let sender = Sender::ahead(connection, offering, Arc::clone(&observer), limits.clone());
@@ -102,7 +116,8 @@ impl Client {
         received
     }
 
-    async fn get_into(
+    /// Fetches what is wanted into a destination.
+    pub(super) async fn get_into(
         &mut self,
         destination: Destination,
         from: Vec<Wanted>,

@@ -38,11 +38,11 @@ impl Default for SyncOptions {
 }
 
 impl SyncOptions {
-    fn offering(&self) -> Offering {
+    pub(super) fn offering(&self) -> Offering {
         if self.checksum { Offering::Hash } else { Offering::Name }
     }
 
-    fn request(
+    pub(super) fn request(
         &self,
         path: Option<RelPath>,
         upload: bool,
@@ -77,19 +77,25 @@ impl Client {
             )));
         }
         let request = options.request(self.below(to)?, true, self.compress, self.tree);
-        let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
         let excludes = Arc::new(options.excludes.clone());
+        let source = Source::new([from.join(".")], self.tree.links).without(excludes);
+        self.sync_source(source, &request, options.offering(), observer).await
+    }
+
+    /// Sends what differs of a source, as the request says.
+    pub(super) async fn sync_source(
+        &mut self,
+        source: Source,
+        request: &Message,
+        offering: Offering,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let (mut writer, mut reader, accepted) = self.request(request, None).await?;
         let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let tree = accepted.limit(self.tree, &observer);
-        let source = Source::new([from.join(".")], tree.links).keeping(tree.keep);
-        let source = source.without(excludes);
-        let sender = Sender::new(
-            self.connection.clone().into(),
-            options.offering(),
-            observer,
-            limits,
-            accepted.lanes,
-        );
+        let source = source.keeping(tree.keep);
+        let connection = self.connection.clone().into();
+        let sender = Sender::new(connection, offering, observer, limits, accepted.lanes);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
         sender.send(source, &mut self.next_id, &mut writer, &mut reader).await
     }

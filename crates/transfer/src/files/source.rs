@@ -94,6 +94,8 @@ enum Start {
         /// Whether to send its content without its name.
         contents: bool,
     },
+    /// A name below a root, sent under its path there. Of a directory the content is not sent.
+    Listed { beneath: Beneath, path: RelPath },
 }
 
 /// A source, or a name in a directory.
@@ -149,6 +151,15 @@ impl Source {
         Self::of(wanted.into_iter().map(start).collect(), links)
     }
 
+    /// Walks names below a root that a listing found, each sent under its path there. A directory
+    /// is sent without its content: what is in it is listed, too. No link is followed.
+    #[must_use]
+    pub fn listed(root: &Root, paths: impl IntoIterator<Item = RelPath>, links: Links) -> Self {
+        let links = if links == Links::Follow { Links::Keep } else { links };
+        let start = |path| Start::Listed { beneath: root.beneath().clone(), path };
+        Self::of(paths.into_iter().map(start).collect(), links)
+    }
+
     fn of(starts: VecDeque<Start>, links: Links) -> Self {
         let (excludes, levels, given) = (Arc::new(Excludes::none()), Vec::new(), HashSet::new());
         let (keep, is_named, only_files) = (Keep::NONE, false, false);
@@ -188,6 +199,7 @@ impl Source {
                 let shown = place.clone().unwrap_or_else(|| b".".as_slice().into());
                 SourcePath { beneath, place, path, shown }
             }
+            Start::Listed { beneath, path } => return self.begin_listed(beneath, path),
         };
         self.is_named = place.path.is_some();
         if let Some(path) = &place.path
@@ -200,6 +212,18 @@ impl Source {
             return Err(place.error(ErrorKind::NoFile));
         }
         self.visit(place, metadata)
+    }
+
+    /// Visits a single name of a listing.
+    fn begin_listed(&mut self, beneath: Beneath, path: RelPath) -> Result<Option<Found>, Error> {
+        let shown: Box<[u8]> = path.as_bytes().into();
+        let place = SourcePath { beneath, place: Some(shown.clone()), path: Some(path), shown };
+        self.is_named = false;
+        let metadata = place.look().map_err(|kind| place.error(kind))?;
+        match metadata.file_type {
+            FileType::Directory => self.directory(&place, metadata),
+            _ => self.visit(place, metadata),
+        }
     }
 
     /// Resolves a local path, and the name under which it is sent.
@@ -304,6 +328,13 @@ impl Source {
         read().map(|attributes| Some(Box::new(attributes))).map_err(|kind| place.error(kind))
     }
 
+    /// Returns a directory itself, if it has a name.
+    fn directory(&self, place: &SourcePath, metadata: Metadata) -> Result<Option<Found>, Error> {
+        let Some(path) = place.path.clone() else { return Ok(None) };
+        let attributes = self.attributes(place, &metadata)?;
+        Ok(Some(Found { path, kind: SourceKind::Directory(metadata), attributes }))
+    }
+
     /// Starts walking a directory, and returns it if it has a name.
     fn enter(&mut self, place: SourcePath, metadata: Metadata) -> Result<Option<Found>, Error> {
         let identity = metadata.identity;
@@ -313,13 +344,7 @@ impl Source {
         if let Some(level) = self.levels.last_mut() {
             level.state = State::Closed;
         }
-        let found = match place.path.clone() {
-            Some(path) => {
-                let attributes = self.attributes(&place, &metadata)?;
-                Some(Found { path, kind: SourceKind::Directory(metadata), attributes })
-            }
-            None => None,
-        };
+        let found = self.directory(&place, metadata)?;
         self.levels.push(Level { place, state: State::Closed, identity, names: Names::new() });
         Ok(found)
     }

@@ -5,6 +5,7 @@ mod drain;
 mod faults;
 mod hostile;
 mod lanes;
+mod listed;
 mod measurement;
 mod outages;
 mod rate;
