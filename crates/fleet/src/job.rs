@@ -1,0 +1,539 @@
+//! A job: what goes where, and by which rules.
+
+use std::ffi::OsStr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headroom_transfer::client::{TIMEOUT, below_root};
+use headroom_transfer::{Fingerprint, RemotePath};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::error::Error;
+
+/// The longest name of a job, in bytes: it names a folder.
+const MOST_NAME: usize = 64;
+/// The bounds of settings.
+const WORKERS: RangeInclusive<u32> = 1..=256;
+const ATTEMPTS: RangeInclusive<u32> = 1..=100;
+const BATCH_FILES: RangeInclusive<u32> = 1..=100_000;
+const LEASE: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
+/// QUIC gives up after 30 s in any case.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
+
+/// A job, as its file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its name, which can name a folder.
+    pub name: String,
+    /// The source as it is written; a local one is absolute.
+    pub from: String,
+    /// The destination, as the source is written.
+    pub to: String,
+    /// Both, as they are used.
+    pub direction: Direction,
+    /// Whether files that are at the destination are compared first.
+    pub mode: Mode,
+    /// Whether to remove at the destination what the source does not have, in the end.
+    pub delete: bool,
+    /// Workers that a run starts.
+    pub workers: u32,
+    /// The limit for all workers together, in bits per second.
+    pub rate_bps: Option<u64>,
+    /// How many times something is tried before it is set aside.
+    pub attempts: u32,
+    /// How long an item of a worker that is silent is kept for it.
+    pub lease: Duration,
+    /// The bounds of an item.
+    pub batch: Batch,
+    /// How to connect to the server.
+    pub connect: Connect,
+    /// Whether files count as stored only when they are on the disk.
+    pub fsync: bool,
+}
+
+/// Where files come from and go to. Both are directories, and the content of one goes into the
+/// other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Direction {
+    /// To a server.
+    Up {
+        /// The local directory.
+        from: PathBuf,
+        /// The server, and the directory below its root.
+        to: RemotePath,
+    },
+    /// From a server.
+    Down {
+        /// The server, and the directory below its root.
+        from: RemotePath,
+        /// The local directory.
+        to: PathBuf,
+    },
+}
+
+impl Direction {
+    /// Returns the server, and the directory below its root.
+    #[must_use]
+    pub const fn remote(&self) -> &RemotePath {
+        match self {
+            Self::Up { to, .. } => to,
+            Self::Down { from, .. } => from,
+        }
+    }
+}
+
+/// What becomes of files that are at the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// They are replaced.
+    Copy,
+    /// They stay, if their size and time of change agree with the source's.
+    Sync,
+}
+
+/// The bounds of an item. A file that is larger is an item of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The most files, directories and links.
+    pub files: u32,
+    /// The most bytes of files.
+    pub bytes: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { files: 1000, bytes: 64 << 20 }
+    }
+}
+
+/// How to connect to the server, as `put` and `get` do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connect {
+    /// The private key, if it is not the user's own.
+    pub identity: Option<PathBuf>,
+    /// The key that an unknown server must have.
+    pub fingerprint: Option<Fingerprint>,
+    /// Authorities whose servers are trusted as well.
+    pub ca: Option<PathBuf>,
+    /// How long to wait for an answer, at each address.
+    pub timeout: Duration,
+}
+
+/// A job file, as TOML has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobFile {
+    name: Spanned<String>,
+    from: Spanned<String>,
+    to: Spanned<String>,
+    mode: Option<Mode>,
+    delete: Option<Spanned<bool>>,
+    workers: Option<Spanned<u32>>,
+    rate: Option<Spanned<String>>,
+    attempts: Option<Spanned<u32>>,
+    lease: Option<Spanned<String>>,
+    #[serde(default)]
+    batch: BatchFile,
+    identity: Option<Spanned<String>>,
+    fingerprint: Option<Spanned<String>>,
+    ca: Option<Spanned<String>>,
+    timeout: Option<Spanned<String>>,
+    #[serde(default)]
+    fsync: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BatchFile {
+    files: Option<Spanned<u32>>,
+    bytes: Option<Spanned<String>>,
+}
+
+/// A job as an engine keeps it: paths are resolved, and values checked.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    name: String,
+    from: String,
+    to: String,
+    mode: Mode,
+    delete: bool,
+    workers: u32,
+    rate_bps: Option<u64>,
+    attempts: u32,
+    lease: Duration,
+    batch: Batch,
+    identity: Option<String>,
+    fingerprint: Option<String>,
+    ca: Option<String>,
+    timeout: Duration,
+    fsync: bool,
+}
+
+/// What is wrong with a job file, and where.
+#[derive(Debug)]
+struct Wrong {
+    at: usize,
+    reason: String,
+}
+
+fn wrong<T>(value: &Spanned<T>, reason: impl Into<String>) -> Wrong {
+    Wrong { at: value.span().start, reason: reason.into() }
+}
+
+impl Job {
+    /// Reads a job file. Relative paths in it begin at its folder, and `~/` at the home.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says something that cannot be done ([`Error::Job`], with the
+    /// line).
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(Error::system("read", path))?;
+        let absolute = std::path::absolute(path).map_err(Error::system("find", path))?;
+        let folder = absolute.parent().unwrap_or(Path::new("/"));
+        Self::parse(&text, folder).map_err(|(line, reason)| Error::Job {
+            path: path.to_owned(),
+            line,
+            reason,
+        })
+    }
+
+    /// Parses the text of a job file that is in this folder. An error is a line and a sentence.
+    fn parse(text: &str, folder: &Path) -> Result<Self, (usize, String)> {
+        let file: JobFile = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            (line_of(text, at), error.message().trim().replace('\n', "; "))
+        })?;
+        let stored =
+            file.checked(folder).map_err(|wrong| (line_of(text, wrong.at), wrong.reason))?;
+        Self::of(stored).map_err(|reason| (1, reason))
+    }
+
+    /// Reads a job as an engine has kept it. An error is what was found.
+    pub(crate) fn from_json(json: &str) -> Result<Self, String> {
+        let stored = serde_json::from_str(json);
+        Self::of(stored.map_err(|error| format!("its job is not readable ({error})"))?)
+    }
+
+    /// Writes the job for an engine.
+    pub(crate) fn to_json(&self) -> String {
+        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let Connect { identity, fingerprint, ca, timeout } = &self.connect;
+        let stored = Stored {
+            name: self.name.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            mode: self.mode,
+            delete: self.delete,
+            workers: self.workers,
+            rate_bps: self.rate_bps,
+            attempts: self.attempts,
+            lease: self.lease,
+            batch: self.batch,
+            identity: text(identity),
+            fingerprint: fingerprint.map(|fingerprint| fingerprint.to_string()),
+            ca: text(ca),
+            timeout: *timeout,
+            fsync: self.fsync,
+        };
+        // texts and numbers alone, which are always written
+        serde_json::to_string(&stored).unwrap_or_default()
+    }
+
+    /// Returns the first setting in which another job differs so that its state is of no use, with
+    /// that job's value and this one's.
+    pub(crate) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let mode = |job: &Self| match job.mode {
+            Mode::Copy => "copy".to_owned(),
+            Mode::Sync => "sync".to_owned(),
+        };
+        let settings = [
+            ("from", other.from.clone(), self.from.clone()),
+            ("to", other.to.clone(), self.to.clone()),
+            ("mode", mode(other), mode(self)),
+        ];
+        settings.into_iter().find(|(_, there, here)| there != here)
+    }
+
+    fn of(stored: Stored) -> Result<Self, String> {
+        let Stored { name, from, to, mode, delete, workers, rate_bps, attempts, .. } = stored;
+        let Stored { lease, batch, identity, fingerprint, ca, timeout, fsync, .. } = stored;
+        let direction = direction(&from, &to)?;
+        let fingerprint = fingerprint.map(|text| text.parse::<Fingerprint>()).transpose();
+        let connect = Connect {
+            identity: identity.map(PathBuf::from),
+            fingerprint: fingerprint.map_err(|error| error.to_string())?,
+            ca: ca.map(PathBuf::from),
+            timeout,
+        };
+        Ok(Self {
+            name,
+            from,
+            to,
+            direction,
+            mode,
+            delete,
+            workers,
+            rate_bps,
+            attempts,
+            lease,
+            batch,
+            connect,
+            fsync,
+        })
+    }
+}
+
+impl JobFile {
+    fn checked(self, folder: &Path) -> Result<Stored, Wrong> {
+        let mode = self.mode.unwrap_or(Mode::Copy);
+        check_name(self.name.get_ref()).map_err(|reason| wrong(&self.name, reason))?;
+        if let Some(delete) = &self.delete
+            && *delete.get_ref()
+            && mode == Mode::Copy
+        {
+            return Err(wrong(delete, "`delete = true` is for mode = \"sync\""));
+        }
+        let place = |text: &Spanned<String>| {
+            remote(text.get_ref())
+                .and_then(|remote| match remote {
+                    Some(_) => Ok(text.get_ref().clone()),
+                    None => local(text.get_ref(), folder),
+                })
+                .map_err(|reason| wrong(text, reason))
+        };
+        let (from, to) = (place(&self.from)?, place(&self.to)?);
+        direction(&from, &to).map_err(|reason| wrong(&self.to, reason))?;
+        let path = |text: &Option<Spanned<String>>| {
+            let text = text.as_ref();
+            text.map(|text| local(text.get_ref(), folder).map_err(|reason| wrong(text, reason)))
+                .transpose()
+        };
+        let fingerprint = self.fingerprint.as_ref().map(|text| {
+            let read: Result<Fingerprint, _> = text.get_ref().parse();
+            read.map(|fingerprint| fingerprint.to_string())
+                .map_err(|error| wrong(text, error.to_string()))
+        });
+        let rate = self.rate.as_ref().map(|text| {
+            headroom_units::parse_rate(text.get_ref()).map_err(|reason| wrong(text, reason))
+        });
+        let default = Batch::default();
+        let batch = Batch {
+            files: number("files", self.batch.files.as_ref(), &BATCH_FILES, default.files)?,
+            bytes: match &self.batch.bytes {
+                Some(text) => match headroom_units::parse_size(text.get_ref()) {
+                    Ok(0) => return Err(wrong(text, "an item has at least one byte: 64MiB")),
+                    Ok(bytes) => bytes,
+                    Err(reason) => return Err(wrong(text, reason)),
+                },
+                None => default.bytes,
+            },
+        };
+        let lease = Duration::from_secs(30);
+        Ok(Stored {
+            mode,
+            delete: self.delete.as_ref().is_some_and(|delete| *delete.get_ref()),
+            workers: number("workers", self.workers.as_ref(), &WORKERS, 4)?,
+            rate_bps: rate.transpose()?,
+            attempts: number("attempts", self.attempts.as_ref(), &ATTEMPTS, 5)?,
+            lease: duration("lease", self.lease.as_ref(), &LEASE, lease)?,
+            batch,
+            identity: path(&self.identity)?,
+            fingerprint: fingerprint.transpose()?,
+            ca: path(&self.ca)?,
+            timeout: duration("timeout", self.timeout.as_ref(), &TIMEOUTS, TIMEOUT)?,
+            fsync: self.fsync,
+            name: self.name.into_inner(),
+            from,
+            to,
+        })
+    }
+}
+
+/// Checks that a name can be that of a folder.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    match begins && name.len() <= MOST_NAME && name.chars().all(is_plain) {
+        true => Ok(()),
+        false => Err(format!(
+            "`name` is 1 to {MOST_NAME} letters, digits, dots, hyphens and underscores, and begins with a letter or digit: it names the folder of the job's state"
+        )),
+    }
+}
+
+/// Reads a text as a directory on a server; `None` if it is a local one.
+fn remote(text: &str) -> Result<Option<RemotePath>, String> {
+    let text = OsStr::new(text);
+    if !RemotePath::is_meant(text) {
+        return Ok(None);
+    }
+    let remote = RemotePath::parse(text).map_err(|error| error.to_string())?;
+    if let Some(user) = remote.host.user() {
+        return Err(format!(
+            "`{user}@` is for ssh, by which a fleet does not connect: it needs a `headroom serve`, which knows you by your key"
+        ));
+    }
+    below_root(&remote.path).map_err(|error| error.to_string())?;
+    Ok(Some(remote))
+}
+
+fn direction(from: &str, to: &str) -> Result<Direction, String> {
+    match (remote(from)?, remote(to)?) {
+        (None, Some(to)) => Ok(Direction::Up { from: from.into(), to }),
+        (Some(from), None) => Ok(Direction::Down { from, to: to.into() }),
+        _ => Err(
+            "one of `from` and `to` must be on a server, HOST[:PORT]:PATH, and one here. Write a local name with a colon as ./NAME"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Resolves a local path: relative ones begin at `folder`.
+fn local(text: &str, folder: &Path) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("a path is empty".to_owned());
+    }
+    let path = match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => folder.join(text),
+    };
+    let path = path.into_os_string().into_string();
+    path.map_err(|path| {
+        format!(
+            "`{}` is not UTF-8, as the folder of the job file or the home is not: put the job file elsewhere",
+            path.display()
+        )
+    })
+}
+
+fn number(
+    name: &str,
+    written: Option<&Spanned<u32>>,
+    bounds: &RangeInclusive<u32>,
+    default: u32,
+) -> Result<u32, Wrong> {
+    let Some(written) = written else { return Ok(default) };
+    let value = *written.get_ref();
+    match bounds.contains(&value) {
+        true => Ok(value),
+        false => Err(wrong(
+            written,
+            format!("`{name}` is {} to {}, not {value}", bounds.start(), bounds.end()),
+        )),
+    }
+}
+
+fn duration(
+    name: &str,
+    written: Option<&Spanned<String>>,
+    bounds: &RangeInclusive<Duration>,
+    default: Duration,
+) -> Result<Duration, Wrong> {
+    let Some(written) = written else { return Ok(default) };
+    let read = headroom_units::parse_duration(written.get_ref());
+    let value = read.map_err(|reason| wrong(written, reason))?;
+    match bounds.contains(&value) {
+        true => Ok(value),
+        false => Err(wrong(
+            written,
+            format!("`{name}` is {:?} to {:?}, not {value:?}", bounds.start(), bounds.end()),
+        )),
+    }
+}
+
+/// Returns the line of a byte, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "name = \"archive\"\nfrom = \"photos\"\nto = \"nas:backup/photos\"\n";
+
+    fn parse(text: &str) -> Result<Job, (usize, String)> {
+        Job::parse(text, Path::new("/jobs"))
+    }
+
+    #[test]
+    fn a_job_has_defaults_and_paths_begin_at_its_folder() {
+        let job = parse(LEAST).expect("a job");
+        assert_eq!((job.from.as_str(), job.to.as_str()), ("/jobs/photos", "nas:backup/photos"));
+        let Direction::Up { from, to } = &job.direction else { panic!("{job:?}") };
+        assert_eq!(from, Path::new("/jobs/photos"));
+        assert_eq!((to.host.name(), to.path.as_slice()), ("nas", &b"backup/photos"[..]));
+        assert_eq!((job.mode, job.delete, job.fsync), (Mode::Copy, false, false));
+        assert_eq!((job.workers, job.attempts, job.rate_bps), (4, 5, None));
+        assert_eq!(job.batch, Batch { files: 1000, bytes: 64 << 20 });
+        assert_eq!(job.lease, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn all_settings_are_read_and_kept() {
+        let text = "name = \"a-1.b_2\"\nfrom = \"[2001:db8::1]:4999:x\"\nto = \"/data\"\n\
+            mode = \"sync\"\ndelete = true\nworkers = 8\nrate = \"100mbit\"\nattempts = 2\n\
+            lease = \"5s\"\nidentity = \"key\"\nca = \"/ca.pem\"\ntimeout = \"3s\"\nfsync = true\n\
+            fingerprint = \"SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA\"\n\
+            [batch]\nfiles = 10\nbytes = \"1MiB\"\n";
+        let job = parse(text).expect("a job");
+        let Direction::Down { from, to } = &job.direction else { panic!("{job:?}") };
+        assert_eq!((from.host.port(), to.as_path()), (4999, Path::new("/data")));
+        assert_eq!((job.mode, job.delete, job.workers), (Mode::Sync, true, 8));
+        assert_eq!((job.rate_bps, job.attempts), (Some(100_000_000), 2));
+        let seconds = [job.lease, job.connect.timeout].map(|time| time.as_secs());
+        assert_eq!(seconds, [5, 3]);
+        assert_eq!(job.connect.identity.as_deref(), Some(Path::new("/jobs/key")));
+        assert_eq!(job.batch, Batch { files: 10, bytes: 1 << 20 });
+        assert_eq!(Job::from_json(&job.to_json()), Ok(job));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        let with = |line: &str| format!("{LEAST}{line}\n");
+        let cases = [
+            ("name = \"a\"\nfrom = \"x\"\n".to_owned(), 1, "missing field `to`"),
+            (LEAST.replace("archive", "../up"), 1, "`name` is 1 to 64"),
+            (LEAST.replace("archive", ""), 1, "`name` is 1 to 64"),
+            (LEAST.replace("nas:backup/photos", "elsewhere"), 3, "must be on a server"),
+            (LEAST.replace("\"photos\"", "\"a:b\""), 3, "must be on a server"),
+            (LEAST.replace("nas:", "user@nas:"), 3, "`user@` is for ssh"),
+            (LEAST.replace("nas:backup", "nas:../backup"), 3, "../backup"),
+            (LEAST.replace("nas:backup/", "nas:abc:"), 3, "`abc`"),
+            (with("mode = \"move\""), 4, "`move`"),
+            (with("delete = true"), 4, "mode = \"sync\""),
+            (with("wrokers = 3"), 4, "wrokers"),
+            (with("workers = 0"), 4, "`workers` is 1 to 256, not 0"),
+            (with("workers = \"3\""), 4, "u32"),
+            (with("attempts = 1000"), 4, "`attempts` is 1 to 100"),
+            (with("rate = \"fast\""), 4, "fast"),
+            (with("lease = \"1s\""), 4, "`lease` is 2s to 3600s, not 1s"),
+            (with("timeout = \"31s\""), 4, "`timeout` is"),
+            (with("fingerprint = \"SHA256:x\""), 4, "fingerprint"),
+            (with("identity = \"\""), 4, "empty"),
+            (with("\n[batch]\nbytes = \"0\""), 6, "at least one byte"),
+            (with("[batch]\nfiles = 0"), 5, "`files` is 1 to 100000"),
+            (with("x = ["), 4, ""),
+        ];
+        for (text, line, words) in cases {
+            let (found, reason) = parse(&text).expect_err(&text);
+            assert!(reason.contains(words), "{text}: {reason}");
+            // of an open bracket the parser may name the end
+            assert!(found == line || words.is_empty(), "{text}: line {found}: {reason}");
+        }
+    }
+
+    #[test]
+    fn another_job_is_told_apart_and_other_limits_are_not() {
+        let job = parse(LEAST).expect("a job");
+        let slower = parse(&format!("{LEAST}rate = \"1mbit\"\nworkers = 1\n")).expect("a job");
+        assert_eq!(slower.difference(&job), None);
+        let elsewhere = parse(&LEAST.replace("backup", "other")).expect("a job");
+        let (setting, there, here) = elsewhere.difference(&job).expect("it differs");
+        assert_eq!((setting, there.as_str()), ("to", "nas:backup/photos"));
+        assert_eq!(here, "nas:other/photos");
+    }
+}

@@ -1,0 +1,204 @@
+//! What became of an item's entries so far, as the events of its requests say.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer::path::RelPath;
+use headroom_transfer::{Event, Observer};
+
+use crate::engine::CopiedFile;
+use crate::entry::Entry;
+
+/// What became of an item's entries.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    noted: Mutex<Noted>,
+    /// Bytes that were moved or found.
+    in_flight: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    stored: HashSet<RelPath>,
+    /// Sizes and hashes that both sides agree on, if the file is stored as well.
+    hashes: HashMap<RelPath, (u64, [u8; 32])>,
+    unchanged: HashSet<RelPath>,
+    /// Whether what is not stored is up to date.
+    is_rest_unchanged: bool,
+    /// The first reason for a failure.
+    reason: Option<String>,
+}
+
+/// The entries of an item: files to record, entries that are left, and why something failed.
+pub(crate) struct Sorted {
+    pub(crate) copied: Vec<CopiedFile>,
+    pub(crate) left: Vec<Entry>,
+    pub(crate) reason: Option<String>,
+}
+
+impl Ledger {
+    pub(crate) fn new(in_flight: Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self { noted: Mutex::default(), in_flight })
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes something that was stored.
+    pub(crate) fn stored(&self, path: &RelPath) {
+        self.noted().stored.insert(path.clone());
+    }
+
+    /// Notes a file that is up to date.
+    pub(crate) fn unchanged(&self, path: &RelPath, bytes: u64) {
+        self.noted().unchanged.insert(path.clone());
+        self.in_flight.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that everything that was not stored is up to date: the server compared it.
+    pub(crate) fn rest_is_unchanged(&self) {
+        self.noted().is_rest_unchanged = true;
+    }
+
+    /// Notes a failure; the first one is kept.
+    pub(crate) fn failed(&self, reason: &str) {
+        self.noted().reason.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Returns the files that were stored, without their entries, and the first reason for a
+    /// failure.
+    pub(crate) fn verified(&self) -> (Vec<CopiedFile>, Option<String>) {
+        let noted = self.noted();
+        let copied = noted.hashes.iter().filter(|(path, _)| noted.stored.contains(*path));
+        let copied = copied.map(|(path, (size, hash))| CopiedFile {
+            number: 0,
+            path: path.clone(),
+            size: *size,
+            hash: Some(*hash),
+        });
+        (copied.collect(), noted.reason.clone())
+    }
+
+    /// Sorts the entries of the item. A file counts as copied only with the hash that both sides
+    /// agree on, or if it was compared.
+    pub(crate) fn sorted(&self, entries: Vec<Entry>) -> Sorted {
+        let noted = self.noted();
+        let (mut copied, mut left) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let is_stored = noted.stored.contains(&entry.path);
+            let is_unchanged = noted.is_rest_unchanged || noted.unchanged.contains(&entry.path);
+            if !entry.is_file() {
+                if !is_stored && !is_unchanged {
+                    left.push(entry);
+                }
+                continue;
+            }
+            let (size, hash) = match noted.hashes.get(&entry.path).filter(|_| is_stored) {
+                Some((size, hash)) => (*size, Some(*hash)),
+                None if is_unchanged && !is_stored => (entry.size(), None),
+                None => {
+                    left.push(entry);
+                    continue;
+                }
+            };
+            copied.push(CopiedFile { number: entry.number, path: entry.path, size, hash });
+        }
+        Sorted { copied, left, reason: noted.reason.clone() }
+    }
+}
+
+/// Notes the events of a request whose names are below a directory.
+#[derive(Debug)]
+pub(crate) struct Noting {
+    pub(crate) ledger: Arc<Ledger>,
+    /// The directory below the source.
+    pub(crate) directory: Option<RelPath>,
+}
+
+impl Noting {
+    /// Returns the path below the source.
+    fn whole(&self, path: &RelPath) -> Option<RelPath> {
+        match &self.directory {
+            Some(directory) => directory.join(path).ok(),
+            None => Some(path.clone()),
+        }
+    }
+}
+
+impl Observer for Noting {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Hashed { path, bytes, hash } => {
+                if let Some(path) = self.whole(path) {
+                    self.ledger.noted().hashes.insert(path, (bytes, *hash));
+                }
+            }
+            Event::Stored { path } => {
+                if let Some(path) = self.whole(path) {
+                    self.ledger.noted().stored.insert(path);
+                }
+            }
+            Event::Failed { reason, .. } => self.ledger.failed(reason),
+            Event::Moved { bytes } | Event::Kept { bytes } | Event::Hole { bytes } => {
+                self.ledger.in_flight.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Event::Warning { reason } | Event::LeftOut { reason } => tracing::debug!("{reason}"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_transfer::Time;
+
+    use super::*;
+    use crate::entry::Kind;
+
+    fn entry(number: u64, name: &str) -> Entry {
+        let mtime = Time { seconds: 0, nanoseconds: 0 };
+        let kind = match name.ends_with("directory") {
+            true => Kind::Directory { mode: 0o755, mtime },
+            false => Kind::File { size: 7, mode: 0o644, mtime },
+        };
+        Entry { number, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
+    }
+
+    #[test]
+    fn only_what_was_verified_counts_as_copied() {
+        let names = ["a/directory", "a/whole", "a/sent", "a/stored", "a/same", "a/other"];
+        let entries: Vec<_> =
+            names.iter().enumerate().map(|(n, name)| entry(n as u64, name)).collect();
+        let ledger = Ledger::new(Arc::default());
+        let directory = Some(RelPath::parse(b"a").expect("a path"));
+        let noting = Noting { ledger: Arc::clone(&ledger), directory };
+        let path = |name: &str| RelPath::parse(name.as_bytes()).expect("a path");
+        let (whole, sent, stored) = (path("whole"), path("sent"), path("stored"));
+        let hash = [1; 32];
+        noting.event(Event::Stored { path: &path("directory") });
+        noting.event(Event::Hashed { path: &whole, bytes: 8, hash: &hash });
+        noting.event(Event::Stored { path: &whole });
+        // the receiver has not confirmed this one, and that one has no hash
+        noting.event(Event::Hashed { path: &sent, bytes: 7, hash: &hash });
+        noting.event(Event::Stored { path: &stored });
+        noting.event(Event::Failed { reason: "the first", code: None });
+        noting.event(Event::Failed { reason: "the second", code: None });
+        ledger.unchanged(&path("a/same"), 7);
+        let Sorted { copied, left, reason } = ledger.sorted(entries.clone());
+        let copied: Vec<_> =
+            copied.iter().map(|file| (file.number, file.size, file.hash)).collect();
+        assert_eq!(copied, [(1, 8, Some(hash)), (4, 7, None)]);
+        let left: Vec<_> = left.iter().map(|entry| entry.number).collect();
+        assert_eq!(left, [2, 3, 5]);
+        assert_eq!(reason.as_deref(), Some("the first"));
+
+        ledger.rest_is_unchanged();
+        let Sorted { copied, left, .. } = ledger.sorted(entries);
+        let copied: Vec<_> = copied.iter().map(|file| file.number).collect();
+        assert_eq!(copied, [1, 2, 4, 5]);
+        // what is stored without a hash never counts
+        assert_eq!(left.iter().map(|entry| entry.number).collect::<Vec<_>>(), [3]);
+    }
+}

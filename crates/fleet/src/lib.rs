@@ -1,0 +1,38 @@
+//! Copies or syncs large trees by several workers.
+//!
+//! A [`Job`] says what goes where. [`run::run`] lists the source, writes what it finds into a
+//! queue, an [`Engine`], and starts workers; [`worker::work`] takes items from the queue, copies
+//! them by the transfer's own client, and acknowledges what was verified. Everything that has to
+//! outlive a process is in the engine: [`Sqlite`] is one, for a single machine. What a crash
+//! repeats changes nothing: an item that is copied twice has one receipt for each file.
+//!
+//! Stores, ranges of large files and engines for many machines are not here yet. A second engine
+//! implements [`Engine`]; everything above it is generic.
+
+mod clock;
+mod copy;
+mod engine;
+mod entry;
+mod error;
+mod job;
+mod key;
+mod ledger;
+mod listing;
+pub mod run;
+mod sqlite;
+mod state_folder;
+mod stop;
+pub mod worker;
+
+pub use clock::now_ms;
+pub use engine::{
+    Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, Orders, Outcome, Phase,
+    Receipt, Settlement, State, Step,
+};
+pub use entry::{Entry, Kind};
+pub use error::Error;
+pub use job::{Batch, Connect, Direction, Job, Mode};
+pub use key::DirectoryKey;
+pub use sqlite::Sqlite;
+pub use state_folder::{Lock, StateFolder};
+pub use stop::Stop;

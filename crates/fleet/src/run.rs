@@ -1,0 +1,340 @@
+//! A run of a job: lists the source, starts workers and replaces those that die, and does what
+//! comes last.
+
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use headroom_transfer::files::Root;
+use headroom_transfer::{Client, Error as TransferError, SyncOptions};
+
+use crate::clock::now_ms;
+use crate::engine::{Control, Counts, Engine, Phase, State};
+use crate::error::Error;
+use crate::job::{Direction, Job};
+use crate::ledger::{Ledger, Noting};
+use crate::listing::{Advice, Switch, list_folder, list_server};
+use crate::stop::Stop;
+use crate::worker::name_of;
+
+/// How often a run looks at workers and figures.
+const TICK: Duration = Duration::from_millis(200);
+/// The pause before a worker that has ended is replaced.
+const RESTART: Duration = Duration::from_secs(1);
+/// How long workers have to return their items.
+const ENDING: Duration = Duration::from_secs(10);
+/// The exit code of a program that has panicked.
+const PANICKED: i32 = 101;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing is left to do, or only what was set aside.
+    Done,
+    /// It was stopped; the next run goes on.
+    Paused,
+    /// The job was cancelled.
+    Cancelled,
+    /// A worker cannot work, and has said why. This is its exit code.
+    WorkerFailed(i32),
+    /// The delete pass did not succeed, for this reason: a sentence.
+    NotDeleted(String),
+}
+
+/// Runs a job until it is done, cancelled or stopped. `open` opens a handle of the engine, `connect`
+/// connects to the job's server, `spawn` starts a worker as a process that ends with its standard
+/// input, and `show` is told the figures several times a second.
+///
+/// # Errors
+/// The engine cannot be used, the server cannot be reached or refuses, or the source cannot be
+/// listed at all.
+pub async fn run<E, C>(
+    open: impl Fn() -> Result<E, Error>,
+    job: &Job,
+    mut connect: C,
+    spawn: &mut dyn FnMut() -> io::Result<Child>,
+    show: &mut dyn FnMut(&Control, &Counts),
+    stop: &Stop,
+) -> Result<Ended, Error>
+where
+    E: Engine + Send + 'static,
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let mut engine = open()?;
+    if engine.control()?.state == State::Cancelled {
+        return Err(Error::Cancelled);
+    }
+    prepare_folders(job)?;
+    // while somebody is here who can be asked whether to trust the server
+    connect().await?.close().await;
+    engine.retry_aside()?;
+    engine.set_state(State::Running)?;
+    let mut children = Children { spawn, wanted: job.workers, running: Vec::new(), next: None };
+    let copied = copy(&open, &mut engine, job, &mut connect, &mut children, show, stop).await;
+    if matches!(copied, Ok(Some(Ended::Paused))) {
+        // workers that others started wait as well
+        engine.set_state(State::Paused)?;
+    }
+    children.end(&mut engine).await?;
+    match copied? {
+        Some(ended) => Ok(ended),
+        None => delete(&mut engine, job, &mut connect, show, stop).await,
+    }
+}
+
+/// Checks that the local folder is there, or makes it.
+fn prepare_folders(job: &Job) -> Result<(), Error> {
+    match &job.direction {
+        Direction::Up { from, .. } if !from.is_dir() => {
+            let reason = format!("{} is not a directory, as the `from` of a job is", from.display());
+            Err(TransferError::Usage(reason).into())
+        }
+        Direction::Up { .. } => Ok(()),
+        Direction::Down { to, .. } => {
+            std::fs::create_dir_all(to).map_err(Error::system("make the directory", to))
+        }
+    }
+}
+
+/// Lists and copies; returns how the run ended, or nothing if the delete pass is next.
+async fn copy<E, C>(
+    open: &impl Fn() -> Result<E, Error>,
+    engine: &mut E,
+    job: &Job,
+    connect: &mut C,
+    children: &mut Children<'_>,
+    show: &mut dyn FnMut(&Control, &Counts),
+    stop: &Stop,
+) -> Result<Option<Ended>, Error>
+where
+    E: Engine + Send + 'static,
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let switch = Arc::new(Switch::default());
+    let mut is_listing = !engine.counts(now_ms())?.is_listed;
+    let mut listing = pin!(list(open, job, connect, &switch));
+    let ended = loop {
+        let control = engine.control()?;
+        show(&control, &engine.counts(now_ms())?);
+        match control {
+            _ if stop.is_stopped() => break Ok(Some(Ended::Paused)),
+            Control { state: State::Cancelled, .. } => break Ok(Some(Ended::Cancelled)),
+            Control { state: State::Paused, .. } => switch.set(Advice::Wait),
+            Control { state: State::Running, .. } => switch.set(Advice::GoOn),
+        }
+        if let Some(code) = children.look(engine, control.state == State::Running)? {
+            break Ok(Some(Ended::WorkerFailed(code)));
+        }
+        if control.state == State::Running {
+            match engine.advance()? {
+                Phase::Copying | Phase::Finishing => {}
+                Phase::Deleting => break Ok(None),
+                Phase::Done => break Ok(Some(Ended::Done)),
+            }
+        }
+        tokio::select! {
+            listed = &mut listing, if is_listing => match listed {
+                Ok(()) => is_listing = false,
+                Err(error) => break Err(error),
+            },
+            () = tokio::time::sleep(TICK) => {}
+            () = stop.stopped() => {}
+        }
+    };
+    switch.set(Advice::Stop);
+    ended
+}
+
+/// Lists the source.
+async fn list<E, C>(
+    open: &impl Fn() -> Result<E, Error>,
+    job: &Job,
+    connect: &mut C,
+    switch: &Arc<Switch>,
+) -> Result<(), Error>
+where
+    E: Engine + Send + 'static,
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let (mut engine, batch) = (open()?, job.batch);
+    match &job.direction {
+        Direction::Up { from, .. } => {
+            let root = Root::open(from).map_err(TransferError::from)?;
+            let switch = Arc::clone(switch);
+            let listing = move || list_folder(&mut engine, &root, batch, &switch);
+            let listed = tokio::task::spawn_blocking(listing).await;
+            listed.map_err(|error| Error::system("list", from)(io::Error::other(error)))?
+        }
+        Direction::Down { from, .. } => {
+            list_server(&mut engine, &from.path, batch, switch, connect).await
+        }
+    }
+}
+
+/// Removes at the destination what the source does not have: an ordinary sync of the whole tree,
+/// which also copies what has changed since it was listed. It removes nothing unless everything
+/// could be read and stored.
+async fn delete<E, C>(
+    engine: &mut E,
+    job: &Job,
+    connect: &mut C,
+    show: &mut dyn FnMut(&Control, &Counts),
+    stop: &Stop,
+) -> Result<Ended, Error>
+where
+    E: Engine,
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let options = SyncOptions { delete: true, fsync: job.fsync, ..SyncOptions::default() };
+    let worker = name_of(std::process::id());
+    loop {
+        let control = engine.control()?;
+        show(&control, &engine.counts(now_ms())?);
+        match control.state {
+            _ if stop.is_stopped() => {
+                engine.set_state(State::Paused)?;
+                return Ok(Ended::Paused);
+            }
+            State::Cancelled => return Ok(Ended::Cancelled),
+            State::Paused => {
+                wait(stop).await;
+                continue;
+            }
+            State::Running => {}
+        }
+        let mut client = connect().await?;
+        client.limit(control.rate_bps);
+        let in_flight = Arc::new(AtomicU64::new(0));
+        let ledger = Ledger::new(in_flight);
+        let observer = Arc::new(Noting { ledger: Arc::clone(&ledger), directory: None });
+        let sync = async {
+            match &job.direction {
+                Direction::Up { from, to } => {
+                    client.sync_to(from, &to.path, &options, observer).await
+                }
+                Direction::Down { from, to } => {
+                    client.sync_from(&from.path, to, &options, observer).await
+                }
+            }
+        };
+        let done = tokio::select! {
+            done = sync => Some(done),
+            changed = steered(engine, &control, show, stop) => {
+                changed?;
+                None
+            }
+        };
+        client.close().await;
+        let (copied, reason) = ledger.verified();
+        let (removed, is_complete) = match &done {
+            Some(Ok(summary)) => (summary.removed, summary.failed == 0),
+            _ => (0, false),
+        };
+        engine.record_delete_pass(&copied, removed, is_complete, &worker, now_ms())?;
+        match done {
+            Some(Ok(_)) if is_complete => {
+                show(&engine.control()?, &engine.counts(now_ms())?);
+                return Ok(Ended::Done);
+            }
+            Some(Ok(_)) => {
+                return Ok(Ended::NotDeleted(reason.unwrap_or_default()));
+            }
+            Some(Err(error)) if error.is_temporary() => {
+                tracing::info!("{error}");
+                wait(stop).await;
+            }
+            Some(Err(error)) => return Err(error.into()),
+            // it shall wait, end, or go at another rate
+            None => {}
+        }
+    }
+}
+
+/// Shows the figures until the job shall do something else than under this control.
+async fn steered<E: Engine>(
+    engine: &mut E,
+    control: &Control,
+    show: &mut dyn FnMut(&Control, &Counts),
+    stop: &Stop,
+) -> Result<(), Error> {
+    loop {
+        wait(stop).await;
+        let now = engine.control()?;
+        show(&now, &engine.counts(now_ms())?);
+        if stop.is_stopped() || now != *control {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits a little, or for the end.
+async fn wait(stop: &Stop) {
+    tokio::select! {
+        () = tokio::time::sleep(TICK) => {}
+        () = stop.stopped() => {}
+    }
+}
+
+/// The workers of a run.
+struct Children<'a> {
+    spawn: &'a mut dyn FnMut() -> io::Result<Child>,
+    wanted: u32,
+    running: Vec<Child>,
+    /// When the next may be started, if not now.
+    next: Option<Instant>,
+}
+
+impl Children<'_> {
+    /// Notes which workers have ended, and replaces them while the job runs. Returns the exit code
+    /// of one that cannot work.
+    fn look<E: Engine>(&mut self, engine: &mut E, is_running: bool) -> Result<Option<i32>, Error> {
+        let mut n = 0;
+        while let Some(child) = self.running.get_mut(n) {
+            let ended = child.try_wait().map_err(Error::system("wait for", Path::new("a worker")))?;
+            let Some(status) = ended else {
+                n += 1;
+                continue;
+            };
+            let child = self.running.swap_remove(n);
+            // whatever it had is taken by others at once
+            engine.leave(&name_of(child.id()), now_ms())?;
+            self.next = Some(Instant::now() + RESTART);
+            match status.code() {
+                // killed
+                None => tracing::warn!("a worker was ended by a signal: another one replaces it"),
+                Some(PANICKED) => tracing::warn!("a worker has failed: another one replaces it"),
+                // it was told to end
+                Some(0 | 130) => {}
+                Some(code) => return Ok(Some(code)),
+            }
+        }
+        let may_start = self.next.is_none_or(|next| next <= Instant::now());
+        while is_running && may_start && self.running.len() < self.wanted as usize {
+            let child = (self.spawn)();
+            self.running.push(child.map_err(Error::system("start", Path::new("a worker")))?);
+        }
+        Ok(None)
+    }
+
+    /// Tells the workers to end, and waits until they have returned their items.
+    async fn end<E: Engine>(&mut self, engine: &mut E) -> Result<(), Error> {
+        // each ends with its standard input
+        self.running.iter_mut().for_each(|child| drop(child.stdin.take()));
+        let deadline = Instant::now() + ENDING;
+        while !self.running.is_empty() && Instant::now() < deadline {
+            self.look(engine, false)?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for child in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+            engine.leave(&name_of(child.id()), now_ms())?;
+        }
+        self.running.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! Items: taken with a lease, settled, split, set aside.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Rules, control, damaged, entries, int, receipts, small};
+use crate::engine::{Aside, Item, Lease, Outcome, Phase, Settlement, State, Step};
+use crate::entry::{Entry, encode};
+use crate::key::DirectoryKey;
+
+/// The pause before something that failed is tried again: at first, and at most.
+const PAUSE_MS: (u64, u64) = (500, 30_000);
+/// Why an item is set aside whose worker did not settle it.
+const SILENT: &str = "its worker ended, or was silent for longer than its lease";
+
+/// Whether an item can be taken, without the write lock.
+pub(super) fn may_take(connection: &Connection, now_ms: u64) -> rusqlite::Result<bool> {
+    if control::read(connection)?.state != State::Running {
+        return Ok(false);
+    }
+    connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM items WHERE state = 'queued' AND ready_ms <= ?1) \
+         OR EXISTS (SELECT 1 FROM items WHERE state = 'leased' AND lease_ms <= ?1)",
+        [int(now_ms)],
+        |row| row.get(0),
+    )
+}
+
+/// Takes the next item.
+pub(super) fn take(
+    connection: &Connection,
+    rules: &Rules,
+    worker: &str,
+    now_ms: u64,
+) -> rusqlite::Result<Option<Item>> {
+    if control::read(connection)?.state != State::Running {
+        return Ok(None);
+    }
+    expire(connection, rules, now_ms)?;
+    let read = |row: &Row<'_>| -> rusqlite::Result<_> {
+        let (id, step, bytes): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok((id, step, bytes, row.get::<_, i64>(3)?))
+    };
+    let found = connection
+        .query_row(
+            "SELECT id, step, entries, takes FROM items WHERE state = 'queued' AND ready_ms <= ?1 \
+             ORDER BY ready_ms, id LIMIT 1",
+            [int(now_ms)],
+            read,
+        )
+        .optional()?;
+    let Some((id, step, bytes, takes)) = found else { return Ok(None) };
+    connection.execute(
+        "UPDATE items SET state = 'leased', attempts = attempts + 1, takes = takes + 1, \
+         worker = ?2, lease_ms = ?3 WHERE id = ?1",
+        params![id, worker, int(now_ms.saturating_add(rules.lease_ms))],
+    )?;
+    let lease = Lease { item: id, take: takes + 1 };
+    Ok(Some(Item { lease, step: read_step(&step)?, entries: entries(&bytes)? }))
+}
+
+/// Records what became of an item, if the lease still holds.
+pub(super) fn settle(
+    connection: &Connection,
+    rules: &Rules,
+    lease: Lease,
+    settlement: &Settlement,
+    now_ms: u64,
+) -> rusqlite::Result<bool> {
+    let held = connection
+        .query_row(
+            "SELECT attempts, worker FROM items WHERE id = ?1 AND takes = ?2 AND state = 'leased'",
+            [lease.item, lease.take],
+            |row| Ok((small(row, 0)?, row.get::<_, String>(1)?)),
+        )
+        .optional()?;
+    let Some((attempts, worker)) = held else { return Ok(false) };
+    let Settlement { copied, left, outcome } = settlement;
+    receipts::record(connection, copied, &worker, attempts, now_ms)?;
+    match outcome {
+        _ if left.is_empty() => remove(connection, lease.item)?,
+        Outcome::Failed(reason) => {
+            fail(connection, rules, lease.item, attempts, left, reason, now_ms)?;
+        }
+        // it was no attempt
+        Outcome::Interrupted => {
+            let attempts = attempts.saturating_sub(1);
+            requeue(connection, lease.item, attempts, left, None, now_ms)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Ends leases: their workers ended, or are too slow.
+fn expire(connection: &Connection, rules: &Rules, now_ms: u64) -> rusqlite::Result<()> {
+    loop {
+        let expired = connection
+            .query_row(
+                "SELECT id, entries, attempts FROM items WHERE state = 'leased' AND lease_ms <= ?1 \
+                 ORDER BY id LIMIT 1",
+                [int(now_ms)],
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, small(row, 2)?)),
+            )
+            .optional()?;
+        let Some((id, bytes, attempts)) = expired else { return Ok(()) };
+        let left = entries(&bytes)?;
+        // a worker that was killed says nothing about the item, unless that happens again and again
+        match attempts < rules.attempts {
+            true => requeue(connection, id, attempts, &left, Some(SILENT), now_ms)?,
+            false => fail(connection, rules, id, attempts, &left, SILENT, now_ms)?,
+        }
+    }
+}
+
+/// Decides about what failed: of several entries nobody knows which one is to blame, so each half
+/// is an item of its own. A single one is tried again after a pause, or set aside.
+fn fail(
+    connection: &Connection,
+    rules: &Rules,
+    id: i64,
+    attempts: u32,
+    left: &[Entry],
+    reason: &str,
+    now_ms: u64,
+) -> rusqlite::Result<()> {
+    match left {
+        [] => remove(connection, id),
+        [_] if attempts >= rules.attempts => connection
+            .execute(
+                "UPDATE items SET state = 'aside', entries = ?2, reason = ?3, worker = NULL, \
+                 lease_ms = NULL WHERE id = ?1",
+                params![id, encode(left), reason],
+            )
+            .map(drop),
+        [_] => {
+            let doubled = PAUSE_MS.0 << attempts.saturating_sub(1).min(16);
+            let ready_ms = now_ms.saturating_add(doubled.min(PAUSE_MS.1));
+            requeue(connection, id, attempts, left, Some(reason), ready_ms)
+        }
+        _ => {
+            let (one, other) = left.split_at(left.len() / 2);
+            requeue(connection, id, attempts, one, Some(reason), now_ms)?;
+            connection
+                .execute(
+                    "INSERT INTO items (step, state, entries, attempts, ready_ms, reason) \
+                     SELECT step, 'queued', ?2, ?3, ?4, ?5 FROM items WHERE id = ?1",
+                    params![id, encode(other), attempts, int(now_ms), reason],
+                )
+                .map(drop)
+        }
+    }
+}
+
+fn requeue(
+    connection: &Connection,
+    id: i64,
+    attempts: u32,
+    left: &[Entry],
+    reason: Option<&str>,
+    ready_ms: u64,
+) -> rusqlite::Result<()> {
+    connection
+        .execute(
+            "UPDATE items SET state = 'queued', entries = ?2, attempts = ?3, ready_ms = ?4, \
+             reason = ?5, worker = NULL, lease_ms = NULL WHERE id = ?1",
+            params![id, encode(left), attempts, int(ready_ms), reason],
+        )
+        .map(drop)
+}
+
+fn remove(connection: &Connection, id: i64) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM items WHERE id = ?1", [id]).map(drop)
+}
+
+/// Whether the present phase has nothing left to do, without the write lock.
+pub(super) fn is_phase_complete(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "SELECT phase IN ('copying', 'finishing') AND is_listed \
+         AND NOT EXISTS (SELECT 1 FROM items WHERE state <> 'aside') FROM job",
+        [],
+        |row| row.get(0),
+    )
+}
+
+/// Enters the next phase, if the present one is complete.
+pub(super) fn advance(connection: &Connection, rules: &Rules) -> rusqlite::Result<Phase> {
+    let phase = control::read(connection)?.phase;
+    if !is_phase_complete(connection)? {
+        return Ok(phase);
+    }
+    let next = match phase {
+        Phase::Copying => {
+            queue_directories(connection, rules)?;
+            Phase::Finishing
+        }
+        Phase::Finishing if rules.delete && !has_aside(connection)? => Phase::Deleting,
+        _ => Phase::Done,
+    };
+    control::set_phase(connection, next)?;
+    Ok(next)
+}
+
+/// Makes items of all directories: they get their mode and time when everything in them is there.
+fn queue_directories(connection: &Connection, rules: &Rules) -> rusqlite::Result<()> {
+    let mut found =
+        connection.prepare("SELECT entry FROM directories WHERE key <> x'' ORDER BY key")?;
+    let mut queue = connection
+        .prepare("INSERT INTO items (step, state, entries) VALUES ('finish', 'queued', ?1)")?;
+    let most = usize::try_from(rules.batch.files).unwrap_or(usize::MAX);
+    let mut rows = found.query([])?;
+    let (mut bytes, mut count) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        bytes.extend(row.get::<_, Vec<u8>>(0)?);
+        count += 1;
+        if count == most {
+            queue.execute([std::mem::take(&mut bytes)])?;
+            count = 0;
+        }
+    }
+    if count > 0 {
+        queue.execute([bytes])?;
+    }
+    Ok(())
+}
+
+fn has_aside(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM items WHERE state = 'aside') \
+         OR EXISTS (SELECT 1 FROM directories WHERE state = 'failed')",
+        [],
+        |row| row.get(0),
+    )
+}
+
+/// Puts what was set aside back into the queue. What cannot be copied at all stays.
+pub(super) fn retry_aside(connection: &rusqlite::Transaction<'_>) -> rusqlite::Result<()> {
+    let items = connection.execute(
+        "UPDATE items SET state = 'queued', attempts = 0, ready_ms = 0 \
+         WHERE state = 'aside' AND length(entries) > 0",
+        [],
+    )?;
+    let directories = connection.execute(
+        "UPDATE directories SET state = 'found', reason = NULL WHERE state = 'failed'",
+        [],
+    )?;
+    if directories > 0 {
+        connection.execute("UPDATE job SET is_listed = 0", [])?;
+    }
+    if items + directories > 0 {
+        control::set_phase(connection, Phase::Copying)?;
+    }
+    Ok(())
+}
+
+/// Returns what was set aside.
+pub(super) fn aside(connection: &Connection, most: usize) -> rusqlite::Result<Vec<Aside>> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut found = Vec::new();
+    let mut failed = connection.prepare(
+        "SELECT key, reason FROM directories WHERE state = 'failed' ORDER BY key LIMIT ?1",
+    )?;
+    let mut rows = failed.query([most])?;
+    while let Some(row) = rows.next()? {
+        let key = DirectoryKey::from_bytes(row.get(0)?);
+        let key = key.ok_or_else(|| damaged("the key of a directory"))?;
+        let reason: Option<String> = row.get(1)?;
+        found.push(Aside { path: key.path(), reason: reason.unwrap_or_default() });
+    }
+    let mut items = connection
+        .prepare("SELECT entries, reason FROM items WHERE state = 'aside' ORDER BY id LIMIT ?1")?;
+    let mut rows = items.query([most - i64::try_from(found.len()).unwrap_or(most)])?;
+    while let Some(row) = rows.next()? {
+        let path = match entries(&row.get::<_, Vec<u8>>(0)?)?.as_slice() {
+            [entry] => Some(entry.path.clone()),
+            _ => None,
+        };
+        let reason: Option<String> = row.get(1)?;
+        found.push(Aside { path, reason: reason.unwrap_or_default() });
+    }
+    Ok(found)
+}
+
+fn read_step(name: &str) -> rusqlite::Result<Step> {
+    match name {
+        "copy" => Ok(Step::Copy),
+        "finish" => Ok(Step::Finish),
+        _ => Err(damaged("an item's step")),
+    }
+}
+
+/// Returns the entries that are left to copy, for tests.
+#[cfg(test)]
+pub(super) fn left(connection: &Connection) -> rusqlite::Result<Vec<Entry>> {
+    let mut found = Vec::new();
+    let mut items =
+        connection.prepare("SELECT entries FROM items WHERE step = 'copy' AND state <> 'staged'")?;
+    let mut rows = items.query([])?;
+    while let Some(row) = rows.next()? {
+        found.extend(entries(&row.get::<_, Vec<u8>>(0)?)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,339 @@
+//! A worker: takes items, copies them by the transfer's client, and settles them.
+//!
+//! A second thread tells the engine every half second that the worker lives, extends its lease,
+//! and hears what the worker is to do. A request that shall stop, or go at another rate, is
+//! interrupted: what it has stored is recorded, and the rest of the item returns to the queue.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use headroom_transfer::{Client, Error as TransferError};
+use tokio::sync::watch;
+
+use crate::clock::now_ms;
+use crate::copy::{copy, is_about_files};
+use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State};
+use crate::error::Error;
+use crate::job::Job;
+use crate::ledger::{Ledger, Sorted};
+use crate::stop::Stop;
+
+/// How often the engine hears of a worker.
+const BEAT: Duration = Duration::from_millis(500);
+/// How long a worker waits that found nothing to take.
+const IDLE: Duration = Duration::from_millis(250);
+/// The pause before connecting again: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A share of the rate that changes by less than this part of it interrupts nothing.
+const SAME_SHARE: u64 = 50;
+
+/// Returns the name of the worker that is the process of this ID on this machine.
+#[must_use]
+pub fn name_of(process: u32) -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
+    format!("{}.{process}", host.as_deref().unwrap_or("localhost"))
+}
+
+/// Works until the job is done or cancelled, or until it is stopped. `open` opens a handle of the
+/// engine, `connect` connects to the job's server.
+///
+/// # Errors
+/// The engine cannot be used, or the server refuses the worker. A server that cannot be reached
+/// is tried again.
+pub async fn work<E, C>(
+    open: impl Fn() -> Result<E, Error>,
+    job: &Job,
+    mut connect: C,
+    stop: &Stop,
+) -> Result<(), Error>
+where
+    E: Engine + Send + 'static,
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let name = name_of(std::process::id());
+    let mut engine = open()?;
+    let pulse = Pulse::start(open()?, &name)?;
+    let mut client = None;
+    let ended = loop {
+        let orders = pulse.orders();
+        if orders.is_done || stop.is_stopped() {
+            break Ok(());
+        }
+        if orders.state != State::Running {
+            close(&mut client).await;
+            idle(stop).await;
+            continue;
+        }
+        let Some(item) = engine.take(&name, now_ms())? else {
+            idle(stop).await;
+            continue;
+        };
+        pulse.hold(Some(item.lease));
+        let lease = item.lease;
+        let (settlement, fatal) = one(job, &mut client, &mut connect, item, &pulse, stop).await;
+        let is_settled = engine.settle(lease, &settlement, now_ms());
+        pulse.hold(None);
+        if !is_settled? {
+            tracing::warn!("another worker has taken an item whose lease ended");
+        }
+        if let Some(error) = fatal {
+            break Err(error.into());
+        }
+    };
+    close(&mut client).await;
+    drop(pulse);
+    // who cannot leave is missed after a while
+    let _ = engine.leave(&name, now_ms());
+    ended
+}
+
+/// Copies an item. Also returns why the worker cannot go on, if it cannot.
+async fn one<C>(
+    job: &Job,
+    client: &mut Option<Client>,
+    connect: &mut C,
+    item: Item,
+    pulse: &Pulse,
+    stop: &Stop,
+) -> (Settlement, Option<TransferError>)
+where
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let ledger = Ledger::new(Arc::clone(&pulse.in_flight));
+    let done = attempt(job, client, connect, &item, &ledger, pulse, stop).await;
+    let Sorted { copied, left, reason } = ledger.sorted(item.entries);
+    let (reason, fatal) = match done {
+        Attempt::Done => {
+            (Some(reason.unwrap_or_else(|| "it was neither stored nor refused".to_owned())), None)
+        }
+        Attempt::Failed(error) => (Some(reason.unwrap_or_else(|| error.to_string())), None),
+        Attempt::Interrupted => (None, None),
+        Attempt::Fatal(error) => (None, Some(error)),
+    };
+    let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
+    (Settlement { copied, left, outcome }, fatal)
+}
+
+/// How an attempt at an item ended.
+enum Attempt {
+    /// All requests were answered; single entries may have failed.
+    Done,
+    /// A request failed, for reasons of its files.
+    Failed(TransferError),
+    /// It was stopped, shall go at another rate, or the connection was lost.
+    Interrupted,
+    /// The worker cannot go on.
+    Fatal(TransferError),
+}
+
+async fn attempt<C>(
+    job: &Job,
+    kept: &mut Option<Client>,
+    connect: &mut C,
+    item: &Item,
+    ledger: &Arc<Ledger>,
+    pulse: &Pulse,
+    stop: &Stop,
+) -> Attempt
+where
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let mut client = match kept.take().filter(|client| !client.is_closed()) {
+        Some(client) => client,
+        None => match connected(connect, pulse, stop).await {
+            Ok(Some(client)) => client,
+            Ok(None) => return Attempt::Interrupted,
+            Err(error) => return Attempt::Fatal(error),
+        },
+    };
+    let orders = pulse.orders();
+    if !goes_on(&orders, orders.share_bps) || stop.is_stopped() {
+        *kept = Some(client);
+        return Attempt::Interrupted;
+    }
+    client.limit(orders.share_bps);
+    let done = tokio::select! {
+        done = copy(job, &mut client, item, ledger) => Some(done),
+        () = pulse.interrupted(orders.share_bps, stop) => None,
+    };
+    match done {
+        Some(Ok(())) => {
+            *kept = Some(client);
+            Attempt::Done
+        }
+        Some(Err(error)) => {
+            client.close().await;
+            match error {
+                error if is_about_files(&error) => Attempt::Failed(error),
+                // somebody else stores the same file: the lease has ended
+                TransferError::Superseded => Attempt::Interrupted,
+                error if error.is_temporary() => {
+                    tracing::info!("{error}");
+                    Attempt::Interrupted
+                }
+                error => Attempt::Fatal(error),
+            }
+        }
+        None => {
+            // its request has no end
+            client.close().await;
+            Attempt::Interrupted
+        }
+    }
+}
+
+/// Connects, again and again until that succeeds; `None` if the worker is to stop.
+async fn connected<C>(
+    connect: &mut C,
+    pulse: &Pulse,
+    stop: &Stop,
+) -> Result<Option<Client>, TransferError>
+where
+    C: AsyncFnMut() -> Result<Client, TransferError>,
+{
+    let mut pause = PAUSE.0;
+    loop {
+        match connect().await {
+            Ok(client) => return Ok(Some(client)),
+            Err(error) if error.is_temporary() => tracing::info!("{error}"),
+            Err(error) => return Err(error),
+        }
+        let share_bps = pulse.orders().share_bps;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // a rate that changes meanwhile ends a pause, and no more
+            () = pulse.interrupted(share_bps, stop) => {}
+        }
+        let orders = pulse.orders();
+        if stop.is_stopped() || !goes_on(&orders, orders.share_bps) {
+            return Ok(None);
+        }
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// Waits a little, or for the end.
+async fn idle(stop: &Stop) {
+    tokio::select! {
+        () = tokio::time::sleep(IDLE) => {}
+        () = stop.stopped() => {}
+    }
+}
+
+async fn close(client: &mut Option<Client>) {
+    if let Some(client) = client.take() {
+        client.close().await;
+    }
+}
+
+/// Whether a request that was limited to this share goes on under these orders.
+fn goes_on(orders: &Orders, share_bps: Option<u64>) -> bool {
+    let is_same = match (orders.share_bps, share_bps) {
+        (Some(now), Some(then)) => now.abs_diff(then) <= then / SAME_SHARE,
+        (now, then) => now == then,
+    };
+    is_same && orders.holds_lease && orders.state == State::Running && !orders.is_done
+}
+
+/// The thread that tells the engine of the worker.
+struct Pulse {
+    orders: Arc<watch::Sender<Orders>>,
+    lease: Arc<Mutex<Option<Lease>>>,
+    in_flight: Arc<AtomicU64>,
+    /// The thread, and what ends it when it is dropped.
+    thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Pulse {
+    fn start(mut engine: impl Engine + Send + 'static, name: &str) -> Result<Self, Error> {
+        let lease: Arc<Mutex<Option<Lease>>> = Arc::default();
+        let in_flight: Arc<AtomicU64> = Arc::default();
+        let orders = Arc::new(watch::Sender::new(engine.beat(name, None, 0, now_ms())?));
+        let (end, ended) = mpsc::channel();
+        let (held, moved, name) = (Arc::clone(&lease), Arc::clone(&in_flight), name.to_owned());
+        let heard = Arc::clone(&orders);
+        let beating = move || {
+            while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                let held = *held.lock().unwrap_or_else(PoisonError::into_inner);
+                match engine.beat(&name, held, moved.load(Ordering::Relaxed), now_ms()) {
+                    Ok(orders) => {
+                        heard.send_replace(orders);
+                    }
+                    // without it the lease ends, and what the worker does then is refused
+                    Err(error) => tracing::warn!("{error}"),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("pulse".to_owned()).spawn(beating);
+        let thread = thread.map_err(Error::system("start a thread for", Path::new("a worker")))?;
+        Ok(Self { orders, lease, in_flight, thread: Some((end, thread)) })
+    }
+
+    /// Returns what the worker is to do.
+    fn orders(&self) -> Orders {
+        *self.orders.borrow()
+    }
+
+    /// From now on this lease is extended.
+    fn hold(&self, lease: Option<Lease>) {
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        self.in_flight.store(0, Ordering::Relaxed);
+        // a former one may have been lost
+        self.orders.send_modify(|orders| orders.holds_lease = true);
+    }
+
+    /// Waits until a request that was limited to this share has to end.
+    async fn interrupted(&self, share_bps: Option<u64>, stop: &Stop) {
+        let mut orders = self.orders.subscribe();
+        tokio::select! {
+            // the sender is here, and so is not dropped
+            _ = orders.wait_for(|orders| !goes_on(orders, share_bps)) => {}
+            () = stop.stopped() => {}
+        }
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.thread.take() {
+            drop(end);
+            // it calls the engine alone, and does not panic
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDERS: Orders =
+        Orders { state: State::Running, is_done: false, share_bps: Some(1000), holds_lease: true };
+
+    #[test]
+    fn a_request_ends_when_it_has_to() {
+        assert!(goes_on(&ORDERS, Some(1000)));
+        assert!(goes_on(&ORDERS, Some(1010)), "hardly another rate");
+        assert!(!goes_on(&ORDERS, Some(500)) && !goes_on(&ORDERS, None));
+        let unlimited = Orders { share_bps: None, ..ORDERS };
+        assert!(goes_on(&unlimited, None) && !goes_on(&unlimited, Some(1000)));
+        for orders in [
+            Orders { state: State::Paused, ..ORDERS },
+            Orders { state: State::Cancelled, ..ORDERS },
+            Orders { is_done: true, ..ORDERS },
+            Orders { holds_lease: false, ..ORDERS },
+        ] {
+            assert!(!goes_on(&orders, Some(1000)), "{orders:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_is_named_by_its_machine_and_process() {
+        let name = name_of(77);
+        assert!(name.ends_with(".77") && name.len() > 3, "{name}");
+    }
+}
