@@ -24,6 +24,18 @@ fn help_texts() {
 }
 
 #[test]
+fn help_texts_of_the_fleet() {
+    for name in ["", "run", "worker", "status", "rate"] {
+        let mut help = Command::new(HEADROOM);
+        help.arg("fleet").args(Some(name).filter(|name| !name.is_empty())).arg("--help");
+        let help = help.output().expect("it starts");
+        assert!(help.status.success(), "{help:?}");
+        let help = String::from_utf8(help.stdout).expect("a text");
+        insta::assert_snapshot!(format!("help_fleet_{name}"), help);
+    }
+}
+
+#[test]
 fn listings_dry_runs_and_errors() {
     let server = Server::new();
     let remote = |path: &str| format!("{}:{path}", server.address);

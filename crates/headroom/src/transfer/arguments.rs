@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Identity(Identity),
     Trust(Trust),
     Ui(Ui),
+    #[cfg(feature = "fleet")]
+    Fleet(super::fleet::arguments::Fleet),
     #[command(hide = true)]
     ServeOnce(ServeOnce),
 }

@@ -17,6 +17,8 @@ impl std::error::Error for Usage {}
 /// Returns the exit code of an error of these commands.
 pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
     let usage = error.downcast_ref::<Usage>().map(|_| 2);
+    #[cfg(feature = "fleet")]
+    let usage = usage.or_else(|| error.downcast_ref().map(of_fleet));
     usage.or_else(|| error.downcast_ref().map(of_transfer))
 }
 
@@ -32,6 +34,22 @@ const fn of_transfer(error: &Error) -> u8 {
         Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
         Error::Refused(_) | Error::Denied { .. } => 5,
         Error::Identity(_) | Error::Files(_) | Error::OnServer { .. } | Error::System { .. } => 1,
+    }
+}
+
+/// Returns the exit code of a fleet that failed as a whole.
+#[cfg(feature = "fleet")]
+const fn of_fleet(error: &headroom_fleet::Error) -> u8 {
+    use headroom_fleet::Error;
+    match error {
+        Error::Transfer(error) => of_transfer(error),
+        Error::Job { .. }
+        | Error::NoJob(_)
+        | Error::State { .. }
+        | Error::OtherJob { .. }
+        | Error::Busy(_)
+        | Error::Cancelled => 2,
+        Error::System { .. } | Error::Full(_) | Error::Database { .. } => 1,
     }
 }
 

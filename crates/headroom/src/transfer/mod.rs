@@ -1,10 +1,12 @@
 //! Files between hosts: `headroom serve`, `put`, `get`, `sync`, `ls`, `mkdir`, `mv`, `rm`,
-//! `share`, `identity`, `trust` and `ui`.
+//! `share`, `identity`, `trust`, `ui` and `fleet`.
 
 mod arguments;
 mod connect;
 mod copy;
 mod exit;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod frame;
 mod hosts;
 mod identity;
@@ -41,5 +43,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Identity(arguments) => identity::identity(arguments),
         Command::Trust(arguments) => identity::trust(arguments),
         Command::Ui(arguments) => ui::ui(arguments),
+        #[cfg(feature = "fleet")]
+        Command::Fleet(arguments) => fleet::run(arguments),
     }
 }

@@ -8,6 +8,7 @@ mod common;
 mod browse;
 mod browser;
 mod commands;
+mod fleet;
 mod measuring;
 mod monitoring;
 mod roaming;

@@ -1,0 +1,42 @@
+//! The figures of a job, and the words for its state.
+
+use headroom_fleet::{Counts, Phase, State};
+use serde_json::json;
+
+/// The figures for programs.
+pub(super) fn figures(counts: &Counts) -> serde_json::Value {
+    let Counts { is_listed, found_files, found_bytes, copied_files, copied_bytes, .. } = *counts;
+    let Counts { unchanged_files, left_out, removed, queued, leased, aside, .. } = *counts;
+    json!({
+        "listed": is_listed,
+        "found_files": found_files,
+        "found_bytes": found_bytes,
+        "copied_files": copied_files,
+        "copied_bytes": copied_bytes,
+        "unchanged_files": unchanged_files,
+        "left_out": left_out,
+        "removed": removed,
+        "queued_items": queued,
+        "leased_items": leased,
+        "set_aside": aside,
+        "workers": counts.workers,
+        "bytes_in_flight": counts.in_flight,
+    })
+}
+
+pub(super) const fn state_name(state: State) -> &'static str {
+    match state {
+        State::Running => "running",
+        State::Paused => "paused",
+        State::Cancelled => "cancelled",
+    }
+}
+
+pub(super) const fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Copying => "copying",
+        Phase::Finishing => "finishing",
+        Phase::Deleting => "deleting",
+        Phase::Done => "done",
+    }
+}

@@ -1,0 +1,104 @@
+//! `headroom fleet run` and `worker`.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use headroom_fleet::run::Ended;
+use headroom_fleet::{Engine, Job, StateFolder, Stop, now_ms};
+use headroom_transfer::block_on;
+
+use super::arguments::{Run, Worker};
+use super::folder;
+use super::progress::Progress;
+use crate::transfer::arguments::Connect;
+use crate::transfer::connect::TrustedConnector;
+use crate::transfer::exit::INTERRUPTED;
+
+/// What was set aside is named up to so many times.
+const MOST_NAMED: usize = 20;
+
+pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
+    let job = Job::read(&arguments.job)?;
+    let folder = folder(&job, arguments.state.as_deref())?;
+    let lock = folder.lock()?;
+    if arguments.anew {
+        folder.clear(&lock)?;
+    }
+    drop(folder.begin(&lock, &job, &arguments.job)?);
+    let stop = Stop::new();
+    let stopping = stop.clone();
+    ctrlc::set_handler(move || stopping.stop()).context("cannot wait for Ctrl-C")?;
+    let mut connector = connector(&job)?;
+    let host = job.direction.remote().host.clone();
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let mut progress = Progress::new(arguments.json);
+    let ended = block_on(headroom_fleet::run::run(
+        || folder.open(),
+        &job,
+        async || connector.connect(&host).await,
+        &mut || spawn(&program, &folder),
+        &mut |control, counts| progress.show(control, counts),
+        &stop,
+    ))?;
+    progress.clear();
+    let (ended, mut engine) = (ended?, folder.open()?);
+    let (counts, aside) = (engine.counts(now_ms())?, engine.aside(MOST_NAMED)?);
+    progress.end(&ended, &counts, &aside);
+    Ok(match ended {
+        Ended::Paused => interrupted(),
+        Ended::WorkerFailed(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Ended::NotDeleted(_) => ExitCode::FAILURE,
+        Ended::Cancelled => ExitCode::SUCCESS,
+        Ended::Done if counts.aside > 0 => ExitCode::FAILURE,
+        Ended::Done => ExitCode::SUCCESS,
+    })
+}
+
+pub(super) fn worker(arguments: &Worker) -> anyhow::Result<ExitCode> {
+    let state = std::path::absolute(&arguments.state);
+    let folder = StateFolder::new(state.context("cannot find the state folder")?);
+    let job = folder.open()?.job().clone();
+    let stop = Stop::new();
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let (stopping, noting) = (stop.clone(), Arc::clone(&is_interrupted));
+    let handler = move || {
+        noting.store(true, Ordering::Relaxed);
+        stopping.stop();
+    };
+    ctrlc::set_handler(handler).context("cannot wait for Ctrl-C")?;
+    if arguments.until_eof {
+        let stopping = stop.clone();
+        std::thread::spawn(move || {
+            // whatever ends it, the run is gone
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            stopping.stop();
+        });
+    }
+    let mut connector = connector(&job)?.quiet();
+    let host = job.direction.remote().host.clone();
+    let connect = async || connector.connect(&host).await;
+    block_on(headroom_fleet::worker::work(|| folder.open(), &job, connect, &stop))??;
+    let is_interrupted = is_interrupted.load(Ordering::Relaxed);
+    Ok(if is_interrupted { interrupted() } else { ExitCode::SUCCESS })
+}
+
+fn interrupted() -> ExitCode {
+    ExitCode::from(u8::try_from(INTERRUPTED).unwrap_or(1))
+}
+
+/// Connects as the job says.
+fn connector(job: &Job) -> anyhow::Result<TrustedConnector> {
+    let headroom_fleet::Connect { identity, fingerprint, ca, timeout } = job.connect.clone();
+    TrustedConnector::new(&Connect { identity, fingerprint, ca, timeout })
+}
+
+/// Starts a worker that ends with its standard input, and so with this process.
+fn spawn(program: &Path, folder: &StateFolder) -> io::Result<Child> {
+    let mut worker = Command::new(program);
+    worker.args(["fleet", "worker", "--until-eof", "--state"]).arg(folder.path());
+    worker.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
+}
