@@ -15,7 +15,7 @@ use crate::key::DirectoryKey;
 /// What the user wants a job to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Go on.
+    /// Work.
     Running,
     /// Wait.
     Paused,

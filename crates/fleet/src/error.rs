@@ -39,7 +39,7 @@ pub enum Error {
     NoJob(PathBuf),
     /// The state is of another program or version, or damaged.
     #[error(
-        "{} cannot be used: {found}. Name another folder with --state, or begin anew with `headroom fleet run --anew`",
+        "{} cannot be used: {found}. Name another folder with --state, or start again with `headroom fleet run --restart`",
         path.display()
     )]
     State {
@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The state folder has another job.
     #[error(
-        "{} has another job: its `{setting}` is {there}, and that of {} is {here}. Name another folder with --state, or begin anew with --anew",
+        "{} has another job: its `{setting}` is {there}, and that of {} is {here}. Name another folder with --state, or start again with --restart",
         folder.display(), job.display()
     )]
     OtherJob {
@@ -69,7 +69,7 @@ pub enum Error {
     #[error("another `headroom fleet run` uses {}: wait until it ends, or stop it", .0.display())]
     Busy(PathBuf),
     /// The job was cancelled.
-    #[error("this job was cancelled: `headroom fleet run --anew` begins it again")]
+    #[error("this job was cancelled: `headroom fleet run --restart` starts it again")]
     Cancelled,
     /// The database refused something.
     #[error("cannot use the database {}: {cause}", path.display())]

@@ -2,7 +2,7 @@
 //!
 //! Items are staged as they fill, in little memory. A checkpoint makes them visible together with
 //! the directories that were listed; it follows a complete directory. After a crash the listing
-//! goes on there, and what was listed since then is listed again and has been seen by nobody.
+//! resumes there, and what was listed since then is listed again and has been seen by nobody.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,17 +23,17 @@ use crate::key::DirectoryKey;
 const CHECKPOINT: Duration = Duration::from_secs(1);
 /// The most directories without a checkpoint, as far as they end.
 const MOST_DIRECTORIES: usize = 10_000;
-/// How often a paused listing looks whether it may go on.
+/// How often a paused listing checks whether it may continue.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Lets a listing go on, wait or stop; set by another thread.
+/// Lets a listing continue, wait or stop; set by another thread.
 #[derive(Debug, Default)]
 pub(crate) struct Switch(AtomicU8);
 
 /// What a listing is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advice {
-    GoOn,
+    Continue,
     Wait,
     Stop,
 }
@@ -45,7 +45,7 @@ impl Switch {
 
     fn get(&self) -> Advice {
         match self.0.load(Ordering::Relaxed) {
-            0 => Advice::GoOn,
+            0 => Advice::Continue,
             1 => Advice::Wait,
             _ => Advice::Stop,
         }
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_listing_goes_on_and_lists_nothing_twice() {
+    fn an_interrupted_listing_resumes_and_lists_nothing_twice() {
         // however many directories were listed, and of the next one some names
         for directories in 0..5 {
             for names in 0..4 {

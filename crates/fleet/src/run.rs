@@ -35,7 +35,7 @@ const PANICKED: i32 = 101;
 pub enum Ended {
     /// Nothing is left to do, or only what was set aside.
     Done,
-    /// It was stopped; the next run goes on.
+    /// It was stopped; the next run resumes it.
     Paused,
     /// The job was cancelled.
     Cancelled,
@@ -124,17 +124,18 @@ where
             _ if stop.is_stopped() => break Ok(Some(Ended::Paused)),
             Control { state: State::Cancelled, .. } => break Ok(Some(Ended::Cancelled)),
             Control { state: State::Paused, .. } => switch.set(Advice::Wait),
-            Control { state: State::Running, .. } => switch.set(Advice::GoOn),
+            Control { state: State::Running, .. } => switch.set(Advice::Continue),
         }
-        if let Some(code) = children.look(engine, control.state == State::Running)? {
-            break Ok(Some(Ended::WorkerFailed(code)));
-        }
-        if control.state == State::Running {
+        let is_running = control.state == State::Running;
+        if is_running {
             match engine.advance()? {
                 Phase::Copying | Phase::Finishing => {}
                 Phase::Deleting => break Ok(None),
                 Phase::Done => break Ok(Some(Ended::Done)),
             }
+        }
+        if let Some(code) = children.look(engine, is_running)? {
+            break Ok(Some(Ended::WorkerFailed(code)));
         }
         tokio::select! {
             listed = &mut listing, if is_listing => match listed {

@@ -60,7 +60,7 @@ impl StateFolder {
         Sqlite::begin(&self.0, job, file)
     }
 
-    /// Removes the state, so that the job begins anew.
+    /// Removes the state, so that the job starts again.
     ///
     /// # Errors
     /// It cannot be removed.

@@ -91,7 +91,7 @@ where
     ended
 }
 
-/// Copies an item. Also returns why the worker cannot go on, if it cannot.
+/// Copies an item. Also returns why the worker must end, if it must.
 async fn one<C>(
     job: &Job,
     client: &mut Option<Client>,
@@ -126,7 +126,7 @@ enum Attempt {
     Failed(TransferError),
     /// It was stopped, shall go at another rate, or the connection was lost.
     Interrupted,
-    /// The worker cannot go on.
+    /// The worker must end.
     Fatal(TransferError),
 }
 
@@ -151,7 +151,7 @@ where
         },
     };
     let orders = pulse.orders();
-    if !goes_on(&orders, orders.share_bps) || stop.is_stopped() {
+    if !continues(&orders, orders.share_bps) || stop.is_stopped() {
         *kept = Some(client);
         return Attempt::Interrupted;
     }
@@ -209,7 +209,7 @@ where
             () = pulse.interrupted(share_bps, stop) => {}
         }
         let orders = pulse.orders();
-        if stop.is_stopped() || !goes_on(&orders, orders.share_bps) {
+        if stop.is_stopped() || !continues(&orders, orders.share_bps) {
             return Ok(None);
         }
         pause = (pause * 2).min(PAUSE.1);
@@ -230,8 +230,8 @@ async fn close(client: &mut Option<Client>) {
     }
 }
 
-/// Whether a request that was limited to this share goes on under these orders.
-fn goes_on(orders: &Orders, share_bps: Option<u64>) -> bool {
+/// Whether a request that was limited to this share continues under these orders.
+fn continues(orders: &Orders, share_bps: Option<u64>) -> bool {
     let is_same = match (orders.share_bps, share_bps) {
         (Some(now), Some(then)) => now.abs_diff(then) <= then / SAME_SHARE,
         (now, then) => now == then,
@@ -291,7 +291,7 @@ impl Pulse {
         let mut orders = self.orders.subscribe();
         tokio::select! {
             // the sender is here, and so is not dropped
-            _ = orders.wait_for(|orders| !goes_on(orders, share_bps)) => {}
+            _ = orders.wait_for(|orders| !continues(orders, share_bps)) => {}
             () = stop.stopped() => {}
         }
     }
@@ -316,18 +316,18 @@ mod tests {
 
     #[test]
     fn a_request_ends_when_it_has_to() {
-        assert!(goes_on(&ORDERS, Some(1000)));
-        assert!(goes_on(&ORDERS, Some(1010)), "hardly another rate");
-        assert!(!goes_on(&ORDERS, Some(500)) && !goes_on(&ORDERS, None));
+        assert!(continues(&ORDERS, Some(1000)));
+        assert!(continues(&ORDERS, Some(1010)), "hardly another rate");
+        assert!(!continues(&ORDERS, Some(500)) && !continues(&ORDERS, None));
         let unlimited = Orders { share_bps: None, ..ORDERS };
-        assert!(goes_on(&unlimited, None) && !goes_on(&unlimited, Some(1000)));
+        assert!(continues(&unlimited, None) && !continues(&unlimited, Some(1000)));
         for orders in [
             Orders { state: State::Paused, ..ORDERS },
             Orders { state: State::Cancelled, ..ORDERS },
             Orders { is_done: true, ..ORDERS },
             Orders { holds_lease: false, ..ORDERS },
         ] {
-            assert!(!goes_on(&orders, Some(1000)), "{orders:?}");
+            assert!(!continues(&orders, Some(1000)), "{orders:?}");
         }
     }
 

@@ -10,8 +10,9 @@ const APPLICATION: i64 = 0x4872_466c;
 /// The version of the tables.
 const VERSION: i64 = 1;
 
-/// Files are counted in `job`, so that nobody counts rows. An item has what is left of it. Names
-/// are bytes. Receipts have the numbers of entries, which no two entries share.
+/// Files are counted in `job`, so that nobody counts rows. An item has what is left of it, and an ID
+/// that no later one gets: leases name it. Names are bytes. Receipts have the numbers of entries,
+/// which no two entries share.
 const TABLES: &str = "
 CREATE TABLE job (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -38,7 +39,7 @@ CREATE TABLE directories (
 CREATE INDEX directories_found ON directories (key) WHERE state = 'found';
 CREATE INDEX directories_failed ON directories (key) WHERE state = 'failed';
 CREATE TABLE items (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     step TEXT NOT NULL CHECK (step IN ('copy', 'finish')),
     state TEXT NOT NULL CHECK (state IN ('staged', 'queued', 'leased', 'aside')),
     entries BLOB NOT NULL,

@@ -214,7 +214,7 @@ fn the_delete_pass_comes_after_everything_succeeded() {
 }
 
 #[test]
-fn a_listing_goes_on_from_its_last_checkpoint() {
+fn a_listing_resumes_from_its_last_checkpoint() {
     let (ground, job) = (tempfile::tempdir().expect("a folder"), job(""));
     let mut engine = begin(&ground, &job);
     assert_eq!(engine.begin_listing().expect("it begins"), 0);

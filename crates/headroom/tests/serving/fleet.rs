@@ -258,7 +258,7 @@ fn a_tree_is_copied_by_three_workers_of_which_one_is_killed() {
 }
 
 #[test]
-fn after_all_processes_were_killed_a_run_goes_on_without_listing_again() {
+fn after_all_processes_were_killed_a_run_resumes_without_listing_again() {
     let hosts = Hosts::new("fleet-all-killed");
     let tree = hosts.ground.path("here/tree");
     make_tree(&tree);
@@ -326,7 +326,7 @@ fn a_sync_removes_at_last_and_only_after_everything_succeeded() {
 }
 
 #[test]
-fn a_job_is_paused_slowed_cancelled_and_begun_anew() {
+fn a_job_is_paused_slowed_cancelled_and_restarted() {
     let hosts = Hosts::new("fleet-control");
     let tree = hosts.ground.path("here/tree");
     make_tree(&tree);
@@ -346,14 +346,14 @@ fn a_job_is_paused_slowed_cancelled_and_begun_anew() {
         status["state"] == "paused" && status["leased_items"] == 0
     });
     expect(hosts.fleet(&["rate", "8mbit"]), 0, "job has 8 Mbit/s");
-    expect(hosts.fleet(&["resume"]), 0, "job goes on");
+    expect(hosts.fleet(&["resume"]), 0, "job continues");
     hosts.until(&mut run, "a copied file", |status| status["copied_files"] != 0);
 
     // Ctrl-C: workers return what they have, and nobody has to wait for the end of a lease
     expect(hosts.fleet(&["rate", "100kbit"]), 0, "job has 100 kbit/s");
     run.signal(Signal::SIGINT);
     let ended = run.end();
-    ended.assert_says(130, &["paused. Repeat the command to go on"]);
+    ended.assert_says(130, &["paused. Repeat the command to resume"]);
     let status = hosts.status().expect("figures");
     assert_eq!((&status["state"], &status["leased_items"]), (&"paused".into(), &0.into()));
 
@@ -362,6 +362,6 @@ fn a_job_is_paused_slowed_cancelled_and_begun_anew() {
     expect(hosts.fleet(&["run"]), 2, "was cancelled");
     hosts.job(true, "mode = \"sync\"");
     expect(hosts.fleet(&["run"]), 2, "its `mode` is copy");
-    expect(hosts.fleet(&["run", "--anew", "--json"]), 0, "\"ended\":\"done\"");
+    expect(hosts.fleet(&["run", "--restart", "--json"]), 0, "\"ended\":\"done\"");
     assert_eq!(all(&hosts.ground.path("served/to")), all(&tree));
 }

@@ -17,8 +17,8 @@ Examples:
   headroom fleet rate 100mbit archive.toml
   headroom fleet receipts archive.toml > receipts.ndjson
 
-The content of one directory goes into the other, as with `headroom sync`. What is listed, queued and \
-done is in a state folder; after any interruption repeat `run`, which goes on without listing again.
+The content of one directory goes into the other, as with `headroom sync`. A state folder keeps what is \
+listed, queued and done; after any interruption repeat `run`, which resumes without listing again.
 
 Exit codes:
     0  everything was done
@@ -39,7 +39,7 @@ pub(crate) struct Fleet {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
-    /// Run a job, or go on with it
+    /// Run a job, or resume it after an interruption
     Run(Run),
     /// Work for a job that was begun, beside the workers of its run, until it is done
     Worker(Worker),
@@ -47,7 +47,7 @@ pub(crate) enum FleetCommand {
     Status(Status),
     /// Let all workers of a job return their items and wait
     Pause(Which),
-    /// Let a paused job go on
+    /// Let a paused job continue
     Resume(Which),
     /// End a job for good
     Cancel(Which),
@@ -78,9 +78,9 @@ pub(crate) struct Run {
     /// ~/.local/state/headroom/fleet/NAME]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// Forget the state, receipts included, and begin the job again
+    /// Forget the state, receipts included, and start the job again
     #[arg(long)]
-    pub(crate) anew: bool,
+    pub(crate) restart: bool,
     /// Print events as JSON, one per line
     #[arg(long)]
     pub(crate) json: bool,

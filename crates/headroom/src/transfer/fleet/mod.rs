@@ -23,7 +23,7 @@ pub(super) fn run(fleet: &Fleet) -> anyhow::Result<ExitCode> {
             report::status(&mut engine(&arguments.which)?, arguments.json)?;
         }
         FleetCommand::Pause(which) => set_state(which, State::Paused, "is paused")?,
-        FleetCommand::Resume(which) => set_state(which, State::Running, "goes on")?,
+        FleetCommand::Resume(which) => set_state(which, State::Running, "continues")?,
         FleetCommand::Cancel(which) => set_state(which, State::Cancelled, "is cancelled")?,
         FleetCommand::Rate(arguments) => {
             let mut engine = engine(&arguments.which)?;

@@ -134,15 +134,13 @@ impl Progress {
         match ended {
             Ended::Done if !self.is_shown() => {}
             Ended::Done => eprintln!("{}", summary(counts, self.started.elapsed())),
-            Ended::Paused => {
-                eprintln!("headroom: paused. Repeat the command to go on");
-            }
+            Ended::Paused => eprintln!("headroom: paused. Repeat the command to resume"),
             Ended::Cancelled => eprintln!("headroom: the job was cancelled"),
             Ended::WorkerFailed(_) => {
-                eprintln!("headroom: a worker cannot work, as it says above. Repeat the command to go on");
+                eprintln!("headroom: a worker failed, as it says above. Repeat the command to resume");
             }
             Ended::NotDeleted(reason) => eprintln!(
-                "headroom: nothing was removed, because not everything could be compared: {reason}. Repeat the command to try again"
+                "headroom: the delete pass did not succeed: {reason}. Repeat the command to try again"
             ),
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
     let job = Job::read(&arguments.job)?;
     let folder = folder(&job, arguments.state.as_deref())?;
     let lock = folder.lock()?;
-    if arguments.anew {
+    if arguments.restart {
         folder.clear(&lock)?;
     }
     drop(folder.begin(&lock, &job, &arguments.job)?);
