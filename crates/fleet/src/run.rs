@@ -45,9 +45,9 @@ pub enum Ended {
     NotDeleted(String),
 }
 
-/// Runs a job until it is done, cancelled or stopped. `open` opens a handle of the engine, `connect`
-/// connects to the job's server, `spawn` starts a worker as a process that ends with its standard
-/// input, and `show` is told the figures several times a second.
+/// Runs a job until it is done, cancelled or stopped. `open` opens a handle of the engine,
+/// `connect` connects to the job's server, `spawn` starts a worker as a process that ends with its
+/// standard input, and `show` is told the figures several times a second.
 ///
 /// # Errors
 /// The engine cannot be used, the server cannot be reached or refuses, or the source cannot be
@@ -90,7 +90,7 @@ where
 fn prepare_folders(job: &Job) -> Result<(), Error> {
     match &job.direction {
         Direction::Up { from, .. } if !from.is_dir() => {
-            let reason = format!("{} is not a directory, as the `from` of a job is", from.display());
+            let reason = format!("{} is not a directory: `from` of a job is one", from.display());
             Err(TransferError::Usage(reason).into())
         }
         Direction::Up { .. } => Ok(()),
