@@ -258,30 +258,28 @@ impl Job {
     }
 
     fn of(stored: Stored) -> Result<Self, String> {
-        let Stored { name, from, to, mode, delete, workers, rate_bps, attempts, .. } = stored;
-        let Stored { lease, batch, identity, fingerprint, ca, timeout, fsync, .. } = stored;
-        let direction = direction(&from, &to)?;
-        let fingerprint = fingerprint.map(|text| text.parse::<Fingerprint>()).transpose();
+        let direction = direction(&stored.from, &stored.to)?;
+        let fingerprint = stored.fingerprint.map(|text| text.parse::<Fingerprint>()).transpose();
         let connect = Connect {
-            identity: identity.map(PathBuf::from),
+            identity: stored.identity.map(PathBuf::from),
             fingerprint: fingerprint.map_err(|error| error.to_string())?,
-            ca: ca.map(PathBuf::from),
-            timeout,
+            ca: stored.ca.map(PathBuf::from),
+            timeout: stored.timeout,
         };
         Ok(Self {
-            name,
-            from,
-            to,
+            name: stored.name,
+            from: stored.from,
+            to: stored.to,
             direction,
-            mode,
-            delete,
-            workers,
-            rate_bps,
-            attempts,
-            lease,
-            batch,
+            mode: stored.mode,
+            delete: stored.delete,
+            workers: stored.workers,
+            rate_bps: stored.rate_bps,
+            attempts: stored.attempts,
+            lease: stored.lease,
+            batch: stored.batch,
             connect,
-            fsync,
+            fsync: stored.fsync,
         })
     }
 }

@@ -64,7 +64,8 @@ fn fetched_names_follow_no_link_below_the_destination() {
         let back = Root::open(&ground.here("back")).expect("a folder");
         let directory = RelPath::parse(b"a").expect("a path");
         let names = paths(&["file"]);
-        let got = client.get_listed(b"", Some(&directory), &names, &back, false, Notes::new()).await;
+        let got =
+            client.get_listed(b"", Some(&directory), &names, &back, false, Notes::new()).await;
         assert!(got.is_err(), "{got:?}");
         assert!(!ground.here("elsewhere/file").exists());
     });
