@@ -269,6 +269,10 @@ pub trait Engine {
     /// Adds an item, which nobody sees before the next checkpoint.
     fn stage(&mut self, entries: &[Entry]) -> Result<(), Error>;
 
+    /// Adds directories that were found, as [`Checkpoint::found`] does, which nobody sees before
+    /// the next checkpoint: a directory may have more of them than fit into memory.
+    fn stage_directories(&mut self, found: &[(DirectoryKey, Entry)]) -> Result<(), Error>;
+
     /// Notes how far the listing is.
     fn checkpoint(&mut self, checkpoint: &Checkpoint<'_>) -> Result<(), Error>;
 

@@ -57,6 +57,15 @@ impl Entry {
     pub const fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
     }
+
+    /// Returns the bytes of its path and of a link's target.
+    pub(crate) fn name_bytes(&self) -> usize {
+        let target = match &self.kind {
+            Kind::Symlink { target, .. } => target.len(),
+            Kind::Directory { .. } | Kind::File { .. } => 0,
+        };
+        self.path.as_bytes().len() + target
+    }
 }
 
 /// Bytes that are not entries.

@@ -21,8 +21,12 @@ use crate::key::DirectoryKey;
 
 /// The longest time without a checkpoint, as far as directories end: workers wait for the first.
 const CHECKPOINT: Duration = Duration::from_secs(1);
-/// The most directories without a checkpoint, as far as they end.
+/// The most directories in memory: then a checkpoint follows, as soon as the directory ends.
 const MOST_DIRECTORIES: usize = 10_000;
+/// The most bytes of names and targets of an item.
+const MOST_NAME_BYTES: usize = 4 << 20;
+/// The most names between two checkpoints of which each gets a sentence: they cannot be copied.
+const MOST_PROBLEMS: usize = 1000;
 /// How often a paused listing checks whether it may continue.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -71,6 +75,9 @@ pub(crate) fn list_folder<E: Engine>(
     while let Some(directory) = lister.next()? {
         while switch.get() == Advice::Wait {
             std::thread::sleep(LOOK);
+        }
+        if switch.get() == Advice::Stop {
+            return Ok(());
         }
         let mut failure = None;
         match root.list(directory.as_ref()) {
@@ -220,7 +227,11 @@ struct Lister<'a, E> {
     /// Entries of the next item.
     entries: Vec<Entry>,
     bytes: u64,
+    name_bytes: usize,
     since: Since,
+    /// A directory that could not be listed: until it is reached again, a checkpoint follows each
+    /// directory.
+    careful_until: Option<DirectoryKey>,
     /// When the last checkpoint was.
     at: Instant,
 }
@@ -229,20 +240,33 @@ struct Lister<'a, E> {
 #[derive(Debug, Default)]
 struct Since {
     listed: Vec<DirectoryKey>,
+    /// Directories, but for those that were staged.
     found: BTreeMap<DirectoryKey, Entry>,
     problems: Vec<String>,
+    /// Problems without a sentence.
+    more_problems: u64,
     files: u64,
     bytes: u64,
     left_out: u64,
-    /// Whether an item was staged.
+    /// Whether anything was staged.
     is_staged: bool,
 }
 
 impl<'a, E: Engine> Lister<'a, E> {
     fn begin(engine: &'a mut E, batch: Batch) -> Result<Self, Error> {
         let next_number = engine.begin_listing()?;
-        let (entries, since, at) = (Vec::new(), Since::default(), Instant::now());
-        Ok(Self { engine, batch, next_number, current: None, entries, bytes: 0, since, at })
+        Ok(Self {
+            engine,
+            batch,
+            next_number,
+            current: None,
+            entries: Vec::new(),
+            bytes: 0,
+            name_bytes: 0,
+            since: Since::default(),
+            careful_until: None,
+            at: Instant::now(),
+        })
     }
 
     /// Returns the next directory to list; the inner `None` is the source itself. After the last
@@ -251,8 +275,7 @@ impl<'a, E: Engine> Lister<'a, E> {
         let stored = self.engine.next_directory(self.current.as_ref())?;
         let after = self.current.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut later = self.since.found.range::<DirectoryKey, _>((after, Bound::Unbounded));
-        let found = later.next();
-        let found = found.map(|(key, _)| key.clone());
+        let found = later.next().map(|(key, _)| key.clone());
         let Some(next) = [stored, found].into_iter().flatten().min() else {
             self.checkpoint(None, true)?;
             return Ok(None);
@@ -271,10 +294,14 @@ impl<'a, E: Engine> Lister<'a, E> {
         };
         let path = match path {
             Ok(path) => path,
-            Err(error) => {
+            Err(error) if self.since.problems.len() < MOST_PROBLEMS => {
                 let directory = directory.as_ref().map_or(&b""[..], RelPath::as_bytes);
                 let directory = shown(directory).to_string();
                 self.since.problems.push(format!("{directory}/{name} cannot be sent: {error}"));
+                return Ok(());
+            }
+            Err(_) => {
+                self.since.more_problems += 1;
                 return Ok(());
             }
         };
@@ -294,6 +321,9 @@ impl<'a, E: Engine> Lister<'a, E> {
         self.next_number += 1;
         if let Kind::Directory { .. } = entry.kind {
             self.since.found.insert(DirectoryKey::of(Some(&entry.path)), entry.clone());
+            if self.since.found.len() >= MOST_DIRECTORIES {
+                self.stage_directories()?;
+            }
         }
         let size = entry.size();
         if entry.is_file() {
@@ -305,13 +335,23 @@ impl<'a, E: Engine> Lister<'a, E> {
             self.since.is_staged = true;
             return self.engine.stage(&[entry]);
         }
+        let name_bytes = entry.name_bytes();
         let is_full = self.entries.len() as u64 >= u64::from(self.batch.files)
-            || self.bytes.saturating_add(size) > self.batch.bytes;
+            || self.bytes.saturating_add(size) > self.batch.bytes
+            || self.name_bytes + name_bytes > MOST_NAME_BYTES;
         if is_full {
             self.stage()?;
         }
         self.bytes += size;
+        self.name_bytes += name_bytes;
         self.entries.push(entry);
+        Ok(())
+    }
+
+    fn stage_directories(&mut self) -> Result<(), Error> {
+        let found: Vec<_> = std::mem::take(&mut self.since.found).into_iter().collect();
+        self.engine.stage_directories(&found)?;
+        self.since.is_staged = true;
         Ok(())
     }
 
@@ -321,7 +361,7 @@ impl<'a, E: Engine> Lister<'a, E> {
         }
         self.engine.stage(&self.entries)?;
         self.entries.clear();
-        self.bytes = 0;
+        (self.bytes, self.name_bytes) = (0, 0);
         self.since.is_staged = true;
         Ok(())
     }
@@ -331,27 +371,39 @@ impl<'a, E: Engine> Lister<'a, E> {
         self.since.listed.extend(self.current.clone());
         let Since { listed, found, is_staged, .. } = &self.since;
         let is_due = *is_staged
+            || self.careful_until.is_some()
             || listed.len() + found.len() >= MOST_DIRECTORIES
             || self.at.elapsed() >= CHECKPOINT;
+        // this time it could be listed
+        if self.careful_until.as_ref().is_some_and(|until| self.current.as_ref() >= Some(until)) {
+            self.careful_until = None;
+        }
         if is_due { self.checkpoint(None, false) } else { Ok(()) }
     }
 
-    /// The directory cannot be listed. What was listed since the last checkpoint is listed again,
-    /// without it.
+    /// The directory cannot be listed. Its names are discarded, and with them what was listed since
+    /// the last checkpoint. If that was more than this directory, it is listed again, each directory
+    /// with a checkpoint, and the failure is noted when it comes again.
     fn failed(&mut self, reason: &str) -> Result<(), Error> {
-        let failed = self.current.clone();
+        let Some(key) = self.current.clone() else { return Ok(()) };
+        let is_first = self.since.listed.is_empty();
         self.discard()?;
-        match failed {
-            Some(key) => self.checkpoint(Some((&key, reason)), false),
-            None => Ok(()),
+        if is_first {
+            if self.careful_until.as_ref() == Some(&key) {
+                self.careful_until = None;
+            }
+            return self.checkpoint(Some((&key, reason)), false);
         }
+        self.careful_until = Some(key);
+        Ok(())
     }
 
     /// Goes back to the last checkpoint.
     fn discard(&mut self) -> Result<(), Error> {
         self.next_number = self.engine.begin_listing()?;
         self.entries.clear();
-        (self.bytes, self.current, self.since) = (0, None, Since::default());
+        (self.bytes, self.name_bytes) = (0, 0);
+        (self.current, self.since) = (None, Since::default());
         Ok(())
     }
 
@@ -361,9 +413,12 @@ impl<'a, E: Engine> Lister<'a, E> {
         is_complete: bool,
     ) -> Result<(), Error> {
         self.stage()?;
-        let Since { listed, found, problems, files, bytes, left_out, .. } =
+        let Since { listed, found, mut problems, more_problems, files, bytes, left_out, .. } =
             std::mem::take(&mut self.since);
         let found: Vec<_> = found.into_iter().collect();
+        if more_problems > 0 {
+            problems.push(format!("{more_problems} more names cannot be sent: they are too long"));
+        }
         self.engine.checkpoint(&Checkpoint {
             listed: &listed,
             failed,
@@ -550,6 +605,40 @@ mod tests {
         engine.retry_aside().expect("an answer");
         ground.list(&mut engine);
         assert_eq!(engine.counts(0).expect("counts").found_files, 7);
+        let paths = items(&mut engine).concat();
+        let once: BTreeSet<_> = paths.iter().collect();
+        assert_eq!(paths.len(), once.len(), "{paths:?}");
+    }
+
+    #[test]
+    fn a_directory_that_fails_long_after_a_checkpoint_is_set_aside_and_ends_no_listing() {
+        let ground = Ground::new();
+        let (mut engine, root) = (ground.engine(), ground.root());
+        // nothing fills an item
+        let batch = Batch { files: 1000, bytes: 1 << 30 };
+        {
+            let mut lister = Lister::begin(&mut engine, batch).expect("it begins");
+            let mut visits = 0;
+            while let Some(directory) = lister.next().expect("an answer") {
+                visits += 1;
+                assert!(visits < 20, "it never ends");
+                let mut listing = root.list(directory.as_ref()).expect("a folder");
+                while let Some(found) = listing.next() {
+                    let (name, metadata) = found.expect("a name");
+                    let found = of_metadata(&metadata, || listing.target(&name));
+                    lister.add(&name, found).expect("it is added");
+                }
+                match directory.is_some_and(|path| path.as_bytes() == b"a/b") {
+                    true => lister.failed("a/b cannot be listed").expect("it is noted"),
+                    false => lister.listed().expect("a checkpoint"),
+                }
+            }
+        }
+        let aside = engine.aside(10).expect("an answer");
+        assert_eq!(aside.len(), 1);
+        assert_eq!(aside[0].reason, "a/b cannot be listed");
+        let counts = engine.counts(0).expect("counts");
+        assert_eq!((counts.found_files, counts.left_out, counts.is_listed), (4, 1, true));
         let paths = items(&mut engine).concat();
         let once: BTreeSet<_> = paths.iter().collect();
         assert_eq!(paths.len(), once.len(), "{paths:?}");

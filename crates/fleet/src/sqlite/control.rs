@@ -4,6 +4,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::{Rules, damaged, int, nat};
 use crate::engine::{Control, Counts, Lease, Orders, Phase, State};
+use crate::job::Job;
 
 /// A worker that was not heard of for this long has no share of the rate.
 const LIVE_MS: u64 = 5000;
@@ -13,9 +14,28 @@ pub(super) fn job(connection: &Connection) -> rusqlite::Result<String> {
     connection.query_row("SELECT job FROM job", [], |row| row.get(0))
 }
 
-/// Replaces the job, whose settings may change between runs.
-pub(super) fn set_job(connection: &Connection, json: &str) -> rusqlite::Result<()> {
-    connection.execute("UPDATE job SET job = ?1", [json]).map(drop)
+/// Replaces the job, whose settings may change between runs. A rate that the user has set since
+/// stays, unless the job file has another one than before.
+pub(super) fn change_job(
+    connection: &Connection,
+    before: &Job,
+    job: &Job,
+) -> rusqlite::Result<()> {
+    connection.execute("UPDATE job SET job = ?1", [job.to_json()])?;
+    if job.rate_bps != before.rate_bps {
+        set_rate(connection, job.rate_bps)?;
+    }
+    match (before.delete, job.delete) {
+        (true, false) => replace_phase(connection, Phase::Deleting, Phase::Done),
+        // the delete pass is left to do, if nothing was set aside
+        (false, true) => replace_phase(connection, Phase::Done, Phase::Finishing),
+        _ => Ok(()),
+    }
+}
+
+fn replace_phase(connection: &Connection, phase: Phase, by: Phase) -> rusqlite::Result<()> {
+    let phases = [phase_name(phase), phase_name(by)];
+    connection.execute("UPDATE job SET phase = ?2 WHERE phase = ?1", phases).map(drop)
 }
 
 /// Reads what steers a job.

@@ -10,6 +10,7 @@ use crate::key::DirectoryKey;
 /// Begins or continues the listing from its last checkpoint.
 pub(super) fn begin(connection: &Transaction<'_>) -> rusqlite::Result<u64> {
     connection.execute("DELETE FROM items WHERE state = 'staged'", [])?;
+    connection.execute("DELETE FROM directories WHERE state = 'staged'", [])?;
     // the source itself, which has no entry
     connection.execute(
         "INSERT INTO directories (key, entry, state) VALUES (x'', x'', 'found') \
@@ -55,18 +56,28 @@ pub(super) fn stage(connection: &Connection, entries: &[Entry]) -> rusqlite::Res
         .map(drop)
 }
 
+/// Adds directories that nobody sees yet. Those that are known stay as they are.
+pub(super) fn stage_directories(
+    connection: &Connection,
+    found: &[(DirectoryKey, Entry)],
+) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare(
+        "INSERT INTO directories (key, entry, state) VALUES (?1, ?2, 'staged') \
+         ON CONFLICT (key) DO NOTHING",
+    )?;
+    for (key, entry) in found {
+        insert.execute(params![key.as_bytes(), encode(std::slice::from_ref(entry))])?;
+    }
+    Ok(())
+}
+
 /// Notes how far the listing is: what was staged is seen from now on.
 pub(super) fn checkpoint(
     connection: &Connection,
     checkpoint: &Checkpoint<'_>,
 ) -> rusqlite::Result<()> {
-    let mut found = connection.prepare(
-        "INSERT INTO directories (key, entry, state) VALUES (?1, ?2, 'found') \
-         ON CONFLICT (key) DO NOTHING",
-    )?;
-    for (key, entry) in checkpoint.found {
-        found.execute(params![key.as_bytes(), encode(std::slice::from_ref(entry))])?;
-    }
+    stage_directories(connection, checkpoint.found)?;
+    connection.execute("UPDATE directories SET state = 'found' WHERE state = 'staged'", [])?;
     let mut listed = connection
         .prepare("UPDATE directories SET state = 'listed', reason = NULL WHERE key = ?1")?;
     for key in checkpoint.listed {

@@ -65,6 +65,10 @@ impl Sqlite {
         }
         let wrong = |cause| Error::database(&path, cause);
         let connection = connect(&path, OpenFlags::empty()).map_err(wrong)?;
+        // a run that was killed before it had made the tables left an empty database
+        if schema::is_empty(&connection).map_err(wrong)? {
+            return Err(Error::NoJob(folder.to_owned()));
+        }
         let found = schema::check(&connection).map_err(wrong)?;
         if let Some(found) = found {
             return Err(Error::State { path: path.clone(), found });
@@ -81,7 +85,6 @@ impl Sqlite {
         let path = folder.join(FILE);
         let wrong = |cause| Error::database(&path, cause);
         let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_CREATE).map_err(wrong)?;
-        // one that was killed before it had made the tables left an empty database
         if schema::is_empty(&connection).map_err(wrong)? {
             let made = transact(&mut connection, |tx| schema::create(tx, &job.to_json(), job));
             made.map_err(wrong)?;
@@ -93,12 +96,9 @@ impl Sqlite {
             return Err(Error::OtherJob { folder, job, setting, there, here });
         }
         if engine.job != *job {
-            let is_other_rate = engine.job.rate_bps != job.rate_bps;
-            engine.within(|tx| control::set_job(tx, &job.to_json()))?;
-            if is_other_rate {
-                engine.set_rate(job.rate_bps)?;
-            }
-            (engine.job, engine.rules) = (job.clone(), Rules::of(job));
+            let before = std::mem::replace(&mut engine.job, job.clone());
+            engine.rules = Rules::of(job);
+            engine.within(|tx| control::change_job(tx, &before, job))?;
         }
         Ok(engine)
     }
@@ -225,6 +225,10 @@ impl Engine for Sqlite {
 
     fn stage(&mut self, entries: &[Entry]) -> Result<(), Error> {
         self.within(|tx| listing::stage(tx, entries))
+    }
+
+    fn stage_directories(&mut self, found: &[(DirectoryKey, Entry)]) -> Result<(), Error> {
+        self.within(|tx| listing::stage_directories(tx, found))
     }
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint<'_>) -> Result<(), Error> {

@@ -10,9 +10,9 @@ const APPLICATION: i64 = 0x4872_466c;
 /// The version of the tables.
 const VERSION: i64 = 1;
 
-/// Files are counted in `job`, so that nobody counts rows. An item has what is left of it, and an ID
-/// that no later one gets: leases name it. Names are bytes. Receipts have the numbers of entries,
-/// which no two entries share.
+/// Files are counted in `job`, so that nobody counts rows. An item has what is left of it, and an
+/// ID that no later one gets: leases name it. Names are bytes. Receipts have the numbers of
+/// entries, which no two entries share.
 const TABLES: &str = "
 CREATE TABLE job (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -33,9 +33,10 @@ CREATE TABLE job (
 CREATE TABLE directories (
     key BLOB PRIMARY KEY,
     entry BLOB NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('found', 'listed', 'failed')),
+    state TEXT NOT NULL CHECK (state IN ('staged', 'found', 'listed', 'failed')),
     reason TEXT
 ) WITHOUT ROWID;
+CREATE INDEX directories_staged ON directories (key) WHERE state = 'staged';
 CREATE INDEX directories_found ON directories (key) WHERE state = 'found';
 CREATE INDEX directories_failed ON directories (key) WHERE state = 'failed';
 CREATE TABLE items (

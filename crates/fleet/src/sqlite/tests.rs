@@ -33,6 +33,11 @@ fn file(number: u64) -> Entry {
     Entry { number, path: path(&format!("file-{number}")), kind }
 }
 
+fn directory(name: &str) -> (DirectoryKey, Entry) {
+    let kind = Kind::Directory { mode: 0o755, mtime: MTIME };
+    (DirectoryKey::of(Some(&path(name))), Entry { number: 0, path: path(name), kind })
+}
+
 fn copied(entry: &Entry) -> CopiedFile {
     let hash = blank(entry.number);
     CopiedFile { number: entry.number, path: entry.path.clone(), size: 10, hash: Some(hash) }
@@ -220,10 +225,6 @@ fn a_listing_resumes_from_its_last_checkpoint() {
     assert_eq!(engine.begin_listing().expect("it begins"), 0);
     let root = engine.next_directory(None).expect("an answer").expect("the source");
     assert_eq!(root.path(), None);
-    let directory = |name: &str| {
-        let kind = Kind::Directory { mode: 0o755, mtime: MTIME };
-        (DirectoryKey::of(Some(&path(name))), Entry { number: 0, path: path(name), kind })
-    };
     let found = [directory("b"), directory("a")];
     let listed = [root.clone()];
     let checkpoint =
@@ -258,6 +259,54 @@ fn a_listing_resumes_from_its_last_checkpoint() {
     engine.retry_aside().expect("an answer");
     assert!(!engine.counts(0).expect("counts").is_listed);
     assert_eq!(engine.next_directory(None).expect("an answer"), Some(next));
+}
+
+#[test]
+fn staged_directories_are_seen_after_the_checkpoint_alone() {
+    let (ground, job) = (tempfile::tempdir().expect("a folder"), job(""));
+    let mut engine = begin(&ground, &job);
+    engine.begin_listing().expect("it begins");
+    let root = engine.next_directory(None).expect("an answer").expect("the source");
+    engine.stage_directories(&[directory("a")]).expect("it is staged");
+    assert_eq!(engine.next_directory(Some(&root)).expect("an answer"), None);
+    drop(engine);
+
+    // killed: it is not there any longer
+    let mut engine = begin(&ground, &job);
+    engine.begin_listing().expect("it begins");
+    engine.stage_directories(&[directory("b")]).expect("it is staged");
+    let (listed, found) = ([root], [directory("c")]);
+    let checkpoint = Checkpoint { listed: &listed, found: &found, ..Checkpoint::default() };
+    engine.checkpoint(&checkpoint).expect("a checkpoint");
+    let [b, c] = ["b", "c"].map(|name| DirectoryKey::of(Some(&path(name))));
+    assert_eq!(engine.next_directory(None).expect("an answer").as_ref(), Some(&b));
+    assert_eq!(engine.next_directory(Some(&b)).expect("an answer"), Some(c));
+}
+
+#[test]
+fn a_delete_pass_follows_what_the_job_file_says_now() {
+    let ground = tempfile::tempdir().expect("a folder");
+    let with = |delete: bool| job(&format!("mode = \"sync\"\ndelete = {delete}"));
+    let mut engine = begin(&ground, &with(true));
+    list(&mut engine, 0, 1);
+    assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
+    assert_eq!(engine.advance().expect("a phase"), Phase::Deleting);
+    // the user has thought better of it
+    let mut engine = begin(&ground, &with(false));
+    assert_eq!(engine.advance().expect("a phase"), Phase::Done);
+    // and again
+    let mut engine = begin(&ground, &with(true));
+    assert_eq!(engine.advance().expect("a phase"), Phase::Deleting);
+}
+
+#[test]
+fn a_state_without_tables_is_none_yet() {
+    let ground = tempfile::tempdir().expect("a folder");
+    std::fs::write(ground.path().join(FILE), "").expect("a file");
+    assert!(matches!(Sqlite::open(ground.path()), Err(Error::NoJob(_))));
+    let engine = begin(&ground, &job(""));
+    assert!(Sqlite::open(ground.path()).is_ok());
+    drop(engine);
 }
 
 #[test]
