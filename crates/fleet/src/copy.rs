@@ -15,11 +15,16 @@ use crate::ledger::{Ledger, Noting};
 
 /// Files of one request: a server accepts 1024.
 const FILES_OF_REQUEST: usize = 1000;
+/// Bytes of the paths in one request: a message has at most 1 MiB.
+const PATH_BYTES_OF_REQUEST: usize = 768 << 10;
+/// The most bytes of a name, and of what a message needs beside it.
+const NAME_BYTES: usize = 300;
 
 /// Copies the entries of an item, and notes what became of each.
 ///
 /// # Errors
-/// A request failed as a whole. Failures of single entries are noted instead.
+/// A request failed as a whole, for no reason of this item: any other would fail as well. Failures
+/// of single entries are noted instead.
 pub(crate) async fn copy(
     job: &Job,
     client: &mut Client,
@@ -67,7 +72,7 @@ async fn down(
     ledger: &Arc<Ledger>,
 ) -> Result<(), Error> {
     for (directory, names) in &wanted {
-        for names in names.chunks(FILES_OF_REQUEST) {
+        for names in names.chunks(files_of_request(from, directory.as_ref())) {
             let noting = Noting { ledger: Arc::clone(ledger), directory: directory.clone() };
             let (path, observer) = (&from.path, Arc::new(noting));
             let got =
@@ -75,7 +80,9 @@ async fn down(
             match got {
                 Ok(_) => {}
                 // about these files alone
-                Err(error) if is_about_files(&error) => ledger.failed(&error.to_string()),
+                Err(error) if is_about_files(&error) => {
+                    ledger.failed(&error.to_string(), error.code());
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -83,8 +90,14 @@ async fn down(
     Ok(())
 }
 
+/// Returns how many files of a directory fit into one request, whatever their names.
+fn files_of_request(from: &RemotePath, directory: Option<&RelPath>) -> usize {
+    let above = directory.map_or(0, |directory| directory.as_bytes().len()) + from.path.len();
+    (PATH_BYTES_OF_REQUEST / (above + NAME_BYTES)).clamp(1, FILES_OF_REQUEST)
+}
+
 /// Whether an error is about the files of a request, and not about the connection or the rights.
-pub(crate) const fn is_about_files(error: &Error) -> bool {
+const fn is_about_files(error: &Error) -> bool {
     matches!(error, Error::OnServer { .. } | Error::Files(_) | Error::System { .. })
 }
 
@@ -129,7 +142,10 @@ fn prepare(job: &Job, root: &Root, item: &Item, ledger: &Ledger) -> Wanted {
                     wanted.entry(entry.path.parent()).or_default().push(name);
                 }
             }
-            Err(error) => ledger.failed(&error.to_string()),
+            Err(error) => {
+                let error = Error::from(error);
+                ledger.failed(&error.to_string(), error.code());
+            }
         }
     }
     wanted
@@ -252,6 +268,16 @@ mod tests {
     }
 
     #[test]
+    fn a_request_fits_into_a_message_however_deep_its_files_are() {
+        let from = RemotePath::parse("host:served".as_ref()).expect("a remote path");
+        assert_eq!(files_of_request(&from, None), FILES_OF_REQUEST);
+        let deep = [&[b'a'; 250][..]; 15].join(&b'/');
+        let deep = RelPath::parse(&deep).expect("a path");
+        let count = files_of_request(&from, Some(&deep));
+        assert!(count > 100 && count * (deep.as_bytes().len() + 255) < 1 << 20, "{count}");
+    }
+
+    #[test]
     fn directories_and_links_are_made_and_files_are_wanted_by_directory() {
         let ground = tempfile::tempdir().expect("a folder");
         let root = Root::open(ground.path()).expect("a folder");
@@ -270,8 +296,7 @@ mod tests {
         let item = item(Step::Copy, entries);
         let wanted = prepare(&job("copy"), &root, &item, &ledger);
         let names = |directory: Option<&str>| {
-            let directory =
-                directory.map(|name| RelPath::parse(name.as_bytes()).expect("a path"));
+            let directory = directory.map(|name| RelPath::parse(name.as_bytes()).expect("a path"));
             wanted[&directory].iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(names(Some("a")), ["one", "two"]);

@@ -34,6 +34,9 @@ pub enum Error {
         .0.display()
     )]
     Full(PathBuf),
+    /// The disk of the destination is full: a sentence that names a file.
+    #[error("{0}")]
+    DestinationFull(String),
     /// The state folder has no job.
     #[error("{} has no job: `headroom fleet run JOB.toml` begins one", .0.display())]
     NoJob(PathBuf),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer::path::RelPath;
-use headroom_transfer::{Event, Observer};
+use headroom_transfer::{ErrorCode, Event, Observer};
 
 use crate::engine::CopiedFile;
 use crate::entry::Entry;
@@ -28,6 +28,8 @@ struct Noted {
     is_rest_unchanged: bool,
     /// The first reason for a failure.
     reason: Option<String>,
+    /// The first one that says that the destination's disk is full.
+    disk_full: Option<String>,
 }
 
 /// The entries of an item: files to record, entries that are left, and why something failed.
@@ -35,6 +37,8 @@ pub(crate) struct Sorted {
     pub(crate) copied: Vec<CopiedFile>,
     pub(crate) left: Vec<Entry>,
     pub(crate) reason: Option<String>,
+    /// The first failure that says that the destination's disk is full.
+    pub(crate) disk_full: Option<String>,
 }
 
 impl Ledger {
@@ -63,8 +67,12 @@ impl Ledger {
     }
 
     /// Notes a failure; the first one is kept.
-    pub(crate) fn failed(&self, reason: &str) {
-        self.noted().reason.get_or_insert_with(|| reason.to_owned());
+    pub(crate) fn failed(&self, reason: &str, code: Option<ErrorCode>) {
+        let mut noted = self.noted();
+        noted.reason.get_or_insert_with(|| reason.to_owned());
+        if code == Some(ErrorCode::NO_SPACE) {
+            noted.disk_full.get_or_insert_with(|| reason.to_owned());
+        }
     }
 
     /// Returns the files that were stored, without their entries, and the first reason for a
@@ -105,7 +113,8 @@ impl Ledger {
             };
             copied.push(CopiedFile { number: entry.number, path: entry.path, size, hash });
         }
-        Sorted { copied, left, reason: noted.reason.clone() }
+        let (reason, disk_full) = (noted.reason.clone(), noted.disk_full.clone());
+        Sorted { copied, left, reason, disk_full }
     }
 }
 
@@ -140,7 +149,7 @@ impl Observer for Noting {
                     self.ledger.noted().stored.insert(path);
                 }
             }
-            Event::Failed { reason, .. } => self.ledger.failed(reason),
+            Event::Failed { reason, code } => self.ledger.failed(reason, code),
             Event::Moved { bytes } | Event::Kept { bytes } | Event::Hole { bytes } => {
                 self.ledger.in_flight.fetch_add(bytes, Ordering::Relaxed);
             }
@@ -184,15 +193,17 @@ mod tests {
         noting.event(Event::Hashed { path: &sent, bytes: 7, hash: &hash });
         noting.event(Event::Stored { path: &stored });
         noting.event(Event::Failed { reason: "the first", code: None });
-        noting.event(Event::Failed { reason: "the second", code: None });
+        let full = Some(ErrorCode::NO_SPACE);
+        noting.event(Event::Failed { reason: "the disk is full", code: full });
         ledger.unchanged(&path("a/same"), 7);
-        let Sorted { copied, left, reason } = ledger.sorted(entries.clone());
+        let Sorted { copied, left, reason, disk_full } = ledger.sorted(entries.clone());
         let copied: Vec<_> =
             copied.iter().map(|file| (file.number, file.size, file.hash)).collect();
         assert_eq!(copied, [(1, 8, Some(hash)), (4, 7, None)]);
         let left: Vec<_> = left.iter().map(|entry| entry.number).collect();
         assert_eq!(left, [2, 3, 5]);
-        assert_eq!(reason.as_deref(), Some("the first"));
+        let reasons = [reason, disk_full];
+        assert_eq!(reasons, [Some("the first".to_owned()), Some("the disk is full".to_owned())]);
 
         ledger.rest_is_unchanged();
         let Sorted { copied, left, .. } = ledger.sorted(entries);

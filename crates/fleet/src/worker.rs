@@ -15,7 +15,7 @@ use headroom_transfer::{Client, Error as TransferError};
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
-use crate::copy::{copy, is_about_files};
+use crate::copy::copy;
 use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State};
 use crate::error::Error;
 use crate::job::Job;
@@ -24,7 +24,7 @@ use crate::stop::Stop;
 
 /// How often the engine hears of a worker.
 const BEAT: Duration = Duration::from_millis(500);
-/// How long a worker waits that found nothing to take.
+/// How long a worker waits that found nothing to take, or has lost a connection.
 const IDLE: Duration = Duration::from_millis(250);
 /// The pause before connecting again: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -42,8 +42,8 @@ pub fn name_of(process: u32) -> String {
 /// engine, `connect` connects to the job's server.
 ///
 /// # Errors
-/// The engine cannot be used, or the server refuses the worker. A server that cannot be reached
-/// is tried again.
+/// The engine cannot be used, the server refuses the worker, or the destination's disk is full. A
+/// server that cannot be reached is tried again.
 pub async fn work<E, C>(
     open: impl Fn() -> Result<E, Error>,
     job: &Job,
@@ -81,7 +81,7 @@ where
             tracing::warn!("another worker has taken an item whose lease ended");
         }
         if let Some(error) = fatal {
-            break Err(error.into());
+            break Err(error);
         }
     };
     close(&mut client).await;
@@ -99,20 +99,22 @@ async fn one<C>(
     item: Item,
     pulse: &Pulse,
     stop: &Stop,
-) -> (Settlement, Option<TransferError>)
+) -> (Settlement, Option<Error>)
 where
     C: AsyncFnMut() -> Result<Client, TransferError>,
 {
     let ledger = Ledger::new(Arc::clone(&pulse.in_flight));
     let done = attempt(job, client, connect, &item, &ledger, pulse, stop).await;
-    let Sorted { copied, left, reason } = ledger.sorted(item.entries);
-    let (reason, fatal) = match done {
-        Attempt::Done => {
+    let Sorted { copied, left, reason, disk_full } = ledger.sorted(item.entries);
+    // a single file may need more than others; of several, not even the small ones fit
+    let disk_full = disk_full.filter(|_| left.len() > 1);
+    let (reason, fatal) = match (done, disk_full) {
+        (Attempt::Done, Some(reason)) => (None, Some(Error::DestinationFull(reason))),
+        (Attempt::Done, None) => {
             (Some(reason.unwrap_or_else(|| "it was neither stored nor refused".to_owned())), None)
         }
-        Attempt::Failed(error) => (Some(reason.unwrap_or_else(|| error.to_string())), None),
-        Attempt::Interrupted => (None, None),
-        Attempt::Fatal(error) => (None, Some(error)),
+        (Attempt::Interrupted, _) => (None, None),
+        (Attempt::Fatal(error), _) => (None, Some(error.into())),
     };
     let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
     (Settlement { copied, left, outcome }, fatal)
@@ -122,8 +124,6 @@ where
 enum Attempt {
     /// All requests were answered; single entries may have failed.
     Done,
-    /// A request failed, for reasons of its files.
-    Failed(TransferError),
     /// It was stopped, shall go at another rate, or the connection was lost.
     Interrupted,
     /// The worker must end.
@@ -168,11 +168,12 @@ where
         Some(Err(error)) => {
             client.close().await;
             match error {
-                error if is_about_files(&error) => Attempt::Failed(error),
                 // somebody else stores the same file: the lease has ended
                 TransferError::Superseded => Attempt::Interrupted,
                 error if error.is_temporary() => {
                     tracing::info!("{error}");
+                    // a server that closes every connection is not asked without end
+                    idle(stop).await;
                     Attempt::Interrupted
                 }
                 error => Attempt::Fatal(error),

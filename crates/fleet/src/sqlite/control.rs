@@ -16,11 +16,7 @@ pub(super) fn job(connection: &Connection) -> rusqlite::Result<String> {
 
 /// Replaces the job, whose settings may change between runs. A rate that the user has set since
 /// stays, unless the job file has another one than before.
-pub(super) fn change_job(
-    connection: &Connection,
-    before: &Job,
-    job: &Job,
-) -> rusqlite::Result<()> {
+pub(super) fn change_job(connection: &Connection, before: &Job, job: &Job) -> rusqlite::Result<()> {
     connection.execute("UPDATE job SET job = ?1", [job.to_json()])?;
     if job.rate_bps != before.rate_bps {
         set_rate(connection, job.rate_bps)?;

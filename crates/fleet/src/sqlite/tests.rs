@@ -134,8 +134,7 @@ fn a_batch_that_fails_is_split_down_to_the_file_that_fails() {
     }
     assert_eq!(receipts(&mut engine).len(), 7);
     let aside = engine.aside(10).expect("an answer");
-    let expected =
-        Aside { path: Some(path("file-5")), reason: "file-5 cannot be sent".to_owned() };
+    let expected = Aside { path: Some(path("file-5")), reason: "file-5 cannot be sent".to_owned() };
     assert_eq!(aside, [expected]);
     // it does not hold the job, and is tried again by the next run
     assert_eq!(engine.advance().expect("a phase"), Phase::Done);

@@ -49,7 +49,10 @@ const fn of_fleet(error: &headroom_fleet::Error) -> u8 {
         | Error::OtherJob { .. }
         | Error::Busy(_)
         | Error::Cancelled => 2,
-        Error::System { .. } | Error::Full(_) | Error::Database { .. } => 1,
+        Error::System { .. }
+        | Error::Full(_)
+        | Error::DestinationFull(_)
+        | Error::Database { .. } => 1,
     }
 }
 

@@ -240,8 +240,8 @@ fn a_tree_is_copied_by_three_workers_of_which_one_is_killed() {
     let hosts = Hosts::new("fleet-kill");
     let tree = hosts.ground.path("here/tree");
     make_tree(&tree);
-    // 4 MiB in at least 2 s
-    hosts.job(true, "rate = \"16mbit\"\n[batch]\nfiles = 10\nbytes = \"1MiB\"");
+    // 4 MiB in at least 4 s
+    hosts.job(true, "rate = \"8mbit\"\n[batch]\nfiles = 10\nbytes = \"1MiB\"");
     let mut run = hosts.start();
     hosts.until(&mut run, "an item of a worker", |status| status["leased_items"] != 0);
     let run_pid = run.pid();
@@ -263,7 +263,8 @@ fn after_all_processes_were_killed_a_run_resumes_without_listing_again() {
     let tree = hosts.ground.path("here/tree");
     make_tree(&tree);
     let before = all(&tree);
-    hosts.job(true, "rate = \"16mbit\"\n[batch]\nfiles = 10\nbytes = \"1MiB\"");
+    // 4 MiB in at least 16 s, of which the first file needs the least part
+    hosts.job(true, "rate = \"2mbit\"\n[batch]\nfiles = 10\nbytes = \"1MiB\"");
     let mut run = hosts.start();
     let is_on_its_way = |status: &Value| status["listed"] == true && status["copied_files"] != 0;
     hosts.until(&mut run, "a copied file", is_on_its_way);
@@ -345,7 +346,7 @@ fn a_job_is_paused_slowed_cancelled_and_restarted() {
     hosts.until(&mut run, "the return of all items", |status| {
         status["state"] == "paused" && status["leased_items"] == 0
     });
-    expect(hosts.fleet(&["rate", "8mbit"]), 0, "job has 8 Mbit/s");
+    expect(hosts.fleet(&["rate", "2mbit"]), 0, "job has 2 Mbit/s");
     expect(hosts.fleet(&["resume"]), 0, "job continues");
     hosts.until(&mut run, "a copied file", |status| status["copied_files"] != 0);
 

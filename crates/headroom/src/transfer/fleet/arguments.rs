@@ -27,7 +27,7 @@ Exit codes:
     3  the host cannot be reached
     4  the host is not trusted
     5  the server refuses: it does not know this key, or the key may not do this
-  130  interrupted";
+  130  interrupted or cancelled";
 
 /// Copy or sync a large tree by several workers, from a queue that outlives them
 #[derive(Debug, Args)]

@@ -204,8 +204,7 @@ mod tests {
         let counts = Counts { copied_files: 12, copied_bytes: 5 << 20, ..Counts::default() };
         let long = Duration::from_millis(1500);
         insta::assert_snapshot!(summary(&counts, long), @"12 files of 5.00 MiB have receipts; this run took 1.5 s");
-        let counts =
-            Counts { unchanged_files: 4, removed: 3, left_out: 2, aside: 1, ..counts };
+        let counts = Counts { unchanged_files: 4, removed: 3, left_out: 2, aside: 1, ..counts };
         insta::assert_snapshot!(summary(&counts, long), @"12 files of 5.00 MiB have receipts, 4 unchanged, 3 removed, 2 left out, 1 SET ASIDE; this run took 1.5 s");
     }
 }

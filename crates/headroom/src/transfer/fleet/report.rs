@@ -59,11 +59,7 @@ fn text(name: &str, control: &Control, counts: &Counts) -> String {
     let limit = control.rate_bps.map(|rate_bps| rate(rate_bps as f64));
     [
         format!("{name}: {state}"),
-        format!(
-            "found      {} files, {}{listed}",
-            counts.found_files,
-            size(counts.found_bytes)
-        ),
+        format!("found      {} files, {}{listed}", counts.found_files, size(counts.found_bytes)),
         format!(
             "copied     {} files, {}, of which {} were up to date",
             counts.copied_files,

@@ -31,7 +31,14 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
     drop(folder.begin(&lock, &job, &arguments.job)?);
     let stop = Stop::new();
     let stopping = stop.clone();
-    ctrlc::set_handler(move || stopping.stop()).context("cannot wait for Ctrl-C")?;
+    let handler = move || {
+        // a second one does not wait: the state is as after a crash
+        if stopping.is_stopped() {
+            std::process::exit(INTERRUPTED);
+        }
+        stopping.stop();
+    };
+    ctrlc::set_handler(handler).context("cannot wait for Ctrl-C")?;
     let mut connector = connector(&job)?;
     let host = job.direction.remote().host.clone();
     let program = std::env::current_exe().context("cannot tell where this program is")?;
@@ -49,10 +56,9 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
     let (counts, aside) = (engine.counts(now_ms())?, engine.aside(MOST_NAMED)?);
     progress.end(&ended, &counts, &aside);
     Ok(match ended {
-        Ended::Paused => interrupted(),
+        Ended::Paused | Ended::Cancelled => interrupted(),
         Ended::WorkerFailed(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Ended::NotDeleted(_) => ExitCode::FAILURE,
-        Ended::Cancelled => ExitCode::SUCCESS,
         Ended::Done if counts.aside > 0 => ExitCode::FAILURE,
         Ended::Done => ExitCode::SUCCESS,
     })
