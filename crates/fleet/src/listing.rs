@@ -382,8 +382,8 @@ impl<'a, E: Engine> Lister<'a, E> {
     }
 
     /// The directory cannot be listed. Its names are discarded, and with them what was listed since
-    /// the last checkpoint. If that was more than this directory, it is listed again, each directory
-    /// with a checkpoint, and the failure is noted when it comes again.
+    /// the last checkpoint. If other directories were, they are listed again, each with a
+    /// checkpoint, and the failure is noted when it comes again.
     fn failed(&mut self, reason: &str) -> Result<(), Error> {
         let Some(key) = self.current.clone() else { return Ok(()) };
         let is_first = self.since.listed.is_empty();

@@ -105,7 +105,8 @@ impl Sqlite {
 
     /// Removes the state in a folder.
     pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
-        for suffix in ["", "-wal", "-shm"] {
+        // the database last: a log that is left would be taken for that of the next one
+        for suffix in ["-wal", "-shm", ""] {
             let path = folder.join(format!("{FILE}{suffix}"));
             match std::fs::remove_file(&path) {
                 Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
