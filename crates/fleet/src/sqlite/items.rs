@@ -9,6 +9,8 @@ use crate::key::DirectoryKey;
 
 /// The pause before something that failed is tried again: at first, and at most.
 const PAUSE_MS: (u64, u64) = (500, 30_000);
+/// The bytes at which an item of directories gets no more of them.
+const MOST_ITEM_BYTES: usize = 4 << 20;
 /// Why an item is set aside whose worker did not settle it.
 const SILENT: &str = "its worker ended, or was silent for longer than its lease";
 
@@ -211,7 +213,7 @@ fn queue_directories(connection: &Connection, rules: &Rules) -> rusqlite::Result
     while let Some(row) = rows.next()? {
         bytes.extend(row.get::<_, Vec<u8>>(0)?);
         count += 1;
-        if count == most {
+        if count == most || bytes.len() >= MOST_ITEM_BYTES {
             queue.execute([std::mem::take(&mut bytes)])?;
             count = 0;
         }
