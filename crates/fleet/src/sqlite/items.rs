@@ -209,7 +209,7 @@ fn queue_directories(connection: &Connection, rules: &Rules) -> rusqlite::Result
         .prepare("INSERT INTO items (step, state, entries) VALUES ('finish', 'queued', ?1)")?;
     let most = usize::try_from(rules.batch.files).unwrap_or(usize::MAX);
     let mut rows = found.query([])?;
-    let (mut bytes, mut count) = (Vec::new(), 0);
+    let (mut bytes, mut count) = (Vec::<u8>::new(), 0);
     while let Some(row) = rows.next()? {
         bytes.extend(row.get::<_, Vec<u8>>(0)?);
         count += 1;
