@@ -232,7 +232,8 @@ pub trait Engine {
 
     /// Records what became of an item; returns whether the lease still held. If not, nothing was
     /// recorded: another worker has the item.
-    fn settle(&mut self, lease: Lease, settlement: &Settlement, now_ms: u64) -> Result<bool, Error>;
+    fn settle(&mut self, lease: Lease, settlement: &Settlement, now_ms: u64)
+    -> Result<bool, Error>;
 
     /// Enters the next phase if the present one is complete; returns the phase.
     fn advance(&mut self) -> Result<Phase, Error>;

@@ -206,7 +206,8 @@ impl Job {
             let at = error.span().map_or(0, |span| span.start);
             (line_of(text, at), error.message().trim().replace('\n', "; "))
         })?;
-        let stored = file.checked(folder).map_err(|wrong| (line_of(text, wrong.at), wrong.reason))?;
+        let stored =
+            file.checked(folder).map_err(|wrong| (line_of(text, wrong.at), wrong.reason))?;
         Self::of(stored).map_err(|reason| (1, reason))
     }
 

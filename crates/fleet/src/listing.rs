@@ -518,9 +518,8 @@ mod tests {
         let is_small = |item: &Vec<String>| item.iter().filter(is_of_60_bytes).count() < 2;
         assert!(items.iter().all(is_small), "{items:?}");
         let paths: Vec<_> = items.concat();
-        let expected = [
-            "a", "a-b", "empty", "z", "a/1", "a/2", "a/b", "a/link", "a/b/3", "a/b/4", "z/5",
-        ];
+        let expected =
+            ["a", "a-b", "empty", "z", "a/1", "a/2", "a/b", "a/link", "a/b/3", "a/b/4", "z/5"];
         assert_eq!(paths, expected);
     }
 

@@ -295,7 +295,8 @@ impl Children<'_> {
     fn look<E: Engine>(&mut self, engine: &mut E, is_running: bool) -> Result<Option<i32>, Error> {
         let mut n = 0;
         while let Some(child) = self.running.get_mut(n) {
-            let ended = child.try_wait().map_err(Error::system("wait for", Path::new("a worker")))?;
+            let ended =
+                child.try_wait().map_err(Error::system("wait for", Path::new("a worker")))?;
             let Some(status) = ended else {
                 n += 1;
                 continue;

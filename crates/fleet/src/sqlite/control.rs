@@ -49,10 +49,8 @@ pub(super) fn read(connection: &Connection) -> rusqlite::Result<Control> {
 
 /// Sets what the user wants, unless the job was cancelled.
 pub(super) fn set_state(connection: &Connection, state: State) -> rusqlite::Result<Control> {
-    connection.execute(
-        "UPDATE job SET state = ?1 WHERE state <> 'cancelled'",
-        [state_name(state)],
-    )?;
+    connection
+        .execute("UPDATE job SET state = ?1 WHERE state <> 'cancelled'", [state_name(state)])?;
     read(connection)
 }
 

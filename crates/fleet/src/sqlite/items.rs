@@ -293,8 +293,8 @@ fn read_step(name: &str) -> rusqlite::Result<Step> {
 #[cfg(test)]
 pub(super) fn left(connection: &Connection) -> rusqlite::Result<Vec<Entry>> {
     let mut found = Vec::new();
-    let mut items =
-        connection.prepare("SELECT entries FROM items WHERE step = 'copy' AND state <> 'staged'")?;
+    let mut items = connection
+        .prepare("SELECT entries FROM items WHERE step = 'copy' AND state <> 'staged'")?;
     let mut rows = items.query([])?;
     while let Some(row) = rows.next()? {
         found.extend(entries(&row.get::<_, Vec<u8>>(0)?)?);

@@ -65,7 +65,8 @@ pub(super) fn correct(
     if copied.is_empty() {
         return Ok(());
     }
-    connection.execute_batch("CREATE UNIQUE INDEX IF NOT EXISTS receipts_path ON receipts (path)")?;
+    connection
+        .execute_batch("CREATE UNIQUE INDEX IF NOT EXISTS receipts_path ON receipts (path)")?;
     let next = connection.query_row("SELECT next_number FROM job", [], |row| nat(row, 0))?;
     let mut added = Vec::new();
     for file in copied {

@@ -92,9 +92,9 @@ pub(super) fn create(connection: &Connection, json: &str, job: &Job) -> rusqlite
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Option<String>> {
     Ok(match header(connection)? {
         (APPLICATION, VERSION) => None,
-        (APPLICATION, version) => Some(format!(
-            "it is of version {version}, and this program has version {VERSION}"
-        )),
+        (APPLICATION, version) => {
+            Some(format!("it is of version {version}, and this program has version {VERSION}"))
+        }
         _ => Some("it is the database of another program".to_owned()),
     })
 }

@@ -137,7 +137,9 @@ impl Progress {
             Ended::Paused => eprintln!("headroom: paused. Repeat the command to resume"),
             Ended::Cancelled => eprintln!("headroom: the job was cancelled"),
             Ended::WorkerFailed(_) => {
-                eprintln!("headroom: a worker failed, as it says above. Repeat the command to resume");
+                eprintln!(
+                    "headroom: a worker failed, as it says above. Repeat the command to resume"
+                );
             }
             Ended::NotDeleted(reason) => eprintln!(
                 "headroom: the delete pass did not succeed: {reason}. Repeat the command to try again"

@@ -118,11 +118,8 @@ mod tests {
             aside: 1,
             ..Counts::default()
         };
-        let control = Control {
-            state: State::Paused,
-            phase: Phase::Copying,
-            rate_bps: Some(100_000_000),
-        };
+        let control =
+            Control { state: State::Paused, phase: Phase::Copying, rate_bps: Some(100_000_000) };
         insta::assert_snapshot!(text("archive", &control, &counts), @r"
         archive: paused
         found      34 files, 34 MiB
