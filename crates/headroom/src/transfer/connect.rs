@@ -146,3 +146,12 @@ fn ask_to_trust(host: &str, key: &PublicKey) -> bool {
     let read = std::io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), answer if answer == "yes" || answer == fingerprint)
 }
+
+/// Closes the connection after what was to be done over it, unless it is lost: a server that is
+/// told nothing keeps the session until it times out.
+pub(crate) async fn close_after<T>(client: Client, done: Result<T, Error>) -> Result<T, Error> {
+    if !done.as_ref().is_err_and(Error::is_temporary) {
+        client.close().await;
+    }
+    done
+}

@@ -18,7 +18,7 @@ use headroom_transfer::{
 use nix::errno::Errno;
 
 use super::arguments::{Get, Moving, Put, Sync};
-use super::connect::Connector;
+use super::connect::{Connector, close_after};
 use super::exit::{INTERRUPTED, Usage};
 use super::progress::Progress;
 use super::remotes::{remote, remotes_on_one_host};
@@ -64,12 +64,13 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
             }
             let observer = progress.clone();
             let summary = match is_pipe {
-                true => client.put_stream(std::io::stdin(), &remote.path, *fsync, observer).await?,
-                false => client.put(&arguments.paths, &remote.path, *fsync, observer).await?,
+                true => client.put_stream(std::io::stdin(), &remote.path, *fsync, observer).await,
+                false => client.put(&arguments.paths, &remote.path, *fsync, observer).await,
             };
-            progress.done();
-            client.close().await;
-            Ok::<_, Error>(summary)
+            if summary.is_ok() {
+                progress.done();
+            }
+            close_after(client, summary).await
         },
     ))?;
     ended(&progress, summary)
@@ -108,22 +109,25 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
             client.set_lanes(!streams);
             client.set_lane_options(lane_options)?;
             let observer = progress.clone();
-            let mut matching = Vec::new();
-            for path in &from {
-                matching.extend(client.matching(path).await?);
-            }
-            let from = matching;
-            let summary = match from.as_slice() {
-                [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
-                [from] if is_written_into => {
-                    let to = open_for_writing(&arguments.to)?;
-                    client.get_stream(from, to, observer).await?
+            let summary = async {
+                let mut matching = Vec::new();
+                for path in &from {
+                    matching.extend(client.matching(path).await?);
                 }
-                _ => client.get(&from, &arguments.to, *fsync, observer).await?,
+                match matching.as_slice() {
+                    [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await,
+                    [from] if is_written_into => {
+                        let to = open_for_writing(&arguments.to)?;
+                        client.get_stream(from, to, observer).await
+                    }
+                    from => client.get(from, &arguments.to, *fsync, observer).await,
+                }
             };
-            progress.done();
-            client.close().await;
-            Ok::<_, Error>(summary)
+            let summary = summary.await;
+            if summary.is_ok() {
+                progress.done();
+            }
+            close_after(client, summary).await
         },
     ))?;
     ended(&progress, summary)
@@ -168,12 +172,13 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
             progress.connected();
             let observer = progress.clone();
             let summary = match upload {
-                true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await?,
-                false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await?,
+                true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await,
+                false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await,
             };
-            progress.done();
-            client.close().await;
-            Ok::<_, Error>(summary)
+            if summary.is_ok() {
+                progress.done();
+            }
+            close_after(client, summary).await
         }))?;
     ended(&progress, summary)
 }

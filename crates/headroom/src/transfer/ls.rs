@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use headroom_transfer::path::shown;
-use headroom_transfer::{Error, Listed, ListedKind, Time, block_on};
+use headroom_transfer::{Listed, ListedKind, Time, block_on};
 use serde_json::json;
 
 use super::arguments::Ls;
-use super::connect::Connector;
+use super::connect::{Connector, close_after};
 use super::names;
 use super::remotes::remote;
 use crate::output::print_line as say;
@@ -23,9 +23,8 @@ pub(crate) fn ls(arguments: &Ls) -> anyhow::Result<ExitCode> {
                 false => line(&listed, arguments.long),
             });
         };
-        client.list(&remote.path, show).await?;
-        client.close().await;
-        Ok::<_, Error>(())
+        let listed = client.list(&remote.path, show).await;
+        close_after(client, listed).await
     })??;
     Ok(ExitCode::SUCCESS)
 }
