@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use headroom_lab_host::error::{Doing, Result};
+use headroom_lab_host::error::{Doing, Error, Result};
 use headroom_lab_host::host::Host;
-use headroom_lab_host::programs::UNSHARE;
+use headroom_lab_host::programs::{IP, UNSHARE};
 use headroom_lab_host::role::Role;
 use serde::Deserialize;
 
@@ -110,14 +110,41 @@ fn instructions(layer: &Ipsec) -> Vec<String> {
 /// nothing of congestion control.
 fn prefer_congestion_control(place: &Place<'_>, host: &Host) -> Result<()> {
     let family = if place.at.outer.client.is_ipv4() { "-4" } else { "-6" };
-    let script = r#"ip "$0" route show table all dev "$1" |
-sed 's/ linkdown//; s/ pref [a-z]*//' | while read -r route; do
-case $route in
-  local*|broadcast*|multicast*|anycast*|fe80*|*"proto kernel"*) ;;
-  *) ip "$0" route change $route dev "$1" congctl "$2" || exit ;;
-esac; done"#;
     let (interface, congestion) = (&place.at.interface, &place.at.congestion_control);
-    place.run(host, "sh", ["-c", script, family, interface, congestion]).map(drop)
+    let said = place.run(host, IP, [family, "route", "show", "table", "all", "dev", interface])?;
+    let routes: Vec<Vec<&str>> = said.lines().filter_map(route_to_peer).collect();
+    if routes.is_empty() && !host.is_dry() {
+        return Err(Error::Failed(format!(
+            "the tunnel of {interface} has no route on the {}, so its congestion control cannot be set. `ip` said: {said}",
+            host.role
+        )));
+    }
+    for route in routes {
+        let words = [family, "route", "change"].into_iter().chain(route);
+        let words = words.chain(["dev", interface, "congctl", congestion]);
+        place.run(host, IP, words)?;
+    }
+    Ok(())
+}
+
+/// A line of `ip route` as words by which the route can be changed; none for what the kernel
+/// itself has made.
+fn route_to_peer(line: &str) -> Option<Vec<&str>> {
+    const OF_THE_KERNEL: [&str; 4] = ["local", "broadcast", "multicast", "anycast"];
+    let first = line.split_whitespace().next()?;
+    if OF_THE_KERNEL.contains(&first) || first.starts_with("fe80") || line.contains("proto kernel")
+    {
+        return None;
+    }
+    let (mut words, mut route) = (line.split_whitespace(), Vec::new());
+    while let Some(word) = words.next() {
+        match word {
+            "linkdown" => {}
+            "pref" => drop(words.next()),
+            word => route.push(word),
+        }
+    }
+    Some(route)
 }
 
 fn configuration(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &[Keys]) -> String {
