@@ -295,13 +295,13 @@ impl Children<'_> {
     fn look<E: Engine>(&mut self, engine: &mut E, is_running: bool) -> Result<Option<i32>, Error> {
         let mut n = 0;
         while let Some(child) = self.running.get_mut(n) {
-            let ended =
-                child.try_wait().map_err(Error::system("wait for", Path::new("a worker")))?;
-            let Some(status) = ended else {
+            let unseen = || Error::system("wait for", Path::new("a worker"));
+            if child.try_wait().map_err(unseen())?.is_none() {
                 n += 1;
                 continue;
-            };
-            let child = self.running.swap_remove(n);
+            }
+            let mut child = self.running.swap_remove(n);
+            let status = child.wait().map_err(unseen())?;
             // whatever it had is taken by others at once
             engine.leave(&name_of(child.id()), now_ms())?;
             self.next = Some(Instant::now() + RESTART);

@@ -9,6 +9,12 @@ use super::{Ground, parts};
 
 /// The page of a folder's report as the browser has made it.
 pub(crate) fn rendered(ground: &Ground, browser: &Path, folder: &str) -> String {
+    rendered_for(ground, browser, folder, 10)
+}
+
+/// The same after so many seconds of the page's own time, which passes at once while the page
+/// waits for nothing that the browser knows of.
+pub(crate) fn rendered_for(ground: &Ground, browser: &Path, folder: &str, seconds: u32) -> String {
     let page = ground.path(folder).join("report.html");
     let home = ground.path(&format!("browser-{folder}"));
     std::fs::create_dir_all(&home).expect("a home for the browser");
@@ -17,7 +23,8 @@ pub(crate) fn rendered(ground: &Ground, browser: &Path, folder: &str) -> String 
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", home.join("profile").display()))
-        .args(["--virtual-time-budget=10000", "--hide-scrollbars", "--dump-dom"])
+        .arg(format!("--virtual-time-budget={}", seconds * 1000))
+        .args(["--hide-scrollbars", "--dump-dom"])
         .arg(format!("file://{}", page.display()))
         .env("HOME", &home)
         .stderr(Stdio::piped());

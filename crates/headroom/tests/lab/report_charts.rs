@@ -1,6 +1,6 @@
 //! Charts of the report as files: the buttons that save them, pressed in a real browser.
 
-use crate::common::browser::{attribute, browser, count, rendered};
+use crate::common::browser::{attribute, browser, count, rendered_for};
 use crate::common::{Ground, array, number, text};
 use serde_json::{Value, json};
 
@@ -53,7 +53,10 @@ const note = (found) => {
 };
 (async () => {
   const found = [];
+  // an image is decoded beside the page, whose time would pass at once meanwhile
+  const waiting = setInterval(() => {}, 1);
   for (const place of document.querySelectorAll('.save')) found.push(await saved(place.querySelectorAll('button')));
+  clearInterval(waiting);
   note(found);
 })().catch((error) => note([`${error.message} ${problems()}`]));
 "#;
@@ -76,7 +79,7 @@ fn each_chart_can_be_saved_as_svg_and_as_png() {
     std::fs::create_dir(ground.path("probed")).expect("a folder");
     let probed = format!("{before}<script>{{{PROBE}}}</script></body>{after}");
     ground.write("probed/report.html", &probed);
-    let page = rendered(&ground, &browser, "probed");
+    let page = rendered_for(&ground, &browser, "probed", 3600);
     assert_eq!(count(&page, "data-errors"), 0);
     let saved = attribute(&page, "data-saved").expect("all buttons were pressed in time");
     let saved: Vec<Value> = serde_json::from_slice(&bytes(&saved)).expect("JSON");
