@@ -481,8 +481,8 @@ pub(crate) struct Moving {
     /// Limit the rate, such as 100mbit
     #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
     pub(crate) rate: Option<u64>,
-    /// The share of the network beside other traffic: scavenger takes what others leave, high as
-    /// much as two TCP connections
+    /// The share of the network beside other traffic: scavenger takes what others leave, high up
+    /// to as much as two TCP connections
     #[arg(long, value_enum, value_name = "SHARE", default_value = "normal")]
     pub(crate) priority: Priority,
     /// Compress with zstd: auto skips what does not get shorter. Use it when the network is slower

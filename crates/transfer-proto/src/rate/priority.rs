@@ -9,11 +9,11 @@ pub enum Priority {
     /// What others leave, as LEDBAT does (RFC 6817).
     #[n(0)]
     Scavenger,
-    /// As much as one TCP connection.
+    /// About as much as one TCP connection; less where the queue is long.
     #[default]
     #[n(1)]
     Normal,
-    /// As much as two.
+    /// Up to as much as two.
     #[n(2)]
     High,
 }
