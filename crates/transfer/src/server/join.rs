@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::message::{Message, TICKET_BYTES};
 use tokio::sync::mpsc;
 
-use super::Request;
+use super::request::Request;
 use crate::access::Grant;
 use crate::delivery::DataSession;
 use crate::error::Error;

@@ -6,8 +6,8 @@ use headroom_transfer_proto::path::RelPath;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::{Request, Summary};
-use crate::delivery::make_directories;
+use super::request::Request;
+use crate::delivery::{Summary, make_directories};
 use crate::error::Error;
 use crate::files::{self, ErrorKind, Excludes, FileType, Removal, Root};
 use crate::path_policy::PathPolicy;

@@ -10,10 +10,12 @@ use headroom_transfer_proto::message::{ErrorCode, MOST_SHARES_LISTED, Message, S
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::{Request, Server, Summary, listed};
+use super::Server;
+use super::listing::listed;
+use super::request::Request;
 use crate::access::Grant;
 use crate::connection::Connection;
-use crate::delivery::make_directories;
+use crate::delivery::{Summary, make_directories};
 use crate::error::{Closing, Error};
 use crate::files::{self, ErrorKind, FileType};
 use crate::key::PublicKey;

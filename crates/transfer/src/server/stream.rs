@@ -8,9 +8,9 @@ use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 use tokio::task::spawn_blocking;
 
-use super::{Request, Summary};
+use super::request::Request;
 use crate::control::unexpected;
-use crate::delivery::Observer;
+use crate::delivery::{Observer, Summary};
 use crate::delivery::pipe::{self, PipeError};
 use crate::error::Error;
 use crate::failure::Failure;
