@@ -141,10 +141,12 @@ fn without_root(dry_run: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Begins this program again among the pinned programs, where a run is to measure those.
+/// Begins this program again among the pinned programs, where a run is to measure those. It then
+/// reads its plan and the `traces` of its links again, by the same paths.
 fn choose_programs(
     arguments: &Run,
     needed: &[Program],
+    traces: &[PathBuf],
     before: Option<bool>,
 ) -> anyhow::Result<()> {
     if arguments.dry_run || arguments.host_programs {
@@ -153,7 +155,8 @@ fn choose_programs(
     let Run { what, include, out, resume, scratch, skip_missing, .. } = arguments;
     let named = what.iter().chain(include).map(Path::new).filter(|path| path.exists());
     let folders = [out, resume, scratch].into_iter().flatten().map(PathBuf::as_path);
-    let paths: Vec<&Path> = named.chain(folders).collect();
+    let traces = traces.iter().map(PathBuf::as_path);
+    let paths: Vec<&Path> = named.chain(folders).chain(traces).collect();
     let choice = pinned::Choice { needed, skip_missing: *skip_missing, paths: &paths, before };
     pinned::enter_if_possible(choice)
 }
@@ -191,7 +194,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     if study.parts.iter().any(|part| part.hosts.is_none()) {
         without_root(arguments.dry_run)?;
         let before = arguments.resume.as_deref().map(study::had_pinned_programs).transpose()?;
-        choose_programs(arguments, &study.programs(), before.flatten())?;
+        choose_programs(arguments, &study.programs(), &study.traces(), before.flatten())?;
     }
     let options = run_options(arguments)?;
     if arguments.skip_missing {
@@ -272,7 +275,7 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let folder = outside_run(std::path::absolute(folder)?)?;
     if !named && run::is_on_this_machine(&folder)? {
         without_root(false)?;
-        choose_programs(arguments, &[], run::had_pinned_programs(&folder)?)?;
+        choose_programs(arguments, &[], &[], run::had_pinned_programs(&folder)?)?;
     }
     let how = Resumption {
         plan: plan.as_ref(),
@@ -392,7 +395,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     if plan.hosts.is_none() {
         without_root(arguments.dry_run)?;
         let before = arguments.resume.as_deref().map(run::had_pinned_programs).transpose()?;
-        choose_programs(arguments, &plan.programs(), before.flatten())?;
+        choose_programs(arguments, &plan.programs(), &plan.traces(), before.flatten())?;
     }
     if let Some(time) = arguments.minutes.map(minutes) {
         eprintln!("headroom: {}", run::fit(&mut plan, time)?);

@@ -8,7 +8,7 @@ mod record;
 mod scale;
 mod testbed;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::hosts::Machines;
@@ -18,7 +18,7 @@ use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 
 use crate::custom::Custom;
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Trace};
 use crate::stack::Stack;
 use crate::workload::Workload;
 
@@ -198,6 +198,12 @@ impl Plan {
             .chain(ruled.then_some(programs::NFT))
             .chain(stacks)
             .collect()
+    }
+
+    /// Returns the absolute paths of the recorded traces that its links follow.
+    pub fn traces(&self) -> Vec<PathBuf> {
+        let links = std::iter::once(&self.link).chain(&self.validation_links);
+        links.flat_map(LinkSpec::traces).map(Trace::path).collect()
     }
 
     /// Returns the specification of its testbed.
@@ -578,6 +584,8 @@ sizes = ["1KiB", "1MiB"]
         let traced = GOOD.replace("100mbit", "trace=cellular-down.trace,up-rate=1mbit");
         let plan = read(&traced).expect("a good plan");
         assert!(plan.link.down.trace.is_some() && plan.link.up.trace.is_none());
+        assert!(plan.traces().iter().all(|path| path.is_absolute() && path.is_file()));
+        assert_eq!(plan.traces().len(), 1);
         let refused = |text: &str, expected: &str| {
             let error = read(text).expect_err(expected);
             assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
