@@ -138,14 +138,14 @@ impl Application for Https {
 
     fn baselines(&self) -> Vec<String> {
         // the certificate alone differs
-        let twin = || titled(ENTRY.name, &self.options_of_connection());
+        let with_ecdsa = || titled(ENTRY.name, &self.options_of_connection());
         let nearest = match (self.version, self.key_exchange) {
             (Version::Http2, _) => Some("https"),
             (Version::Http1, Some(KeyExchange::Mlkem768)) => Some("https(x25519)"),
             (Version::Http1, _) => None,
         };
         let others = nearest.into_iter().chain(["http"]).map(str::to_owned);
-        self.has_ml_dsa().then(twin).into_iter().chain(others).collect()
+        self.has_ml_dsa().then(with_ecdsa).into_iter().chain(others).collect()
     }
 
     fn port(&self) -> u16 {
@@ -256,7 +256,7 @@ mod tests {
     use crate::application::ALL;
 
     #[test]
-    fn writes_options_in_one_order_and_names_its_twins() {
+    fn writes_options_in_one_order_and_names_its_baselines() {
         for (written, title, baselines) in [
             ("https(mldsa65)", "https(mldsa65)", "https http"),
             (
