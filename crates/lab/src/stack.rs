@@ -121,7 +121,17 @@ impl Stack {
     /// [`headroom_lab_host::Error::Missing`]: what its application or its layers lack.
     pub(crate) fn require(&self) -> HostResult<()> {
         self.application.require()?;
+        self.require_kernel()?;
         self.layers.iter().try_for_each(|layer| layer.require())
+    }
+
+    /// Refuses what this machine's kernel cannot do, whichever programs are measured.
+    ///
+    /// # Errors
+    /// [`headroom_lab_host::Error::Missing`]: what it lacks.
+    pub(crate) fn require_kernel(&self) -> HostResult<()> {
+        self.application.require_kernel()?;
+        self.layers.iter().try_for_each(|layer| layer.require_kernel())
     }
 
     /// The names of its application and of its layers, without options.

@@ -11,6 +11,7 @@ mod http;
 mod http3;
 mod https;
 mod iperf3;
+mod ktls;
 mod nginx;
 mod openssh;
 mod pure_ftpd;
@@ -28,7 +29,8 @@ mod video;
 
 use crate::catalogue::Catalogue;
 
-pub use definition::{Application, ClientReport, Invocation};
+pub use definition::{Application, ClientReport, Invocation, SessionCount};
+pub(crate) use ktls::is_supported as kernel_encrypts_tls;
 pub(crate) use site::{SSH_KEYGEN, Site, write_credentials};
 pub(crate) use tls::CIPHER;
 

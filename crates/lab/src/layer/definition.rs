@@ -95,6 +95,14 @@ pub trait Layer: Send + Sync {
         Ok(())
     }
 
+    /// Refuses what this machine's kernel cannot do.
+    ///
+    /// # Errors
+    /// [`crate::Error::Missing`]: what it lacks.
+    fn require_kernel(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether this machine's kernel does its work, without a daemon for packets.
     fn in_kernel(&self) -> bool {
         false
