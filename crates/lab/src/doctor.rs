@@ -125,7 +125,7 @@ fn links(kernel: testbed::Kernel) -> [Finding; 4] {
 }
 
 /// What the kernel can encrypt by itself, beside IPsec and WireGuard.
-fn kernel_crypto() -> [Finding; 1] {
+fn kernel_crypto() -> [Finding; 2] {
     let finding = |what: &str, good: bool, has: &str, lacks: &str| {
         let says = if good { has } else { lacks };
         Finding { what: what.to_owned(), good, says: says.to_owned(), vital: false }
@@ -136,6 +136,12 @@ fn kernel_crypto() -> [Finding; 1] {
             application::kernel_encrypts_tls(),
             "encrypts TLS records: https(ktls)",
             "missing (tls), prevents https(ktls): load the module as root, or use a kernel that has it",
+        ),
+        finding(
+            "kernel: macsec",
+            layer::kernel_has_macsec(),
+            "encrypts Ethernet frames: the layer macsec",
+            "missing (macsec), prevents the layer macsec: load the module, use a kernel that has it, or run as root",
         ),
     ]
 }

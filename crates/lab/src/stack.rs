@@ -173,6 +173,12 @@ fn objection(
             ),
         });
     }
+    if let Some(layer) = layers.iter().rev().skip(1).find(|layer| layer.is_of_the_link()) {
+        return Some(format!(
+            "`{}` protects the link itself, so it is the outermost layer, and once",
+            layer.name()
+        ));
+    }
     // between two layers in place there is nothing that gives new addresses
     let networks: Vec<layer::LayerKind> =
         layers.iter().map(|layer| layer.kind()).filter(|kind| kind.is_network()).collect();

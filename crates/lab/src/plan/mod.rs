@@ -208,7 +208,7 @@ impl Plan {
 
     /// Returns the specification of its testbed.
     pub(crate) fn testbed(&self) -> TestbedSpec {
-        let mut layers = self.stacks.iter().flat_map(|planned| &planned.stack.layers);
+        let layers = || self.stacks.iter().flat_map(|planned| &planned.stack.layers);
         TestbedSpec {
             hosts: self.hosts.clone(),
             family: self.family,
@@ -217,7 +217,8 @@ impl Plan {
             links: std::iter::once(&self.link).chain(&self.validation_links).cloned().collect(),
             link_backend: self.link_backend,
             seed: self.seed,
-            kernel_threads_work: layers.any(|layer| layer.in_kernel()),
+            kernel_threads_work: layers().any(|layer| layer.in_kernel()),
+            switches_macsec: layers().any(|layer| layer.is_of_the_link()),
             programs: self.programs(),
         }
     }
