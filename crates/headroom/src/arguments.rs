@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// Move a file by a page in a browser and report the clocks (the lab's client)
     #[command(hide = true)]
     Browse(Browse),
+    /// Serve files to pages in browsers by data channels of WebRTC (the lab's peer)
+    #[command(hide = true)]
+    BrowsePeer(BrowsePeer),
     /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
@@ -525,7 +528,7 @@ pub(crate) struct Fetch {
 
 #[derive(Debug, Args)]
 pub(crate) struct Browse {
-    /// The page's address, with a slash at the end
+    /// The page's address, with a slash at the end, or the address and port of a peer
     pub(crate) url: String,
     /// What the page is
     #[arg(long)]
@@ -556,4 +559,22 @@ pub(crate) enum BrowsedSite {
     Headroom,
     /// Any HTTPS server
     Https,
+    /// A peer: a data channel of WebRTC
+    Webrtc,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BrowsePeer {
+    /// Where clients say what they want
+    #[arg(long)]
+    pub(crate) listen: SocketAddr,
+    /// The folder with the files
+    #[arg(long)]
+    pub(crate) root: PathBuf,
+    /// The executable of Chromium
+    #[arg(long)]
+    pub(crate) chromium: PathBuf,
+    /// Where the browser's profile is made
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
 }

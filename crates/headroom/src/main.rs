@@ -79,6 +79,7 @@ fn run(arguments: Arguments) -> ExitCode {
         Command::Man { folder } => manual(folder.as_deref()),
         Command::Fetch(request) => fetch::run(request),
         Command::Browse(request) => browse::run(request),
+        Command::BrowsePeer(request) => browse::serve(request),
         Command::Load(command) => load::run(command),
         Command::LabAgent => {
             headroom_lab_host::agent::serve();

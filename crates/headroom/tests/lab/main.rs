@@ -27,3 +27,4 @@ mod studies;
 mod study;
 mod two_machines;
 mod video;
+mod webrtc;

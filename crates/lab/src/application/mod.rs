@@ -26,6 +26,7 @@ mod tls;
 mod udp;
 mod uftp;
 mod video;
+mod webrtc;
 
 use crate::catalogue::Catalogue;
 
@@ -47,6 +48,7 @@ pub static ALL: Catalogue<dyn Application> = Catalogue {
         scp::ENTRY,
         rsync::ENTRY,
         headroom::ENTRY,
+        webrtc::ENTRY,
         qcp::ENTRY,
         uftp::ENTRY,
         ssh::ENTRY,
