@@ -24,7 +24,7 @@ pub(crate) fn is_supported() -> bool {
         of_tcp.is_ok_and(|socket| {
             // A socket without a connection is refused in any case, but only after the kernel has
             // looked for the module `tls` and, for root, loaded it (net/ipv4/tcp_ulp.c).
-            setsockopt(&socket, TcpUlp::default(), b"tls") != Err(Errno::ENOENT)
+            setsockopt(&socket, TcpUlp::<[u8; 3]>::default(), b"tls") != Err(Errno::ENOENT)
         })
     });
     *HAS
@@ -60,7 +60,7 @@ pub(super) fn session_count(server: &Host) -> SessionCount {
 }
 
 fn sending(counts: &str) -> u64 {
-    let count = |line: &str| line.strip_prefix(SENDING)?.trim().parse().ok();
+    let count = |line: &str| line.strip_prefix(SENDING)?.trim().parse::<u64>().ok();
     counts.lines().find_map(count).unwrap_or(0)
 }
 
