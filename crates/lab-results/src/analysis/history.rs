@@ -28,7 +28,7 @@ pub const FEWEST_RUNS: usize = 4;
 /// Sequences without a change, for each number of runs.
 const SIMULATED: usize = 19_999;
 /// The newest runs of a plan that are searched: the time grows with the square of their number.
-const MOST_RUNS: usize = 200;
+const MAX_RUNS: usize = 200;
 
 /// The runs of one plan, the oldest first.
 #[derive(Debug, Clone, Serialize)]
@@ -104,7 +104,7 @@ pub fn histories(mut runs: Vec<(String, Results)>) -> Vec<History> {
 }
 
 fn history(all: &[(String, Results)]) -> History {
-    let all = &all[all.len().saturating_sub(MOST_RUNS)..];
+    let all = &all[all.len().saturating_sub(MAX_RUNS)..];
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for run in all {
         let disturbance = Disturbance::of(&run.1.samples);

@@ -29,7 +29,7 @@ impl SshHosts {
     pub const SPAN: u16 = 2000;
 
     /// Stacks that a run between two machines may have.
-    pub const MOST_STACKS: usize = 16;
+    pub const MAX_STACKS: usize = 16;
 
     /// Ports of one stack's FTP data connections.
     const PASSIVE: u16 = 100;
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_ports_of_a_run_do_not_overlap_and_all_fit() {
         let hosts = hosts("b", None);
-        let last = SshHosts::MOST_STACKS as u16 - 1;
+        let last = SshHosts::MAX_STACKS as u16 - 1;
         assert!(hosts.port(last) < hosts.trial() && hosts.trial() <= hosts.layers());
         assert!(hosts.layers() + 250 < *hosts.passive(0).start());
         assert!(hosts.passive(0).end() < hosts.passive(1).start());

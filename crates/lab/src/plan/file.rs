@@ -213,10 +213,10 @@ impl PlanFile {
 
     /// Its own applications and layers, and those of the files that it includes.
     fn custom(&mut self, folder: Option<&Path>) -> Result<Custom, At> {
-        const MOST: usize = 16;
+        const MAX_INCLUDES: usize = 16;
         let mut custom = Custom::default();
-        if let Some(one) = self.include.get(MOST) {
-            return Err(at(one, format!("a plan includes at most {MOST} files")));
+        if let Some(one) = self.include.get(MAX_INCLUDES) {
+            return Err(at(one, format!("a plan includes at most {MAX_INCLUDES} files")));
         }
         for path in &self.include {
             let Some(folder) = folder else {
@@ -266,7 +266,7 @@ impl PlanFile {
     /// Between real hosts nothing is built that a lost connection would leave
     /// behind.
     fn require_real_stacks(&self, stacks: &[PlannedStack]) -> Result<(), At> {
-        let most = SshHosts::MOST_STACKS;
+        let most = SshHosts::MAX_STACKS;
         if stacks.len() > most {
             return Err(at(&self.stacks, format!("between two real hosts at most {most} stacks")));
         }
@@ -342,7 +342,7 @@ impl PlanFile {
             };
         };
         let most = self.max_repetitions.as_ref();
-        let default = stop::MOST_BLOCKS.max(repetitions);
+        let default = stop::MAX_BLOCKS.max(repetitions);
         until.most_blocks = bounded("max-repetitions", most, default, 2..=10_000)?;
         let span = most.map(Spanned::span).filter(|_| repetitions >= stop::LEAST_BLOCKS);
         let span = span.or(self.repetitions.as_ref().map(Spanned::span)).unwrap_or(0..0);
