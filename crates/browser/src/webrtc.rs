@@ -87,7 +87,7 @@ fn exchange(
     let task = json!({"offer": wanted["offer"], "bytes": wanted["bytes"], "upload": is_upload});
     let ready = page.call("task => webrtc.answer(task)", &task)?;
     let answer = with_address(text(&ready, "answer")?, own_address(stream)?);
-    let bytes = ready["bytes"].as_u64().unwrap_or_default();
+    let bytes = bytes_of(&ready);
     tell(stream, &json!({"answer": answer, "bytes": bytes}))?;
     let task = json!({"bytes": bytes, "upload": is_upload});
     page.call("task => webrtc.serve(task)", &task)?;
@@ -120,9 +120,13 @@ pub(crate) fn transfer(task: &Task, profile: &Path) -> Result<BrowserReport> {
     });
     tell(&stream, &wanted)?;
     let answer = answer_of(&mut lines)?;
-    let bytes = answer["bytes"].as_u64().unwrap_or_default();
+    let bytes = bytes_of(&answer);
     let rest = json!({"answer": answer["answer"], "bytes": bytes, "upload": is_upload});
     let moved = page.call("task => webrtc.finish(task)", &rest);
+    if moved.is_err() {
+        // what the peer says of it explains it best, if it says anything soon
+        let _ = stream.set_read_timeout(Some(PATIENCE / 30));
+    }
     // what was uploaded is in the peer's folder then
     let moved = match (moved, answer_of(&mut lines)) {
         (Ok(moved), Ok(_)) => moved,
@@ -193,6 +197,11 @@ fn own_address(stream: &TcpStream) -> Result<IpAddr> {
 
 fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
     value[key].as_str().ok_or_else(|| Error::Page(format!("it returns no {key}: {value}")))
+}
+
+/// The size of a file: a number of JavaScript.
+fn bytes_of(value: &Value) -> u64 {
+    value["bytes"].as_f64().unwrap_or_default() as u64
 }
 
 /// Reads the other end's lines.
