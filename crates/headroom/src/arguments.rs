@@ -203,6 +203,9 @@ pub(crate) struct Run {
     /// Run all of the plan or study, or the smaller version that it defines
     #[arg(long, value_name = "SCALE", value_parser = ["full", "quick", "smoke"])]
     pub(crate) scale: Option<String>,
+    /// Run a plan on the testbed of this file (a table `[testbed]`, as in a plan), not on its own
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) testbed: Option<PathBuf>,
     /// Measure only matching stacks and their baselines (* matches any text)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,

@@ -10,7 +10,7 @@ use anyhow::Context;
 use headroom_lab::application::Application;
 use headroom_lab::catalogue::Entry;
 use headroom_lab::custom::{Custom, reference};
-use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
+use headroom_lab::plan::{CommandLine, Family, LinkBackend, NamedTestbed, Offload, Plan, Scale};
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab::workload::WorkloadKind;
@@ -181,6 +181,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     let plans_alone = [
         ("--repetitions", arguments.repetitions.is_some()),
         ("--minutes", arguments.minutes.is_some()),
+        ("--testbed", arguments.testbed.is_some()),
         ("--only", arguments.only.is_some()),
         ("--link-backend", arguments.link_backend.is_some()),
         ("--strict", arguments.strict),
@@ -354,7 +355,14 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
                 ))
                 .into());
             }
-            Plan::read(Path::new(path))?
+            match &arguments.testbed {
+                Some(testbed) => Plan::read_on(Path::new(path), &NamedTestbed::read(testbed)?)?,
+                None => Plan::read(Path::new(path))?,
+            }
+        }
+        _ if arguments.testbed.is_some() => {
+            let sentence = "--testbed applies to a plan's file: name one, such as plans/demo.toml";
+            return Err(Error::Plan(sentence.to_owned()).into());
         }
         names => {
             let family = [Family::Ipv4, Family::Ipv6];

@@ -60,6 +60,16 @@ impl SshHosts {
         self.ports..=self.ports + (Self::SPAN - 1)
     }
 
+    /// Names both hosts, and the address of the server where one is given: two hosts may have
+    /// several paths between them.
+    pub fn pair_name(&self) -> String {
+        let Self { client, server, server_address, .. } = self;
+        match server_address {
+            Some(address) => format!("{client} to {server} ({address})"),
+            None => format!("{client} to {server}"),
+        }
+    }
+
     /// The address of the server, where the plan says it.
     pub fn literal_address(&self) -> Option<IpAddr> {
         let host = match &self.server_address {
@@ -107,6 +117,12 @@ mod tests {
         assert_eq!(hosts("root@10.0.0.2", None).literal_address(), "10.0.0.2".parse().ok());
         assert_eq!(hosts("10.0.0.2", Some("fd00::2")).literal_address(), "fd00::2".parse().ok());
         assert_eq!(hosts("root@b", None).literal_address(), None);
+    }
+
+    #[test]
+    fn a_pair_is_named_by_its_hosts_and_its_path() {
+        assert_eq!(hosts("b", None).pair_name(), "a to b");
+        assert_eq!(hosts("b", Some("10.0.0.2")).pair_name(), "a to b (10.0.0.2)");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) use file::PlanFile;
 pub use headroom_lab_host::testbed::{Family, HOST_DEFAULT, LinkBackend, Offload};
 pub use headroom_lab_results::schema::SshHosts;
 pub use scale::{Scale, Scales};
+pub use testbed::NamedTestbed;
+pub(crate) use testbed::TestbedFile;
 
 /// Everything a run needs to know.
 #[derive(Debug, Clone)]
@@ -45,6 +47,8 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
     /// Two real machines; none: namespaces on this one.
     pub hosts: Option<SshHosts>,
+    /// Name of the pair of hosts, if its testbed has one.
+    pub pair: Option<String>,
     /// Paired blocks for each workload and size; the fewest, with `until`.
     pub repetitions: u32,
     /// Precision of overheads at which blocks end.
@@ -113,12 +117,25 @@ impl Plan {
     /// # Errors
     /// [`Error::Plan`] with file and line.
     pub fn read(path: &Path) -> Result<Self> {
+        Self::read_from(path, None)
+    }
+
+    /// Reads a plan from a file, to be run on a testbed in place of its own.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] with file and line: what is wrong with the plan, or why it cannot be run
+    /// there.
+    pub fn read_on(path: &Path, testbed: &NamedTestbed) -> Result<Self> {
+        Self::read_from(path, Some(testbed))
+    }
+
+    fn read_from(path: &Path, testbed: Option<&NamedTestbed>) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Error::Plan(format!("cannot read the plan {}: {error}", path.display()))
         })?;
         let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
         let folder = path.parent().unwrap_or(Path::new(""));
-        file::read(&text, &name, Some(folder))
+        file::read_on(&text, &name, Some(folder), testbed)
             .map_err(|error| Error::Plan(format!("{}:{error}", path.display())))
     }
 
