@@ -152,11 +152,11 @@ fn choose_programs(
     if arguments.dry_run || arguments.host_programs {
         return Ok(());
     }
-    let Run { what, include, out, resume, scratch, skip_missing, .. } = arguments;
+    let Run { what, include, out, resume, scratch, testbed, skip_missing, .. } = arguments;
     let named = what.iter().chain(include).map(Path::new).filter(|path| path.exists());
-    let folders = [out, resume, scratch].into_iter().flatten().map(PathBuf::as_path);
+    let others = [out, resume, scratch, testbed].into_iter().flatten().map(PathBuf::as_path);
     let traces = traces.iter().map(PathBuf::as_path);
-    let paths: Vec<&Path> = named.chain(folders).chain(traces).collect();
+    let paths: Vec<&Path> = named.chain(others).chain(traces).collect();
     let choice = pinned::Choice { needed, skip_missing: *skip_missing, paths: &paths, before };
     pinned::enter_if_possible(choice)
 }
