@@ -130,6 +130,11 @@ pub(crate) enum Lab {
         after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
     )]
     Run(Box<Run>),
+    /// Run plans between pairs of hosts at given times
+    #[command(
+        after_help = "Examples:\n  headroom lab campaign net.toml --dry-run\n  headroom lab campaign net.toml\n  headroom lab campaign net.toml --status\n  headroom lab history results/net --since monday\n\nThe same command continues an interrupted campaign. Its folder has the results of each run, as\n`lab run` writes them, in runs/ROUND/PLAN@PAIR, what the runs printed in logs, and all samples\nin samples.parquet. A run that cannot be made is noted as missed, with the reason, and holds\nno other one. docs/lab.md explains the file.\n\nExit codes:\n  0    all runs were measured\n  1    some were missed, or measured in part, or have failed samples; the others are kept\n  2    wrong arguments, campaign or plan\n  130  interrupted"
+    )]
+    Campaign(Campaign),
     /// Rebuild the report of a folder, also of an interrupted or unfinished run
     Report {
         /// Folder of an earlier run or study, or one with several studies in it, for an index
@@ -145,7 +150,7 @@ pub(crate) enum Lab {
     Compare(Compare),
     /// Show runs of a plan over time, and find what became slower or faster, and when
     #[command(
-        after_help = "Example:\n  headroom lab history results\n\nRuns are told apart by the names of their plans, those without a plan by their stacks; a study\ncounts part by part. Runs that background load disturbed are left out. A change needs at least\nfour runs of a cell; which changes would be seen is in the table. docs/methodology.md explains\nthe test."
+        after_help = "Examples:\n  headroom lab history results\n  headroom lab history results/net --since monday\n\nRuns are told apart by the names of their plans, those without a plan by their stacks, and by\ntheir pairs of hosts; a study counts part by part. Runs that background load disturbed are left out. A change needs at least\nfour runs of a cell; which changes would be seen is in the table. docs/methodology.md explains\nthe test."
     )]
     History(HistoryOf),
     /// Write the samples of many runs into one table
@@ -265,6 +270,24 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Campaign {
+    /// The campaign (a TOML file); with --status also its folder
+    pub(crate) file: PathBuf,
+    /// Folder for results; a campaign in it is continued [default: results/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Say how far the campaign is, without running anything
+    #[arg(long)]
+    pub(crate) status: bool,
+    /// Print JSON
+    #[arg(long, requires = "status")]
+    pub(crate) json: bool,
+    /// Print when rounds are due and the commands of the first, without running them
+    #[arg(long, conflicts_with = "status")]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Link {
     /// The interface on the client's side
     #[arg(long, value_name = "IF")]
@@ -344,6 +367,10 @@ pub(crate) struct HistoryOf {
     /// Folders of runs, or folders with such folders in them
     #[arg(required = true, value_name = "FOLDER")]
     pub(crate) folders: Vec<PathBuf>,
+    /// Compare the runs since this time with those before, over all plans and pairs of hosts: a
+    /// weekday (the last one), a date, or a moment such as 2026-11-23T08:00:00Z; in UTC
+    #[arg(long, value_name = "TIME", value_parser = crate::since::parse)]
+    pub(crate) since: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

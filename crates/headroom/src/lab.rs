@@ -25,6 +25,7 @@ use headroom_lab_results::schema::Results;
 
 use crate::advise;
 use crate::arguments::{Lab, Run};
+use crate::campaign;
 use crate::folder::{Folder, outside_run};
 use crate::output::width;
 use crate::pinned;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         }
         Lab::List { file, .. } => list(file.as_deref()),
         Lab::Run(arguments) => measure(&arguments),
+        Lab::Campaign(arguments) => campaign::run(&arguments),
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => runs::compare(&arguments),
         Lab::History(arguments) => runs::history(&arguments),
@@ -443,11 +445,17 @@ fn run_options(arguments: &Run) -> anyhow::Result<Options> {
     })
 }
 
-fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
+/// Returns a flag that is set when the user asks to stop.
+pub(crate) fn interruption() -> anyhow::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .context("cannot listen for Ctrl-C")?;
+    Ok(interrupted)
+}
+
+fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
+    let interrupted = interruption()?;
     Ok(Options {
         scratch: scratch.map(std::path::absolute).transpose()?.map(outside_run).transpose()?,
         headroom: std::env::current_exe().context("cannot find this program's own file")?,

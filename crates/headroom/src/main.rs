@@ -15,6 +15,7 @@ macro_rules! eprintln {
 mod advise;
 mod arguments;
 mod browse;
+mod campaign;
 mod fetch;
 mod file_set;
 mod folder;
@@ -26,6 +27,7 @@ mod output;
 mod pinned;
 mod progress;
 mod runs;
+mod since;
 #[cfg(feature = "transfer")]
 mod transfer;
 #[cfg(feature = "tunnel")]

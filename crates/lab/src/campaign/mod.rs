@@ -23,7 +23,6 @@ use headroom_lab_results::schema::SshHosts;
 use crate::plan::{NamedTestbed, Plan, Scale};
 use crate::run::expected_time;
 
-pub use journal::NAME as JOURNAL;
 pub use run::{Observer, Options, run};
 pub use schedule::{Schedule, TimeOfDay, UnixTime, written};
 pub use status::{JobStatus, LastRun, Status, status};
@@ -115,6 +114,18 @@ impl Campaign {
     pub fn expected_time_of_a_round(&self) -> Duration {
         let times = self.combinations().map(|(plan, _)| expected_time(&plan.plan));
         times.fold(Duration::ZERO, Duration::saturating_add)
+    }
+
+    /// Returns the shortest time between two rounds, of the first ones; none: each begins when the
+    /// one before it is over.
+    pub fn time_between_rounds(&self) -> Option<Duration> {
+        /// Times of day come again after so many rounds in nearly every campaign.
+        const SEARCHED: u32 = 100;
+        let began = schedule::now();
+        let due = |round| self.schedule.due(round, began);
+        let rounds = 1..self.rounds.min(SEARCHED);
+        let between = rounds.filter_map(|round| u64::try_from(due(round)? - due(round - 1)?).ok());
+        between.min().map(Duration::from_secs)
     }
 
     /// Lists what would be run and when: a line for each round, up to `most`, and the commands of
