@@ -292,6 +292,25 @@ mod tests {
     }
 
     #[test]
+    fn the_campaign_of_the_guide_is_one() {
+        let folder = Folder::new("guide");
+        let guide = include_str!("../../../../docs/lab.md");
+        let texts = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let texts: Vec<&str> = texts.filter(|text| text.starts_with("plans = ")).collect();
+        let [text] = texts[..] else { panic!("{} examples", texts.len()) };
+        let text = text.replace("downloads.toml", "p.toml").replace("logins.toml", "q.toml");
+        let campaign = folder.read(&text).expect("a campaign");
+        assert_eq!((campaign.plans.len(), campaign.pairs.len(), campaign.rounds), (2, 2, 28));
+        // with every key that it names
+        let other = text.replace("every = ", "# every = ").replace("# times = ", "times = ");
+        let other = other.replace("# time-", "time-").replace("Europe/Berlin", "UTC");
+        let other = other.replace("# start", "start").replace("# at-once", "at-once");
+        let other = folder.read(&other).expect("a campaign");
+        assert!(matches!(other.schedule, Schedule::Daily { .. }), "{other:?}");
+        assert_eq!(other.at_once, 2);
+    }
+
+    #[test]
     fn rejects_campaigns_that_cannot_be_run() {
         let folder = Folder::new("bad");
         let plans = |more: &str| format!("plans = [\"p.toml\"]\n{more}");

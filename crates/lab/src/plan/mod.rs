@@ -359,6 +359,8 @@ sizes = ["1KiB", "1MiB"]
             .split("```toml\n")
             .skip(1)
             .map(|rest| rest.split("```").next().expect("its end"))
+            // one is a campaign
+            .filter(|text| !text.starts_with("plans = "))
             .collect();
         let is_definition =
             |text: &&str| text.starts_with("[application.") || text.starts_with("[layer.");
