@@ -150,7 +150,7 @@ pub(crate) enum Lab {
     Compare(Compare),
     /// Show runs of a plan over time, and find what became slower or faster, and when
     #[command(
-        after_help = "Examples:\n  headroom lab history results\n  headroom lab history results/net --since monday\n\nRuns are told apart by the names of their plans, those without a plan by their stacks, and by\ntheir pairs of hosts; a study counts part by part. Runs that background load disturbed are left out. A change needs at least\nfour runs of a cell; which changes would be seen is in the table. docs/methodology.md explains\nthe test."
+        after_help = "Examples:\n  headroom lab history results\n  headroom lab history results/net --since monday\n\nRuns are told apart by the names of their plans, those without a plan by their stacks, and by\ntheir pairs of hosts; a study counts part by part. Runs that background load disturbed are left\nout. A change needs at least four runs of a cell; which changes would be seen is in the table.\n--since compares the runs of a cell on both sides of a time. docs/methodology.md explains both\ntests."
     )]
     History(HistoryOf),
     /// Write the samples of many runs into one table

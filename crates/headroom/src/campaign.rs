@@ -12,7 +12,7 @@ use headroom_lab_results::report::table::Table;
 
 use crate::arguments;
 use crate::folder::outside_run;
-use crate::lab::interruption;
+use crate::interruption::interruption;
 use crate::log::utc;
 use crate::output::width;
 #[cfg(feature = "export")]

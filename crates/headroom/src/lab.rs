@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -27,6 +25,7 @@ use crate::advise;
 use crate::arguments::{Lab, Run};
 use crate::campaign;
 use crate::folder::{Folder, outside_run};
+use crate::interruption::interruption;
 use crate::output::width;
 use crate::pinned;
 use crate::progress::Bar;
@@ -443,15 +442,6 @@ fn run_options(arguments: &Run) -> anyhow::Result<Options> {
         time: arguments.minutes.filter(|_| arguments.resume.is_none()).map(minutes),
         ..options(arguments.scratch.clone())?
     })
-}
-
-/// Returns a flag that is set when the user asks to stop.
-pub(crate) fn interruption() -> anyhow::Result<Arc<AtomicBool>> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .context("cannot listen for Ctrl-C")?;
-    Ok(interrupted)
 }
 
 fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {

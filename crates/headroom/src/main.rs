@@ -19,6 +19,7 @@ mod campaign;
 mod fetch;
 mod file_set;
 mod folder;
+mod interruption;
 mod lab;
 mod link;
 mod load;
