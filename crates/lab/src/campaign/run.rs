@@ -206,8 +206,9 @@ impl<'a> Controller<'a> {
                 }
             }
         }
-        if self.running.is_empty() {
-            self.lock = None;
+        if self.running.is_empty() && self.lock.take().is_some() {
+            // another campaign that waits for the lock looks meanwhile
+            sleep(2 * LOOK);
         }
         Ok(())
     }

@@ -130,7 +130,7 @@ fn of(contents: Contents, is_going_on: bool, folder: &Path) -> Status {
     let is_left = |round: &u32| over.get(round).is_none_or(|count| *count < jobs.len());
     let next = (0..rounds).find(is_left);
     let next_due = next.and_then(|round| header.schedule.due(round, header.began)).map(written);
-    let sum = |of: fn(&JobStatus) -> usize| jobs.iter().map(of).sum();
+    let sum = |of: fn(&JobStatus) -> usize| jobs.iter().map(of).sum::<usize>();
     Status {
         name: header.name.clone(),
         folder: folder.to_owned(),
