@@ -63,8 +63,7 @@ pub(crate) fn run(arguments: &arguments::Campaign) -> anyhow::Result<ExitCode> {
 /// Says how long a round takes, and whether that is too long.
 fn expected(campaign: &Campaign) -> String {
     let time = campaign.expected_time_of_a_round();
-    let sentence =
-        format!("a round will take about {}, one run after the other", rounded(time));
+    let sentence = format!("a round will take about {}, one run after the other", rounded(time));
     match campaign.time_between_rounds().filter(|between| *between < time) {
         Some(between) => format!(
             "{sentence}; the next one is due after {}, and what has not begun by then is missed",
@@ -124,7 +123,8 @@ fn text(status: &Status, width: usize) -> String {
     }
     text += &format!("Results: {}\n\n{}", status.folder.display(), aligned(&table(&status.jobs)));
     for job in &status.jobs {
-        if let Some((last, why)) = job.last.as_ref().and_then(|last| Some((last, last.why.as_ref()?)))
+        if let Some(last) = &job.last
+            && let Some(why) = &last.why
         {
             let sentence =
                 format!("{}, round {}: {}: {why}", job.name(), last.round, in_words(last.outcome));

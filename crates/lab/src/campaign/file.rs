@@ -110,8 +110,7 @@ impl CampaignFile {
         let time = |text: &Spanned<String>| {
             schedule::time_of_day(text.get_ref()).ok_or_else(|| {
                 let found = text.get_ref();
-                let message = format!("`{found}` is not a time of day like the first, such as 14:30");
-                at(text, message)
+                at(text, format!("`{found}` is not a time of day like the first, such as 14:30"))
             })
         };
         let times = written.iter().map(time).collect::<Result<BTreeSet<_>, At>>()?;

@@ -148,8 +148,8 @@ impl Campaign {
         }
         if let Some(more) = self.rounds.checked_sub(most).filter(|more| *more > 0) {
             let last = self.schedule.due(self.rounds - 1, began);
-            let last = last.map_or_else(String::new, |due| format!(", the last at {}", written(due)));
-            lines.push(format!("# and {more} more{last}"));
+            let last = last.map(|due| format!(", the last at {}", written(due)));
+            lines.push(format!("# and {more} more{}", last.unwrap_or_default()));
         }
         for (plan, pair) in self.combinations() {
             let home = home_of(folder, 0, &plan.plan.name, pair.map(|pair| pair.name.as_str()));

@@ -213,10 +213,7 @@ mod tests {
     #[test]
     fn a_list_of_moments_ends_and_rounds_back_to_back_have_no_time() {
         let at = Schedule::At(vec![began(), began() + 60]);
-        assert_eq!(
-            due(&at, 0..3),
-            ["2026-11-26T09:00:00Z", "2026-11-26T09:01:00Z", "none"]
-        );
+        assert_eq!(due(&at, 0..3), ["2026-11-26T09:00:00Z", "2026-11-26T09:01:00Z", "none"]);
         assert_eq!(due(&Schedule::BackToBack, 0..2), ["none", "none"]);
         let broken: Schedule = serde_json::from_str(
             "{\"daily\":{\"times\":[{\"hour\":99,\"minute\":0}],\"time_zone\":\"UTC\",\"start\":null}}",
