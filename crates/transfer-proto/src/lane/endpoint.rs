@@ -404,7 +404,8 @@ impl<K: Keys> Lane<K> {
             let len = OVERHEAD + DATA_HEAD + piece.len as usize;
             // a short packet ends its train: the others are cut at one length
             let last = packet + 1 == packets || len < segment || self.sender.waiting() == 0;
-            let ask = self.sender.asks(now, last);
+            let left = if last { 0 } else { packets - packet - 1 };
+            let ask = self.sender.asks(now, packet == 0, left);
             let packet_bytes = &mut buffer[at..at + len];
             let (head, body) = packet_bytes[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
             Payload::write_data_head(piece.file, piece.offset, ask, head);

@@ -221,19 +221,27 @@ impl Sender {
         self.queue.take((len - OVERHEAD - DATA_HEAD) as u64)
     }
 
-    /// Whether the next data packet asks for feedback. `last`: it is the last of its train.
-    pub(crate) fn asks(&mut self, now: Duration, last: bool) -> bool {
+    /// Whether the next data packet asks for feedback. `is_first`: it is the first of its train.
+    /// `left`: the packets that follow in its train, at most.
+    ///
+    /// The first asks: a queue that overflows drops the last packets of a train, and an overflow
+    /// must not silence the feedback that reports it. It also finds the queue without its own
+    /// train.
+    pub(crate) fn asks(&mut self, now: Duration, is_first: bool, left: usize) -> bool {
         let interval = (self.rtt.get() / ASKS_PER_RTT).max(ASK_INTERVAL);
-        // nothing may follow that could ask; the packet itself is not counted yet
-        let ends = || {
-            let after = self.sent.in_flight() + 2 * self.mtu.current() as u64;
-            self.queue.waiting() == 0 || after > self.rate.window()
+        let is_time = self.asked_at.is_some_and(|asked_at| now >= asked_at + interval);
+        // nothing may follow the train that could ask; neither the packet itself nor what is left
+        // of its train is counted yet
+        let ends = |left: usize| {
+            let mtu = self.mtu.current() as u64;
+            let after = self.sent.in_flight() + (left as u64 + 2) * mtu;
+            self.queue.waiting() <= left as u64 * mtu || after > self.rate.window()
         };
         // the first feedback of all is where the next measures from
         let due = self.unasked >= MOST_UNASKED
             || self.asked_at.is_none()
-            || (last
-                && (self.asked_at.is_some_and(|asked_at| now >= asked_at + interval) || ends()));
+            || (is_first && is_time && !ends(left))
+            || (left == 0 && (is_time || ends(0)));
         if due {
             self.asked_at = Some(now);
             self.unasked = 0;
@@ -394,5 +402,37 @@ fn apply_result(
         }
         PacketResult::Lost(SentFrame::Probe, len, _) => mtu.probe_lost(len),
         PacketResult::Lost(SentFrame::Nothing, ..) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn piece(number: u64) -> Piece {
+        Piece { file: 1, offset: number * 1000, len: 1000 }
+    }
+
+    /// A sender with a megabyte to send, and a round trip of 80 ms.
+    fn sender() -> Sender {
+        let mut sender = Sender::new(RateConfig::default(), MtuSearch::new(1472), Some(80 * MS));
+        sender.queue().push(Piece { file: 1, offset: 0, len: 1_000_000 });
+        sender
+    }
+
+    #[test]
+    fn the_first_packet_of_a_train_asks_and_the_last_where_nothing_may_follow() {
+        let mut sender = sender();
+        assert!(sender.asks(Duration::ZERO, true, 3), "the first of all");
+        sender.sent(Duration::ZERO, 0, SentFrame::Data(piece(0)), MIN_MTU);
+        assert!(!sender.asks(5 * MS, true, 3), "an eighth of a round trip is 10 ms");
+        assert!(!sender.asks(15 * MS, false, 2), "in the middle of a train");
+        assert!(sender.asks(15 * MS, true, 3));
+        assert!(!sender.asks(15 * MS, false, 0), "the first has asked");
+        // one packet is in flight, and the window has room for ten
+        assert!(!sender.asks(30 * MS, true, 9), "the window ends with this train");
+        assert!(sender.asks(30 * MS, false, 0), "so that its last packet asks");
     }
 }

@@ -7,6 +7,7 @@ mod outages;
 mod points;
 mod priority;
 mod reference;
+mod shallow;
 mod sharing;
 mod transport;
 mod world;
