@@ -94,6 +94,9 @@ const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
 const RESUME_SHARE: f64 = 0.5;
 /// Packets leave in trains of this length, which are a queue of their own.
 pub(crate) const TRAIN: Duration = Duration::from_millis(1);
+/// The least extra rate of a probe on a path whose queue is short: less is noise. Ours:
+/// `a_queue_of_fifty_packets_does_not_keep_it_from_the_rate_of_the_link`.
+const LEAST_UP: f64 = 1.0 / 16.0;
 /// Share of a capacity that startup measures, to take at once. Ours: as much as when resuming.
 const CAPACITY_SHARE: f64 = 0.5;
 /// Share of the bandwidth-delay product in flight meanwhile. BBR's `ProbeRTT` has 0.5; ours
@@ -148,6 +151,8 @@ enum Mode {
     Drain,
     Down {
         from_round: u64,
+        /// When the longest queue that the path holds has drained.
+        until: Duration,
     },
     Cruise {
         from_round: u64,
@@ -399,7 +404,9 @@ impl Controller {
                 }
             }
             Mode::Drain if in_flight <= pipe || self.model.queue_is_empty() => self.cruise(now),
-            Mode::Down { from_round } if in_flight <= pipe || round >= from_round + 3 => {
+            Mode::Down { from_round, until }
+                if in_flight <= pipe || round >= from_round + 3 || now >= until =>
+            {
                 self.cruise(now);
             }
             // somebody else's, however short it is
@@ -423,7 +430,10 @@ impl Controller {
                     in_flight >= self.up_gain() * pipe || self.model.queue() > self.most_queue();
                 let over = round > from_round && whole;
                 if over || congested || round > from_round + 2 {
-                    self.mode = Mode::Down { from_round: round };
+                    // what a queue that overflowed could not hold need not be taken back
+                    let drains = |held: Duration| now + held.mul_f64(1.0 / (1.0 - DOWN_GAIN));
+                    let until = self.model.held_queue().map_or(Duration::MAX, drains);
+                    self.mode = Mode::Down { from_round: round, until };
                 }
             }
             Mode::Compete => self.compete(now, report, congested),
@@ -461,6 +471,7 @@ impl Controller {
         self.full_rounds += 1;
         self.full_rounds >= FULL_ROUNDS
             || stood
+            || self.model.overflowed_this_round()
             || self.capacity.is_some_and(|capacity| capacity.is_reached(bandwidth))
     }
 
@@ -509,10 +520,13 @@ impl Controller {
     }
 
     /// Returns the gain of a probe. The first causes a queue of the ceiling at most, if it lasts a
-    /// round trip. Each that finds more is followed by one of twice the extra rate.
+    /// round trip, and hardly more than the path holds. Each that finds more is followed by one of
+    /// twice the extra rate.
     fn up_gain(&self) -> f64 {
-        let ceiling = self.config.ceiling.as_secs_f64();
-        let first = (UP_GAIN - 1.0).min(ceiling / self.model.min_rtt().as_secs_f64().max(1e-6));
+        let min_rtt = self.model.min_rtt().as_secs_f64().max(1e-6);
+        let within = |queue: Duration| queue.as_secs_f64() / min_rtt;
+        let held = self.model.held_queue().map_or(f64::INFINITY, |held| within(held).max(LEAST_UP));
+        let first = (UP_GAIN - 1.0).min(within(self.config.ceiling)).min(held);
         1.0 + (first * f64::from(1 << self.found.min(3))).min(MOST_UP_GAIN - 1.0)
     }
 

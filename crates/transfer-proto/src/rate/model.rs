@@ -29,6 +29,9 @@ const HOST_LIMITED_AFTER: Duration = Duration::from_millis(500);
 /// The most random loss that is made up for. Ours: twice the 5 % of
 /// `random_loss_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
 const MAX_CHANCE_LOSS: f64 = 0.1;
+/// Share of a round from which its losses, with congestion, are those of a queue that overflows:
+/// BBRv3's `BBR.LossThresh`, or twice the random loss if that is more.
+const OVERFLOW_LOSS: f64 = 0.02;
 
 /// A path, as feedback shows it.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub(super) struct Model {
     round_congested: bool,
     /// Share of packets lost at random, smoothed over rounds.
     chance_loss: f64,
+    /// The longest queue of late when a queue overflowed.
+    overflow: Option<Duration>,
 }
 
 impl Model {
@@ -84,6 +89,7 @@ impl Model {
             round_lost: 0,
             round_congested: false,
             chance_loss: 0.0,
+            overflow: None,
         }
     }
 
@@ -134,13 +140,28 @@ impl Model {
 
     /// Begins another round trip.
     pub(super) fn end_round(&mut self) {
-        let bytes = self.round_acked + self.round_lost;
-        if bytes > 0 && !self.round_congested {
-            let lost = self.round_lost as f64 / bytes as f64;
-            self.chance_loss += (lost - self.chance_loss) / 8.0;
+        match self.round_loss() {
+            Some(lost) if !self.round_congested => {
+                self.chance_loss += (lost - self.chance_loss) / 8.0;
+            }
+            Some(lost) if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss) => {
+                self.overflow = Some(self.longest_queue());
+            }
+            _ => {}
         }
         self.round_congested = false;
         (self.round_acked, self.round_lost, self.round_floor) = (0, 0, Duration::MAX);
+    }
+
+    /// Returns the share of this round's bytes that was lost, if there were any.
+    fn round_loss(&self) -> Option<f64> {
+        let bytes = self.round_acked + self.round_lost;
+        (bytes > 0).then(|| self.round_lost as f64 / bytes as f64)
+    }
+
+    /// Whether a queue overflowed in this round, by more than chance.
+    pub(super) fn overflowed_this_round(&self) -> bool {
+        self.round_congested && self.round_loss().is_some_and(|lost| lost > MAX_CHANCE_LOSS)
     }
 
     pub(super) fn sample_rtt(&mut self, now: Duration, rtt: Duration) {
@@ -239,6 +260,18 @@ impl Model {
         self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
     }
 
+    /// Returns the longest queueing delay of late.
+    fn longest_queue(&self) -> Duration {
+        let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
+        Duration::from_secs_f64(longest.max(0.0))
+    }
+
+    /// Returns the longest queue that the path holds, if one has overflowed. One that was longer
+    /// since, and did not, shows that it holds more.
+    pub(super) fn held_queue(&self) -> Option<Duration> {
+        self.overflow.map(|overflow| overflow.max(self.longest_queue()))
+    }
+
     /// Returns the shortest delay that counts as a queue.
     pub(super) fn threshold(&self) -> Duration {
         (self.min_rtt() / 8).max(self.noise())
@@ -257,8 +290,7 @@ impl Model {
 
     /// Whether the queue is near the longest seen: a loss is then a tail drop.
     pub(super) fn queue_is_long(&self) -> bool {
-        let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
-        self.queue() > self.threshold() / 2 && self.queue().as_secs_f64() >= 0.5 * longest
+        self.queue() > self.threshold() / 2 && self.queue() >= self.longest_queue() / 2
     }
 
     /// Returns the bandwidth-delay product in bytes.
@@ -288,5 +320,25 @@ mod tests {
         // the stretch begins with a packet that lay there for long: it seems short
         assert_eq!([160.0, 150.0, 100.0].map(&mut sees), [100.0; 3]);
         assert_eq!([200.0, 200.0, 200.0].map(&mut sees), [100.0, 100.0, 200.0]);
+    }
+
+    #[test]
+    fn a_queue_that_overflows_shows_what_it_holds() {
+        let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
+        let mut model = Model::new();
+        let mut round = |acked, lost, rtt: Duration, congested| {
+            let report = Report { acked, lost, rtt: Some(rtt), ..Report::default() };
+            model.report(s, &report);
+            if congested {
+                model.note_congestion();
+            }
+            model.end_round();
+            model.held_queue()
+        };
+        assert_eq!(round(100, 0, 10 * ms, false), None);
+        assert_eq!(round(90, 10, 10 * ms, false), None, "random loss");
+        assert_eq!(round(99, 1, 12 * ms, true), None, "no more than by chance");
+        assert_eq!(round(80, 20, 12 * ms, true), Some(2 * ms));
+        assert_eq!(round(100, 0, 15 * ms, false), Some(5 * ms), "it holds more");
     }
 }
