@@ -18,9 +18,9 @@
 //!
 //! Startup does not double its way up from ten packets: these leave at once, and how far the
 //! bottleneck spreads them (packet pairs: Keshav 1991; trains: Dovrolis, Ramanathan and Moore,
-//! 2004) shows its capacity, of which startup takes half at once, as Careful Resume (RFC 9959)
-//! does of a capacity that it remembers. Others may use the rest: the half that is left is found
-//! by doubling, up to the capacity and no further.
+//! 2004) shows its capacity, of which startup takes three quarters at once, as Careful Resume
+//! (RFC 9959) takes half of a capacity that it remembers. Others may use the rest: it is taken
+//! when an eighth of that flight has arrived and met no queue, up to the capacity and no further.
 //!
 //! A model that keeps its queue short starves beside senders that fill it, and
 //! starves them where the queue is short and drops do not slow it. So there is a
@@ -97,8 +97,13 @@ pub(crate) const TRAIN: Duration = Duration::from_millis(1);
 /// The least extra rate of a probe on a path whose queue is short: less is noise. Ours:
 /// `a_queue_of_fifty_packets_does_not_keep_it_from_the_rate_of_the_link`.
 const LEAST_UP: f64 = 1.0 / 16.0;
-/// Share of a capacity that startup measures, to take at once. Ours: as much as when resuming.
-const CAPACITY_SHARE: f64 = 0.5;
+/// Share of a capacity that startup measures, to take at once. Ours: with [`STARTUP_GAIN`] it is
+/// sent at less than the capacity, so that alone it causes no queue, however short that is.
+/// `startup_fills_long_links_in_three_round_trips`.
+const CAPACITY_SHARE: f64 = 0.75;
+/// Share of startup's window that must have arrived without a queue, to take the whole capacity.
+/// Ours, likewise; HyStart++ (RFC 9406) decides after eight samples of a round.
+const TRIED_SHARE: f64 = 0.125;
 /// Share of the bandwidth-delay product in flight meanwhile. BBR's `ProbeRTT` has 0.5; ours
 /// costs less, and a queue of others still shows.
 const PROBE_RTT_GAIN: f64 = 0.6;
@@ -304,7 +309,10 @@ impl Controller {
         let rate = match self.mode {
             // the first packets leave at once: how the bottleneck spreads them shows its capacity
             Mode::Startup if self.model.rounds() == 0 => f64::INFINITY,
-            Mode::Startup => STARTUP_GAIN * self.startup_window / rtt,
+            Mode::Startup => {
+                let most = self.capacity.map_or(f64::INFINITY, Capacity::most);
+                (STARTUP_GAIN * self.startup_window / rtt).min(most)
+            }
             Mode::Drain => DRAIN_GAIN * bandwidth,
             Mode::Cruise { .. } | Mode::Up { .. } | Mode::Down { .. }
                 if self.model.is_host_limited() =>
@@ -394,7 +402,9 @@ impl Controller {
                     self.capacity = seen.max_by(|a, b| a.least().total_cmp(&b.least()));
                     if let Some(capacity) = self.capacity {
                         let rtt = self.model.min_rtt().as_secs_f64();
-                        let jump = CAPACITY_SHARE * capacity.least() * rtt;
+                        let tried = !round_over && self.has_tried();
+                        let share = if tried { 1.0 } else { CAPACITY_SHARE };
+                        let jump = share * capacity.least() * rtt;
                         let most = capacity.most() * rtt;
                         self.startup_window = self.startup_window.max(jump).min(most.max(jump));
                     }
@@ -449,6 +459,16 @@ impl Controller {
             }
             Mode::Drain | Mode::Down { .. } | Mode::ProbeRtt { .. } => {}
         }
+    }
+
+    /// Whether the flight that startup sent by the capacity has begun to arrive and meets no
+    /// queue.
+    fn has_tried(&self) -> bool {
+        // what is acknowledged in the first round was sent before
+        self.model.rounds() > 1
+            && self.model.round_acked() as f64 >= TRIED_SHARE * self.startup_window
+            && self.model.queue_is_empty()
+            && !self.model.loses_more_than_by_chance()
     }
 
     /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or a queue

@@ -159,9 +159,19 @@ impl Model {
         (bytes > 0).then(|| self.round_lost as f64 / bytes as f64)
     }
 
+    /// Whether more of this round was lost than chance may lose.
+    pub(super) fn loses_more_than_by_chance(&self) -> bool {
+        self.round_loss().is_some_and(|lost| lost > MAX_CHANCE_LOSS)
+    }
+
     /// Whether a queue overflowed in this round, by more than chance.
     pub(super) fn overflowed_this_round(&self) -> bool {
-        self.round_congested && self.round_loss().is_some_and(|lost| lost > MAX_CHANCE_LOSS)
+        self.round_congested && self.loses_more_than_by_chance()
+    }
+
+    /// Returns the bytes acknowledged in this round.
+    pub(super) fn round_acked(&self) -> u64 {
+        self.round_acked
     }
 
     pub(super) fn sample_rtt(&mut self, now: Duration, rtt: Duration) {

@@ -166,6 +166,22 @@ fn whole_transfers_use_the_links_of_six_kinds() {
     }
 }
 
+#[test]
+fn startup_fills_long_links_in_three_round_trips() {
+    // queues of 48 and 60 ms
+    for (mbps, rtt, bdps) in [(50.0, 300, 0.16), (20.0, 600, 0.1)] {
+        let mut world: World<Cheap> = World::new(Link::new(mbps, rtt * MS, bdps), 1);
+        let ours = Ours::new(1, u64::MAX, RateConfig::default(), 1472);
+        world.add_ours(Duration::ZERO, ours);
+        let full = world.link.rate * f64::from(rtt) * 1e-3;
+        // half of a round trip passes until data arrives
+        world.run(rtt * MS * 7 / 2);
+        let arrived = world.ours(0).bytes_arrived() as f64 / full;
+        assert!(arrived >= 1.33, "{mbps} Mbit/s, {rtt} ms: {arrived} of what is on the way");
+        assert_eq!(world.link.dropped, 0, "{mbps} Mbit/s, {rtt} ms");
+    }
+}
+
 /// Prints the six points. `cargo test ... -- --ignored --nocapture figures_of_points`
 #[test]
 #[ignore = "prints figures"]
