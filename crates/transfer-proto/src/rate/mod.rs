@@ -336,6 +336,11 @@ impl Controller {
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
     }
 
+    /// Returns the share of packets that are lost at random, a tenth at most.
+    pub(crate) fn random_loss(&self) -> f64 {
+        self.model.chance_loss()
+    }
+
     /// Returns the smoothed round-trip time, if any was measured since the start.
     pub fn round_trip(&self) -> Option<Duration> {
         self.model.smoothed()

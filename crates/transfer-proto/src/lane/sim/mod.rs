@@ -9,6 +9,7 @@ mod priority;
 mod reference;
 mod shallow;
 mod sharing;
+mod tail;
 mod transport;
 mod world;
 
