@@ -90,6 +90,13 @@ const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
 /// s; after many that found so, ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
+/// Round trips from one such probe to the next, at least: each costs two, which a deep queue
+/// makes long. Ours: a twentieth is lost so.
+/// `a_deep_queue_beside_cubic_is_not_taken_for_the_path`.
+const PROBE_RTT_ROUNDS: u32 = 32;
+/// Share of the capacity from which on others seem to have left: it is probed as often as on a
+/// short path then. Ours.
+const ALONE_SHARE: f64 = 0.9;
 /// Share of the former bandwidth-delay product with which to resume after a silence (RFC 9959).
 const RESUME_SHARE: f64 = 0.5;
 /// Packets leave in trains of this length, which are a queue of their own.
@@ -175,9 +182,17 @@ enum Mode {
     /// Sending little, to see the queue empty (BBR's ProbeRTT).
     ProbeRtt {
         since: Duration,
-        drained: Option<u64>,
+        drained: Option<Drained>,
         competing: bool,
     },
+}
+
+/// When a probe of the round trip reached its window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Drained {
+    round: u64,
+    /// Bytes delivered until then.
+    delivered: u64,
 }
 
 /// Computes rate and window from feedback.
@@ -201,7 +216,13 @@ pub struct Controller {
     cubic: Cubic,
     ledbat: Ledbat,
     probe_rtt_at: Duration,
+    /// The same if others seem to have left.
+    probe_rtt_alone_at: Duration,
     probe_rtt_after: Duration,
+    /// The lowest round trip of the last probe for competitors.
+    probed_floor: Option<Duration>,
+    /// The capacity in bytes per second, as far as it was known when competing began.
+    known_capacity: f64,
     cycles: u64,
     /// The path's parameters before a silence.
     saved: Option<SavedPath>,
@@ -233,7 +254,10 @@ impl Controller {
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss, 1.0),
             ledbat: Ledbat::new(INITIAL_PACKETS * mss, mss),
             probe_rtt_at: Duration::ZERO,
+            probe_rtt_alone_at: Duration::ZERO,
             probe_rtt_after: Duration::ZERO,
+            probed_floor: None,
+            known_capacity: 0.0,
             cycles: 0,
             saved: None,
         }
@@ -456,10 +480,14 @@ impl Controller {
             Mode::ProbeRtt { since, drained: None, competing } => {
                 if report.in_flight <= self.window() {
                     self.model.begin_floor();
-                    self.mode = Mode::ProbeRtt { since, drained: Some(round), competing };
+                    let drained = Some(Drained { round, delivered: report.delivered });
+                    self.mode = Mode::ProbeRtt { since, drained, competing };
                 }
             }
-            Mode::ProbeRtt { since, drained: Some(drained), competing } if round >= drained + 2 => {
+            Mode::ProbeRtt { since, drained: Some(drained), competing }
+                if round >= drained.round + 2
+                    || (competing && self.meets_deep_queue(report, drained)) =>
+            {
                 self.end_probe_rtt(now, since, competing);
             }
             Mode::Drain | Mode::Down { .. } | Mode::ProbeRtt { .. } => {}
@@ -521,6 +549,8 @@ impl Controller {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
+            let measured = self.capacity.map_or(0.0, Capacity::least);
+            self.known_capacity = self.model.highest_bandwidth().max(measured);
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
             Mode::ProbeRtt { since: now, drained: None, competing: false }
@@ -562,9 +592,18 @@ impl Controller {
         } else if (report.in_flight + report.acked) as f64 >= USED_SHARE * self.cubic.window() {
             self.cubic.acked(now, report.acked as f64, rtt);
         }
-        if now >= self.probe_rtt_at {
+        let seems_alone = self.model.bandwidth() >= ALONE_SHARE * self.known_capacity;
+        if now >= self.probe_rtt_at || (seems_alone && now >= self.probe_rtt_alone_at) {
             self.mode = Mode::ProbeRtt { since: now, drained: None, competing: true };
         }
+    }
+
+    /// Whether a packet that was sent after a probe had drained our own queue found a deep one,
+    /// which is others' then.
+    fn meets_deep_queue(&self, report: &Report, drained: Drained) -> bool {
+        report.rtt.is_some()
+            && report.delivered_before >= drained.delivered
+            && self.model.queue_is_deep()
     }
 
     fn begin_retreat(&mut self) {
@@ -600,7 +639,14 @@ impl Controller {
 
     fn end_probe_rtt(&mut self, now: Duration, since: Duration, competing: bool) {
         let believed = if competing { MIN_RTT_AGE_COMPETING } else { MIN_RTT_AGE };
-        if self.model.min_rtt_age(now) > believed {
+        let floor = self.model.floor().filter(|_| competing);
+        // others' queue is not as long each time; a path that became longer is
+        let is_path = match (self.probed_floor, floor) {
+            (Some(before), Some(floor)) => self.model.agree(before, floor),
+            _ => !competing,
+        };
+        self.probed_floor = floor;
+        if is_path && self.model.min_rtt_age(now) > believed {
             self.model.replace_min_rtt(now);
         }
         let is_crowded = competing && self.model.queue_stood();
@@ -610,7 +656,9 @@ impl Controller {
             self.cubic.pause(now.saturating_sub(since));
             self.probe_rtt_after =
                 (self.probe_rtt_after * 2).clamp(PROBE_RTT_INTERVAL, MOST_PROBE_RTT_INTERVAL);
-            self.probe_rtt_at = now + self.probe_rtt_after;
+            let rounds = PROBE_RTT_ROUNDS * self.model.smoothed().unwrap_or_default();
+            self.probe_rtt_alone_at = now + self.probe_rtt_after;
+            self.probe_rtt_at = now + self.probe_rtt_after.max(rounds);
             self.mode = Mode::Compete;
         } else {
             self.probe_rtt_after = Duration::ZERO;

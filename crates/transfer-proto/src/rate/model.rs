@@ -16,6 +16,9 @@ const BANDWIDTH_ROUNDS: u64 = 10;
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// Milliseconds that the highest round trip is remembered. Ours: as long as the lowest.
 const MAX_RTT_MS: u64 = 10_000;
+/// Seconds that the highest bandwidth is remembered. Ours: longer than others need to fill a queue
+/// of a second (`a_deep_queue_beside_cubic_is_not_taken_for_the_path`).
+const HIGHEST_S: u64 = 30;
 /// A shorter queue is noise of the hosts. Ours; an eighth of the round trip if that is more, as
 /// in HyStart++ (RFC 9406, section 4.2).
 const NOISE: Duration = Duration::from_micros(1500);
@@ -37,6 +40,8 @@ const OVERFLOW_LOSS: f64 = 0.02;
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     bandwidth: MaxFilter,
+    /// The highest of long, which may have been before others came.
+    highest: MaxFilter,
     /// The latest rates: a single one may be wrong because the receiver was busy.
     latest: [f64; 3],
     rtt: Option<Duration>,
@@ -70,6 +75,7 @@ impl Model {
     pub(super) fn new() -> Self {
         Self {
             bandwidth: MaxFilter::new(BANDWIDTH_ROUNDS),
+            highest: MaxFilter::new(HIGHEST_S),
             latest: [0.0; 3],
             rtt: None,
             smoothed: Duration::ZERO,
@@ -118,6 +124,7 @@ impl Model {
             let rate = self.latest_rate();
             if !report.limited || rate > self.bandwidth.get() {
                 self.bandwidth.push(self.age, rate);
+                self.highest.push(now.as_secs(), rate);
             }
         }
         over
@@ -195,6 +202,11 @@ impl Model {
         self.bandwidth.get()
     }
 
+    /// Returns the highest of the last half minute.
+    pub(super) fn highest_bandwidth(&self) -> f64 {
+        self.highest.get()
+    }
+
     fn latest_rate(&self) -> f64 {
         self.latest.iter().copied().fold(f64::INFINITY, f64::min)
     }
@@ -233,6 +245,21 @@ impl Model {
             self.min_rtt = Some(self.floor);
             self.min_rtt_at = now;
         }
+    }
+
+    /// Returns the lowest round trip since the floor began, if there was any.
+    pub(super) fn floor(&self) -> Option<Duration> {
+        (self.floor != Duration::MAX).then_some(self.floor)
+    }
+
+    /// Whether two lowest round trips are the same but for noise.
+    pub(super) fn agree(&self, one: Duration, other: Duration) -> bool {
+        one.abs_diff(other) <= one / 32 + self.noise()
+    }
+
+    /// Whether the newest packet found a queue of a bandwidth-delay product at least.
+    pub(super) fn queue_is_deep(&self) -> bool {
+        self.queue() > self.min_rtt().max(self.threshold() * 4)
     }
 
     /// Starts measuring the lowest round trip: the queue should be empty now.

@@ -110,6 +110,17 @@ fn beside_cubic_each_gets_at_least_a_quarter() {
 }
 
 #[test]
+fn a_deep_queue_beside_cubic_is_not_taken_for_the_path() {
+    let mut world = World::new(Link::new(100.0, 50 * MS, 20.0), 7);
+    world.add_ours(Duration::ZERO, ours(1));
+    world.add_tcp(5 * S);
+    world.run(75 * S);
+    // 50 to 60 ms
+    let state = world.ours(0).sender.describe();
+    assert!(state.contains(" min  5"), "{state}");
+}
+
+#[test]
 fn two_lanes_share_evenly_and_keep_the_queue_short() {
     for (mbps, rtt, loss) in [(100.0, 50, 0.0), (50.0, 20, 0.0), (100.0, 50, 0.01)] {
         let mut link = Link::new(mbps, rtt * MS, 1.0);
