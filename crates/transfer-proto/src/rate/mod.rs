@@ -127,6 +127,16 @@ const FOUND_SHARE: f64 = 0.6;
 /// Pacing by a loss-based window: Linux paces TCP in congestion avoidance at 1.2 windows per
 /// round trip (`tcp_pacing_ca_ratio`).
 const COMPETE_PACING_GAIN: f64 = 1.2;
+/// Bandwidth-delay products that others have in flight from which on their queue is deep: one is
+/// the path, so that queues of one never are. Until it overflows, the window is then at least the
+/// share of the known capacity that is due beside so many other connections: 1/(1 + 1.2), 0.45.
+/// Ours: one, and somewhat less than half of the link for us.
+/// `beside_cubic_with_a_deep_queue_each_gets_at_least_three_tenths`.
+const DEEP_QUEUE: f64 = 2.0;
+const DEEP_QUEUE_OTHERS: f64 = 1.2;
+/// Share of the window by which it grows to that in a round trip: if several do so, each must see
+/// the others' part before it is far too much.
+const CATCH_UP: f64 = 0.125;
 /// Share of the window in flight from which it counts as used, so that it may grow (RFC 9438,
 /// section 5.8, without a number). Ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const USED_SHARE: f64 = 0.8;
@@ -223,6 +233,8 @@ pub struct Controller {
     probed_floor: Option<Duration>,
     /// The capacity in bytes per second, as far as it was known when competing began.
     known_capacity: f64,
+    /// Whether the queue has not overflowed since then.
+    never_overflowed: bool,
     cycles: u64,
     /// The path's parameters before a silence.
     saved: Option<SavedPath>,
@@ -258,6 +270,7 @@ impl Controller {
             probe_rtt_after: Duration::ZERO,
             probed_floor: None,
             known_capacity: 0.0,
+            never_overflowed: false,
             cycles: 0,
             saved: None,
         }
@@ -551,6 +564,7 @@ impl Controller {
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
             let measured = self.capacity.map_or(0.0, Capacity::least);
             self.known_capacity = self.model.highest_bandwidth().max(measured);
+            self.never_overflowed = !self.saw_congestion;
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
             Mode::ProbeRtt { since: now, drained: None, competing: false }
@@ -587,14 +601,31 @@ impl Controller {
 
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
         let rtt = self.model.smoothed().unwrap_or_default();
+        let acked = report.acked as f64;
         if congested {
+            self.never_overflowed = false;
             self.cubic.congested(now, congested_at(now, report, rtt));
-        } else if (report.in_flight + report.acked) as f64 >= USED_SHARE * self.cubic.window() {
-            self.cubic.acked(now, report.acked as f64, rtt);
+        } else if report.in_flight as f64 + acked >= USED_SHARE * self.cubic.window() {
+            self.cubic.acked(now, acked, rtt);
+            self.catch_up(acked, rtt);
         }
         let seems_alone = self.model.bandwidth() >= ALONE_SHARE * self.known_capacity;
         if now >= self.probe_rtt_at || (seems_alone && now >= self.probe_rtt_alone_at) {
             self.mode = Mode::ProbeRtt { since: now, drained: None, competing: true };
+        }
+    }
+
+    /// Raises the window towards the share that is due, while others fill a deep queue which has
+    /// not overflowed: whose window had grown for longer when we noticed them would keep its share,
+    /// as nothing is lost for as long as the queue grows.
+    fn catch_up(&mut self, acked: f64, rtt: Duration) {
+        let in_flight = self.known_capacity * rtt.as_secs_f64();
+        let path = self.known_capacity * self.model.min_rtt().as_secs_f64();
+        let others = in_flight - self.cubic.window();
+        if self.never_overflowed && others >= DEEP_QUEUE * path {
+            let flows = self.config.priority.flows();
+            let due = flows / (flows + DEEP_QUEUE_OTHERS) * in_flight;
+            self.cubic.raise(due.min(self.cubic.window() + CATCH_UP * acked));
         }
     }
 

@@ -216,6 +216,7 @@ impl Model {
     pub(super) fn distrust_bandwidth(&mut self) {
         if self.round_lost as f64 > 0.2 * (self.round_acked + self.round_lost) as f64 {
             self.bandwidth.reset(self.age, self.latest_rate());
+            self.highest.reset(self.seen_at.as_secs(), self.latest_rate());
         }
     }
 

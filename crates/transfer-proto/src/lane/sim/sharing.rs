@@ -110,6 +110,20 @@ fn beside_cubic_each_gets_at_least_a_quarter() {
 }
 
 #[test]
+fn beside_cubic_with_a_deep_queue_each_gets_at_least_three_tenths() {
+    for is_first in [true, false] {
+        let mut world = World::new(Link::new(100.0, 50 * MS, 20.0), 7);
+        let (a, b) = if is_first { (Duration::ZERO, 5 * S) } else { (5 * S, Duration::ZERO) };
+        world.add_ours(a, ours(1));
+        world.add_tcp(b);
+        world.run(75 * S);
+        let [ours, cubic] = [0, 1].map(|flow| world.mbps(flow, 15 * S, 75 * S));
+        let share = ours / (ours + cubic);
+        assert!((0.3..=0.7).contains(&share), "{share}, first: {is_first}");
+    }
+}
+
+#[test]
 fn a_deep_queue_beside_cubic_is_not_taken_for_the_path() {
     let mut world = World::new(Link::new(100.0, 50 * MS, 20.0), 7);
     world.add_ours(Duration::ZERO, ours(1));
