@@ -31,9 +31,9 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// thousand packets, which is more than a path without random loss shows.
 /// `the_last_losses_cost_no_further_round_trip`.
 const REPEAT_LOSS: f64 = 1e-4;
-/// Bytes that are sent again so are at most the first share of what a lane has sent, and so many
-/// packets. Ours: half of what is in flight at the end is what helps, one part in 60 of 60 MB at
-/// 50 Mbit/s and 300 ms.
+/// Bytes that are sent again are at most this part of what the lane has sent, and so many packets.
+/// Ours: what helps is half of what is in flight at the end, one part in 60 of 60 MB at 50 Mbit/s
+/// and 300 ms.
 const REPEAT_SHARE: u64 = 32;
 const REPEAT_PACKETS: u64 = 10;
 /// Packets that are sent again, whatever the loss, after a timeout: the last may have been lost,
