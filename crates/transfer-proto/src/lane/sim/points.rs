@@ -12,9 +12,10 @@ const S: Duration = Duration::from_secs(1);
 const ETHERNET: usize = 14;
 /// A full packet on the link.
 const FULL: f64 = 1514.0;
-/// Round trips of a session before its lane opens and after all has arrived: the handshake,
-/// what the ends say of themselves and of the file, and its answer.
-const SESSION_ROUND_TRIPS: u32 = 3;
+/// Round trips of a session before its lane opens: the handshake, and the request, which entries
+/// follow at once, with its answer (docs/transfer.md, "A delivery"). What ends a session travels
+/// with the last acknowledgement.
+const SESSION_ROUND_TRIPS: u32 = 2;
 
 /// A link, and the transfer over it.
 #[derive(Debug, Clone, Copy)]
