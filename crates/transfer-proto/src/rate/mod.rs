@@ -475,7 +475,8 @@ impl Controller {
                 self.end_cycle(now, report);
             }
             Mode::Cruise { until_round, .. } => {
-                self.saw_congestion |= congested && round + 2 >= until_round;
+                // what startup overflowed is reported until after the first cruise began
+                self.saw_congestion |= congested && round + 2 >= until_round && self.cycles > 1;
             }
             Mode::Up { from_round } => {
                 let whole =

@@ -29,3 +29,14 @@ fn a_queue_of_fifty_packets_does_not_keep_it_from_the_rate_of_the_link() {
     assert!(share >= 0.91, "{share}");
     assert!((dropped as f64) < 0.02 * sent as f64, "{dropped} of {sent} packets dropped");
 }
+
+#[test]
+fn its_own_overflow_is_not_taken_for_others() {
+    let mut world = world();
+    for at in 1..1000 {
+        world.run(at * MS);
+        let state = world.ours(0).sender.describe();
+        let competes = state.starts_with("ProbeRtt") || state.starts_with("Compete");
+        assert!(!competes, "after {at} ms: {state}");
+    }
+}
