@@ -13,6 +13,8 @@ use crate::files::{Excludes, Extraneous};
 pub(crate) struct SyncMode {
     pub(super) delete: bool,
     pub(super) dry_run: bool,
+    /// Whether a directory replaces no file, as in a `get`.
+    pub(super) keeps_files: bool,
     /// Whether the directory is missing, as it may be in a dry run.
     pub(super) is_missing: bool,
     pub(super) excludes: Arc<Excludes>,
@@ -40,7 +42,13 @@ impl SyncMode {
         is_missing: bool,
         excludes: Arc<Excludes>,
     ) -> Self {
-        let (waiting, wanted) = (VecDeque::new(), HashMap::new());
-        Self { delete, dry_run, is_missing, excludes, extraneous: None, waiting, wanted }
+        let (waiting, wanted, keeps_files) = (VecDeque::new(), HashMap::new(), false);
+        let extraneous = None;
+        Self { delete, dry_run, keeps_files, is_missing, excludes, extraneous, waiting, wanted }
+    }
+
+    /// Lets no directory replace a file.
+    pub(crate) fn keeping_files(self) -> Self {
+        Self { keeps_files: true, ..self }
     }
 }
