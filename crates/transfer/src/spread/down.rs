@@ -23,11 +23,7 @@ use crate::delivery::{Event, Observer, Summary};
 use crate::error::Error;
 use crate::files::{Excludes, Root};
 
-impl<C, O> Servers<C, O>
-where
-    C: AsyncFn(usize) -> Result<Client, Error>,
-    O: SpreadObserver + 'static,
-{
+impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Fetches files and directories as [`Client::get`] does, spread over all servers. Patterns
     /// match as in [`Client::matching`]. A single file is fetched from one server.
     ///
@@ -39,7 +35,7 @@ where
             let found = find(&mut client, from).await;
             finish(client, found).await
         };
-        let (paths, kinds) = self.by_any(false, find).await?;
+        let (paths, kinds) = self.by_any(None, find).await?;
         let named = Named::new(&paths, &kinds)?;
         if let [path] = paths.as_slice()
             && named.directories.is_empty()
@@ -110,8 +106,8 @@ where
             let done = get_left(&mut client, &trees, &others, to, fsync, &last).await;
             finish(client, done).await
         };
-        let left = self.by_any(true, get).await?;
-        Ok(phase.totals().of_copy(left))
+        let left = self.by_any(Some(&phase.gone()), get).await?;
+        Ok(phase.totals().of_get(left))
     }
 
     /// Makes the content of the directory `to` that of `from` below the servers' root, as
@@ -154,7 +150,7 @@ where
             let done = client.sync_from(from, to, options, last.clone()).await;
             finish(client, done).await
         };
-        let summary = self.by_any(true, sync).await?;
+        let summary = self.by_any(Some(&phase.gone()), sync).await?;
         Ok(phase.totals().of_sync(summary))
     }
 }
@@ -271,8 +267,9 @@ async fn get_left<O: SpreadObserver + 'static>(
     let mut all = Summary::default();
     for tree in trees {
         let left = get_tree(client, tree, root, fsync, last).await?;
-        // what is the same is what all servers have stored
-        add_counts(&mut all, &Summary { kept: 0, unchanged: 0, ..left });
+        // what is the same, all servers have stored, and directories were made for it
+        let stored = left.stored + left.unchanged;
+        add_counts(&mut all, &Summary { stored, kept: 0, ..left });
     }
     if !others.is_empty() {
         // with a slash behind it, it is a directory for a single file, too

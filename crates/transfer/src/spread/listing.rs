@@ -17,11 +17,7 @@ use crate::files::{Excludes, Root, Sent, Status};
 /// A file of a listing, with its path below what was named.
 type File = (RelPath, Listed);
 
-impl<C, O> Phase<'_, C, O>
-where
-    C: AsyncFn(usize) -> Result<Client, Error>,
-    O: SpreadObserver + 'static,
-{
+impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     /// Lists a directory: returns its files that are to be fetched, and its directories.
     ///
     /// # Errors

@@ -16,4 +16,4 @@ mod servers;
 mod session;
 mod up;
 
-pub use servers::{Returned, Servers, SpreadObserver};
+pub use servers::{Connecting, Returned, Servers, SpreadObserver};

@@ -172,6 +172,8 @@ fn pass_on(observer: &dyn Observer, directory: Option<&RelPath>, event: Event<'_
 pub(super) struct Totals {
     stored: u64,
     stored_bytes: u64,
+    /// Of these, files that the user named.
+    named: u64,
     /// What was moved, and how.
     moved: Summary,
 }
@@ -179,9 +181,10 @@ pub(super) struct Totals {
 impl Totals {
     /// Adds a batch. Without a summary, because the connection was lost, everything that is stored
     /// counts as moved.
-    pub(super) fn add(&mut self, noted: &Noted, summary: Option<&Summary>) {
+    pub(super) fn add(&mut self, noted: &Noted, summary: Option<&Summary>, is_named: bool) {
         let (stored, bytes) = noted.stored;
         self.stored += stored;
+        self.named += if is_named { stored } else { 0 };
         self.stored_bytes += bytes;
         match summary {
             Some(summary) => {
@@ -198,6 +201,11 @@ impl Totals {
         let mut all = last;
         add(&mut all, &self.moved);
         Summary { stored: last.stored + self.stored, ..all }
+    }
+
+    /// Adds the last requests of a download, which count what is stored but for named files.
+    pub(super) fn of_get(&self, last: Summary) -> Summary {
+        Summary { stored: last.stored + self.named, ..self.of_copy(last) }
     }
 
     /// Adds the last request of a sync, which has found unchanged what is stored.
@@ -286,8 +294,8 @@ mod tests {
         let summary =
             Summary { stored: 5, moved: 70, kept: 400, unchanged: 3, ..Summary::default() };
         // 30 bytes of these were there from before
-        totals.add(&noted(2, 100), Some(&summary));
-        totals.add(&noted(1, 50), None);
+        totals.add(&noted(2, 100), Some(&summary), false);
+        totals.add(&noted(1, 50), None, true);
         let last = Summary {
             stored: 4,
             moved: 5,
@@ -302,5 +310,8 @@ mod tests {
         assert_eq!((sync.moved, sync.kept), (125, 400));
         let copy = totals.of_copy(Summary { stored: 4, moved: 5, ..Summary::default() });
         assert_eq!((copy.stored, copy.moved, copy.kept), (7, 125, 30));
+        // it has found two of the files again
+        let get = totals.of_get(Summary { stored: 4 + 2, moved: 5, ..Summary::default() });
+        assert_eq!((get.stored, get.moved, get.kept), (7, 125, 30));
     }
 }

@@ -1,6 +1,7 @@
 //! Several servers of one store, and what one of them does, or another one when it is lost.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,17 +10,20 @@ use crate::delivery::Observer;
 use crate::error::Error;
 use crate::retry::{FIRST_PAUSE, GOOD, MOST_PAUSE, Retry, jittered};
 
+/// A connection that is being made.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Client, Error>> + 'a>>;
+
 /// Several servers of one store: they have the same files, whichever of them stores or reads one.
 /// They share no more than these.
 ///
 /// The connections of a transfer are driven by one task: where `connect` asks the user something
 /// and blocks, no other asks meanwhile.
-pub struct Servers<C, O> {
+pub struct Servers<'a, O> {
     /// How many there are.
     pub count: usize,
     /// Connects to one of them, by its number from 0, and sets options of requests but for a limit
     /// of the rate.
-    pub connect: C,
+    pub connect: Box<dyn Fn(usize) -> Connecting<'a> + 'a>,
     /// How long to try to connect again while no server is connected. Others are tried again as
     /// long as one is.
     pub retry: Retry,
@@ -53,11 +57,7 @@ pub struct Returned {
     pub done: u64,
 }
 
-impl<C, O> Servers<C, O>
-where
-    C: AsyncFn(usize) -> Result<Client, Error>,
-    O: SpreadObserver + 'static,
-{
+impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Connects to the first server that accepts this client.
     ///
     /// # Errors
@@ -99,19 +99,22 @@ where
             self.observer.connected();
             transfer(client).await
         };
-        self.by_any(false, transfer).await
+        self.by_any(None, transfer).await
     }
 
-    /// Does what [`Self::with_one`] does, and reports lost servers alone. `was_connected`: this
-    /// transfer has been connected before, so that a first attempt is repeated, too.
+    /// Does what [`Self::with_one`] does, and reports lost servers alone. `gone`: this transfer has
+    /// been connected before, so that a first attempt is repeated, too, and has given up these
+    /// servers.
     pub(super) async fn by_any<T>(
         &self,
-        was_connected: bool,
+        gone: Option<&[usize]>,
         mut transfer: impl AsyncFnMut(Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut waiting: VecDeque<usize> = (0..self.count).collect();
-        let mut is_told = vec![false; self.count];
-        let mut since = was_connected.then(Instant::now);
+        let mut since = gone.map(|_| Instant::now());
+        let gone = gone.unwrap_or_default();
+        let mut is_told: Vec<_> = (0..self.count).map(|server| gone.contains(&server)).collect();
+        let mut waiting: VecDeque<_> = (0..self.count).filter(|server| !is_told[*server]).collect();
+        waiting.extend(gone);
         let (mut pause, mut attempts) = (FIRST_PAUSE, 0);
         let mut failure = no_server();
         while let Some(server) = waiting.pop_front() {
@@ -120,10 +123,10 @@ where
                 Ok(mut client) => {
                     client.limit(self.rate_bps);
                     is_told[server] = false;
-                    let gone = client.gone();
+                    let ended = client.gone();
                     let done = tokio::select! {
                         done = transfer(client) => done,
-                        error = gone => Err(error),
+                        error = ended => Err(error),
                     };
                     match done {
                         Err(error) if error.is_temporary() => {

@@ -50,8 +50,8 @@ pub(super) enum Job<'a> {
 }
 
 /// The part of a transfer in which all servers copy files.
-pub(super) struct Phase<'a, C, O> {
-    pub(super) servers: &'a Servers<C, O>,
+pub(super) struct Phase<'a, 's, O> {
+    pub(super) servers: &'a Servers<'s, O>,
     pub(super) job: Job<'a>,
     pub(super) fsync: bool,
     pub(super) queue: Arc<Queue>,
@@ -71,6 +71,8 @@ struct Losses {
     connected: usize,
     /// Those, and servers that are tried again.
     left: usize,
+    /// Those that were given up.
+    gone: Vec<usize>,
     /// Since when none is connected.
     since: Option<Instant>,
     /// Why the last server was lost.
@@ -81,12 +83,8 @@ struct Losses {
 /// others wait.
 type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-impl<'a, C, O> Phase<'a, C, O>
-where
-    C: AsyncFn(usize) -> Result<Client, Error>,
-    O: SpreadObserver + 'static,
-{
-    pub(super) fn new(servers: &'a Servers<C, O>, job: Job<'a>, fsync: bool) -> Self {
+impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
+    pub(super) fn new(servers: &'a Servers<'s, O>, job: Job<'a>, fsync: bool) -> Self {
         Self {
             servers,
             job,
@@ -114,6 +112,11 @@ where
 
     fn remaining(&self) -> MutexGuard<'_, Remaining> {
         self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the servers that were given up.
+    pub(super) fn gone(&self) -> Vec<usize> {
+        self.losses().gone.clone()
     }
 
     /// Returns the files that the last request has to copy.
@@ -220,6 +223,7 @@ where
     fn give_up(&self, server: usize, error: Error) {
         let mut losses = self.losses();
         losses.left -= 1;
+        losses.gone.push(server);
         if losses.left == 0 {
             self.queue.stop();
         } else {
@@ -317,7 +321,7 @@ where
         copied: Result<Summary, Error>,
     ) -> Result<(), Error> {
         let noted = record.end();
-        self.totals().add(&noted, copied.as_ref().ok());
+        self.totals().add(&noted, copied.as_ref().ok(), batch.is_named);
         match copied {
             Ok(_) => {
                 self.leave_to_last(&batch, noted.left.keys());

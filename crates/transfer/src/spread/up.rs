@@ -21,11 +21,7 @@ use crate::delivery::{Event, Summary};
 use crate::error::Error;
 use crate::files::{Excludes, Found, Keep, Links, Remaining, Source, SourceKind};
 
-impl<C, O> Servers<C, O>
-where
-    C: AsyncFn(usize) -> Result<Client, Error>,
-    O: SpreadObserver + 'static,
-{
+impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Sends files and directories as [`Client::put`] does, spread over all servers. A single file
     /// is sent by one server. `tree` has the options that `connect` sets.
     ///
@@ -65,7 +61,7 @@ where
             let done = client.put_rest(paths, to, remaining, fsync, last.clone()).await;
             finish(client, done).await
         };
-        let summary = self.by_any(true, put).await?;
+        let summary = self.by_any(Some(&phase.gone()), put).await?;
         Ok(phase.totals().of_copy(summary))
     }
 
@@ -96,12 +92,12 @@ where
             let done = client.sync_to(from, to, options, last.clone()).await;
             finish(client, done).await
         };
-        let summary = self.by_any(true, sync).await?;
+        let summary = self.by_any(Some(&phase.gone()), sync).await?;
         Ok(phase.totals().of_sync(summary))
     }
 
     /// Makes the observer of the last request.
-    pub(super) fn last(&self, phase: &Phase<'_, C, O>) -> Arc<Last<O>> {
+    pub(super) fn last(&self, phase: &Phase<'_, '_, O>) -> Arc<Last<O>> {
         let (observer, told) = (Arc::clone(&self.observer), Arc::clone(&phase.told));
         Arc::new(Last { observer, told, directory: None })
     }
@@ -109,7 +105,7 @@ where
     /// Fills the queue with what a walk finds.
     async fn walk(
         &self,
-        phase: &Phase<'_, C, O>,
+        phase: &Phase<'_, '_, O>,
         paths: &[PathBuf],
         tree: TreeOptions,
         excludes: Excludes,
