@@ -116,7 +116,7 @@ impl Hosts {
 
 /// Makes a tree of 120 small files and three large ones, of 4 MiB together, with a name that is
 /// not UTF-8, an empty directory, one that its owner may not write, and a link.
-fn make_tree(tree: &Path) {
+pub(crate) fn make_tree(tree: &Path) {
     let mut random = blake3::Hasher::new().finalize_xof();
     for folder in 0..6 {
         let folder = tree.join(format!("{folder}/sub"));
@@ -150,7 +150,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// The files below a folder, by their paths.
-fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub(crate) fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
     walk(folder, &mut |path, name| {
         if path.symlink_metadata().expect("it is there").is_file() {
@@ -161,7 +161,7 @@ fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 /// Everything below a folder: type, mode, time, and content or target.
-fn all(folder: &Path) -> BTreeMap<Vec<u8>, String> {
+pub(crate) fn all(folder: &Path) -> BTreeMap<Vec<u8>, String> {
     let mut found = BTreeMap::new();
     walk(folder, &mut |path, name| {
         let meta = path.symlink_metadata().expect("it is there");

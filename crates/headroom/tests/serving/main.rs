@@ -13,4 +13,5 @@ mod measuring;
 mod monitoring;
 mod roaming;
 mod server;
+mod spread;
 mod words;
