@@ -166,7 +166,9 @@ impl<'a> Team<'a> {
         let names = self.members.iter().map(Member::name).collect();
         Servers {
             count: self.members.len(),
-            connect: Box::new(move |server| Box::pin(self.connect(server)) as Connecting<'_>),
+            connect: Box::new(move |server: usize| {
+                Box::pin(self.connect(server)) as Connecting<'_>
+            }),
             retry: moving.retry_or_default(),
             rate_bps: moving.rate,
             observer: Arc::new(Watch { progress: Arc::clone(progress), names }),

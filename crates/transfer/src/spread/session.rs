@@ -389,7 +389,7 @@ async fn all(mut tasks: Vec<Task<'_>>) {
 }
 
 /// Whether an error is about the files of a request, and not about the connection or the rights.
-pub(super) const fn is_about_files(error: &Error) -> bool {
+const fn is_about_files(error: &Error) -> bool {
     matches!(error, Error::OnServer { .. } | Error::Files(_) | Error::System { .. })
 }
 

@@ -93,7 +93,7 @@ macro_rules! over {
         let (ground, started): (&Ground, &[Server]) = (&$ground, &$all);
         let $servers = Servers {
             count: started.len(),
-            connect: Box::new(move |n| {
+            connect: Box::new(move |n: usize| {
                 let connecting = connect(ground, &started[n], TreeOptions::default());
                 Box::pin(connecting) as Connecting<'_>
             }),
