@@ -4,11 +4,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::TreeOptions;
 use crate::client::SyncOptions;
 use crate::files::{Excludes, Keep, Links};
 use crate::retry::Retry;
 use crate::spread::{Connecting, Returned, Servers, SpreadObserver};
-use crate::TreeOptions;
 
 const MIB: u64 = 1 << 20;
 
