@@ -374,7 +374,7 @@ fn a_server_that_is_started_again_takes_part_again() {
     make_tree(&ground.here("tree"));
     run(async {
         let first = ground.start();
-        let second = std::sync::OnceLock::new();
+        let second = std::sync::OnceLock::<Server>::new();
         let watch = Watch::new(Some((3 * MIB, &first)));
         let (ground, watching, begun, later) = (&ground, &watch, &first, &second);
         let connect = Box::new(move |_: usize| {
