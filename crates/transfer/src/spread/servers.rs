@@ -153,8 +153,10 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
                 (pause, attempts) = (FIRST_PAUSE, 0);
             }
             if attempts >= waiting.len() {
-                if !since.is_some_and(|since| self.retry.goes_on(since.elapsed())) {
-                    break;
+                match since {
+                    Some(since) if self.retry.goes_on(since.elapsed()) => {}
+                    // it is the first attempt, or took too long
+                    _ => break,
                 }
                 tokio::time::sleep(jittered(pause)).await;
                 (pause, attempts) = ((pause * 2).min(MOST_PAUSE), 0);
