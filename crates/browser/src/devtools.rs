@@ -143,7 +143,8 @@ impl Browser {
         }
         let pipe = self.commands.as_mut().ok_or_else(|| Error::Browser("has ended".to_owned()))?;
         let bytes = [command.to_string().as_bytes(), b"\0"].concat();
-        pipe.write_all(&bytes).doing(|| "write to the browser".to_owned())?;
+        let written = pipe.write_all(&bytes);
+        written.map_err(|error| Error::Browser(format!("takes no commands: {error}")))?;
         Ok(id)
     }
 

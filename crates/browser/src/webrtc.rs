@@ -17,6 +17,8 @@ use crate::{COMMON, Doing, Error, LocalFile, Result, Task, ns, storage};
 
 /// The origin of the pages. No host has it (RFC 6761, section 6.4): their content is here.
 const ORIGIN: &str = "https://lab.invalid";
+/// Begins a line of SDP with an address of a host (RFC 8839, section 5.1).
+const CANDIDATE: &str = "a=candidate:";
 /// The most bytes of a line between the two ends.
 const MAX_LINE: u64 = 1 << 20;
 /// How long an end waits for a line that is due at once.
@@ -86,11 +88,13 @@ fn exchange(
     }
     let task = json!({"offer": wanted["offer"], "bytes": wanted["bytes"], "upload": is_upload});
     let ready = page.call("task => webrtc.answer(task)", &task)?;
-    let answer = with_address(text(&ready, "answer")?, own_address(stream)?);
+    let own = own_address(stream)?;
+    let answer = description(&ready, "answer", own)?;
     let bytes = bytes_of(&ready);
     tell(stream, &json!({"answer": answer, "bytes": bytes}))?;
     let task = json!({"bytes": bytes, "upload": is_upload});
-    page.call("task => webrtc.serve(task)", &task)?;
+    let served = page.call("task => webrtc.serve(task)", &task)?;
+    require_address(&served, own)?;
     if is_upload { storage::take(profile, bytes, &path) } else { Ok(()) }
 }
 
@@ -111,7 +115,8 @@ pub(crate) fn transfer(task: &Task, profile: &Path) -> Result<BrowserReport> {
     let begun = page.call("task => webrtc.offer(task)", &json!({"upload": is_upload}))?;
     let stream = TcpStream::connect(address).doing(|| format!("connect to {address}"))?;
     let mut lines = lines(&stream)?;
-    let offer = with_address(text(&begun, "offer")?, own_address(&stream)?);
+    let own = own_address(&stream)?;
+    let offer = description(&begun, "offer", own)?;
     let wanted = json!({
         "remote": task.remote,
         "upload": is_upload,
@@ -135,6 +140,7 @@ pub(crate) fn transfer(task: &Task, profile: &Path) -> Result<BrowserReport> {
     // the peer waits for it
     drop(lines);
     drop(stream);
+    require_address(&moved, own)?;
     let (start, done) = begun["start_ms"]
         .as_f64()
         .zip(moved["done_ms"].as_f64())
@@ -175,20 +181,50 @@ fn below(root: &Path, name: &str) -> Result<PathBuf> {
     Ok(root.join(path))
 }
 
-/// Puts a host's address where Chromium has named it by mDNS (`….local`), which nobody answers
-/// for in a network without multicast.
+/// Returns a page's offer or answer, with candidates of this address only: those of others of the
+/// host would lead past the layers of the stack.
+///
+/// # Errors
+/// The page has no such candidate.
+fn description(ready: &Value, key: &str, address: IpAddr) -> Result<String> {
+    let sdp = with_address(text(ready, key)?, address);
+    if !sdp.contains(CANDIDATE) {
+        return Err(Error::Page(format!("the browser does not find this host's address {address}")));
+    }
+    Ok(sdp)
+}
+
+/// Leaves out candidates of other addresses. Puts the address where Chromium has named one by mDNS
+/// (`….local`), which nobody answers for in a network without multicast.
 fn with_address(sdp: &str, address: IpAddr) -> String {
     const ADDRESS: usize = 4; // RFC 8839, section 5.1
     let line = |line: &str| {
         let mut fields: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        if line.starts_with("a=candidate:")
-            && let Some(field) = fields.get_mut(ADDRESS).filter(|field| field.ends_with(".local"))
+        if line.starts_with(CANDIDATE)
+            && let Some(field) = fields.get_mut(ADDRESS)
         {
-            *field = address.to_string();
+            if field.ends_with(".local") {
+                *field = address.to_string();
+            } else if field.parse::<IpAddr>().is_ok_and(|one| one != address) {
+                return None;
+            }
         }
-        fields.join(" ")
+        Some(fields.join(" "))
     };
-    sdp.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    sdp.split('\n').filter_map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Refuses a transfer that another address of this host has carried, so perhaps other layers than
+/// those of the stack: no page can choose the address that it sends from.
+fn require_address(moved: &Value, own: IpAddr) -> Result<()> {
+    let used = moved["address"].as_str().and_then(|text| text.parse::<IpAddr>().ok());
+    match used.filter(|used| *used != own) {
+        None => Ok(()),
+        Some(used) => Err(Error::Page(format!(
+            "the browser sends from {used}, and this stack is measured from {own}: leave out the layers, or measure \
+             it in a plan without stacks that give the hosts other addresses"
+        ))),
+    }
 }
 
 fn own_address(stream: &TcpStream) -> Result<IpAddr> {
@@ -248,12 +284,31 @@ mod tests {
     #[test]
     fn names_of_mdns_become_the_address_of_their_host() {
         let sdp = "v=0\r\na=candidate:1 1 udp 2113937151 0b1c-d2.local 54321 typ host generation 0\r\n\
-                   a=candidate:2 1 udp 2113937151 10.77.1.1 54322 typ host\r\na=mid:0\r\n";
+                   a=candidate:2 1 udp 2113937151 fd77:1:0::1 54322 typ host\r\na=mid:0\r\n";
         let address = "fd77:1::1".parse().expect("an address");
         let changed = with_address(sdp, address);
         assert_eq!(changed, sdp.replace("0b1c-d2.local", "fd77:1::1"));
         assert_eq!(with_address("", address), "");
         assert_eq!(with_address("a=candidate:1 1", address), "a=candidate:1 1");
+    }
+
+    #[test]
+    fn only_the_address_of_the_stack_is_a_candidate() {
+        let line = |address: &str| format!("a=candidate:1 1 udp 1 {address} 54321 typ host\r\n");
+        let sdp = format!("v=0\r\n{}{}a=mid:0\r\n", line("10.77.1.1"), line("10.78.1.1"));
+        let ready = json!({"offer": sdp});
+        let own = |address: &str| address.parse::<IpAddr>().expect("an address");
+        let inner = description(&ready, "offer", own("10.78.1.1")).expect("an offer");
+        assert_eq!(inner, format!("v=0\r\n{}a=mid:0\r\n", line("10.78.1.1")));
+        let none = description(&ready, "offer", own("10.79.1.1"));
+        assert!(none.is_err_and(|error| error.to_string().contains("10.79.1.1")));
+
+        let moved = json!({"address": "10.78.1.1"});
+        assert!(require_address(&moved, own("10.78.1.1")).is_ok());
+        assert!(require_address(&moved, own("10.77.1.1")).is_err());
+        for unknown in [json!({}), json!({"address": null}), json!({"address": "0b1c.local"})] {
+            assert!(require_address(&unknown, own("10.77.1.1")).is_ok(), "{unknown}");
+        }
     }
 
     #[test]

@@ -111,6 +111,12 @@ const broken = (connection, channel) => {
   return end;
 };
 
+// Returns the address of this host that the connection uses; null where the browser does not say.
+const used = connection => {
+  const pair = connection.sctp?.transport?.iceTransport?.getSelectedCandidatePair?.();
+  return pair?.local?.address ?? null;
+};
+
 let session = {};
 
 globalThis.webrtc = {
@@ -139,10 +145,11 @@ globalThis.webrtc = {
       await arrived(bytes);
       await storage.end(bytes);
       const done_ms = now();
+      await open(channel); // an empty file is stored before
       channel.send('stored');
       return done_ms;
     };
-    return { done_ms: await Promise.race([move(), end]), bytes };
+    return { done_ms: await Promise.race([move(), end]), bytes, address: used(connection) };
   },
   // The peer's first half.
   answer: async ({ offer, bytes, upload }) => {
@@ -161,7 +168,7 @@ globalThis.webrtc = {
   },
   // Its second half.
   serve: async ({ bytes, upload }) => {
-    const { storage, opened, end } = session;
+    const { connection, storage, opened, end } = session;
     const { channel, arrived, end: closed } = await Promise.race([opened, end]);
     const move = async () => {
       await open(channel);
@@ -175,6 +182,7 @@ globalThis.webrtc = {
       }
     };
     await Promise.race([move(), closed]);
+    return { address: used(connection) };
   },
   // Makes the peer ready for another transfer.
   clear: async () => {

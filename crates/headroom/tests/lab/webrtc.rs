@@ -53,9 +53,8 @@ fn a_peer_refuses_what_it_cannot_serve_and_serves_on() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("an address");
     drop(free);
-    let line = format!("browse-peer --listen {address} --root served --folder peer --chromium");
-    let mut peer = ground.headroom(&line);
-    peer.arg(chromium);
+    let mut peer = ground.headroom(&format!("browse-peer --listen {address} --root served"));
+    peer.arg("--folder").arg(ground.path("peer")).arg("--chromium").arg(chromium);
     let mut peer = ground.start(peer);
     for (wanted, words) in [
         (json!({"remote": "../secret", "upload": false}), "is no path below the served folder"),
