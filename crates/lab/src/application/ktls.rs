@@ -23,8 +23,10 @@ pub(crate) fn is_supported() -> bool {
         let of_tcp = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
         of_tcp.is_ok_and(|socket| {
             // A socket without a connection is refused in any case, but only after the kernel has
-            // looked for the module `tls` and, for root, loaded it (net/ipv4/tcp_ulp.c).
-            setsockopt(&socket, TcpUlp::<[u8; 3]>::default(), b"tls") != Err(Errno::ENOENT)
+            // looked for the module `tls` and, for root, loaded it (net/ipv4/tcp_ulp.c). Kernels
+            // without such modules do not know the option.
+            let refusal = setsockopt(&socket, TcpUlp::<[u8; 3]>::default(), b"tls");
+            !matches!(refusal, Err(Errno::ENOENT | Errno::ENOPROTOOPT))
         })
     });
     *HAS
