@@ -53,7 +53,7 @@ const SETTINGS: &[&str] = &[
 const EMPTY_PAGE: &str = "PCFkb2N0eXBlIGh0bWw+PGxpbmsgcmVsPWljb24gaHJlZj1kYXRhOiw+";
 
 /// The most bytes of one message that the browser sends.
-const MOST_MESSAGE: u64 = 4 << 20;
+const MAX_MESSAGE: u64 = 4 << 20;
 
 /// A browser that runs. It ends when this is dropped.
 pub(crate) struct Browser {
@@ -175,7 +175,7 @@ impl Browser {
 
     fn receive(&mut self) -> Result<Value> {
         let mut bytes = Vec::new();
-        let mut limited = std::io::Read::take(&mut self.messages, MOST_MESSAGE);
+        let mut limited = std::io::Read::take(&mut self.messages, MAX_MESSAGE);
         limited.read_until(0, &mut bytes).doing(|| "read from the browser".to_owned())?;
         if bytes.pop() != Some(0) {
             return Err(Error::Browser("ended".to_owned()));

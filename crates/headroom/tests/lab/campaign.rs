@@ -104,7 +104,7 @@ fn interrupted_or_killed_it_goes_on_with_the_same_command() {
         return;
     }
     let ground = Ground::new("campaign-cut");
-    ground.write("p.toml", &plan(12));
+    ground.write("p.toml", &plan(30));
     ground.write("net.toml", &format!("plans = [\"p.toml\"]\n{HERE}"));
     let blocks = |out: &str, n: usize| {
         let journal = ground.path(&format!("{out}/runs/00001/p@here/journal.jsonl"));
