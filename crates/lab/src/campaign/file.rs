@@ -14,15 +14,15 @@ use crate::plan::{NamedTestbed, Scale, TestbedFile};
 use crate::toml_error;
 
 /// Plans and pairs of a campaign.
-const MOST_PLANS: usize = 64;
-const MOST_PAIRS: usize = 64;
+const MAX_PLANS: usize = 64;
+const MAX_PAIRS: usize = 64;
 const ROUNDS: RangeInclusive<u32> = 1..=10_000;
 /// Runs of a campaign, all rounds together.
-const MOST_RUNS: usize = 100_000;
+const MAX_RUNS: usize = 100_000;
 /// Runs at once.
 const AT_ONCE: RangeInclusive<u32> = 1..=32;
 /// Times in a list.
-const MOST_TIMES: usize = 10_000;
+const MAX_TIMES: usize = 10_000;
 
 /// Reads a campaign, and its plans from `folder`; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str, folder: &Path) -> Result<Campaign, String> {
@@ -58,8 +58,8 @@ impl CampaignFile {
         let pairs = read_pairs(self.pair)?;
         let plans = read_plans(&self.plans, scale, &pairs, folder)?;
         let runs = plans.len() * pairs.len().max(1) * rounds as usize;
-        if runs > MOST_RUNS {
-            let message = format!("this campaign has {runs} runs: the most is {MOST_RUNS}");
+        if runs > MAX_RUNS {
+            let message = format!("this campaign has {runs} runs: the most is {MAX_RUNS}");
             return Err(at(&self.plans, message));
         }
         let at_once = at_once as usize;
@@ -89,8 +89,8 @@ impl CampaignFile {
         let Some(first) = written.first() else {
             return Err(at(list, "the list of times is empty"));
         };
-        if written.len() > MOST_TIMES {
-            return Err(at(list, format!("a list has at most {MOST_TIMES} times")));
+        if written.len() > MAX_TIMES {
+            return Err(at(list, format!("a list has at most {MAX_TIMES} times")));
         }
         if schedule::time_of_day(first.get_ref()).is_some() {
             return Ok((self.daily(written, start)?, self.rounds_of(list)?));
@@ -164,8 +164,8 @@ fn read_pairs(files: Vec<Spanned<TestbedFile>>) -> Result<Vec<Pair>, At> {
         if pairs.iter().any(|pair| pair.name == name) {
             return Err(wrong(format!("two pairs are called `{name}`")));
         }
-        if pairs.len() == MOST_PAIRS {
-            return Err(wrong(format!("a campaign has at most {MOST_PAIRS} pairs")));
+        if pairs.len() == MAX_PAIRS {
+            return Err(wrong(format!("a campaign has at most {MAX_PAIRS} pairs")));
         }
         pairs.push(Pair { name, hosts });
     }
@@ -184,8 +184,8 @@ fn read_plans(
     if written.get_ref().is_empty() {
         return Err(at(written, "the campaign has no plan"));
     }
-    if let Some(one) = written.get_ref().get(MOST_PLANS) {
-        return Err(at(one, format!("a campaign has at most {MOST_PLANS} plans")));
+    if let Some(one) = written.get_ref().get(MAX_PLANS) {
+        return Err(at(one, format!("a campaign has at most {MAX_PLANS} plans")));
     }
     for text in written.get_ref() {
         let path = folder.join(text.get_ref());

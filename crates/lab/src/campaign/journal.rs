@@ -14,14 +14,14 @@ use super::outcome::Outcome;
 use super::schedule::{Schedule, UnixTime};
 
 /// The file's name.
-pub const NAME: &str = "campaign.jsonl";
+pub(super) const NAME: &str = "campaign.jsonl";
 
 /// Version of the format.
 const SCHEMA: u32 = 1;
 /// The first line has 64 plans and 64 pairs.
 const LONGEST_LINE: u64 = 16 << 20;
 /// Each of 100 000 runs begins, is continued now and then, and ends.
-const MOST_LINES: usize = 1_000_000;
+const MAX_LINES: usize = 1_000_000;
 
 /// One line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -239,7 +239,7 @@ fn parse(file: impl Read, path: &Path) -> Result<Contents> {
             }
             break; // the end, or a line that was being written when the campaign was killed
         }
-        if number > MOST_LINES {
+        if number > MAX_LINES {
             return Err(damaged("no campaign has so many lines"));
         }
         if header.is_none() {
