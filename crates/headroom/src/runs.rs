@@ -127,8 +127,8 @@ pub(crate) fn write_table_of_campaign(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Folders are searched for runs so deep: a folder of studies has their parts two below, and one of
-/// a campaign its runs three below.
-const DEPTH: usize = 4;
+/// campaigns their runs four below.
+const DEPTH: usize = 5;
 
 /// Reads the runs in these folders, each with its path. One of another version is left out, which
 /// is said.

@@ -8,14 +8,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::schedule::{self, Schedule, UnixTime};
-use super::{Campaign, CampaignPlan, Pair};
+use super::{Campaign, CampaignPlan, MAX_PAIRS, MAX_PLANS, Pair};
 use crate::at::{At, at, bounded, plain};
 use crate::plan::{NamedTestbed, Scale, TestbedFile};
 use crate::toml_error;
 
-/// Plans and pairs of a campaign.
-const MAX_PLANS: usize = 64;
-const MAX_PAIRS: usize = 64;
 const ROUNDS: RangeInclusive<u32> = 1..=10_000;
 /// Runs of a campaign, all rounds together.
 const MAX_RUNS: usize = 100_000;

@@ -9,9 +9,9 @@ use headroom_lab_host::error::{Doing, Error, Result};
 use headroom_lab_results::schema::{PlanRecord, SshHosts};
 use serde::{Deserialize, Serialize};
 
-use super::Campaign;
 use super::outcome::Outcome;
 use super::schedule::{Schedule, UnixTime};
+use super::{Campaign, MAX_PAIRS, MAX_PLANS};
 
 /// The file's name.
 pub(super) const NAME: &str = "campaign.jsonl";
@@ -188,7 +188,7 @@ impl Journal {
             // a full disk takes part of a line
             Err(_) => self.truncate()?,
         }
-        written.doing(|| format!("write {}", self.path.display()))
+        written.doing(doing)
     }
 
     fn truncate(&self) -> Result<()> {
@@ -247,7 +247,13 @@ fn parse(file: impl Read, path: &Path) -> Result<Contents> {
         }
         let entry = serde_json::from_slice(&line).map_err(|error| damaged(&error.to_string()))?;
         match (entry, &header) {
-            (Entry::Campaign(first), None) => header = Some(*first),
+            (Entry::Campaign(first), None) => {
+                // a status has a line for each plan on each pair
+                if first.plans.len() > MAX_PLANS || first.pairs.len() > MAX_PAIRS {
+                    return Err(damaged("no campaign has so many plans or pairs"));
+                }
+                header = Some(*first);
+            }
             (Entry::Campaign(_), Some(_)) => return Err(damaged("a second beginning")),
             (_, None) => return Err(damaged("a journal begins with the campaign")),
             (entry, Some(_)) => entries.push(entry),
@@ -349,6 +355,13 @@ mod tests {
         folder.add("{\"continued\":{\"at\":1,\"rounds\":2}}\n{\"continued\":7}\n");
         let error = read(&folder.0).expect_err("damaged").to_string();
         assert!(error.contains("campaign.jsonl, line 3: "), "{error}");
+        let pair = PairRecord { name: "here".to_owned(), hosts: None };
+        let mut many = Header::new(&campaign(2, 3), 1_000);
+        many.pairs = vec![pair; MAX_PAIRS + 1];
+        let line = serde_json::to_string(&Entry::Campaign(Box::new(many))).expect("JSON");
+        std::fs::write(&path, line + "\n").expect("written");
+        let error = read(&folder.0).expect_err("damaged").to_string();
+        assert!(error.contains("line 1: no campaign has so many"), "{error}");
         for (text, words) in [
             ("", "is empty"),
             ("{\"campaign\":{\"schema\":999}}\n", "has schema 999"),

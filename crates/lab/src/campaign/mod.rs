@@ -30,6 +30,10 @@ pub use status::{JobStatus, LastRun, Status, status};
 /// The longest text of a campaign.
 const LONGEST_TEXT: u64 = 1 << 20;
 
+/// Plans and pairs of a campaign.
+const MAX_PLANS: usize = 64;
+const MAX_PAIRS: usize = 64;
+
 /// In a campaign's folder: a folder for each round, with one for each run in it.
 const FOLDER_OF_RUNS: &str = "runs";
 /// The testbeds of its pairs.

@@ -116,7 +116,7 @@ impl Queue {
 
     /// The runs of a round. Each round begins with another one: where not all of them fit into a
     /// period, it is not always the same that are missed.
-    fn of_round(&self, round: u32) -> impl Iterator<Item = Job> + use<> {
+    fn of_round(&self, round: u32) -> impl Iterator<Item = Job> {
         let count = self.hosts.len();
         let shift = usize::try_from(round).unwrap_or(0);
         (0..count).map(move |n| Job { round, combination: (n + shift) % count })

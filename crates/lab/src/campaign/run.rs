@@ -154,11 +154,12 @@ impl<'a> Controller<'a> {
         begun.retain(|job| !self.queue.is_settled(*job));
         for job in begun {
             let home = self.home(job);
-            if outcome::is_complete(&home) {
-                self.settle(job, Outcome::Measured { failed: None })?;
-            } else if lab_run::is_going_on(&home) {
+            // in this order: one that ends in between is complete
+            if lab_run::is_going_on(&home) {
                 self.tell(job, "it still goes on; waiting for its end");
                 self.running.push(Running { job, process: None });
+            } else if outcome::is_complete(&home) {
+                self.settle(job, Outcome::Measured { failed: None })?;
             }
         }
         Ok(())
