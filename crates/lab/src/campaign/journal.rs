@@ -384,7 +384,7 @@ mod tests {
         let differences = header.differences(&campaign(5, 3));
         assert_eq!(differences, ["the plan p: repetitions: 5 instead of 2"]);
         let mut other = campaign(2, 3);
-        other.schedule = Schedule::At(vec![1]);
+        other.schedule = Schedule::Every { seconds: 60, start: None };
         other.pairs.clear();
         other.plans.clear();
         assert_eq!(header.differences(&other), ["its times", "its pairs", "its plans"]);

@@ -228,14 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn the_last_moment_of_a_list_has_no_end() {
-        let mut queue = queue(Schedule::At(vec![BEGAN, BEGAN + 10]), 2, &[None]);
-        assert_eq!(queue.next(BEGAN + 10, &[]), Next::Miss(job(0, 0)));
-        queue.settle(job(0, 0));
-        assert_eq!(queue.next(BEGAN + 1_000_000, &[]), Next::Start(job(1, 0)));
-    }
-
-    #[test]
     fn only_pairs_without_a_common_host_run_at_once_and_nothing_beside_this_machine() {
         let far = |client, server| Some(hosts(client, server));
         let pairs = [far("a", "b"), far("root@B", "c"), None, far("c", "d"), far("e", "f")];

@@ -37,8 +37,6 @@ pub enum Schedule {
         /// No round is due before.
         start: Option<UnixTime>,
     },
-    /// At these moments, the earliest first.
-    At(Vec<UnixTime>),
 }
 
 /// A time of day.
@@ -50,7 +48,7 @@ pub struct TimeOfDay {
 
 impl Schedule {
     /// Returns when a round, counted from 0, is due in a campaign that began at `began`; none: when
-    /// the round before it is over, or there is no such round.
+    /// the round before it is over.
     pub fn due(&self, round: u32, began: UnixTime) -> Option<UnixTime> {
         match self {
             Self::BackToBack => None,
@@ -62,7 +60,6 @@ impl Schedule {
                 let from = start.unwrap_or(began).max(began);
                 daily(times, &zone(time_zone).ok()?, from, round)
             }
-            Self::At(times) => times.get(usize::try_from(round).ok()?).copied(),
         }
     }
 }
@@ -110,14 +107,16 @@ pub(super) fn moment(text: &str) -> Result<UnixTime, String> {
     })
 }
 
-/// Reads a time of day; none: it is none.
-pub(super) fn time_of_day(text: &str) -> Option<TimeOfDay> {
+/// Reads a time of day, `14:30`.
+pub(super) fn time_of_day(text: &str) -> Result<TimeOfDay, String> {
     let is_written = |part: &str| part.len() == 2 && part.bytes().all(|c| c.is_ascii_digit());
-    let (hour, minute) = text.split_once(':')?;
     let number = |part: &str, end: i8| {
         part.parse::<i8>().ok().filter(|number| is_written(part) && *number < end)
     };
-    Some(TimeOfDay { hour: number(hour, 24)?, minute: number(minute, 60)? })
+    let time = text.split_once(':').and_then(|(hour, minute)| {
+        Some(TimeOfDay { hour: number(hour, 24)?, minute: number(minute, 60)? })
+    });
+    time.ok_or_else(|| format!("`{text}` is not a time of day, such as 02:00 or 14:30"))
 }
 
 /// Finds a time zone: UTC, which needs no database, or one of this machine's.
@@ -211,9 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_moments_ends_and_rounds_back_to_back_have_no_time() {
-        let at = Schedule::At(vec![began(), began() + 60]);
-        assert_eq!(due(&at, 0..3), ["2026-11-26T09:00:00Z", "2026-11-26T09:01:00Z", "none"]);
+    fn rounds_back_to_back_have_no_time() {
         assert_eq!(due(&Schedule::BackToBack, 0..2), ["none", "none"]);
         let broken: Schedule = serde_json::from_str(
             "{\"daily\":{\"times\":[{\"hour\":99,\"minute\":0}],\"time_zone\":\"UTC\",\"start\":null}}",
@@ -229,7 +226,7 @@ mod tests {
         }
         assert_eq!([period("90s"), period("30 min")], [Ok(90), Ok(1800)]);
         for text in ["", "2:00", "24:00", "02:60", "02:00:00", "-1:00", "+1:00", "ab:cd", "02"] {
-            assert_eq!(time_of_day(text), None, "{text}");
+            assert!(time_of_day(text).is_err(), "{text}");
         }
         for text in ["", "tomorrow", "2026-11-30", "1969-12-31T23:59:59Z", "9000-01-01T00:00:00Z"] {
             assert!(moment(text).is_err(), "{text}");
