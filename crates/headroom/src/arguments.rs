@@ -132,7 +132,7 @@ pub(crate) enum Lab {
     Run(Box<Run>),
     /// Run plans between pairs of hosts at given times
     #[command(
-        after_help = "Examples:\n  headroom lab campaign net.toml --dry-run\n  headroom lab campaign net.toml\n  headroom lab campaign net.toml --status\n  headroom lab history results/net --since monday\n\nThe same command continues an interrupted campaign. Its folder has the results of each run, as\n`lab run` writes them, in runs/ROUND/PLAN@PAIR, what the runs printed in logs, and all samples\nin samples.parquet. A run that cannot be made is noted as missed, with the reason, and holds\nno other one. docs/lab.md explains the file.\n\nExit codes:\n  0    all runs were measured\n  1    some were missed, or measured in part, or have failed samples; the others are kept\n  2    wrong arguments, campaign or plan\n  130  interrupted"
+        after_help = "Examples:\n  headroom lab campaign net.toml --dry-run\n  headroom lab campaign net.toml\n  headroom lab campaign net.toml --status\n  headroom lab history results/net --since monday\n\nThe same command continues an interrupted campaign. Its folder has the results of each run, as\n`lab run` writes them, in runs/ROUND/PLAN@PAIR, what the runs printed in logs, and all samples\nin samples.parquet. A run that cannot start is noted as missed, with the reason, and does not\nstop the others. docs/lab.md explains the file.\n\nExit codes:\n  0    all runs were measured\n  1    some were missed, or measured in part, or have failed samples; the others are kept\n  2    wrong arguments, campaign or plan\n  130  interrupted"
     )]
     Campaign(Campaign),
     /// Rebuild the report of a folder, also of an interrupted or unfinished run

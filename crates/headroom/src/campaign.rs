@@ -25,7 +25,7 @@ const LISTED: u32 = 10;
 pub(crate) fn run(arguments: &arguments::Campaign) -> anyhow::Result<ExitCode> {
     let arguments::Campaign { file, out, status, json, dry_run } = arguments;
     if *status && file.is_dir() {
-        return tell(&campaign::status(file)?, *json);
+        return print_status(&campaign::status(file)?, *json);
     }
     let campaign = Campaign::read(file)?;
     let folder = match out {
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &arguments::Campaign) -> anyhow::Result<ExitCode> {
     };
     let folder = outside_run(std::path::absolute(folder)?)?;
     if *status {
-        return tell(&campaign::status(&folder)?, *json);
+        return print_status(&campaign::status(&folder)?, *json);
     }
     let expected = expected(&campaign);
     if *dry_run {
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &arguments::Campaign) -> anyhow::Result<ExitCode> {
     eprintln!("headroom: {expected}");
     let headroom = std::env::current_exe().context("cannot find this program's own file")?;
     let options = Options { headroom, interrupted: interruption()? };
-    let status = campaign::run(&campaign, &folder, &options, &Teller).map_err(|error| {
+    let status = campaign::run(&campaign, &folder, &options, &Announcer).map_err(|error| {
         let is_interrupted = matches!(error, Error::Interrupted);
         let error = anyhow::Error::new(error);
         if is_interrupted {
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &arguments::Campaign) -> anyhow::Result<ExitCode> {
             error
         }
     })?;
-    tell(&status, false)?;
+    print_status(&status, false)?;
     Ok(if status.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -73,10 +73,10 @@ fn expected(campaign: &Campaign) -> String {
     }
 }
 
-/// Says what happens, with the time: a campaign goes on for days.
-struct Teller;
+/// Prints what happens, with the time: a campaign takes days.
+struct Announcer;
 
-impl Observer for Teller {
+impl Observer for Announcer {
     fn happened(&self, sentence: &str) {
         eprintln!("{} {sentence}", utc(jiff::Timestamp::now()));
     }
@@ -92,7 +92,7 @@ impl Observer for Teller {
     fn results_changed(&self, _: &Path) {}
 }
 
-fn tell(status: &Status, json: bool) -> anyhow::Result<ExitCode> {
+fn print_status(status: &Status, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         println!("{}", serde_json::to_string_pretty(status)?);
     } else {

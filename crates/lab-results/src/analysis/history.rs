@@ -21,7 +21,7 @@ use super::disturbance::Disturbance;
 use super::stats::{self, Part};
 use crate::schema::Results;
 
-/// Chance of a change that is none, over all cells of a history.
+/// Chance of a change that is none, over all cells of a plan on all pairs of hosts.
 const ALPHA: f64 = 0.05;
 /// The fewest runs of a cell that are searched.
 pub const FEWEST_RUNS: usize = 4;

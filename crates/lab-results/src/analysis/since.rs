@@ -49,7 +49,7 @@ impl CellSince {
         name(&(self.link.clone(), self.stack.clone(), self.workload.clone(), self.size_bytes))
     }
 
-    /// Says what is no chance, however many cells were compared.
+    /// Returns what is significant, corrected for the number of cells.
     pub fn verdict(&self) -> Verdict {
         let is_certain = self.change.is_comparable() && self.change.is_certain();
         match self.change.ci95_pct.filter(|_| is_certain) {
@@ -71,15 +71,15 @@ pub enum Verdict {
     Slower,
 }
 
-/// Plan, its question, pair and cell.
-type Place = (String, String, Option<String>, Key);
+/// Plan, its question, pair of hosts and cell.
+type CellOfPair = (String, String, Option<String>, Key);
 
 /// Compares the runs since a moment, in RFC 3339 and UTC as runs have it, with those before. Each
 /// run has the name that it is told by.
 pub fn since(runs: &[(String, Results)], moment: &str) -> Since {
     let mut left_out = Vec::new();
     let mut counted = [0, 0];
-    let mut places: BTreeMap<Place, [Vec<f64>; 2]> = BTreeMap::new();
+    let mut times: BTreeMap<CellOfPair, [Vec<f64>; 2]> = BTreeMap::new();
     for run in runs {
         if let Some(sentence) = disturbance(run) {
             left_out.push(sentence);
@@ -90,18 +90,18 @@ pub fn since(runs: &[(String, Results)], moment: &str) -> Since {
         let side = usize::from(results.environment.started.as_str() >= moment);
         counted[side] += 1;
         for (key, log) in log_times(results) {
-            let place = (plan.name.clone(), plan.question.clone(), plan.pair_name(), key);
-            places.entry(place).or_default()[side].push(log);
+            let cell = (plan.name.clone(), plan.question.clone(), plan.pair_name(), key);
+            times.entry(cell).or_default()[side].push(log);
         }
     }
-    let cell = |(place, [before, after]): (Place, [Vec<f64>; 2])| {
-        let (plan, _question, pair, (link, stack, workload, size_bytes)) = place;
+    let cell = |(cell, [before, after]): (CellOfPair, [Vec<f64>; 2])| {
+        let (plan, _question, pair, (link, stack, workload, size_bytes)) = cell;
         let change = change(&before, &after)?;
         let mean = |logs: &[f64]| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
         let seconds = [mean(&before), mean(&after)];
         Some(CellSince { plan, pair, link, stack, workload, size_bytes, seconds, change })
     };
-    let mut cells: Vec<CellSince> = places.into_iter().filter_map(cell).collect();
+    let mut cells: Vec<CellSince> = times.into_iter().filter_map(cell).collect();
     correct(cells.iter_mut().map(|cell| &mut cell.change));
     cells.sort_by(|a, b| {
         b.verdict().cmp(&a.verdict()).then(b.change.pct.total_cmp(&a.change.pct))

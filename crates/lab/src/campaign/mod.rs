@@ -1,6 +1,6 @@
-//! Campaigns: the same plans between several pairs of hosts, again and again. A campaign decides
-//! what is run when, and starts `headroom lab run` for each of it: a run that fails, or covers
-//! `/run` with a mount of its own, concerns no other one.
+//! Campaigns: the same plans between several pairs of hosts, round after round. A campaign decides
+//! which run begins when, and starts a process `headroom lab run` for each, so a run that fails, or
+//! mounts over `/run`, does not affect the others.
 
 mod file;
 mod journal;
@@ -67,7 +67,7 @@ pub struct Campaign {
 pub struct CampaignPlan {
     /// Its file.
     pub path: PathBuf,
-    /// As it is run where it says itself.
+    /// As it runs on its own testbed.
     pub plan: Plan,
 }
 

@@ -1,4 +1,4 @@
-//! What became of one run of a campaign, told from its folder.
+//! What became of one run of a campaign, read from its folder.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -34,7 +34,7 @@ pub struct Options {
     pub interrupted: Arc<AtomicBool>,
 }
 
-/// Hears what a campaign does.
+/// Receives what a campaign does.
 pub trait Observer {
     /// Something happened: a sentence.
     fn happened(&self, sentence: &str);
@@ -46,7 +46,7 @@ pub trait Observer {
 ///
 /// # Errors
 /// The folder has another campaign, one that is going on, or none and other files; a file cannot
-/// be written; or the user stopped it. Runs that fail are no errors: the status tells of them.
+/// be written; or the user stopped it. Runs that fail are no errors: the status lists them.
 pub fn run(
     campaign: &Campaign,
     folder: &Path,
@@ -88,8 +88,8 @@ struct Controller<'a> {
     has_changed: bool,
     /// Among them the last ones of a round.
     is_round_complete: bool,
-    /// The moment that was last said to be waited for.
-    told: Option<UnixTime>,
+    /// The due time that was announced last.
+    announced: Option<UnixTime>,
 }
 
 impl<'a> Controller<'a> {
@@ -129,7 +129,7 @@ impl<'a> Controller<'a> {
             is_held: false,
             has_changed: !entries.is_empty(),
             is_round_complete: false,
-            told: None,
+            announced: None,
         };
         controller.replay(&entries)?;
         Ok(controller)
@@ -156,7 +156,7 @@ impl<'a> Controller<'a> {
             let home = self.home(job);
             // in this order: one that ends in between is complete
             if lab_run::is_going_on(&home) {
-                self.tell(job, "it still goes on; waiting for its end");
+                self.announce(job, "it still goes on; waiting for its end");
                 self.running.push(Running { job, process: None });
             } else if outcome::is_complete(&home) {
                 self.settle(job, Outcome::Measured { failed: None })?;
@@ -237,7 +237,7 @@ impl<'a> Controller<'a> {
             self.lock = MachineLock::take()?;
             if self.lock.is_none() {
                 if !self.is_held {
-                    self.tell(job, "it waits: another campaign measures on this machine");
+                    self.announce(job, "it waits: another campaign measures on this machine");
                     self.is_held = true;
                 }
                 sleep(LOOK);
@@ -259,7 +259,7 @@ impl<'a> Controller<'a> {
         }
         let run = self.name(job);
         self.journal.append(&Entry::Begun { run, at: schedule::now() })?;
-        self.tell(job, "begins");
+        self.announce(job, "begins");
         let process = Process::start(&self.options.headroom, &arguments, log)?;
         self.running.push(Running { job, process: Some(process) });
         Ok(())
@@ -284,11 +284,11 @@ impl<'a> Controller<'a> {
         self.report();
         let due = until.filter(|_| self.running.is_empty());
         if let Some(due) = due
-            && self.told != Some(due)
+            && self.announced != Some(due)
         {
             let written = schedule::written(due);
             self.observer.happened(&format!("the next round is due at {written}"));
-            self.told = Some(due);
+            self.announced = Some(due);
         }
         sleep(LOOK);
     }
@@ -303,10 +303,10 @@ impl<'a> Controller<'a> {
 
     fn settle(&mut self, job: Job, outcome: Outcome) -> Result<()> {
         match &outcome {
-            Outcome::Measured { failed: None } => self.tell(job, "measured"),
-            Outcome::Measured { failed: Some(why) } => self.tell(job, &format!("measured: {why}")),
-            Outcome::Partial { why } => self.tell(job, &format!("measured in part: {why}")),
-            Outcome::Missed { why } => self.tell(job, &format!("missed: {why}")),
+            Outcome::Measured { failed: None } => self.announce(job, "measured"),
+            Outcome::Measured { failed: Some(why) } => self.announce(job, &format!("measured: {why}")),
+            Outcome::Partial { why } => self.announce(job, &format!("measured in part: {why}")),
+            Outcome::Missed { why } => self.announce(job, &format!("missed: {why}")),
         }
         let run = self.name(job);
         self.journal.append(&Entry::Ended { run, at: schedule::now(), outcome })?;
@@ -351,7 +351,7 @@ impl<'a> Controller<'a> {
         home_of(self.folder, round, &plan, pair.as_deref())
     }
 
-    fn tell(&self, job: Job, what: &str) {
+    fn announce(&self, job: Job, what: &str) {
         let RunName { round, plan, pair } = self.name(job);
         let (round, rounds) = (u64::from(round) + 1, self.campaign.rounds);
         let name = name_on(&plan, pair.as_deref());
