@@ -304,7 +304,9 @@ impl<'a> Controller<'a> {
     fn settle(&mut self, job: Job, outcome: Outcome) -> Result<()> {
         match &outcome {
             Outcome::Measured { failed: None } => self.announce(job, "measured"),
-            Outcome::Measured { failed: Some(why) } => self.announce(job, &format!("measured: {why}")),
+            Outcome::Measured { failed: Some(why) } => {
+                self.announce(job, &format!("measured: {why}"));
+            }
             Outcome::Partial { why } => self.announce(job, &format!("measured in part: {why}")),
             Outcome::Missed { why } => self.announce(job, &format!("missed: {why}")),
         }
