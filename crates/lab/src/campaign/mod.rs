@@ -24,7 +24,7 @@ use crate::plan::{NamedTestbed, Plan, Scale};
 use crate::run::expected_time;
 
 pub use run::{Observer, Options, run};
-pub use schedule::{Schedule, TimeOfDay, UnixTime, written};
+pub use schedule::{Schedule, TimeOfDay, UnixTime};
 pub use status::{JobStatus, LastRun, Status, status};
 
 /// The longest text of a campaign.
@@ -144,7 +144,7 @@ impl Campaign {
         ];
         for round in 0..self.rounds.min(most) {
             let due = match self.schedule.due(round, began) {
-                Some(due) => written(due),
+                Some(due) => schedule::written(due),
                 None if round == 0 => "now".to_owned(),
                 None => "when the one before is over".to_owned(),
             };
@@ -152,7 +152,7 @@ impl Campaign {
         }
         if let Some(more) = self.rounds.checked_sub(most).filter(|more| *more > 0) {
             let last = self.schedule.due(self.rounds - 1, began);
-            let last = last.map(|due| format!(", the last at {}", written(due)));
+            let last = last.map(|due| format!(", the last at {}", schedule::written(due)));
             lines.push(format!("# and {more} more{}", last.unwrap_or_default()));
         }
         for (plan, pair) in self.combinations() {

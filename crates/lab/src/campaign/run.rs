@@ -217,7 +217,12 @@ impl<'a> Controller<'a> {
     /// Stops what runs; it can be continued.
     fn stop(&mut self) -> Result<()> {
         let running = std::mem::take(&mut self.running);
-        running.iter().filter_map(|one| one.process.as_ref()).for_each(Process::interrupt);
+        for one in &running {
+            if let Some(process) = &one.process {
+                process.interrupt();
+                self.announce(one.job, "is interrupted; waiting for its end");
+            }
+        }
         for Running { job, process } in running {
             let Some(mut process) = process else { continue };
             let status = process.wait()?;

@@ -57,8 +57,10 @@ impl Schedule {
                 Some(start.unwrap_or(began).saturating_add(since))
             }
             Self::Daily { times, time_zone, start } => {
+                // a zone that cannot be read now is read again later, and nothing begins before
+                let Ok(zone) = zone(time_zone) else { return Some(LAST) };
                 let from = start.unwrap_or(began).max(began);
-                daily(times, &zone(time_zone).ok()?, from, round)
+                daily(times, &zone, from, round)
             }
         }
     }
@@ -132,7 +134,7 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
 }
 
 /// Writes a moment as RFC 3339, in UTC.
-pub fn written(time: UnixTime) -> String {
+pub(super) fn written(time: UnixTime) -> String {
     Timestamp::from_second(time).map_or_else(
         |_| format!("{time} s after 1970"),
         |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -217,6 +219,8 @@ mod tests {
         )
         .expect("a schedule");
         assert_eq!(broken.due(0, began()), None, "a damaged journal is no panic");
+        let elsewhere = daily_at(&["02:00"], "Mars/Olympus", None);
+        assert_eq!(elsewhere.due(0, began()), Some(LAST), "it does not begin at once");
     }
 
     #[test]
