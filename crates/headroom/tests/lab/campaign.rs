@@ -104,7 +104,8 @@ fn interrupted_or_killed_it_goes_on_with_the_same_command() {
         return;
     }
     let ground = Ground::new("campaign-cut");
-    ground.write("p.toml", &plan(30));
+    // a campaign looks four times a second whether it is to stop
+    ground.write("p.toml", &plan(100));
     ground.write("net.toml", &format!("plans = [\"p.toml\"]\n{HERE}"));
     let blocks = |out: &str, n: usize| {
         let journal = ground.path(&format!("{out}/runs/00001/p@here/journal.jsonl"));
@@ -116,11 +117,6 @@ fn interrupted_or_killed_it_goes_on_with_the_same_command() {
 
     let mut run = ground.start(ground.headroom("lab campaign net.toml --out out"));
     run.until("two blocks", |_| blocks("out", 2));
-    let second = ground.end_of(ground.headroom("lab campaign net.toml --out out"));
-    second.assert_says(2, &["is going on", "--status"]);
-    let status = ground.end_of(ground.headroom("lab campaign --status out"));
-    assert!(unwrapped(&status).contains("it is going on"), "{status}");
-    assert!(status.stdout.contains("runs since"), "{status}");
     run.signal(Signal::SIGINT);
     let ended = run.end();
     ended.assert_says(130, &["the same command continues the campaign"]);
@@ -144,6 +140,30 @@ fn interrupted_or_killed_it_goes_on_with_the_same_command() {
     assert_eq!(whole["complete"], true);
     assert_eq!(array(&whole, "resumed").len(), 0);
     wait_for("the end of that run", || runs_in(&ground.scratch()).is_empty());
+}
+
+#[test]
+fn a_campaign_that_waits_for_a_round_can_be_looked_at_and_not_begun_twice() {
+    let ground = Ground::new("campaign-waits");
+    ground.write("p.toml", &plan(2));
+    let times = "every = \"1d\"\nrounds = 2\nstart = \"2199-01-01T00:00:00Z\"\n";
+    ground.write("net.toml", &format!("plans = [\"p.toml\"]\n{times}{HERE}"));
+    let mut run = ground.start(ground.headroom("lab campaign net.toml --out out"));
+    run.until("the time of the round", |run| {
+        run.said().contains("the next round is due at 2199-01-01T00:00:00Z").then_some(())
+    });
+    let second = ground.end_of(ground.headroom("lab campaign net.toml --out out"));
+    second.assert_says(2, &["is going on", "--status"]);
+    let status = ground.end_of(ground.headroom("lab campaign --status out"));
+    assert_eq!(status.code, Some(0), "{status}");
+    assert!(unwrapped(&status).contains("2 are left; it is going on."), "{status}");
+    assert!(status.stdout.contains("Next round: 2199-01-01T00:00:00Z"), "{status}");
+    run.signal(Signal::SIGINT);
+    let ended = run.end();
+    ended.assert_says(130, &["the same command continues the campaign"]);
+    ended.assert_nothing_started();
+    let status = ground.end_of(ground.headroom("lab campaign --status out"));
+    assert!(unwrapped(&status).contains("it was interrupted"), "{status}");
 }
 
 #[test]
