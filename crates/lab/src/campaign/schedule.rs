@@ -24,7 +24,7 @@ pub enum Schedule {
     Every {
         /// The period.
         seconds: i64,
-        /// The first round.
+        /// No round is due before.
         start: Option<UnixTime>,
     },
     /// At these times of each day, the earliest first, from a moment on; none: from the campaign's
@@ -53,8 +53,11 @@ impl Schedule {
         match self {
             Self::BackToBack => None,
             Self::Every { seconds, start } => {
-                let since = seconds.saturating_mul(round.into());
-                Some(start.unwrap_or(began).saturating_add(since))
+                let (period, start) = ((*seconds).max(1), start.unwrap_or(began));
+                // as many begin before the campaign does
+                let passed = began.saturating_sub(start).max(0).saturating_add(period - 1) / period;
+                let periods = passed.saturating_add(round.into());
+                Some(start.saturating_add(period.saturating_mul(periods)))
             }
             Self::Daily { times, time_zone, start } => {
                 // a zone that cannot be read now is read again later, and nothing begins before
@@ -175,6 +178,11 @@ mod tests {
         let start = moment("2026-11-30T02:00:00Z").ok();
         let daily = Schedule::Every { seconds: period("1d").expect("a period"), start };
         assert_eq!(due(&daily, 0..2), ["2026-11-30T02:00:00Z", "2026-12-01T02:00:00Z"]);
+        let start = moment("2026-11-20T02:00:00Z").ok();
+        let past = Schedule::Every { seconds: 21_600, start };
+        assert_eq!(due(&past, 0..2), ["2026-11-26T14:00:00Z", "2026-11-26T20:00:00Z"]);
+        let broken = Schedule::Every { seconds: 0, start: None };
+        assert_eq!(broken.due(2, 10), Some(12), "a damaged journal is no panic");
         let latest = daily.due(u32::MAX, i64::MAX).expect("a number");
         assert!(latest > 0 && !written(latest).is_empty());
     }
