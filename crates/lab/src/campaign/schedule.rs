@@ -73,18 +73,24 @@ impl Schedule {
 /// One that a clock skips when summer begins is as much later.
 fn daily(times: &[TimeOfDay], zone: &TimeZone, from: UnixTime, nth: u32) -> Option<UnixTime> {
     let first = Timestamp::from_second(from).ok()?.to_zoned(zone.clone()).date();
-    let moment = |index: usize| {
-        let (day, time) = (index / times.len(), times[index % times.len()]);
+    let moments_of = |day: usize| {
         let days = Span::new().try_days(i64::try_from(day).ok()?).ok()?;
-        let time = Time::new(time.hour, time.minute, 0, 0).ok()?;
-        let there = first.checked_add(days).ok()?.to_datetime(time);
-        Some(zone.to_timestamp(there).ok()?.as_second())
+        let date = first.checked_add(days).ok()?;
+        let moment = |time: &TimeOfDay| {
+            let time = Time::new(time.hour, time.minute, 0, 0).ok()?;
+            Some(zone.to_timestamp(date.to_datetime(time)).ok()?.as_second())
+        };
+        let mut moments = times.iter().map(moment).collect::<Option<Vec<UnixTime>>>()?;
+        // a skipped time may be later than the one behind it
+        moments.sort_unstable();
+        Some(moments)
     };
     if times.is_empty() {
         return None;
     }
-    let passed = (0..times.len()).filter_map(moment).filter(|time| *time < from).count();
-    moment(passed + usize::try_from(nth).ok()?)
+    let passed = moments_of(0)?.into_iter().filter(|moment| *moment < from).count();
+    let index = passed + usize::try_from(nth).ok()?;
+    moments_of(index / times.len())?.get(index % times.len()).copied()
 }
 
 /// Reads a period: `90s`, `30min`, `6h`, `1d`; returns seconds.
@@ -216,6 +222,11 @@ mod tests {
         assert_eq!(
             due(&summer, 0..3),
             ["2027-03-27T01:30:00Z", "2027-03-28T01:30:00Z", "2027-03-29T00:30:00Z"]
+        );
+        let two = daily_at(&["02:30", "03:00"], "Europe/Berlin", Some("2027-03-28T00:00:00Z"));
+        assert_eq!(
+            due(&two, 0..3),
+            ["2027-03-28T01:00:00Z", "2027-03-28T01:30:00Z", "2027-03-29T00:30:00Z"]
         );
     }
 
