@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
 
+use super::disk::names::Names;
+use super::disk::root::Root;
 use super::error::{Error, ErrorKind, FileType};
 use super::exclude::Excludes;
 use super::metadata::Metadata;
-use super::names::Names;
-use super::root::Root;
 use super::temporary;
 
 /// The most bytes of names to remove.

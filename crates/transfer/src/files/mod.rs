@@ -7,32 +7,22 @@
 //! [`Partial`], which accepts bytes in any order, resumes an earlier transfer, and gets its
 //! name when its BLAKE3 hash is the sender's.
 
-mod attributes;
-mod beneath;
-mod change;
-mod cleanup;
-mod compare;
 mod content;
+mod disk;
 mod error;
 mod exclude;
 mod extraneous;
 mod metadata;
-mod names;
-mod partial;
 mod progress;
 mod ranges;
-mod reader;
-mod root;
-mod source;
-mod stream_file;
 mod temporary;
 #[cfg(test)]
 mod tests;
-mod unfinished;
 
-pub use attributes::settable;
-pub use cleanup::CleanupStats;
-pub use compare::{Sent, Status};
+pub use disk::{
+    CleanupStats, Found, Listing, Offer, Partial, Reader, Root, Seal, Sent, Source, SourceFile,
+    SourceKind, Status, Stored, StreamFile, settable,
+};
 pub use error::{Error, ErrorKind, FileType};
 pub use exclude::{BadPattern, Excludes};
 pub use extraneous::{CompareError, Extraneous, Removal};
@@ -41,9 +31,4 @@ pub use metadata::Identity;
 pub use metadata::Metadata;
 #[cfg(test)]
 pub(crate) use metadata::set_mtime_at;
-pub use partial::{Offer, Partial, Seal, Stored};
 pub(crate) use ranges::Ranges;
-pub use reader::{Reader, SourceFile};
-pub use root::{Listing, Root};
-pub use source::{Found, Source, SourceKind};
-pub use stream_file::StreamFile;

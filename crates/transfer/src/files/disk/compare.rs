@@ -8,11 +8,12 @@ use headroom_transfer_proto::span::Hash;
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::Mode;
 
-use super::error::{Error, ErrorKind, FileType};
-use super::metadata::{kept_mode, set_mtime};
+use super::attributes;
 use super::partial::open_ordinary;
 use super::root::Root;
-use super::{attributes, content};
+use crate::files::content;
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::{kept_mode, set_mtime};
 use headroom_transfer_proto::message::Time;
 
 /// An entry of a sender.

@@ -11,12 +11,12 @@ use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
-use super::error::{ErrorKind, FileType};
-use super::metadata::Metadata;
 use super::names::Names;
 use super::partial::open_ordinary;
 use super::root::Root;
-use super::temporary;
+use crate::files::error::{ErrorKind, FileType};
+use crate::files::metadata::Metadata;
+use crate::files::temporary;
 
 /// The result of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -115,7 +115,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::files::partial::Offer;
+    use crate::files::disk::partial::Offer;
     use headroom_transfer_proto::message::Time;
 
     #[test]

@@ -21,16 +21,17 @@ use headroom_transfer_proto::path::RelPath;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
+use super::attributes;
 use super::beneath::Beneath;
-use super::error::{Error, ErrorKind, FileType};
-use super::exclude::Excludes;
-use super::metadata::Identity;
-use super::metadata::Metadata;
 use super::names::Names;
 use super::partial::HARMLESS;
 use super::reader::SourceFile;
 use super::root::Root;
-use super::{attributes, temporary};
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::exclude::Excludes;
+use crate::files::metadata::Identity;
+use crate::files::metadata::Metadata;
+use crate::files::temporary;
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
 
 /// Something to send.

@@ -13,14 +13,16 @@ use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, rena
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 
+use super::attributes;
 use super::beneath::Beneath;
 use super::change::{change, change_all};
-use super::error::{Error, ErrorKind, FileType};
-use super::metadata::{Metadata, kept_mode, set_mtime, set_mtime_at};
 use super::names::Names;
-use super::partial::{Offer, Seal, Stored};
-use super::partial::{Partial, free_space, replaceable, sync_directory};
-use super::{attributes, temporary};
+use super::partial::{
+    Offer, Partial, Seal, Stored, free_space, replaceable, sync_directory,
+};
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::{Metadata, kept_mode, set_mtime, set_mtime_at};
+use crate::files::temporary;
 use headroom_transfer_proto::message::Time;
 
 /// A directory that peers may use. Whatever they name, and whatever other programs do in it
@@ -373,13 +375,13 @@ impl Root {
         free().map_err(|kind| Error::new(self.path.as_os_str().as_bytes(), "measured", kind))
     }
 
-    pub(super) fn beneath(&self) -> &Beneath {
+    pub(in crate::files) fn beneath(&self) -> &Beneath {
         &self.beneath
     }
 
     /// Resolves paths as on a kernel without `openat2`.
     #[cfg(test)]
-    pub(super) fn by_components(self) -> Self {
+    pub(in crate::files) fn by_components(self) -> Self {
         Self { beneath: self.beneath.by_components(), ..self }
     }
 

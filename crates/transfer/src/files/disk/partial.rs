@@ -17,11 +17,12 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
+use super::attributes;
 use super::change::change;
-use super::error::{Error, ErrorKind, FileType};
-use super::metadata::{Identity, Metadata, set_mtime};
-use super::progress::Progress;
-use super::{attributes, content, temporary};
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::{Identity, Metadata, set_mtime};
+use crate::files::progress::Progress;
+use crate::files::{content, temporary};
 use headroom_transfer_proto::message::Time;
 
 /// Aligned runs of this many zeros become a hole.

@@ -10,10 +10,10 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::beneath::Beneath;
-use super::content;
-use super::error::{Error, ErrorKind, FileType};
-use super::metadata::Metadata;
 use super::partial::open_ordinary;
+use crate::files::content;
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::Metadata;
 
 /// A file that was found, and is not open yet.
 #[derive(Debug, Clone)]

@@ -13,11 +13,11 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::change::change;
-use super::error::{Error, ErrorKind, FileType};
-use super::metadata::Identity;
 use super::partial::{leads_to, open_locked, replaceable, sync_directory};
 use super::root::Root;
-use super::temporary;
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::Identity;
+use crate::files::temporary;
 use headroom_transfer_proto::message::Time;
 
 /// Permissions of a new file, before the umask.
