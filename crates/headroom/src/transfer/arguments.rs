@@ -52,12 +52,13 @@ const EXIT_CODES: &str = exit_codes!();
 const SERVE_HELP: &str = "Runs until Ctrl-C, which ends transfers, or SIGTERM, which lets them finish (--drain; a second one \
 ends them). A client is accepted if its public key, as its `headroom identity` prints it, is in the file \
 of authorized keys. A line is [OPTIONS] KEY [COMMENT]; the options are read-only, root=\"/DIR\" (a directory \
-below --root that the client sees instead) and rate=100mbit, separated by commas.
+below --root or --store that the client sees instead) and rate=100mbit, separated by commas.
 
 Examples:
   headroom serve --root /srv/files
   headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read
-  headroom serve --root /srv/files --web --invite";
+  headroom serve --root /srv/files --web --invite
+  headroom serve --store s3://bucket/prefix --spool /var/tmp";
 
 const PUT_HELP: &str = concat!(
     "Examples:
@@ -131,8 +132,20 @@ Examples:
 #[command(after_help = SERVE_HELP)]
 pub(crate) struct Serve {
     /// Serve this directory; nothing outside it is read or written
-    #[arg(long, value_name = "DIR")]
-    pub(crate) root: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "store")]
+    pub(crate) root: Option<PathBuf>,
+    /// Serve what is below a prefix of an object store instead of a directory:
+    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Credentials come from the
+    /// environment (AWS_ACCESS_KEY_ID and so on), a profile or the machine's role
+    #[arg(long, value_name = "URL", conflicts_with = "root")]
+    pub(crate) store: Option<String>,
+    /// Keep what is on its way into the store in this folder, up to 64 MiB of each file, and
+    /// streams (put -) as a whole [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR", requires = "store")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Read each object again when it is stored, and remove it if it is not what was sent
+    #[arg(long, requires = "store")]
+    pub(crate) read_back: bool,
     /// UDP address to listen on [default: port 4860 of all addresses]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
@@ -242,6 +255,14 @@ pub(crate) enum Allowed {
 }
 
 impl Serve {
+    /// Returns the directory, or the URL of the store, that is served.
+    pub(crate) fn shown_root(&self) -> PathBuf {
+        match (&self.root, &self.store) {
+            (Some(root), _) => root.clone(),
+            (None, store) => store.as_deref().unwrap_or_default().into(),
+        }
+    }
+
     /// Returns what clients may do.
     pub(crate) fn allowed(&self) -> Allow {
         self.allow.iter().fold(Allow::default(), |allow, allowed| match allowed {

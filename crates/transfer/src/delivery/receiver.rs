@@ -5,10 +5,12 @@
 
 mod data_session;
 mod destination;
+mod in_flight;
 mod incoming;
 mod lanes;
 mod linked;
 mod links;
+mod remote;
 mod shared;
 mod streams;
 mod sync;
@@ -23,6 +25,7 @@ use headroom_transfer_proto::message::{EntryKind, Message, TreeOptions};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use self::in_flight::InFlight;
 use self::lanes::{LaneSink, Lanes};
 use self::linked::Linked;
 use self::shared::{Shared, WorkerEvent};
@@ -130,6 +133,7 @@ impl Receiver {
             next_id: Some(0),
             failed_directories: FailedDirectories::default(),
             is_end: false,
+            in_flight: InFlight::new(events.downgrade()),
         };
         let worker = spawn_blocking(move || worker.run(worker_events));
         let failure = tokio::select! {

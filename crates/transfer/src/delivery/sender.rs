@@ -8,7 +8,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
+use headroom_transfer_proto::message::{Compress, MOST_INLINE, Message, TreeOptions};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -99,6 +99,11 @@ impl Sender {
         agreed: impl AsyncFnOnce(&mut MessageReader) -> Result<Option<Terms>, Error>,
     ) -> Result<Summary, Error> {
         let shared = &self.shared;
+        // the content of small files goes with their names
+        let source = match shared.offering {
+            Offering::Content => source.reading_ahead(MOST_INLINE as u64),
+            Offering::Name | Offering::Hash => source,
+        };
         let (messages, outgoing) = mpsc::channel(WAITING);
         let walk = Walk::new(Arc::clone(shared), messages.clone(), *first_id);
         let walker = spawn_blocking(move || walk.run(source));

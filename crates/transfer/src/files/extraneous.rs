@@ -2,17 +2,14 @@
 //! order of a walk.
 
 use std::cmp::Ordering;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
 
-use super::disk::names::Names;
-use super::disk::root::Root;
+use super::entries::Entries;
 use super::error::{Error, ErrorKind, FileType};
 use super::exclude::Excludes;
-use super::metadata::Metadata;
-use super::temporary;
+use super::root::Root;
 
 /// The most bytes of names to remove.
 const MOST_BYTES: usize = 32 << 20;
@@ -66,11 +63,10 @@ pub enum Removal {
 #[derive(Debug)]
 struct Level {
     path: Option<RelPath>,
-    names: Names,
-    /// The next name, if it was read and not used.
-    next: Option<(RelPath, Metadata)>,
-    /// Open while this is the last level.
-    directory: Option<Arc<OwnedFd>>,
+    /// At rest unless this is the last level.
+    entries: Entries,
+    /// The next name, if it was read and not used, and whether it is a directory.
+    next: Option<(RelPath, bool)>,
     /// Whether nothing stays in it.
     is_emptied: bool,
 }
@@ -109,7 +105,7 @@ impl Extraneous {
             return Ok(());
         }
         if let Some(level) = self.levels.last_mut() {
-            level.directory = None;
+            level.entries.rest();
         }
         self.levels.push(Level::open(&self.root, Some(path.clone()))?);
         Ok(())
@@ -149,16 +145,16 @@ impl Extraneous {
     /// Collects names before `path` as extraneous; all of them without `path`.
     fn skip_to(&mut self, path: Option<&RelPath>) -> Result<(), CompareError> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
-        while let Some((name, metadata)) = level.next(&self.root)? {
+        while let Some((name, is_directory)) = level.next()? {
             match path.map_or(Ordering::Less, |path| name.name().cmp(path.name())) {
                 Ordering::Less => {}
                 Ordering::Equal => break,
                 Ordering::Greater => {
-                    level.next = Some((name, metadata));
+                    level.next = Some((name, is_directory));
                     break;
                 }
             }
-            if self.excludes.matches(&name, metadata.file_type == FileType::Directory) {
+            if self.excludes.matches(&name, is_directory) {
                 continue;
             }
             self.bytes += name.as_bytes().len() + size_of::<RelPath>();
@@ -167,7 +163,7 @@ impl Extraneous {
             }
             self.found.push(name);
         }
-        let held: usize = self.levels.iter().map(|level| level.names.held()).sum();
+        let held: usize = self.levels.iter().map(|level| level.entries.held()).sum();
         if held > MOST_NAMES { Err(CompareError::TooWide) } else { Ok(()) }
     }
 }
@@ -187,13 +183,16 @@ impl Root {
             Ok(Some(metadata)) => metadata.file_type == FileType::Directory,
             Err(error) => return each(Removal::Failed(error)),
         };
-        let remove = |path: RelPath| match if dry_run { Ok(()) } else { self.remove(&path) } {
-            Ok(()) => Removal::Removed(path),
-            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty) => Removal::Kept(path),
-            Err(error) => Removal::Failed(error),
+        let remove = |path: RelPath, is_directory| {
+            let removed = if dry_run { Ok(()) } else { self.remove_found(&path, is_directory) };
+            match removed {
+                Ok(()) => Removal::Removed(path),
+                Err(error) if matches!(error.kind(), ErrorKind::NotEmpty) => Removal::Kept(path),
+                Err(error) => Removal::Failed(error),
+            }
         };
         if !is_directory {
-            return each(remove(path.clone()));
+            return each(remove(path.clone(), false));
         }
         let mut levels = Vec::new();
         match Level::open(self, Some(path.clone())) {
@@ -201,12 +200,12 @@ impl Root {
             Err(error) => return each(Removal::Failed(error)),
         }
         while let Some(level) = levels.last_mut() {
-            match level.next(self) {
-                Ok(Some((name, metadata))) => {
-                    if excludes.matches(&name, metadata.file_type == FileType::Directory) {
+            match level.next() {
+                Ok(Some((name, is_directory))) => {
+                    if excludes.matches(&name, is_directory) {
                         level.is_emptied = false;
-                    } else if metadata.file_type == FileType::Directory {
-                        level.directory = None;
+                    } else if is_directory {
+                        level.entries.rest();
                         match Level::open(self, Some(name)) {
                             Ok(inner) => levels.push(inner),
                             Err(error) => {
@@ -215,7 +214,7 @@ impl Root {
                             }
                         }
                     } else {
-                        let removal = remove(name);
+                        let removal = remove(name, false);
                         level.is_emptied &= matches!(removal, Removal::Removed(_));
                         each(removal);
                     }
@@ -226,7 +225,7 @@ impl Root {
                     };
                     let removal = match end {
                         Err(error) => Removal::Failed(error),
-                        Ok(_) if is_emptied => remove(path),
+                        Ok(_) if is_emptied => remove(path, true),
                         Ok(_) => Removal::Kept(path),
                     };
                     if let Some(outer) = levels.last_mut() {
@@ -241,49 +240,16 @@ impl Root {
 
 impl Level {
     fn open(root: &Root, path: Option<RelPath>) -> Result<Self, Error> {
-        let mut level =
-            Self { path, names: Names::new(), next: None, directory: None, is_emptied: true };
-        level.directory(root)?;
-        Ok(level)
+        let entries = Entries::open(root, path.clone())?;
+        Ok(Self { path, entries, next: None, is_emptied: true })
     }
 
-    fn directory(&mut self, root: &Root) -> Result<Arc<OwnedFd>, Error> {
-        if let Some(directory) = &self.directory {
-            return Ok(Arc::clone(directory));
+    /// Returns the next name, and whether it is a directory.
+    fn next(&mut self) -> Result<Option<(RelPath, bool)>, Error> {
+        match self.next.take() {
+            Some(next) => Ok(Some(next)),
+            None => self.entries.next(),
         }
-        let path = self.path.as_ref().map(RelPath::as_bytes);
-        let directory = root.beneath().directory(path).map_err(|error| self.error(error))?;
-        self.directory = Some(Arc::clone(&directory));
-        Ok(directory)
-    }
-
-    /// Returns the next name and its metadata. Partial files are skipped.
-    fn next(&mut self, root: &Root) -> Result<Option<(RelPath, Metadata)>, Error> {
-        if let Some(next) = self.next.take() {
-            return Ok(Some(next));
-        }
-        let directory = self.directory(root)?;
-        while let Some(name) = self.names.next(&directory) {
-            let name = name.map_err(|error| self.error(error))?;
-            if temporary::is_temporary(&name) {
-                continue;
-            }
-            let metadata = match Metadata::at(&directory, &name, false) {
-                // removed meanwhile
-                Err(nix::errno::Errno::ENOENT) => continue,
-                metadata => metadata.map_err(|error| self.error(error))?,
-            };
-            let path = match &self.path {
-                Some(path) => path.child(&name),
-                None => RelPath::single(&name),
-            };
-            return Ok(Some((path.map_err(|error| self.error(ErrorKind::Path(error)))?, metadata)));
-        }
-        Ok(None)
-    }
-
-    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
-        Error::new(self.path.as_ref().map_or(b".", RelPath::as_bytes), "compared", kind)
     }
 }
 

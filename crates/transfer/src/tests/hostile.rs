@@ -369,7 +369,7 @@ fn a_false_size_costs_no_memory() {
     let ground = Ground::new();
     run(async {
         let mut options = ground.options();
-        options.root = folder.path().to_owned();
+        options.root = folder.path().to_owned().into();
         let server = start(&ground.server, options);
         let raw = Raw::connect(&ground, &server).await;
         let (mut writer, mut reader) = raw.put().await;

@@ -55,7 +55,7 @@ impl Ground {
         let mut keys = AuthorizedKeys::default();
         keys.insert(self.client.public(), Access::default());
         Options {
-            root: self.served(""),
+            root: self.served("").into(),
             listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
             policy: AccessPolicy { keys, ..AccessPolicy::default() },
             limits: Limits::default(),

@@ -175,7 +175,7 @@ impl OpenFile {
 
     /// Returns the file's hash, if the file is unchanged or may change.
     pub(super) fn seal(&self) -> Result<Sealed, Failure> {
-        let path = self.reader.source().path();
+        let path = self.reader.path();
         let warning = match self.reader.is_unchanged() {
             Ok(true) => None,
             Ok(false) if self.changing => Some(sent_changed(path)),

@@ -14,7 +14,7 @@ const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_
 
 /// A directory that nothing opened through it can leave.
 #[derive(Debug, Clone)]
-pub(in crate::files) struct Beneath {
+pub(super) struct Beneath {
     top: Arc<OwnedFd>,
     resolution: Resolution,
 }
@@ -65,7 +65,7 @@ impl Beneath {
 
     /// Opens a directory to resolve names in. `path` is relative and has no component `..`, which
     /// its type guarantees (`RelPath`); `None` is the top.
-    pub(in crate::files) fn directory(&self, path: Option<&[u8]>) -> nix::Result<Arc<OwnedFd>> {
+    pub(super) fn directory(&self, path: Option<&[u8]>) -> nix::Result<Arc<OwnedFd>> {
         let Some(path) = path else { return Ok(Arc::clone(&self.top)) };
         match self.resolution {
             Resolution::Kernel => by_kernel(&self.top, path).map(Arc::new),

@@ -14,20 +14,10 @@ use super::change::change;
 use super::names::Names;
 use super::partial::open_ordinary;
 use super::root::Root;
+use crate::files::cleanup::CleanupStats;
 use crate::files::error::{ErrorKind, FileType};
 use crate::files::metadata::Metadata;
 use crate::files::temporary;
-
-/// The result of a cleanup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CleanupStats {
-    /// Deleted files.
-    pub removed: u64,
-    /// Bytes that they used.
-    pub bytes: u64,
-    /// Files that stay: younger ones, open ones, and those of other users.
-    pub left: u64,
-}
 
 struct Level {
     path: Option<RelPath>,
@@ -115,7 +105,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::files::disk::partial::Offer;
+    use crate::files::offer::Offer;
     use headroom_transfer_proto::message::Time;
 
     #[test]

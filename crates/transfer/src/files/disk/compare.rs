@@ -11,53 +11,11 @@ use nix::sys::stat::Mode;
 use super::attributes;
 use super::partial::open_ordinary;
 use super::root::Root;
+use crate::files::compare::{Sent, Status, is_time};
 use crate::files::content;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::{kept_mode, set_mtime};
 use headroom_transfer_proto::message::Time;
-
-/// An entry of a sender.
-#[derive(Debug, Clone, Copy)]
-pub enum Sent<'a> {
-    /// A directory.
-    Directory {
-        /// Mode bits.
-        mode: u32,
-    },
-    /// A symbolic link.
-    Symlink {
-        /// Its target.
-        target: &'a [u8],
-    },
-    /// A file.
-    File {
-        /// Bytes.
-        size: u64,
-        /// Permission bits.
-        mode: u32,
-        /// When it was changed.
-        mtime: Time,
-        /// Its hash, if files are compared by it and not by size and time.
-        hash: Option<Hash>,
-        /// Its attributes, if any are kept.
-        attributes: Option<&'a Attributes>,
-    },
-}
-
-/// How what has a name here compares with the sender's entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// Nothing has the name.
-    Missing,
-    /// It is the same.
-    Same,
-    /// It has the same content, with other permissions or another time.
-    MetadataDiffers,
-    /// It has the same type, with other content.
-    ContentDiffers,
-    /// It has another type.
-    TypeDiffers(FileType),
-}
 
 impl Root {
     /// Compares what has a name with a sender's entry.
@@ -148,9 +106,4 @@ impl Root {
         };
         hash().map_err(|kind| Error::new(path.as_bytes(), "read", kind))
     }
-}
-
-/// Whether a file here has the sender's time. Some file systems store only seconds.
-fn is_time(here: Time, sent: Time) -> bool {
-    here.seconds == sent.seconds && (here.nanoseconds == 0 || here.nanoseconds == sent.nanoseconds)
 }

@@ -1,23 +1,23 @@
 //! Files on this machine's disks.
 
 mod attributes;
-pub(super) mod beneath;
+mod beneath;
 mod change;
 mod cleanup;
 mod compare;
-pub(super) mod names;
-pub(super) mod partial;
-pub(super) mod reader;
-pub(super) mod root;
-pub(super) mod source;
-pub(super) mod stream_file;
+mod entries;
+mod names;
+mod partial;
+mod reader;
+mod root;
+mod source;
+mod stream_file;
 mod unfinished;
 
 pub use attributes::settable;
-pub use cleanup::CleanupStats;
-pub use compare::{Sent, Status};
-pub use partial::{Offer, Partial, Seal, Stored};
+pub(super) use entries::Entries;
+pub use partial::Partial;
 pub use reader::{Reader, SourceFile};
 pub use root::{Listing, Root};
-pub use source::{Found, Source, SourceKind};
+pub use source::Source;
 pub use stream_file::StreamFile;

@@ -13,7 +13,7 @@ const BATCH: usize = 1 << 16;
 /// Returns the names of a directory in byte order. Names that are added or removed meanwhile
 /// may be missed, but none is returned twice.
 #[derive(Debug)]
-pub(in crate::files) struct Names {
+pub(super) struct Names {
     /// The next names, in reverse order.
     batch: Vec<Box<[u8]>>,
     /// The last name of the batch; `None` before the first batch.
@@ -24,7 +24,7 @@ pub(in crate::files) struct Names {
 }
 
 impl Names {
-    pub(in crate::files) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::in_batches_of(BATCH)
     }
 
@@ -33,7 +33,7 @@ impl Names {
     }
 
     /// Returns the next name in `directory`, which must be the same each time.
-    pub(in crate::files) fn next(&mut self, directory: impl AsFd) -> Option<nix::Result<Box<[u8]>>> {
+    pub(super) fn next(&mut self, directory: impl AsFd) -> Option<nix::Result<Box<[u8]>>> {
         if self.batch.is_empty()
             && self.more
             && let Err(error) = self.read(directory)
@@ -45,7 +45,7 @@ impl Names {
     }
 
     /// Returns how many names are in memory.
-    pub(in crate::files) fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         self.batch.len()
     }
 

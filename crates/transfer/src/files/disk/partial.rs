@@ -21,9 +21,9 @@ use super::attributes;
 use super::change::change;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::{Identity, Metadata, set_mtime};
+use crate::files::offer::{Offer, Seal, Stored};
 use crate::files::progress::Progress;
 use crate::files::{content, temporary};
-use headroom_transfer_proto::message::Time;
 
 /// Aligned runs of this many zeros become a hole.
 const HOLE: usize = 64 << 10;
@@ -31,39 +31,6 @@ const HOLE: usize = 64 << 10;
 /// Flags that prevent side effects of opening.
 pub(super) const HARMLESS: OFlag =
     OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
-
-/// A file as its sender offers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
-    /// Its size in bytes.
-    pub size: u64,
-    /// Its modification time at the sender.
-    pub mtime: Time,
-    /// Bytes that are not holes, if known; at most `size`. They must fit on the disk.
-    pub data: u64,
-    /// Whether spans of the current file of that name may be reused.
-    pub reuse: bool,
-}
-
-/// What a complete file must be and get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seal {
-    /// Its BLAKE3 hash.
-    pub root: Hash,
-    /// Permission bits; others than `0o777` are not set.
-    pub mode: u32,
-    /// Its modification time.
-    pub mtime: Time,
-    /// Whether to sync file and directory to the disk.
-    pub fsync: bool,
-}
-
-/// A stored file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
-    /// Whether something else had the name.
-    pub replaced: bool,
-}
 
 /// A partial file. Several threads may write to it at once.
 ///
@@ -143,6 +110,60 @@ impl Partial {
         Ok(partial)
     }
 
+    /// Makes a partial file of an empty file without a name: what comes is read from it and stored
+    /// elsewhere, and it is never sealed.
+    pub(in crate::files) fn spooled(
+        path: &RelPath,
+        size: u64,
+        file: File,
+    ) -> Result<Self, ErrorKind> {
+        let spans = Spans::new(size);
+        file.set_len(size).map_err(ErrorKind::of)?;
+        let identity = Metadata::of(&file)?.identity;
+        let directory = Arc::new(OwnedFd::from(file.try_clone().map_err(ErrorKind::of)?));
+        Ok(Self {
+            path: path.clone(),
+            directory,
+            temporary: Vec::new(),
+            file,
+            identity,
+            old: None,
+            spans,
+            is_blank: AtomicBool::new(true),
+            progress: Mutex::new(Progress::new(spans)),
+            state: Mutex::new(State::Ended),
+        })
+    }
+
+    /// Claims that a span with this value is stored elsewhere, if nothing of it has arrived.
+    pub(in crate::files) fn claim(&self, span: u64, value: ChainingValue) {
+        let mut progress = self.progress();
+        if progress.is_untouched(span) {
+            progress.claim(span, value);
+        }
+    }
+
+    /// Whether all bytes of a span arrived.
+    pub(in crate::files) fn has_arrived(&self, span: u64) -> bool {
+        self.progress().is_whole(span)
+    }
+
+    /// Returns the hash of what arrived and is claimed.
+    pub(in crate::files) fn root(&self) -> Result<Hash, ErrorKind> {
+        self.progress().root()
+    }
+
+    /// Reads bytes of spans that arrived.
+    pub(in crate::files) fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ErrorKind> {
+        self.file.read_exact_at(into, offset).map_err(ErrorKind::of)
+    }
+
+    /// Frees the disk space of bytes that were stored elsewhere.
+    pub(in crate::files) fn free(&self, range: &Range<u64>) {
+        // what is not freed now is freed with the file
+        let _ = content::clear(&self.file, range);
+    }
+
     /// Returns the file's name.
     #[must_use]
     pub fn path(&self) -> &RelPath {
@@ -213,19 +234,12 @@ impl Partial {
         self.progress().present()
     }
 
-    /// Verifies the complete file and renames it, replacing the file or link of that name.
+    /// Verifies the complete file, sets its attributes, and renames it, replacing the file or link
+    /// of that name.
     ///
     /// # Errors
     /// Spans are missing: the data stays. The hash is wrong: the data is removed. The name now
     /// belongs to something that is not replaced, or the disk refuses: the data stays.
-    pub fn finish(&self, seal: &Seal) -> Result<Stored, Error> {
-        self.finish_with(seal, None)
-    }
-
-    /// Does what [`Self::finish`] does, and sets attributes.
-    ///
-    /// # Errors
-    /// As those of [`Self::finish`].
     pub fn finish_with(
         &self,
         seal: &Seal,

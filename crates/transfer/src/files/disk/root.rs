@@ -17,11 +17,10 @@ use super::attributes;
 use super::beneath::Beneath;
 use super::change::{change, change_all};
 use super::names::Names;
-use super::partial::{
-    Offer, Partial, Seal, Stored, free_space, replaceable, sync_directory,
-};
+use super::partial::{Partial, free_space, replaceable, sync_directory};
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::{Metadata, kept_mode, set_mtime, set_mtime_at};
+use crate::files::offer::{Offer, Seal, Stored};
 use crate::files::temporary;
 use headroom_transfer_proto::message::Time;
 
@@ -210,18 +209,10 @@ impl Root {
         begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }
 
-    /// Stores a file from memory.
-    ///
-    /// # Errors
-    /// As those of [`Self::begin`] and [`Partial::finish`]. Nothing stays.
-    pub fn store(&self, path: &RelPath, content: &[u8], seal: &Seal) -> Result<Stored, Error> {
-        self.store_with(path, content, seal, None)
-    }
-
     /// Stores a file from memory, with attributes.
     ///
     /// # Errors
-    /// As those of [`Self::store`].
+    /// As those of [`Self::begin`] and [`Partial::finish_with`]. Nothing stays.
     pub fn store_with(
         &self,
         path: &RelPath,
@@ -375,7 +366,7 @@ impl Root {
         free().map_err(|kind| Error::new(self.path.as_os_str().as_bytes(), "measured", kind))
     }
 
-    pub(in crate::files) fn beneath(&self) -> &Beneath {
+    pub(super) fn beneath(&self) -> &Beneath {
         &self.beneath
     }
 

@@ -29,37 +29,10 @@ use super::reader::SourceFile;
 use super::root::Root;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::exclude::Excludes;
-use crate::files::metadata::Identity;
-use crate::files::metadata::Metadata;
-use crate::files::temporary;
+use crate::files::found::{Found, SourceKind};
+use crate::files::metadata::{Identity, Metadata};
+use crate::files::{reader, temporary};
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
-
-/// Something to send.
-#[derive(Debug)]
-pub struct Found {
-    /// The name under which it is sent.
-    pub path: RelPath,
-    /// What it is.
-    pub kind: SourceKind,
-    /// Its attributes, if any are kept.
-    pub attributes: Option<Box<Attributes>>,
-}
-
-/// What it is.
-#[derive(Debug)]
-pub enum SourceKind {
-    /// A directory; its content follows.
-    Directory(Metadata),
-    /// A symbolic link.
-    Symlink {
-        /// Its target.
-        target: Vec<u8>,
-        /// Its metadata.
-        metadata: Metadata,
-    },
-    /// A file.
-    File(SourceFile),
-}
 
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
@@ -286,7 +259,8 @@ impl Source {
             FileType::File => {
                 let (directory, name) = (directory.map(Box::from), name.into());
                 let (path, beneath) = (path.clone(), place.beneath);
-                SourceKind::File(SourceFile { path, beneath, directory, name, metadata })
+                let file = SourceFile { path, beneath, directory, name, metadata };
+                SourceKind::File(reader::SourceFile::Disk(file))
             }
             FileType::Symlink if self.links == Links::Skip => {
                 return Err(place.error(ErrorKind::LinkLeftOut));

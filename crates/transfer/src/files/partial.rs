@@ -1,0 +1,147 @@
+//! Files that are being received.
+
+use headroom_transfer_proto::message::Attributes;
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{ChainingValue, Spans};
+
+use super::error::Error;
+use super::offer::{Seal, Stored};
+use super::{disk, store};
+
+/// A partial file. Several threads may write to it at once.
+///
+/// When this is dropped, received data stays for the next transfer of the same offer; an
+/// untouched file is removed.
+#[derive(Debug)]
+pub enum Partial {
+    /// On a disk of this machine, under a temporary name.
+    Disk(disk::Partial),
+    /// In an object store.
+    Store(store::Partial),
+}
+
+impl Partial {
+    /// Returns the file's name.
+    #[must_use]
+    pub fn path(&self) -> &RelPath {
+        match self {
+            Self::Disk(partial) => partial.path(),
+            Self::Store(partial) => partial.path(),
+        }
+    }
+
+    /// Returns the file's spans.
+    #[must_use]
+    pub fn spans(&self) -> Spans {
+        match self {
+            Self::Disk(partial) => partial.spans(),
+            Self::Store(partial) => partial.spans(),
+        }
+    }
+
+    /// Hashes a span that is present: in what an earlier transfer left, or in the current file of
+    /// that name, from which it is then copied. `None` if nothing is present.
+    ///
+    /// The span counts as the sender's unless data for it is written: the caller reports it to the
+    /// sender, which sends spans with other values.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the copy cannot be written.
+    pub fn present(&mut self, span: u64) -> Result<Option<ChainingValue>, Error> {
+        match self {
+            Self::Disk(partial) => partial.present(span),
+            Self::Store(partial) => Ok(partial.present(span)),
+        }
+    }
+
+    /// Returns the first span from `from` on that may be [`Self::present`]. Holes are skipped: an
+    /// offer may have more spans than anybody can ask for.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_present(&self, from: u64) -> Result<Option<u64>, Error> {
+        match self {
+            Self::Disk(partial) => partial.next_present(from),
+            Self::Store(partial) => Ok(partial.next_present(from)),
+        }
+    }
+
+    /// Writes bytes at an offset, in any order. Bytes that arrived before are not written again;
+    /// returns how many were written. Pieces of 64 KiB and more that follow others are hashed from
+    /// `bytes`; smaller ones are read back. Waits while too much of the file waits for a store.
+    ///
+    /// # Errors
+    /// They are beyond the file's end, cannot be written (they may arrive again), or there are too
+    /// many separate pieces.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+        match self {
+            Self::Disk(partial) => partial.write_at(offset, bytes),
+            Self::Store(partial) => partial.write_at(offset, bytes),
+        }
+    }
+
+    /// Does what [`Self::write_at`] does with `len` zeros, which use no disk space if the file
+    /// system supports holes.
+    ///
+    /// # Errors
+    /// As those of `write_at`.
+    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<u64, Error> {
+        match self {
+            Self::Disk(partial) => partial.write_zeros(offset, len),
+            Self::Store(partial) => partial.write_zeros(offset, len),
+        }
+    }
+
+    /// Returns the bytes of complete spans, without those that were [`Self::present`].
+    #[must_use]
+    pub fn came(&self) -> u64 {
+        match self {
+            Self::Disk(partial) => partial.came(),
+            Self::Store(partial) => partial.came(),
+        }
+    }
+
+    /// Returns the number of complete spans, including those that were [`Self::present`].
+    #[must_use]
+    pub fn whole_spans(&self) -> u64 {
+        match self {
+            Self::Disk(partial) => partial.whole_spans(),
+            Self::Store(partial) => partial.whole_spans(),
+        }
+    }
+
+    /// Verifies the complete file and renames it, replacing the file or link of that name.
+    ///
+    /// # Errors
+    /// Spans are missing: the data stays. The hash is wrong: the data is removed. The name now
+    /// belongs to something that is not replaced, or the disk refuses: the data stays.
+    pub fn finish(&self, seal: &Seal) -> Result<Stored, Error> {
+        self.finish_with(seal, None)
+    }
+
+    /// Does what [`Self::finish`] does, and sets attributes, of which a store keeps none.
+    ///
+    /// # Errors
+    /// As those of [`Self::finish`].
+    pub fn finish_with(
+        &self,
+        seal: &Seal,
+        attributes: Option<&Attributes>,
+    ) -> Result<Stored, Error> {
+        match self {
+            Self::Disk(partial) => partial.finish_with(seal, attributes),
+            Self::Store(partial) => partial.finish(seal),
+        }
+    }
+
+    /// Removes the data.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn abandon(&self) -> Result<(), Error> {
+        match self {
+            Self::Disk(partial) => partial.abandon(),
+            Self::Store(partial) => partial.abandon(),
+        }
+    }
+}
