@@ -10,6 +10,7 @@ mod measurement;
 mod outages;
 mod rate;
 mod resume;
+mod store;
 mod sync;
 mod thrift;
 mod trees;

@@ -101,7 +101,7 @@ fn permissions_and_times_are_set_without_the_sender() {
         let large = bytes(1, 17 * MIB);
         put(&root.store, "small", b"small");
         put(&root.store, "large", &large);
-        for (name, content) in [("small", &b"small"[..]), ("large", &large)] {
+        for (name, content) in [("small", &b"small"[..]), ("large", &large[..])] {
             root.update_metadata(&path(name), 0o600, TIME).expect("set");
             let metadata = root.look(&path(name)).expect("an answer").expect("a file");
             assert_eq!((metadata.mode, metadata.mtime), (0o600, TIME));
@@ -173,11 +173,13 @@ fn what_another_tree_does_not_have_is_found_and_removed() {
         assert_eq!(found, ["a/x", "b", "z"].map(path));
         let mut removed = Vec::new();
         for name in &found {
-            face.remove_tree(name, &excludes, false, &mut |removal| removed.push(match removal {
-                Removal::Removed(path) => format!("- {path}"),
-                Removal::Kept(path) => format!("= {path}"),
-                Removal::Failed(error) => format!("! {error}"),
-            }));
+            face.remove_tree(name, &excludes, false, &mut |removal| {
+                removed.push(match removal {
+                    Removal::Removed(path) => format!("- {path}"),
+                    Removal::Kept(path) => format!("= {path}"),
+                    Removal::Failed(error) => format!("! {error}"),
+                });
+            });
         }
         assert_eq!(removed, ["- a/x", "- b/c/d", "- b/c", "= b", "- z"]);
         let left = root.list(None).expect("a listing").count();
