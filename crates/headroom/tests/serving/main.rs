@@ -12,4 +12,5 @@ mod fleet;
 mod measuring;
 mod monitoring;
 mod roaming;
+mod store;
 mod words;

@@ -11,7 +11,12 @@ const ASKED: u32 = 16;
 
 /// Directories by their keys, without a slash at the end; the root is the empty key.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<HashMap<String, Directory>>);
+pub(super) struct Known {
+    /// Names that are no files, and what is known of what is in them.
+    directories: Mutex<HashMap<String, Directory>>,
+    /// Those that were made. Not every store keeps an empty directory.
+    made: Mutex<HashSet<String>>,
+}
 
 #[derive(Debug)]
 enum Directory {
@@ -49,7 +54,18 @@ impl Known {
         matches!(self.lock().get(key), Some(Directory::New))
     }
 
-    /// Notes a directory that was there before.
+    /// Whether a directory was made for this transfer, by whomever.
+    pub(super) fn exists(&self, key: &str) -> bool {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    /// Notes a directory that another transfer made at the same time.
+    pub(super) fn is_made_elsewhere(&self, key: &str) {
+        self.note_made(key);
+        self.is_there(key);
+    }
+
+    /// Notes a name that is no file: what is below it may be there already.
     pub(super) fn is_there(&self, key: &str) {
         let mut known = self.lock();
         if known.len() < MOST && !known.contains_key(key) {
@@ -59,6 +75,7 @@ impl Known {
 
     /// Notes a directory that was made, and was empty.
     pub(super) fn is_made(&self, key: &str) {
+        self.note_made(key);
         let mut known = self.lock();
         if known.len() < MOST {
             known.insert(key.to_owned(), Directory::New);
@@ -89,8 +106,15 @@ impl Known {
         }
     }
 
+    fn note_made(&self, key: &str) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.len() < MOST {
+            made.insert(key.to_owned());
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Directory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,5 +138,9 @@ mod tests {
         assert!(matches!(known.ask("d"), Ask::In(_)), "it is known already");
         known.is_made("new");
         assert!(matches!(known.ask("new"), Ask::No));
+        known.is_made_elsewhere("other");
+        assert!(matches!(known.ask("other"), Ask::Store));
+        let made = ["d", "new", "other"].map(|key| known.exists(key));
+        assert_eq!(made, [false, true, true]);
     }
 }

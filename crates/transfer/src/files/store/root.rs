@@ -117,7 +117,7 @@ impl Root {
             match self.directory(key)? {
                 Some(_) => {}
                 // made just now, in a store that keeps nothing of that
-                None if !self.store.keeps_directories() && self.known.has(key) => {}
+                None if self.known.exists(key) => {}
                 None if self.object(key)?.is_some() => return Err(ErrorKind::NotBeneath),
                 None => return Err(ErrorKind::Missing),
             }
@@ -177,7 +177,7 @@ impl Root {
         match self.store.put(&marker(key), Bytes::new(), &tags, Condition::New) {
             // another server has made it just now
             Err(headroom_store::Error::Changed(_)) => {
-                self.known.is_there(key);
+                self.known.is_made_elsewhere(key);
                 Err(ErrorKind::Clash { here: FileType::Directory })
             }
             made => {
