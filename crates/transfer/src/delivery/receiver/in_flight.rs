@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use super::shared::WorkerEvent;
 use crate::error::Error;
 
-/// The most work at once that is begun by [`InFlight::is_full`].
+/// Work in flight from which on more waits.
 const MOST: usize = 64;
 
 /// What the worker does when work is done.

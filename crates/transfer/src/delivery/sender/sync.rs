@@ -24,14 +24,15 @@ pub(super) type Wanted = mpsc::UnboundedSender<(u64, SourceFile)>;
 impl Shared {
     /// Sends requested content, one file after the other; files of a store several at once.
     pub(super) fn send_contents(self: &Arc<Self>, messages: &mpsc::Sender<Message>) -> Wanted {
-        let (wanted, mut wants) = mpsc::unbounded_channel();
+        let (wanted, mut wants): (Wanted, _) = mpsc::unbounded_channel();
         if self.offering != Offering::Content {
             let (shared, messages) = (Arc::clone(self), messages.clone());
             spawn_blocking(move || {
                 let at_once = Arc::new(Semaphore::new(READ_AT_ONCE));
                 while let Some((id, file)) = wants.blocking_recv() {
                     if file.is_remote() {
-                        let permit = Handle::current().block_on(Arc::clone(&at_once).acquire_owned());
+                        let permit = Arc::clone(&at_once).acquire_owned();
+                        let permit = Handle::current().block_on(permit);
                         let (shared, messages) = (Arc::clone(&shared), messages.clone());
                         drop(spawn_blocking(move || {
                             shared.send_content(id, &file, &messages);

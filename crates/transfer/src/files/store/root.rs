@@ -27,6 +27,9 @@ use crate::files::temporary;
 pub(super) const READ_BYTES: u64 = 8 * SPAN_BYTES;
 /// The most bytes of parts and whole files in memory, of all transfers together.
 const MOST_IN_MEMORY: u64 = 128 << 20;
+/// The most bytes that are read back at once. Who waits for these may hold some of the others, and
+/// who has these waits for none.
+const MOST_READ_BACK: u64 = 64 << 20;
 /// The most names of a directory that are listed to learn which are directories.
 const MOST_LISTED: usize = 100_000;
 
@@ -55,7 +58,10 @@ pub(super) struct Shared {
     pub(super) threads: Threads,
     pub(super) spool: PathBuf,
     pub(super) read_back: bool,
+    /// For what is on its way into the store.
     pub(super) memory: Arc<Budget>,
+    /// For what is read back.
+    back: Arc<Budget>,
 }
 
 /// What a key leads to.
@@ -90,6 +96,7 @@ impl Root {
             spool: options.spool.clone().unwrap_or_else(std::env::temp_dir),
             read_back: options.read_back,
             memory: Budget::new(MOST_IN_MEMORY),
+            back: Budget::new(MOST_READ_BACK),
         };
         let path = PathBuf::from(store.url());
         Self { store, shared: Arc::new(shared), path, known: Arc::default() }
@@ -285,7 +292,7 @@ impl Root {
         if !self.shared.read_back {
             return Ok(());
         }
-        let _memory = self.shared.memory.take(READ_BYTES.min(size));
+        let _memory = self.shared.back.take(READ_BYTES.min(size));
         let spans = Spans::new(size);
         let mut tree = Tree::new(spans);
         let mut at = 0;

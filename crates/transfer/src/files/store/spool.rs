@@ -30,7 +30,7 @@ fn removed_file(folder: &Path) -> Result<File, ErrorKind> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!(".headroom-spool-{}-{number}", std::process::id()));
-    let make = || {
+    let make = || -> std::io::Result<File> {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         remove_file(&path)?;
