@@ -2,6 +2,7 @@
 //! order of a walk.
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
@@ -9,12 +10,16 @@ use headroom_transfer_proto::path::RelPath;
 use super::entries::Entries;
 use super::error::{Error, ErrorKind, FileType};
 use super::exclude::Excludes;
+use super::removing::Removing;
 use super::root::Root;
 
 /// The most bytes of names to remove.
 const MOST_BYTES: usize = 32 << 20;
 /// The most names of nested directories in memory at once.
 const MOST_NAMES: usize = 1 << 18;
+
+/// Files of a store that are removed at once.
+const AT_ONCE: usize = 64;
 
 /// Compares a root with a tree whose names arrive in the order of a walk: those of one
 /// directory in byte order, a directory before its content.
@@ -67,6 +72,8 @@ struct Level {
     entries: Entries,
     /// The next name, if it was read and not used, and whether it is a directory.
     next: Option<(RelPath, bool)>,
+    /// Its files that are being removed.
+    removing: VecDeque<Removing>,
     /// Whether nothing stays in it.
     is_emptied: bool,
 }
@@ -169,6 +176,37 @@ impl Extraneous {
 }
 
 impl Root {
+    /// Removes several things as [`Self::remove_tree`] does each, in a store several at once.
+    pub fn remove_trees(
+        &self,
+        paths: Vec<RelPath>,
+        excludes: &Excludes,
+        dry_run: bool,
+        each: &mut dyn FnMut(Removal),
+    ) {
+        let Self::Store(store) = self else {
+            return paths.iter().for_each(|path| self.remove_tree(path, excludes, dry_run, each));
+        };
+        let mut paths = paths.into_iter();
+        let mut removing = VecDeque::new();
+        loop {
+            while removing.len() < AT_ONCE
+                && let Some(path) = paths.next()
+            {
+                let running = store.begin_removal_of_any(&path, dry_run);
+                removing.push_back((path, running));
+            }
+            let Some((path, running)) = removing.pop_front() else { return };
+            let failed = |kind: ErrorKind| Err(Error::new(path.as_bytes(), "removed", kind));
+            match running.wait().unwrap_or_else(failed) {
+                Ok(None) => {}
+                Ok(Some(true)) => self.remove_tree(&path, excludes, dry_run, each),
+                Ok(Some(false)) => each(Removal::Removed(path)),
+                Err(error) => each(Removal::Failed(error)),
+            }
+        }
+    }
+
     /// Removes something and its content, except excluded names; in a dry run only reports that. No
     /// link is followed.
     pub fn remove_tree(
@@ -185,15 +223,13 @@ impl Root {
         };
         let remove = |path: RelPath, is_directory| {
             let removed = if dry_run { Ok(()) } else { self.remove_found(&path, is_directory) };
-            match removed {
-                Ok(()) => Removal::Removed(path),
-                Err(error) if matches!(error.kind(), ErrorKind::NotEmpty) => Removal::Kept(path),
-                Err(error) => Removal::Failed(error),
-            }
+            Removal::of(path, removed)
         };
         if !is_directory {
             return each(remove(path.clone(), false));
         }
+        // a disk removes one after the other
+        let at_once = if self.is_remote() { AT_ONCE } else { 0 };
         let mut levels = Vec::new();
         match Level::open(self, Some(path.clone())) {
             Ok(level) => levels.push(level),
@@ -205,6 +241,7 @@ impl Root {
                     if excludes.matches(&name, is_directory) {
                         level.is_emptied = false;
                     } else if is_directory {
+                        level.settle(0, each);
                         level.entries.rest();
                         match Level::open(self, Some(name)) {
                             Ok(inner) => levels.push(inner),
@@ -214,12 +251,15 @@ impl Root {
                             }
                         }
                     } else {
-                        let removal = remove(name, false);
-                        level.is_emptied &= matches!(removal, Removal::Removed(_));
-                        each(removal);
+                        level.removing.push_back(match dry_run {
+                            true => Removing::pretend(name),
+                            false => Removing::begin(self, name),
+                        });
+                        level.settle(at_once, each);
                     }
                 }
                 end => {
+                    level.settle(0, each);
                     let Some(Level { path: Some(path), is_emptied, .. }) = levels.pop() else {
                         return;
                     };
@@ -238,10 +278,31 @@ impl Root {
     }
 }
 
+impl Removal {
+    fn of(path: RelPath, removed: Result<(), Error>) -> Self {
+        match removed {
+            Ok(()) => Self::Removed(path),
+            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty) => Self::Kept(path),
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
 impl Level {
     fn open(root: &Root, path: Option<RelPath>) -> Result<Self, Error> {
         let entries = Entries::open(root, path.clone())?;
-        Ok(Self { path, entries, next: None, is_emptied: true })
+        Ok(Self { path, entries, next: None, removing: VecDeque::new(), is_emptied: true })
+    }
+
+    /// Waits until at most so many files are being removed.
+    fn settle(&mut self, most: usize, each: &mut dyn FnMut(Removal)) {
+        while self.removing.len() > most {
+            let Some(removing) = self.removing.pop_front() else { return };
+            let (path, removed) = removing.wait();
+            let removal = Removal::of(path, removed);
+            self.is_emptied &= matches!(removal, Removal::Removed(_));
+            each(removal);
+        }
     }
 
     /// Returns the next name, and whether it is a directory.

@@ -22,6 +22,7 @@ mod partial;
 mod progress;
 mod ranges;
 mod reader;
+mod removing;
 mod root;
 mod source;
 mod store;

@@ -200,9 +200,7 @@ impl Worker {
             Err(error) => return self.not_removed(error.to_string().into(), true),
         };
         let root = self.destination.root.clone();
-        for path in extraneous {
-            root.remove_tree(&path, &excludes, dry_run, &mut |removal| self.removal(removal));
-        }
+        root.remove_trees(extraneous, &excludes, dry_run, &mut |removal| self.removal(removal));
     }
 
     /// Notes that the sender has this name: it is not removed here.

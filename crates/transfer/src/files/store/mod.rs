@@ -39,3 +39,4 @@ pub use reader::{Reader, SourceFile};
 pub use root::{Root, StoreOptions};
 pub use source::Source;
 pub use stream_file::StreamFile;
+pub(super) use threads::Running;

@@ -6,6 +6,7 @@ use headroom_transfer_proto::path::RelPath;
 
 use super::root::{Place, Root, joined, key, marker, written_key};
 use super::tags;
+use super::threads::Running;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::temporary;
 
@@ -26,6 +27,30 @@ impl Root {
     ) -> Result<(), Error> {
         self.remove_key(path, is_directory)
             .map_err(|kind| Error::new(path.as_bytes(), "removed", kind))
+    }
+
+    /// Removes a file that a listing has found, on another thread.
+    pub(in crate::files) fn begin_removal(&self, path: &RelPath) -> Running<Result<(), Error>> {
+        let (root, path) = (self.clone(), path.clone());
+        self.shared.threads.run(move || root.remove_found(&path, false))
+    }
+
+    /// Removes a file or link, unless `dry_run`, on another thread. Returns whether it is a
+    /// directory, which stays; `None` if nothing has the name.
+    pub(in crate::files) fn begin_removal_of_any(
+        &self,
+        path: &RelPath,
+        dry_run: bool,
+    ) -> Running<Result<Option<bool>, Error>> {
+        let (root, path) = (self.clone(), path.clone());
+        self.shared.threads.run(move || {
+            let Some(found) = root.look(&path)? else { return Ok(None) };
+            let is_directory = found.file_type == FileType::Directory;
+            if !is_directory && !dry_run {
+                root.remove_found(&path, false)?;
+            }
+            Ok(Some(is_directory))
+        })
     }
 
     /// Removes an object, or an empty directory's marker if there is one.

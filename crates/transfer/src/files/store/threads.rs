@@ -12,7 +12,7 @@ pub(super) struct Threads(Handle);
 
 /// Work that runs on another thread.
 #[derive(Debug)]
-pub(super) struct Running<T>(Receiver<T>);
+pub(in crate::files) struct Running<T>(Receiver<T>);
 
 impl Threads {
     pub(super) fn new(runtime: Handle) -> Self {
@@ -38,7 +38,7 @@ impl<T> Running<T> {
     ///
     /// # Errors
     /// It panicked, or the program ends.
-    pub(super) fn wait(self) -> Result<T, ErrorKind> {
+    pub(in crate::files) fn wait(self) -> Result<T, ErrorKind> {
         self.0.recv().map_err(|_| ErrorKind::Store("the request was not carried out".into()))
     }
 }
