@@ -4,7 +4,7 @@
 //! file gives the same chunks again.
 
 /// The length and the hash of a chunk of a file, or of a group of consecutive chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkHash {
     /// Its length in bytes, at least 1.
     pub len: u32,

@@ -10,9 +10,11 @@
 mod attributes;
 mod beneath;
 mod change;
+mod chunks;
 mod cleanup;
 mod compare;
 mod content;
+mod delta;
 mod error;
 mod exclude;
 mod extraneous;
