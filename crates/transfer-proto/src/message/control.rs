@@ -6,10 +6,10 @@ use minicbor::{Decode, Encode};
 
 use super::attributes::{Keep, TreeOptions};
 use super::delta::{ChunkHash, ChunkSize};
-use super::{bounded, delta};
 use super::parts::{
     Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms, Wanted,
 };
+use super::{bounded, delta};
 use crate::path::RelPath;
 use crate::proof::{Binding, NONCE_BYTES};
 use crate::rate::Priority;

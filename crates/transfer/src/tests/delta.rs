@@ -80,7 +80,7 @@ fn assert_moves_at_most(old: &[u8], new: &[u8], content: u64, wire: u64) {
 
 #[test]
 fn of_a_log_that_grew_the_new_lines_are_sent() {
-    let old = content((64 << 20) + 12_345);
+    let old = content((64 << 20) + 512_345);
     let added = content(100_000);
     let new = [&old[..], &added].concat();
     // and the last chunk of before

@@ -22,6 +22,8 @@ const MOVED: u64 = 8 << 20;
 const LEAST_BITS: [u32; 2] = [12, 13];
 /// The most chunks on average of either file. Of larger ones chunks are longer.
 const MOST_CHUNKS: u64 = 1 << 19;
+/// The least bytes of the old file that are searched: a round trip is worth more than fewer.
+const LEAST_OLD: u64 = 16 << 10;
 /// How many times as much new data as old there may be, if all of it is to be searched.
 const FAR: u64 = 16;
 
@@ -51,18 +53,17 @@ impl Search {
 
     /// `lacking` are the spans that the receiver lacks of a new file of `size` bytes, and `own`
     /// those of them with data.
-    fn of(lacking: Ranges, own: Ranges, size: u64, old: u64) -> Option<Self> {
+    fn of(lacking: Ranges, mut own: Ranges, size: u64, old: u64) -> Option<Self> {
         let mut parts = lacking;
         parts.remove(&(old..u64::MAX));
         parts.insert(&(size.min(old)..old));
-        let mut own = own;
         if total(&own) / FAR > total(&parts) {
             // most of it was appended
             let end = parts.iter().last().map_or(0, |part| part.end);
             own.remove(&(end.next_multiple_of(SPAN_BYTES)..u64::MAX));
         }
         let bytes = total(&own).max(total(&parts));
-        if total(&own) == 0 || total(&parts) == 0 {
+        if total(&own) == 0 || total(&parts) < LEAST_OLD {
             return None;
         }
         let groups = own.iter().any(|range| range.end - range.start >= MOVED);
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn of_a_file_that_grew_only_the_last_old_span_is_searched() {
         let size = 1000 * MIB;
-        let old = 10 * MIB + 7;
+        let old = 10 * MIB + 77_777;
         let search = plan(&[(10 * MIB, size)], size, old).expect("a search");
         assert_eq!(listed(&search.own), [(10 * MIB, 11 * MIB)]);
         assert_eq!(listed(&search.old), [(10 * MIB, old)]);
@@ -199,6 +200,7 @@ mod tests {
     fn nothing_is_searched_where_nothing_can_be_found() {
         assert!(plan(&[], 10 * MIB, 10 * MIB).is_none(), "nothing is lacking");
         assert!(plan(&[(0, MIB)], MIB, 0).is_none(), "nothing was there");
+        assert!(plan(&[(0, MIB)], MIB, 10_000).is_none(), "it is not worth a round trip");
         // all that was there is still there
         assert!(plan(&[(10 * MIB, 20 * MIB)], 20 * MIB, 10 * MIB).is_none());
         let lacking = [(0, 20 * MIB)];
