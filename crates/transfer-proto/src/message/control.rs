@@ -5,7 +5,7 @@ use std::ops::Range;
 use minicbor::{Decode, Encode};
 
 use super::attributes::{Keep, TreeOptions};
-use super::delta::{ChunkHash, ChunkSize};
+use super::delta::{ChunkHash, ChunkKind, ChunkSize};
 use super::parts::{
     Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms, Wanted,
 };
@@ -554,9 +554,9 @@ pub enum Message {
         /// The average length of chunks.
         #[cbor(n(1), with = "delta::chunk_size")]
         size: ChunkSize,
-        /// Whether to describe groups of chunks; otherwise single chunks.
+        /// How to cut the ranges.
         #[n(2)]
-        groups: bool,
+        kind: ChunkKind,
         /// At most [`MOST_DESCRIBED`](super::MOST_DESCRIBED) ranges of the old file, in order,
         /// which neither touch nor overlap.
         #[cbor(n(3), with = "delta::ranges")]
@@ -568,8 +568,8 @@ pub enum Message {
         /// The file.
         #[n(0)]
         id: u64,
-        /// At most [`MOST_CHUNKS`](super::MOST_CHUNKS), or groups of them: those after the ones
-        /// before, from the beginning of the first range on.
+        /// At most [`MOST_CHUNKS`](super::MOST_CHUNKS): those after the ones before, from the
+        /// beginning of the first range on.
         #[cbor(n(1), with = "delta::chunks")]
         chunks: Vec<ChunkHash>,
         /// Whether these are the last.

@@ -1,7 +1,24 @@
 //! What a sync says of the content of a changed file: its chunks, and ranges of bytes.
 //!
-//! Chunks begin and end where the content says so (FastCDC), so that content that moved within a
-//! file gives the same chunks again.
+//! Blocks find what did not change beside what did. Chunks begin and end where the content says so
+//! (FastCDC), so that content that moved within a file gives the same chunks again.
+
+use minicbor::{Decode, Encode};
+
+/// How ranges of a file are cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ChunkKind {
+    /// Into blocks of the average length, from the beginning of the range on.
+    #[n(0)]
+    Block,
+    /// Where the content says so.
+    #[n(1)]
+    Chunk,
+    /// Into groups of such chunks.
+    #[n(2)]
+    Group,
+}
 
 /// The length and the hash of a chunk of a file, or of a group of consecutive chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

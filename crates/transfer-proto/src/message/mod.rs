@@ -16,7 +16,7 @@ mod tests;
 
 pub use attributes::{Acls, Attributes, Keep, Links, Owner, TreeOptions, Xattr};
 pub use control::{Message, TICKET_BYTES, VERSION};
-pub use delta::{ChunkHash, ChunkSize};
+pub use delta::{ChunkHash, ChunkKind, ChunkSize};
 pub use frame::{Error, MOST_BYTES, body_len};
 pub use limits::{
     MOST_ATTRIBUTE_BYTES, MOST_CHUNKS, MOST_COPY, MOST_DESCRIBED, MOST_HOLE, MOST_INLINE,

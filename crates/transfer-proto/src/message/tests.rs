@@ -456,9 +456,10 @@ fn of_a_delta() -> impl Strategy<Value = Message> {
     });
     let chunk =
         (1..=u32::MAX, any::<[u8; 16]>()).prop_map(|(len, hash)| ChunkHash { len, hash });
+    let kind = sample::select(vec![ChunkKind::Block, ChunkKind::Chunk, ChunkKind::Group]);
     prop_oneof![
-        (id(), size, any::<bool>(), ranges)
-            .prop_map(|(id, size, groups, ranges)| Message::Describe { id, size, groups, ranges }),
+        (id(), size, kind, ranges)
+            .prop_map(|(id, size, kind, ranges)| Message::Describe { id, size, kind, ranges }),
         (id(), vec(chunk, 0..40), any::<bool>())
             .prop_map(|(id, chunks, last)| Message::Described { id, chunks, last }),
         any::<(u64, u64, u64, u64)>().prop_map(|(id, from, to, len)| Message::Copy {
@@ -487,7 +488,7 @@ fn chunks_and_ranges_are_bounded_and_in_order() {
     assert!(described(MOST_CHUNKS + 1, 1).is_err());
     assert!(described(1, 0).is_err(), "an empty chunk");
     let describe = |ranges: Vec<std::ops::Range<u64>>| {
-        parsed(Message::Describe { id: 1, size: ChunkSize::LEAST, groups: true, ranges })
+        parsed(Message::Describe { id: 1, size: ChunkSize::LEAST, kind: ChunkKind::Group, ranges })
     };
     let many = |count: usize| (0..count as u64).map(|n| 4 * n..4 * n + 3).collect::<Vec<_>>();
     assert!(describe(many(MOST_DESCRIBED)).is_ok());
@@ -512,7 +513,7 @@ fn only_some_average_lengths_of_chunks_exist() {
         let mut e = minicbor::Encoder::new(&mut body);
         let map = e.array(2).and_then(|e| e.u32(48)).and_then(|e| e.map(4)).expect("a vector");
         let map = map.u32(0).and_then(|e| e.u64(1)).and_then(|e| e.u32(1)).expect("a vector");
-        let map = map.u32(bytes).and_then(|e| e.u32(2)).and_then(|e| e.bool(true));
+        let map = map.u32(bytes).and_then(|e| e.u32(2)).and_then(|e| e.u32(0));
         map.and_then(|e| e.u32(3)).and_then(|e| e.array(0)).expect("a vector");
         assert!(Message::parse(&body).is_err(), "{bytes}");
     }

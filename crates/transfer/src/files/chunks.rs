@@ -1,6 +1,7 @@
-//! Cuts the content of files into chunks that end where the content says so, so that content that
-//! moved within a file gives the same chunks again (FastCDC: Xia et al., *The Design of Fast
-//! Content-Defined Chunking for Data Deduplication Based Storage Systems*, IEEE TPDS 31(9), 2020).
+//! Cuts the content of files into blocks of one length, or into chunks that end where the content
+//! says so, so that content that moved within a file gives the same chunks again (FastCDC: Xia et
+//! al., *The Design of Fast Content-Defined Chunking for Data Deduplication Based Storage Systems*,
+//! IEEE TPDS 31(9), 2020).
 
 use std::fs::File;
 use std::io;
@@ -8,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use fastcdc::v2020::{Normalization, cut, select_masks};
-use headroom_transfer_proto::message::{ChunkHash, ChunkSize};
+use headroom_transfer_proto::message::{ChunkHash, ChunkKind, ChunkSize};
 
 /// Bytes that are read at once, at least.
 const READ: usize = 1 << 20;
@@ -17,9 +18,8 @@ const GROUP_ENDS_BELOW: u8 = 2;
 /// The most chunks of a group.
 const MOST_IN_GROUP: u32 = 512;
 
-/// Describes ranges of a file by their chunks or, with `groups`, by groups of consecutive chunks.
-/// Each goes to `each` with its offset, in order, until that returns `false`. Chunks and groups end
-/// with their range.
+/// Describes ranges of a file by their chunks. Each goes to `each` with its offset, in order, until
+/// that returns `false`. A chunk ends with its range.
 ///
 /// # Errors
 /// The file cannot be read; `UnexpectedEof` if it is shorter.
@@ -27,14 +27,15 @@ pub(super) fn describe(
     file: &File,
     ranges: &[Range<u64>],
     size: ChunkSize,
-    groups: bool,
+    kind: ChunkKind,
     mut each: impl FnMut(u64, ChunkHash) -> bool,
 ) -> io::Result<()> {
     for range in ranges {
         let (mut group, mut start) = (Group::default(), range.start);
-        let goes_on = cut_range(file, range, size, |offset, bytes| {
+        let is_fixed = kind == ChunkKind::Block;
+        let goes_on = cut_range(file, range, size, is_fixed, |offset, bytes| {
             let chunk = ChunkHash { len: len(bytes), hash: truncated(&blake3::hash(bytes)) };
-            if !groups {
+            if kind != ChunkKind::Group {
                 return each(offset, chunk);
             }
             match group.add(chunk) {
@@ -78,17 +79,19 @@ impl Group {
     }
 }
 
-/// Cuts a range of a file into chunks, and passes each with its offset to `each`, until that
-/// returns `false`. Returns whether it never did.
+/// Cuts a range of a file into chunks, with `is_fixed` all of the average length, and passes each
+/// with its offset to `each`, until that returns `false`. Returns whether it never did.
 fn cut_range(
     file: &File,
     range: &Range<u64>,
     size: ChunkSize,
+    is_fixed: bool,
     mut each: impl FnMut(u64, &[u8]) -> bool,
 ) -> io::Result<bool> {
     let [least, average, most] =
         [size.least_bytes(), size.bytes(), size.most_bytes()].map(|bytes| bytes as usize);
-    let (strict, loose) = select_masks(average, Normalization::Level2);
+    // more normalization would take more chunks until they are the same again behind a change
+    let (strict, loose) = select_masks(average, Normalization::Level1);
     let whole = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
     let mut buffer = vec![0; READ.max(2 * most).min(whole)];
     // `start..end` of the buffer is read and not cut yet; the file's next bytes are at `next`
@@ -110,7 +113,10 @@ fn cut_range(
             return Ok(true);
         }
         let rest = &buffer[start..end];
-        let (_, len) = cut(rest, least, average, most, strict, loose, strict << 1, loose << 1);
+        let len = match is_fixed {
+            true => average.min(rest.len()),
+            false => cut(rest, least, average, most, strict, loose, strict << 1, loose << 1).1,
+        };
         if !each(offset, &rest[..len]) {
             return Ok(false);
         }
@@ -132,6 +138,8 @@ fn truncated(hash: &blake3::Hash) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use headroom_transfer_proto::message::ChunkKind::{Block, Chunk, Group as Groups};
+
     use super::*;
 
     const SIZE: ChunkSize = ChunkSize::LEAST;
@@ -152,9 +160,9 @@ mod tests {
         Vec::from([range])
     }
 
-    fn described(file: &File, ranges: &[Range<u64>], groups: bool) -> Vec<(u64, ChunkHash)> {
+    fn described(file: &File, ranges: &[Range<u64>], kind: ChunkKind) -> Vec<(u64, ChunkHash)> {
         let mut all = Vec::new();
-        describe(file, ranges, SIZE, groups, |offset, chunk| {
+        describe(file, ranges, SIZE, kind, |offset, chunk| {
             all.push((offset, chunk));
             true
         })
@@ -167,8 +175,8 @@ mod tests {
         let size = (5 << 20) + 77;
         let file = file(&noise(size));
         let ranges = [5..900_000, 1_000_000..1_000_001, 2 << 20..size as u64];
-        for groups in [false, true] {
-            let all = described(&file, &ranges, groups);
+        for kind in [Block, Chunk, Groups] {
+            let all = described(&file, &ranges, kind);
             let mut left = all.iter();
             for range in &ranges {
                 let mut at = range.start;
@@ -178,7 +186,8 @@ mod tests {
                     at += u64::from(chunk.len);
                     let is_last = at == range.end;
                     assert!(is_last || chunk.len >= SIZE.least_bytes(), "{chunk:?}");
-                    assert!(groups || chunk.len <= SIZE.most_bytes(), "{chunk:?}");
+                    assert!(kind == Groups || chunk.len <= SIZE.most_bytes(), "{chunk:?}");
+                    assert!(kind != Block || is_last || chunk.len == SIZE.bytes(), "{chunk:?}");
                 }
                 assert_eq!(at, range.end);
             }
@@ -190,18 +199,18 @@ mod tests {
     fn chunks_begin_again_where_one_ended() {
         let size = 3 << 20;
         let file = file(&noise(size as usize));
-        let all = described(&file, &one(0..size), false);
+        let all = described(&file, &one(0..size), Chunk);
         let (from, to) = (all[20].0, all[90].0);
-        assert_eq!(described(&file, &one(from..to), false), all[20..90]);
+        assert_eq!(described(&file, &one(from..to), Chunk), all[20..90]);
     }
 
     #[test]
     fn content_that_moved_gives_the_same_chunks_and_groups() {
         let old = noise(12 << 20);
         let new = [&b"inserted"[..], &old].concat();
-        for (groups, most) in [(false, 32), (true, 3)] {
+        for (kind, most) in [(Chunk, 32), (Groups, 3)] {
             let [there, here] = [&old, &new].map(|content| {
-                described(&file(content), &one(0..content.len() as u64), groups)
+                described(&file(content), &one(0..content.len() as u64), kind)
             });
             let known: std::collections::HashSet<_> =
                 there.iter().map(|(_, chunk)| *chunk).collect();
@@ -213,24 +222,24 @@ mod tests {
     #[test]
     fn an_empty_range_has_no_chunk_and_a_file_that_is_shorter_is_an_error() {
         let file = file(&noise(100));
-        assert!(described(&file, &one(50..50), false).is_empty());
-        assert!(described(&file, &[], true).is_empty());
+        assert!(described(&file, &one(50..50), Chunk).is_empty());
+        assert!(described(&file, &[], Groups).is_empty());
         let beyond = one(0..101);
-        let error = describe(&file, &beyond, SIZE, false, |_, _| true).expect_err("100 bytes");
+        let error = describe(&file, &beyond, SIZE, Chunk, |_, _| true).expect_err("100 bytes");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
     fn nobody_is_told_more_chunks_than_wanted() {
         let file = file(&noise(1 << 20));
-        for groups in [false, true] {
+        for kind in [Block, Chunk, Groups] {
             let mut told = 0;
             let each = |_, _| {
                 told += 1;
                 false
             };
-            describe(&file, &[0..1 << 19, (1 << 19) + 1..1 << 20], SIZE, groups, each)
-                .expect("chunks");
+            let ranges = [0..1 << 19, (1 << 19) + 1..1 << 20];
+            describe(&file, &ranges, SIZE, kind, each).expect("chunks");
             assert_eq!(told, 1);
         }
     }

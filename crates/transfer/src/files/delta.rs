@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use headroom_transfer_proto::message::{ChunkHash, ChunkSize};
+use headroom_transfer_proto::message::{ChunkHash, ChunkKind, ChunkSize};
 
 use super::chunks;
 use super::error::{Error, ErrorKind};
@@ -16,8 +16,8 @@ use super::reader::Reader;
 const COPIED: usize = 256 << 10;
 
 impl Reader {
-    /// Describes ranges of the file by their chunks or, with `groups`, by groups of consecutive
-    /// ones. Each goes to `each` with its offset, in order, until that returns `false`.
+    /// Describes ranges of the file by their chunks. Each goes to `each` with its offset, in order,
+    /// until that returns `false`.
     ///
     /// # Errors
     /// It cannot be read, or is shorter than it was.
@@ -25,10 +25,10 @@ impl Reader {
         &self,
         ranges: &[Range<u64>],
         size: ChunkSize,
-        groups: bool,
+        kind: ChunkKind,
         each: impl FnMut(u64, ChunkHash) -> bool,
     ) -> Result<(), Error> {
-        chunks::describe(self.file(), ranges, size, groups, each).map_err(|error| self.error(error))
+        chunks::describe(self.file(), ranges, size, kind, each).map_err(|error| self.error(error))
     }
 }
 
@@ -48,11 +48,11 @@ impl Partial {
         &self,
         ranges: &[Range<u64>],
         size: ChunkSize,
-        groups: bool,
+        kind: ChunkKind,
         each: impl FnMut(u64, ChunkHash) -> bool,
     ) -> Result<(), Error> {
         let Some((old, _)) = self.old() else { return Err(self.not_reused(ErrorKind::Missing)) };
-        let described = chunks::describe(old, ranges, size, groups, each);
+        let described = chunks::describe(old, ranges, size, kind, each);
         described.map_err(|error| self.not_reused(kind_of(error)))
     }
 

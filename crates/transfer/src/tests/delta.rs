@@ -83,7 +83,7 @@ fn of_a_log_that_grew_the_new_lines_are_sent() {
     let old = content((64 << 20) + 512_345);
     let added = content(100_000);
     let new = [&old[..], &added].concat();
-    // and the last chunk of before
+    // and the last block of before
     assert_moves_at_most(&old, &new, 100_000 + 16 * KIB, 100_000 + 150 * KIB);
 }
 
@@ -96,8 +96,15 @@ fn of_a_disk_image_with_scattered_writes_only_these_are_sent() {
         let at = (n * 2_621_440 + n * n * 4096) as usize;
         new[at..at + 4096].copy_from_slice(&content(4096 + n as usize)[..4096]);
     }
-    // a chunk has 4 KiB on average and at most 16, and a write may touch two and move their ends
-    assert_moves_at_most(&old, &new, WRITES * 24 * KIB, WRITES * 40 * KIB + 100 * KIB);
+    // each is a block; 256 blocks of its span are described by 20 bytes each
+    assert_moves_at_most(&old, &new, WRITES * 4 * KIB, WRITES * 12 * KIB + 100 * KIB);
+}
+
+#[test]
+fn of_a_small_file_with_an_insertion_that_is_sent() {
+    let old = content(3 << 20);
+    let new = [&old[..700_001], b"inserted", &old[700_001..]].concat();
+    assert_moves_at_most(&old, &new, 64 * KIB, 250 * KIB);
 }
 
 #[test]

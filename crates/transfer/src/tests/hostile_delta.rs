@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use headroom_transfer_proto::message::{
-    ChunkHash, ChunkSize, DataHeader, MOST_COPY, MOST_INLINE, Message,
+    ChunkHash, ChunkKind, ChunkSize, DataHeader, MOST_COPY, MOST_INLINE, Message,
 };
 
 use super::hostile::{Raw, assert_others_go_on, file};
@@ -39,7 +39,7 @@ async fn offered(ground: &Ground, server: &Server) -> (Raw, MessageWriter, Messa
 }
 
 fn describe(ranges: Vec<Range<u64>>) -> Message {
-    Message::Describe { id: 1, size: ChunkSize::LEAST, groups: false, ranges }
+    Message::Describe { id: 1, size: ChunkSize::LEAST, kind: ChunkKind::Chunk, ranges }
 }
 
 fn describe_to(end: u64) -> Message {
@@ -63,7 +63,7 @@ fn a_sender_that_asks_too_much_of_an_old_file_is_rejected() {
         for (messages, words) in [
             (vec![describe(vec![0..5, 9..MIB + 6])], "more of an old file than there is"),
             (vec![describe_to(u64::MAX)], "more of an old file than there is"),
-            (vec![whole; 4], "more of an old file than there is"),
+            (vec![whole; 5], "more of an old file than there is"),
             (vec![copy(0, 0, MOST_COPY + 1)], "too many"),
             (vec![copy(0, 0, MIB), copy(0, 0, MIB), copy(0, 0, 1)], "too many"),
             (vec![literal(MOST_INLINE + 1, vec![1; 9])], "in one message"),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{ChunkSize, MOST_COPY, MOST_INLINE, Message};
+use headroom_transfer_proto::message::{ChunkKind, ChunkSize, MOST_COPY, MOST_INLINE, Message};
 
 use super::worker::Worker;
 use crate::control::unexpected;
@@ -12,9 +12,9 @@ use crate::delivery::event::Event;
 use crate::error::Error;
 use crate::files::{self, Partial};
 
-/// How many times a sender may let all of an old file be described: its groups of chunks, a part
-/// to try, and its chunks.
-const DESCRIPTIONS: u64 = 3;
+/// How many times a sender may let all of an old file be described: by blocks, by groups of chunks,
+/// a part to try, and by chunks.
+const DESCRIPTIONS: u64 = 4;
 /// Chunks of one message, fewer than it may have: the sender need not wait for all of them.
 const CHUNKS_AT_ONCE: usize = 4096;
 /// Chunks between two looks at the connection.
@@ -34,8 +34,8 @@ impl Worker {
             return Err(unexpected(&message));
         }
         match message {
-            Message::Describe { id, size, groups, ranges } => {
-                self.describe(id, size, groups, &ranges)
+            Message::Describe { id, size, kind, ranges } => {
+                self.describe(id, size, kind, &ranges)
             }
             Message::Copy { id, from, to, len } => self.copy_old(id, from, to, len),
             Message::Literal { id, offset, len, content } => {
@@ -49,7 +49,7 @@ impl Worker {
         &mut self,
         id: u64,
         size: ChunkSize,
-        groups: bool,
+        kind: ChunkKind,
         ranges: &[Range<u64>],
     ) -> Result<(), Error> {
         // the sender may not know yet that the file failed here
@@ -67,7 +67,7 @@ impl Worker {
         }
         let incoming = Arc::clone(&file.incoming);
         let (mut chunks, mut unseen) = (Vec::new(), 0);
-        let described = incoming.partial.describe_old(ranges, size, groups, |_, chunk| {
+        let described = incoming.partial.describe_old(ranges, size, kind, |_, chunk| {
             chunks.push(chunk);
             if chunks.len() == CHUNKS_AT_ONCE {
                 let chunks = std::mem::take(&mut chunks);
@@ -75,7 +75,7 @@ impl Worker {
             }
             unseen += 1;
             // a group is as long as many chunks
-            if groups || unseen == CHUNKS_UNSEEN {
+            if kind == ChunkKind::Group || unseen == CHUNKS_UNSEEN {
                 unseen = 0;
                 return self.connection.close_reason().is_none();
             }

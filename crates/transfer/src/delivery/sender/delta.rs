@@ -1,6 +1,10 @@
 //! Sends only what changed within the spans of a file: the receiver describes its old file by
 //! chunks, and copies those that the new one has, too. What lies between them is sent.
 //!
+//! Blocks at their place are tried first: they find what did not change beside what did. Where they
+//! do not suffice, content has moved, and chunks whose ends the content determines find it; of much
+//! content groups of them first.
+//!
 //! A wrong match, of two chunks whose hashes begin with the same 16 bytes, gives another hash of
 //! the whole file, which the receiver compares as always.
 
@@ -9,14 +13,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{
-    ChunkHash, ChunkSize, MOST_COPY, MOST_DESCRIBED, MOST_INLINE, Message,
+    ChunkHash, ChunkKind, ChunkSize, MOST_COPY, MOST_DESCRIBED, MOST_INLINE, Message,
 };
 use tokio::sync::mpsc;
 
 use super::content::blocking;
 use super::copies::{Copies, CopyRange};
 use super::open_file::{OpenFile, changed};
-use super::search::{Position, Search, first, match_groups, total};
+use super::search::{LEAST_OLD, Position, Search, first, match_groups, sample, total};
 use super::shared::{Described, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -86,7 +90,7 @@ impl Shared {
         let Ok(permits) = self.known_chunks.acquire_many(search.chunks()).await else {
             return Ok(Ok(0));
         };
-        let copies = match self.find_copies(id, opened, search, messages).await? {
+        let copies = match self.find_copies(id, opened, &search, messages).await? {
             Ok(copies) => copies,
             Err(error) => return Ok(Err(error.into())),
         };
@@ -103,16 +107,51 @@ impl Shared {
         self: &Arc<Self>,
         id: u64,
         opened: &Arc<OpenFile>,
-        search: Search,
+        search: &Search,
         messages: &mpsc::Sender<Message>,
     ) -> Result<Result<Copies, files::Error>, Error> {
-        let Search { own, old, size, groups } = search;
-        if !groups {
-            return self.find_chunks(id, opened, size, &own, &old, messages).await;
+        let (size, mut place) = (search.fine(), search.place());
+        let sampled = sample(&place);
+        let block = (ChunkKind::Block, size);
+        let mut copies =
+            match self.find_chunks(id, opened, block, &sampled, &sampled, messages).await? {
+                Ok(copies) => copies,
+                Err(error) => return Ok(Err(error)),
+            };
+        // what did not change is where it was
+        if 2 * copies.bytes() >= total(&sampled) {
+            sampled.iter().for_each(|range| place.remove(range));
+            match self.find_chunks(id, opened, block, &place, &place, messages).await? {
+                Ok(found) => copies = copies.and(found),
+                Err(error) => return Ok(Err(error)),
+            }
         }
+        let left = search.left(&copies);
+        if total(&left.own) == 0 || total(&left.old) < LEAST_OLD {
+            return Ok(Ok(copies));
+        }
+        let found = self.find_moved(id, opened, &left, messages).await?;
+        Ok(found.map(|found| copies.and(found)))
+    }
+
+    /// Finds content at any offset.
+    async fn find_moved(
+        self: &Arc<Self>,
+        id: u64,
+        opened: &Arc<OpenFile>,
+        search: &Search,
+        messages: &mpsc::Sender<Message>,
+    ) -> Result<Result<Copies, files::Error>, Error> {
+        let Search { own, old } = search;
+        if !search.is_large() {
+            let chunk = (ChunkKind::Chunk, search.fine());
+            return self.find_chunks(id, opened, chunk, own, old, messages).await;
+        }
+        let size = search.coarse();
+        let (chunk, group) = ((ChunkKind::Chunk, size), (ChunkKind::Group, size));
         let (theirs, ours) = tokio::try_join!(
-            self.describe(id, size, true, &old, messages),
-            self.own_groups(id, opened, size, &own)
+            self.describe(id, group, old, messages),
+            self.own_groups(id, opened, size, own)
         )?;
         let ours = match ours {
             Ok(ours) => ours,
@@ -123,7 +162,7 @@ impl Shared {
         let (own, old) = (matched.own, matched.old);
         if matched.copies.is_empty() && total(&old) > PROBE {
             let (some_own, some_old) = (first(&own, PROBE), first(&old, PROBE));
-            match self.find_chunks(id, opened, size, &some_own, &some_old, messages).await? {
+            match self.find_chunks(id, opened, chunk, &some_own, &some_old, messages).await? {
                 // it is another file
                 Ok(found) if found.bytes() < total(&some_own) / PROBE_WORTH => {
                     return Ok(Ok(Copies::default()));
@@ -132,7 +171,7 @@ impl Shared {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        let found = self.find_chunks(id, opened, size, &own, &old, messages).await?;
+        let found = self.find_chunks(id, opened, chunk, &own, &old, messages).await?;
         Ok(found.map(|found| matched.copies.and(found)))
     }
 
@@ -141,7 +180,7 @@ impl Shared {
         self: &Arc<Self>,
         id: u64,
         opened: &Arc<OpenFile>,
-        size: ChunkSize,
+        (kind, size): (ChunkKind, ChunkSize),
         own: &Ranges,
         old: &Ranges,
         messages: &mpsc::Sender<Message>,
@@ -149,15 +188,20 @@ impl Shared {
         if total(own) == 0 || total(old) == 0 {
             return Ok(Ok(Copies::default()));
         }
-        let theirs = self.describe(id, size, false, old, messages).await?;
+        let theirs = self.describe(id, (kind, size), old, messages).await?;
         let (shared, opened, own) = (Arc::clone(self), Arc::clone(opened), listed(own));
         blocking(move || {
             let places: HashMap<_, _> =
-                theirs.into_iter().map(|(offset, chunk)| (chunk, offset)).collect();
+                theirs.iter().map(|(offset, chunk)| (*chunk, *offset)).collect();
             let (mut copies, mut chunks) = (Copies::default(), 0_u32);
-            opened.reader().describe(&own, size, false, |to, chunk| {
-                if let Some(from) = places.get(&chunk) {
-                    copies.add(CopyRange { from: *from, to, len: chunk.len.into() });
+            opened.reader().describe(&own, size, kind, |to, chunk| {
+                // of equal chunks the one at the same place, so that copies are few and long
+                let from = match theirs.binary_search_by_key(&to, |(offset, _)| *offset) {
+                    Ok(at) if theirs[at].1 == chunk => Some(to),
+                    _ => places.get(&chunk).copied(),
+                };
+                if let Some(from) = from {
+                    copies.add(CopyRange { from, to, len: chunk.len.into() });
                 }
                 chunks = chunks.wrapping_add(1);
                 !chunks.is_multiple_of(CHUNKS_AT_ONCE) || shared.is_sending(id)
@@ -178,7 +222,7 @@ impl Shared {
         let (shared, opened, own) = (Arc::clone(self), Arc::clone(opened), listed(own));
         blocking(move || {
             let mut found = Vec::new();
-            opened.reader().describe(&own, size, true, |offset, group| {
+            opened.reader().describe(&own, size, ChunkKind::Group, |offset, group| {
                 found.push((offset, group));
                 shared.is_sending(id)
             })?;
@@ -192,15 +236,14 @@ impl Shared {
     async fn describe(
         &self,
         id: u64,
-        size: ChunkSize,
-        groups: bool,
+        (kind, size): (ChunkKind, ChunkSize),
         old: &Ranges,
         messages: &mpsc::Sender<Message>,
     ) -> Result<Found, Error> {
         let (mut found, old) = (Vec::new(), listed(old));
         for ranges in old.chunks(MOST_DESCRIBED) {
             let Some(mut described) = self.await_description(id, size, ranges) else { break };
-            let request = Message::Describe { id, size, groups, ranges: ranges.to_vec() };
+            let request = Message::Describe { id, size, kind, ranges: ranges.to_vec() };
             if messages.send(request).await.is_err() {
                 break;
             }

@@ -13,30 +13,33 @@ use crate::files::{self, Ranges};
 
 /// The greatest file whose spans are listed.
 const MOST_BYTES: u64 = 1 << 44;
-/// Consecutive bytes that differ from which on content may have moved: groups of chunks are
-/// searched before chunks.
-const MOVED: u64 = 8 << 20;
-/// The bits of the least average length of a chunk, without groups and with them. The first is
-/// near the optimum for single blocks that changed: 20 bytes describe a chunk, and every
-/// change costs one or two chunks of each span that it is in.
-const LEAST_BITS: [u32; 2] = [12, 13];
-/// The most chunks on average of either file. Of larger ones chunks are longer.
-const MOST_CHUNKS: u64 = 1 << 19;
 /// The least bytes of the old file that are searched: a round trip is worth more than fewer.
-const LEAST_OLD: u64 = 16 << 10;
+pub(super) const LEAST_OLD: u64 = 16 << 10;
 /// How many times as much new data as old there may be, if all of it is to be searched.
 const FAR: u64 = 16;
+/// The most chunks on average of either file. Of larger ones chunks are longer.
+const MOST_CHUNKS: u64 = 1 << 19;
+/// Up to so many bytes all are tried for blocks at their place; of more, samples.
+const FEW: u64 = 16 << 20;
+/// How many spans are tried of more.
+const SAMPLES: u64 = 4;
+/// Bytes from which on groups of chunks are searched before chunks.
+const MANY: u64 = 8 << 20;
 
-/// Where to look, and for chunks of which length.
+/// The bits of the least average length of blocks and chunks. 20 bytes describe each, and every
+/// change costs the one or two that it touches: 4 KiB is near the optimum for a change in each span
+/// of 1 MiB, and the length of most blocks of file systems and databases.
+const FINE: u32 = 12;
+/// The same of chunks that are in groups.
+const COARSE: u32 = 13;
+
+/// Where to look.
 #[derive(Debug)]
 pub(super) struct Search {
     /// Data of the new file that the receiver lacks, in whole spans.
     pub(super) own: Ranges,
     /// What of the old file is not at the same place of the new one.
     pub(super) old: Ranges,
-    pub(super) size: ChunkSize,
-    /// Whether to look for groups of chunks first.
-    pub(super) groups: bool,
 }
 
 impl Search {
@@ -62,23 +65,100 @@ impl Search {
             let end = parts.iter().last().map_or(0, |part| part.end);
             own.remove(&(end.next_multiple_of(SPAN_BYTES)..u64::MAX));
         }
-        let bytes = total(&own).max(total(&parts));
-        if total(&own) == 0 || total(&parts) < LEAST_OLD {
-            return None;
-        }
-        let groups = own.iter().any(|range| range.end - range.start >= MOVED);
-        let size = (LEAST_BITS[usize::from(groups)]..=20)
-            .map(|bits| 1_u32 << bits)
-            .find(|size| bytes / u64::from(*size) <= MOST_CHUNKS)
-            .and_then(ChunkSize::new)?;
-        Some(Self { own, old: parts, size, groups })
+        let search = Self { own, old: parts };
+        let is_worth_it = total(&search.own) > 0 && total(&search.old) >= LEAST_OLD;
+        (is_worth_it && search.size(FINE).is_some()).then_some(search)
     }
 
     /// Returns for how many chunks there should be memory.
     pub(super) fn chunks(&self) -> u32 {
-        let chunks = 2 * total(&self.old) / u64::from(self.size.bytes());
+        let size = self.size(FINE).unwrap_or(ChunkSize::MOST);
+        let chunks = 2 * total(&self.old) / u64::from(size.bytes());
         u32::try_from(chunks).unwrap_or(u32::MAX).clamp(1, MOST_KNOWN_CHUNKS)
     }
+
+    /// Returns what is lacking at the same place of both.
+    pub(super) fn place(&self) -> Ranges {
+        let mut place = Ranges::default();
+        for range in self.own.iter() {
+            place.insert(range);
+            self.old.gaps(range).iter().for_each(|gap| place.remove(gap));
+        }
+        place
+    }
+
+    /// Returns what is still to be searched when these copies were found: spans of which less than
+    /// three quarters were, and parts of the old file that are not copied.
+    pub(super) fn left(&self, copies: &Copies) -> Self {
+        let mut found = Ranges::default();
+        copies.iter().for_each(|copy| found.insert(&(copy.to..copy.to + copy.len)));
+        // in order, because a peer may have scattered them
+        let mut sources: Vec<_> =
+            copies.iter().map(|copy| copy.from..copy.from + copy.len).collect();
+        sources.sort_unstable_by_key(|source| source.start);
+        let mut used = Ranges::default();
+        sources.iter().for_each(|source| used.insert(source));
+        let (mut own, mut old) = (Ranges::default(), Ranges::default());
+        for range in self.old.iter() {
+            used.gaps(range).iter().for_each(|gap| old.insert(gap));
+        }
+        for range in self.own.iter() {
+            let mut start = range.start;
+            while start < range.end {
+                let end = (start / SPAN_BYTES + 1).saturating_mul(SPAN_BYTES).min(range.end);
+                let gaps = found.gaps(&(start..end));
+                if 4 * gaps.iter().map(|gap| gap.end - gap.start).sum::<u64>() > end - start {
+                    gaps.iter().for_each(|gap| own.insert(gap));
+                }
+                start = end;
+            }
+        }
+        Self { own, old }
+    }
+
+    /// Whether so much is to be searched that it is worth to look for groups of chunks first.
+    pub(super) fn is_large(&self) -> bool {
+        total(&self.own) >= MANY
+    }
+
+    /// Returns the average length of blocks, or of chunks without groups.
+    pub(super) fn fine(&self) -> ChunkSize {
+        self.size(FINE).unwrap_or(ChunkSize::MOST)
+    }
+
+    /// Returns the average length of chunks in groups.
+    pub(super) fn coarse(&self) -> ChunkSize {
+        self.size(COARSE).unwrap_or(ChunkSize::MOST)
+    }
+
+    /// `None` if there are too many bytes for chunks of any length.
+    fn size(&self, least_bits: u32) -> Option<ChunkSize> {
+        let bytes = total(&self.own).max(total(&self.old));
+        let mut sizes = (least_bits..=20).map(|bits| 1_u32 << bits);
+        let size = sizes.find(|size| bytes / u64::from(*size) <= MOST_CHUNKS);
+        size.and_then(ChunkSize::new)
+    }
+}
+
+/// Returns the ranges if they are few bytes, and otherwise spans that are spread over them.
+pub(super) fn sample(ranges: &Ranges) -> Ranges {
+    let all = total(ranges);
+    if all <= FEW {
+        return ranges.clone();
+    }
+    // `before` is how many bytes precede the range
+    let (mut some, mut taken, mut before) = (Ranges::default(), 0, 0);
+    for range in ranges.iter() {
+        let len = range.end - range.start;
+        while taken < SAMPLES && taken * (all / SAMPLES) < before + len {
+            let at = range.start + (taken * (all / SAMPLES)).saturating_sub(before);
+            let start = (at / SPAN_BYTES * SPAN_BYTES).max(range.start);
+            some.insert(&(start..range.end.min(start.saturating_add(SPAN_BYTES))));
+            taken += 1;
+        }
+        before += len;
+    }
+    some
 }
 
 /// What of two files was found to be the same, and what is left of both.
@@ -176,7 +256,8 @@ mod tests {
         let search = plan(&lacking, 100 * MIB, 100 * MIB).expect("a search");
         assert_eq!(listed(&search.own), lacking);
         assert_eq!(listed(&search.old), lacking);
-        assert_eq!((search.size, search.groups), (ChunkSize::LEAST, false));
+        assert_eq!(listed(&search.place()), lacking);
+        assert_eq!((search.fine(), search.is_large()), (ChunkSize::LEAST, false));
     }
 
     #[test]
@@ -186,14 +267,16 @@ mod tests {
         let search = plan(&[(10 * MIB, size)], size, old).expect("a search");
         assert_eq!(listed(&search.own), [(10 * MIB, 11 * MIB)]);
         assert_eq!(listed(&search.old), [(10 * MIB, old)]);
-        assert!(!search.groups);
+        assert_eq!(listed(&search.place()), [(10 * MIB, old)]);
+        assert!(!search.is_large());
     }
 
     #[test]
     fn of_a_file_that_became_shorter_all_of_the_old_one_is_searched() {
         let search = plan(&[(0, 90 * MIB)], 90 * MIB, 100 * MIB).expect("a search");
         assert_eq!(listed(&search.old), [(0, 100 * MIB)]);
-        assert!(search.groups);
+        assert_eq!(listed(&search.place()), [(0, 90 * MIB)]);
+        assert!(search.is_large());
     }
 
     #[test]
@@ -217,9 +300,37 @@ mod tests {
                 continue;
             };
             assert!(bits <= 39, "2^{bits} bytes");
-            assert!(size / u64::from(search.size.bytes()) <= MOST_CHUNKS, "2^{bits} bytes");
+            for size_of_chunks in [search.fine(), search.coarse()] {
+                assert!(size / u64::from(size_of_chunks.bytes()) <= MOST_CHUNKS, "2^{bits} bytes");
+            }
             assert!(search.chunks() <= MOST_KNOWN_CHUNKS);
         }
+    }
+
+    #[test]
+    fn samples_are_spread() {
+        let few = ranges(&[(0, MIB), (9 * MIB, 20 * MIB)]);
+        assert_eq!(listed(&sample(&few)), listed(&few));
+        let many = ranges(&[(MIB, 2 * MIB), (8 * MIB, 47 * MIB)]);
+        let spread: Vec<_> = [1, 17, 27, 37].map(|n| (n * MIB, (n + 1) * MIB)).into();
+        assert_eq!(listed(&sample(&many)), spread);
+        assert!(listed(&sample(&Ranges::default())).is_empty());
+    }
+
+    #[test]
+    fn spans_that_were_found_are_not_searched_again() {
+        let search = plan(&[(0, 3 * MIB)], 3 * MIB, 3 * MIB).expect("a search");
+        let mut copies = Copies::default();
+        // all but 4 KiB of the first span, a half of the second and nothing of the third
+        for (from, to, len) in
+            [(0, 0, 4096), (8192, 8192, MIB - 8192), (2 * MIB, MIB + MIB / 2, MIB / 2)]
+        {
+            copies.add(CopyRange { from, to, len });
+        }
+        let left = search.left(&copies);
+        assert_eq!(listed(&left.own), [(MIB, MIB + MIB / 2), (2 * MIB, 3 * MIB)]);
+        let old = [(4096, 8192), (MIB, 2 * MIB), (2 * MIB + MIB / 2, 3 * MIB)];
+        assert_eq!(listed(&left.old), old);
     }
 
     fn chunk(name: u8, len: u32) -> ChunkHash {

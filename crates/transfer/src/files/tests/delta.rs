@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use headroom_transfer_proto::message::ChunkSize;
+use headroom_transfer_proto::message::{ChunkKind, ChunkSize};
 
 use super::super::{ErrorKind, Links, Source, SourceKind};
 use super::*;
@@ -69,16 +69,16 @@ fn both_sides_describe_the_same_content_in_the_same_way() {
     let found = walk.next().expect("a name").expect("it can be sent");
     let SourceKind::File(source) = found.kind else { panic!("it is a file") };
     let reader = source.open().expect("it can be read");
-    for groups in [false, true] {
+    for kind in [ChunkKind::Block, ChunkKind::Chunk, ChunkKind::Group] {
         let (mut here, mut there) = (Vec::new(), Vec::new());
         let ranges = [7..MIB as u64, MIB as u64 + 1..2 * MIB as u64 + 9];
         let size = ChunkSize::LEAST;
-        let noted = reader.describe(&ranges, size, groups, |offset, chunk| {
+        let noted = reader.describe(&ranges, size, kind, |offset, chunk| {
             here.push((offset, chunk));
             true
         });
         noted.expect("described");
-        let noted = partial.describe_old(&ranges, size, groups, |offset, chunk| {
+        let noted = partial.describe_old(&ranges, size, kind, |offset, chunk| {
             there.push((offset, chunk));
             true
         });
