@@ -454,8 +454,7 @@ fn of_a_delta() -> impl Strategy<Value = Message> {
         let bounds: Vec<_> = bounds.into_iter().collect();
         bounds.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect::<Vec<_>>()
     });
-    let chunk =
-        (1..=u32::MAX, any::<[u8; 16]>()).prop_map(|(len, hash)| ChunkHash { len, hash });
+    let chunk = (1..=u32::MAX, any::<[u8; 16]>()).prop_map(|(len, hash)| ChunkHash { len, hash });
     let kind = sample::select(vec![ChunkKind::Block, ChunkKind::Chunk, ChunkKind::Group]);
     prop_oneof![
         (id(), size, kind, ranges)
