@@ -93,7 +93,8 @@ written is not the file.
 
 const SYNC_HELP: &str = concat!(
     "Works like `rsync -a SRC/ DEST/`. Files whose size and time of change agree are not read. Of other files, \
-spans of 1 MiB are compared at the same offset: content that was shifted within a file is sent again.
+spans of 1 MiB are compared at the same offset. Those that differ are searched for content that DEST has in \
+its version of the file, also at other offsets (--delta), and the rest is sent.
 
 --delete removes what SRC does not have, after everything else, links themselves and not what they lead \
 to. If anything could not be read or stored, nothing is removed.
@@ -327,6 +328,23 @@ impl From<Compress> for headroom_transfer::Compress {
             Compress::Auto => Self::Auto,
             Compress::Never => Self::Never,
             Compress::Always => Self::Always,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Delta {
+    Auto,
+    On,
+    Off,
+}
+
+impl From<Delta> for headroom_transfer::Delta {
+    fn from(delta: Delta) -> Self {
+        match delta {
+            Delta::Auto => Self::Auto,
+            Delta::On => Self::On,
+            Delta::Off => Self::Off,
         }
     }
 }
@@ -596,6 +614,10 @@ pub(crate) struct Sync {
     /// Compare files by hash, not by size and time; reads all files on both sides
     #[arg(short, long)]
     pub(crate) checksum: bool,
+    /// Send of a changed file only what DEST does not have in its version of it: auto searches
+    /// files of 1 MiB and more, on all of more than 64 KiB
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) delta: Delta,
     #[command(flatten)]
     pub(crate) moving: Moving,
 }

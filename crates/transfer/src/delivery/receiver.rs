@@ -4,6 +4,7 @@
 //! streams.
 
 mod data_session;
+mod delta;
 mod destination;
 mod in_flight;
 mod incoming;
@@ -191,12 +192,15 @@ async fn receive_messages(
             | Message::Content { ref inline, .. } => {
                 limits.take(inline.content.len()).await;
             }
+            Message::Literal { ref content, .. } => limits.take(content.len()).await,
             // these are bounded and small
             Message::Entry { .. }
             | Message::Sealed { .. }
             | Message::Withdrawn { .. }
             | Message::Passed { .. }
             | Message::Hole { .. }
+            | Message::Describe { .. }
+            | Message::Copy { .. }
             | Message::Remark { .. }
             | Message::Unreadable { .. } => {}
             Message::Refused { reason, about_files, code } => {

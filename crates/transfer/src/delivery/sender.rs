@@ -1,7 +1,10 @@
 //! The sender: offers files, learns what the receiver has, sends the rest.
 
 mod content;
+mod copies;
+mod delta;
 mod open_file;
+mod search;
 mod shared;
 mod sync;
 mod walk;
@@ -15,6 +18,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use self::shared::Shared;
 use self::walk::Walk;
 use super::compression::AdaptiveCompressor;
+use super::delta::Delta;
 use super::event::{Event, Observer};
 use super::lane_status::report_lane_status;
 use super::summary::Summary;
@@ -64,6 +68,15 @@ impl Sender {
     pub(crate) fn compressing(mut self, how: Compress) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.compressor = Arc::new(AdaptiveCompressor::new(how));
+        }
+        self
+    }
+
+    /// Sets whether changed files are searched for content that the receiver has. Without this they
+    /// are, if the receiver has offered it.
+    pub(crate) fn searching(mut self, delta: Delta) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.delta = delta;
         }
         self
     }
@@ -155,12 +168,17 @@ impl Sender {
                 }
             };
             match message {
-                Message::Have { id, first_span, values, last } => {
-                    if let Some((file, held)) = shared.note_held(id, first_span, values, last)? {
+                Message::Have { id, first_span, values, last, old } => {
+                    if let Some((file, held)) =
+                        shared.note_held(id, first_span, values, last, old)?
+                    {
                         let (shared, messages) = (Arc::clone(shared), messages.clone());
                         sending
                             .spawn(async move { shared.send_file(id, file, held, messages).await });
                     }
+                }
+                Message::Described { id, chunks, last } => {
+                    shared.note_described(id, chunks, last)?;
                 }
                 Message::Stored { id } => {
                     let entry = shared.answered(id)?;

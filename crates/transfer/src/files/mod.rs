@@ -7,6 +7,7 @@
 //! [`Partial`], which accepts bytes in any order, resumes an earlier transfer, and gets its
 //! name when its BLAKE3 hash is the sender's.
 
+mod chunks;
 mod cleanup;
 mod compare;
 mod content;

@@ -12,7 +12,7 @@ pub struct Offer {
     pub mtime: Time,
     /// Bytes that are not holes, if known; at most `size`. They must fit on the disk.
     pub data: u64,
-    /// Whether spans of the current file of that name may be reused.
+    /// Whether content of the current file of that name may be reused.
     pub reuse: bool,
 }
 

@@ -1,10 +1,12 @@
 //! Files that are being received.
 
-use headroom_transfer_proto::message::Attributes;
+use std::ops::Range;
+
+use headroom_transfer_proto::message::{Attributes, ChunkHash, ChunkKind, ChunkSize};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 
-use super::error::Error;
+use super::error::{Error, ErrorKind};
 use super::offer::{Seal, Stored};
 use super::{disk, store};
 
@@ -90,6 +92,53 @@ impl Partial {
             Self::Disk(partial) => partial.write_zeros(offset, len),
             Self::Store(partial) => partial.write_zeros(offset, len),
         }
+    }
+
+    /// Returns the size in bytes of the current file of that name when it was opened, if its
+    /// content may be reused. Of an object only its spans are ([`Self::present`]).
+    #[must_use]
+    pub fn old_size(&self) -> Option<u64> {
+        match self {
+            Self::Disk(partial) => partial.old_size(),
+            Self::Store(_) => None,
+        }
+    }
+
+    /// Describes ranges of the current file of that name, as [`Reader::describe`] does.
+    ///
+    /// [`Reader::describe`]: super::Reader::describe
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn describe_old(
+        &self,
+        ranges: &[Range<u64>],
+        size: ChunkSize,
+        kind: ChunkKind,
+        each: impl FnMut(u64, ChunkHash) -> bool,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Disk(partial) => partial.describe_old(ranges, size, kind, each),
+            Self::Store(_) => Err(self.not_reused()),
+        }
+    }
+
+    /// Copies `len` bytes at the offset `from` of the current file of that name to the offset `to`,
+    /// as [`Self::write_at`] writes them. Returns how many were written.
+    ///
+    /// # Errors
+    /// There is no such file, it cannot be read, or the range is beyond its end; else as those of
+    /// `write_at`.
+    pub fn copy_old(&self, from: u64, to: u64, len: u64) -> Result<u64, Error> {
+        match self {
+            Self::Disk(partial) => partial.copy_old(from, to, len),
+            Self::Store(_) => Err(self.not_reused()),
+        }
+    }
+
+    fn not_reused(&self) -> Error {
+        let done = "made from its old version";
+        Error::new(self.path().as_bytes(), done, ErrorKind::Missing)
     }
 
     /// Returns the bytes of complete spans, without those that were [`Self::present`].

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use headroom_transfer_proto::message::{ChunkHash, ChunkKind, ChunkSize};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Hash, Spans};
 
@@ -154,6 +155,24 @@ impl Reader {
         match self {
             Self::Disk(reader) => reader.hash(),
             Self::Store(reader) => reader.hash(),
+        }
+    }
+
+    /// Describes ranges of the file by their chunks. Each goes to `each` with its offset, in order,
+    /// until that returns `false`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn describe(
+        &self,
+        ranges: &[Range<u64>],
+        size: ChunkSize,
+        kind: ChunkKind,
+        each: impl FnMut(u64, ChunkHash) -> bool,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Disk(reader) => reader.describe(ranges, size, kind, each),
+            Self::Store(reader) => reader.describe(ranges, size, kind, each),
         }
     }
 

@@ -1,9 +1,11 @@
 //! Two ends in one process, over the loopback interface.
 
 mod delivery;
+mod delta;
 mod drain;
 mod faults;
 mod hostile;
+mod hostile_delta;
 mod lanes;
 mod listed;
 mod measurement;

@@ -93,9 +93,16 @@ impl Worker {
                 match begun.and_then(|begun| worker.have(id, begun)) {
                     Ok(incoming) => {
                         worker.shared.observer.event(Event::Begun { path: &path });
-                        let (mtime, attributes) = (offer.mtime, None);
-                        let (sealed, holes) = (None, 0);
-                        let file = File { incoming, mode, mtime, attributes, sealed, holes };
+                        let file = File {
+                            incoming,
+                            mode,
+                            mtime: offer.mtime,
+                            attributes: None,
+                            sealed: None,
+                            holes: 0,
+                            described: 0,
+                            copied: 0,
+                        };
                         worker.files.insert(id, file);
                     }
                     Err(error) => worker.failed(id, error),

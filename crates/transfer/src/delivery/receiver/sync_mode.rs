@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headroom_transfer_proto::message::{Attributes, EntryKind, Time};
 use headroom_transfer_proto::path::RelPath;
 
+use crate::delivery::delta::Delta;
 use crate::files::{Excludes, Extraneous};
 
 /// The state of a sync at the receiver.
@@ -16,6 +17,8 @@ pub(crate) struct SyncMode {
     /// Whether the directory is missing, as it may be in a dry run.
     pub(super) is_missing: bool,
     pub(super) excludes: Arc<Excludes>,
+    /// Whether to offer the sender the old versions of changed files.
+    pub(super) delta: Delta,
     /// What is here and was not named by the sender so far.
     pub(super) extraneous: Option<Extraneous>,
     /// Large files that wait until fewer are open.
@@ -40,7 +43,20 @@ impl SyncMode {
         is_missing: bool,
         excludes: Arc<Excludes>,
     ) -> Self {
-        let (waiting, wanted) = (VecDeque::new(), HashMap::new());
-        Self { delete, dry_run, is_missing, excludes, extraneous: None, waiting, wanted }
+        Self {
+            delete,
+            dry_run,
+            is_missing,
+            excludes,
+            delta: Delta::On,
+            extraneous: None,
+            waiting: VecDeque::new(),
+            wanted: HashMap::new(),
+        }
+    }
+
+    /// Sets of which files the sender may reuse the old version; without this of all.
+    pub(crate) fn reusing(self, delta: Delta) -> Self {
+        Self { delta, ..self }
     }
 }

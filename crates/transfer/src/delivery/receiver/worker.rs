@@ -58,6 +58,9 @@ pub(super) struct File {
     pub(super) sealed: Option<[u8; 32]>,
     /// Bytes of holes.
     pub(super) holes: u64,
+    /// Bytes of its old version that the sender let be described, and copied.
+    pub(super) described: u64,
+    pub(super) copied: u64,
 }
 
 /// A directory that exists and does not have its final metadata yet.
@@ -167,6 +170,9 @@ impl Worker {
             }
             Message::Hole { id, offset, len } => self.hole(id, offset, len)?,
             Message::Content { id, inline } => self.content(id, inline)?,
+            message @ (Message::Describe { .. }
+            | Message::Copy { .. }
+            | Message::Literal { .. }) => self.delta(message)?,
             Message::Passed { path } => self.passed(&path)?,
             Message::Unreadable { reason, path: Some(path), code } => {
                 self.failed_there(&reason, code);
@@ -307,9 +313,19 @@ impl Worker {
                     Ok(incoming) => {
                         self.shared.observer.event(Event::Begun { path });
                         let attributes = more;
-                        let (sealed, holes) = (None, 0);
-                        let file = File { incoming, mode, mtime, attributes, sealed, holes };
-                        self.files.insert(id, file);
+                        self.files.insert(
+                            id,
+                            File {
+                                incoming,
+                                mode,
+                                mtime,
+                                attributes,
+                                sealed: None,
+                                holes: 0,
+                                described: 0,
+                                copied: 0,
+                            },
+                        );
                         return Ok(());
                     }
                     Err(error) => Err(error),
@@ -409,7 +425,7 @@ impl Worker {
             let is_behind = first_span + values.len() as u64 != span;
             if !values.is_empty() && (value.is_none() || is_behind || values.len() == MOST_VALUES) {
                 let values = std::mem::take(&mut values);
-                self.send(Message::Have { id, first_span, values, last: false });
+                self.send(Message::Have { id, first_span, values, last: false, old: None });
             }
             if let Some(value) = value {
                 if values.is_empty() {
@@ -418,6 +434,7 @@ impl Worker {
                 values.push(value);
             }
         }
+        let old = self.old_to_reuse(&partial);
         let incoming = Arc::new(Incoming {
             partial,
             _claim: claim,
@@ -425,7 +442,7 @@ impl Worker {
             writing: AtomicU64::new(0),
         });
         self.shared.open().insert(id, Arc::clone(&incoming));
-        self.send(Message::Have { id, first_span, values, last: true });
+        self.send(Message::Have { id, first_span, values, last: true, old });
         Ok(incoming)
     }
 

@@ -5,6 +5,7 @@ mod beneath;
 mod change;
 mod cleanup;
 mod compare;
+mod delta;
 mod entries;
 mod names;
 mod partial;

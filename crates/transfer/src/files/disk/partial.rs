@@ -43,7 +43,7 @@ pub struct Partial {
     temporary: Vec<u8>,
     file: File,
     identity: Identity,
-    /// The current file of that name, if its spans may be reused.
+    /// The current file of that name, if its content may be reused.
     old: Option<(File, u64)>,
     spans: Spans,
     /// Whether everything that was not written here is a hole.
@@ -254,6 +254,11 @@ impl Partial {
     /// It cannot be removed.
     pub fn abandon(&self) -> Result<(), Error> {
         self.remove().map_err(|kind| self.error("removed", kind))
+    }
+
+    /// Returns the current file of that name and its size in bytes, if its content may be reused.
+    pub(super) fn old(&self) -> Option<(&File, u64)> {
+        self.old.as_ref().map(|(file, size)| (file, *size))
     }
 
     fn error(&self, done: &'static str, kind: ErrorKind) -> Error {

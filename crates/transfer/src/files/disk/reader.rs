@@ -201,7 +201,11 @@ impl Reader {
         Ok(metadata.is_unchanged(&now) && named.is_ok_and(|named| metadata.is_unchanged(&named)))
     }
 
-    fn error(&self, error: std::io::Error) -> Error {
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn error(&self, error: std::io::Error) -> Error {
         self.source.error(match error.kind() {
             std::io::ErrorKind::UnexpectedEof => ErrorKind::Shorter,
             _ => ErrorKind::of(error),

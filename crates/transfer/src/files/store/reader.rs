@@ -1,13 +1,18 @@
 //! Files of a store that are sent.
 
+use std::io;
+use std::ops::Range;
+
 use bytes::Bytes;
 use headroom_store::{Object, Version};
+use headroom_transfer_proto::message::{ChunkHash, ChunkKind, ChunkSize};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Hash, Spans, Tree};
 
 use super::root::Root;
 use super::tags;
 use super::windows::Windows;
+use crate::files::chunks;
 use crate::files::error::{Error, ErrorKind};
 use crate::files::metadata::Metadata;
 
@@ -148,6 +153,19 @@ impl Reader {
         let mut content = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
         self.read_at(range.start, &mut content)?;
         Ok(spans.value(span, &content))
+    }
+
+    pub(in crate::files) fn describe(
+        &self,
+        ranges: &[Range<u64>],
+        size: ChunkSize,
+        kind: ChunkKind,
+        each: impl FnMut(u64, ChunkHash) -> bool,
+    ) -> Result<(), Error> {
+        let read =
+            |offset, into: &mut [u8]| self.windows.read(offset, into).map_err(io::Error::from);
+        chunks::describe(read, ranges, size, kind, each)
+            .map_err(|error| self.source.error(ErrorKind::of(error)))
     }
 
     /// Returns the hash of the whole file: the recorded one if there is one.
