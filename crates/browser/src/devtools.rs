@@ -34,7 +34,7 @@ const SETTINGS: &[&str] = &[
     "--disable-domain-reliability",
     "--disable-extensions",
     "--disable-sync",
-    "--disable-features=OptimizationHints,MediaRouter,Translate,DialMediaRouteProvider",
+    "--disable-features=OptimizationHints,MediaRouter,Translate,DialMediaRouteProvider,WebRtcHideLocalIpsWithMdns",
     "--metrics-recording-only",
     "--mute-audio",
     "--password-store=basic",
@@ -49,8 +49,11 @@ const SETTINGS: &[&str] = &[
     "about:blank",
 ];
 
+/// `<!doctype html><link rel=icon href=data:,>` in base64: a page that asks for nothing.
+const EMPTY_PAGE: &str = "PCFkb2N0eXBlIGh0bWw+PGxpbmsgcmVsPWljb24gaHJlZj1kYXRhOiw+";
+
 /// The most bytes of one message that the browser sends.
-const MOST_MESSAGE: u64 = 4 << 20;
+const MAX_MESSAGE: u64 = 4 << 20;
 
 /// A browser that runs. It ends when this is dropped.
 pub(crate) struct Browser {
@@ -106,6 +109,12 @@ impl Browser {
         Ok(page)
     }
 
+    /// Lets pages of an origin know the addresses of this host, as those do that may use a camera.
+    pub(crate) fn show_addresses(&mut self, origin: &str) -> Result<()> {
+        let grant = json!({"origin": origin, "permissions": ["audioCapture", "videoCapture"]});
+        self.call(None, "Browser.grantPermissions", &grant).map(drop)
+    }
+
     /// Ends it in order, so that its files are complete.
     pub(crate) fn close(mut self) -> Result<()> {
         self.call(None, "Browser.close", &json!({}))?;
@@ -124,8 +133,8 @@ impl Browser {
         self.process.wait().map(drop)
     }
 
-    /// Sends a command and waits for its result.
-    fn call(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> Result<Value> {
+    /// Sends a command, and returns its number.
+    fn post(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> Result<u64> {
         let id = self.next;
         self.next += 1;
         let mut command = json!({"id": id, "method": method, "params": parameters});
@@ -134,7 +143,14 @@ impl Browser {
         }
         let pipe = self.commands.as_mut().ok_or_else(|| Error::Browser("has ended".to_owned()))?;
         let bytes = [command.to_string().as_bytes(), b"\0"].concat();
-        pipe.write_all(&bytes).doing(|| "write to the browser".to_owned())?;
+        let written = pipe.write_all(&bytes);
+        written.map_err(|error| Error::Browser(format!("takes no commands: {error}")))?;
+        Ok(id)
+    }
+
+    /// Sends a command and waits for its result.
+    fn call(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> Result<Value> {
+        let id = self.post(session, method, parameters)?;
         loop {
             let mut message = self.receive()?;
             if message["id"] != json!(id) {
@@ -147,15 +163,19 @@ impl Browser {
         }
     }
 
-    /// Waits until an event of this name comes.
-    fn wait_for(&mut self, event: &str) -> Result<()> {
-        while self.receive()?["method"] != json!(event) {}
-        Ok(())
+    /// Waits until an event of this name comes, and returns its parameters.
+    fn wait_for(&mut self, event: &str) -> Result<Value> {
+        loop {
+            let mut message = self.receive()?;
+            if message["method"] == json!(event) {
+                return Ok(message["params"].take());
+            }
+        }
     }
 
     fn receive(&mut self) -> Result<Value> {
         let mut bytes = Vec::new();
-        let mut limited = std::io::Read::take(&mut self.messages, MOST_MESSAGE);
+        let mut limited = std::io::Read::take(&mut self.messages, MAX_MESSAGE);
         limited.read_until(0, &mut bytes).doing(|| "read from the browser".to_owned())?;
         if bytes.pop() != Some(0) {
             return Err(Error::Browser("ended".to_owned()));
@@ -184,7 +204,23 @@ impl Page<'_> {
         if let Some(error) = opened["errorText"].as_str() {
             return Err(Error::Page(format!("{url} does not open: {error}")));
         }
-        self.browser.wait_for("Page.loadEventFired")
+        self.browser.wait_for("Page.loadEventFired").map(drop)
+    }
+
+    /// Opens an empty page at an address of which nothing is asked.
+    pub(crate) fn open_empty(&mut self, url: &str) -> Result<()> {
+        self.send("Fetch.enable", &json!({"patterns": [{"urlPattern": url}]}))?;
+        // it has no result before the page has its content
+        self.browser.post(Some(&self.session), "Page.navigate", &json!({"url": url}))?;
+        let paused = self.browser.wait_for("Fetch.requestPaused")?;
+        let content = json!({
+            "requestId": paused["requestId"],
+            "responseCode": 200,
+            "responseHeaders": [{"name": "content-type", "value": "text/html"}],
+            "body": EMPTY_PAGE,
+        });
+        self.send("Fetch.fulfillRequest", &content)?;
+        self.browser.wait_for("Page.loadEventFired").map(drop)
     }
 
     /// Calls an asynchronous function of JavaScript, and returns what it resolves with.

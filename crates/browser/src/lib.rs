@@ -1,11 +1,13 @@
 //! The browser that the lab measures with: starts Chromium without a window, moves one file in
-//! it by the page of `headroom serve --web` or by `fetch`, and reports when.
+//! it by the page of `headroom serve --web`, by `fetch` or by a data channel of WebRTC, and
+//! reports when.
 //!
 //! Chromium is driven over its DevTools protocol, by a pipe. What a page downloads is in the
 //! browser's own storage (OPFS); the file is taken from there when the browser has ended.
 
 mod devtools;
 mod storage;
+mod webrtc;
 
 use std::fs;
 use std::io;
@@ -16,6 +18,7 @@ use headroom_lab_trace::BrowserReport;
 use serde_json::{Value, json};
 
 use devtools::Browser;
+pub use webrtc::{Peer, serve};
 
 /// The site that moves the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub enum Site {
     },
     /// Any HTTPS server: GET and PUT by `fetch`.
     Https,
+    /// A [`Peer`]: a data channel of WebRTC.
+    WebRtc,
 }
 
 /// The local end of a transfer.
@@ -45,7 +50,8 @@ pub struct Task {
     pub chromium: PathBuf,
     /// The folder in which the browser's profile is made, and removed at the end.
     pub folder: PathBuf,
-    /// The address of the site, with a slash at the end: `https://192.0.2.1:4861/`.
+    /// The address of the site, with a slash at the end: `https://192.0.2.1:4861/`; of a peer
+    /// without a scheme: `192.0.2.1:4871`.
     pub url: String,
     /// How it moves files.
     pub site: Site,
@@ -72,6 +78,9 @@ pub enum Error {
     /// The page failed.
     #[error("the page: {0}")]
     Page(String),
+    /// The other end of a data channel failed.
+    #[error("the peer: {0}")]
+    Peer(String),
     /// The file is not in the browser's storage.
     #[error("the browser's storage has no file of {0} bytes")]
     NoFile(u64),
@@ -131,26 +140,24 @@ fn remove(profile: &Path) -> io::Result<()> {
 const COMMON: &str = include_str!("../web/common.js");
 
 fn transfer(task: &Task, profile: &Path) -> Result<BrowserReport> {
+    let script = match task.site {
+        Site::Headroom { .. } => include_str!("../web/headroom.js"),
+        Site::Https => include_str!("../web/https.js"),
+        Site::WebRtc => return webrtc::transfer(task, profile),
+    };
     fs::create_dir_all(profile).doing(|| format!("make {}", profile.display()))?;
     let mut browser = Browser::start(&task.chromium, profile)?;
     let client = browser.version()?;
     let mut page = browser.page()?;
-    match &task.site {
-        Site::Headroom { identity } => {
-            // the key is there before the page looks for it
-            page.open(&format!("{}icon.svg", task.url))?;
-            page.call(include_str!("../web/key.js"), &json!({"seed": seed_of(identity)?}))?;
-            page.open(&task.url)?;
-        }
-        Site::Https => page.open(&task.url)?,
+    if let Site::Headroom { identity } = &task.site {
+        // the key is there before the page looks for it
+        page.open(&format!("{}icon.svg", task.url))?;
+        page.call(include_str!("../web/key.js"), &json!({"seed": seed_of(identity)?}))?;
     }
+    page.open(&task.url)?;
     if let LocalFile::Upload(path) = &task.local {
         page.pick(path)?;
     }
-    let script = match task.site {
-        Site::Headroom { .. } => include_str!("../web/headroom.js"),
-        Site::Https => include_str!("../web/https.js"),
-    };
     let uploads = matches!(task.local, LocalFile::Upload(_));
     let wanted = json!({"remote": task.remote, "upload": uploads});
     let script = format!("async task => {{ {COMMON}\n return ({script})(task) }}");

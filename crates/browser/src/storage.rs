@@ -9,12 +9,13 @@ use crate::{Doing, Error, Result};
 /// The folder of a profile with the files of all sites.
 const FOLDER: &str = "data/Default/File System";
 /// How deep they lie in it.
-const MOST_DEPTH: usize = 6;
+const MAX_DEPTH: usize = 6;
 
-/// Moves the file of that size out of an ended browser's profile.
+/// Takes the file of that size out of a browser's profile, to a path where nothing is yet. The
+/// browser has ended, or its page has closed the file.
 pub(crate) fn take(profile: &Path, bytes: u64, to: &Path) -> Result<()> {
     let mut found = Vec::new();
-    files(&profile.join(FOLDER), MOST_DEPTH, &mut found);
+    files(&profile.join(FOLDER), MAX_DEPTH, &mut found);
     let file = found.into_iter().find(|path| {
         fs::metadata(path).is_ok_and(|meta| meta.len() == bytes)
             // 00000000, 00000001, …; the others are the browser's data bases
@@ -24,9 +25,10 @@ pub(crate) fn take(profile: &Path, bytes: u64, to: &Path) -> Result<()> {
             })
     });
     let file = file.ok_or(Error::NoFile(bytes))?;
-    fs::rename(&file, to)
+    // a browser that runs knows the file by this name, and removes it itself
+    fs::hard_link(&file, to)
         .or_else(|_| fs::copy(&file, to).map(drop))
-        .doing(|| format!("move {} to {}", file.display(), to.display()))
+        .doing(|| format!("link {} as {}", file.display(), to.display()))
 }
 
 fn files(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {

@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// Move a file by a page in a browser and report the clocks (the lab's client)
     #[command(hide = true)]
     Browse(Browse),
+    /// Serve files to pages in browsers by data channels of WebRTC (the lab's peer)
+    #[command(hide = true)]
+    BrowsePeer(BrowsePeer),
     /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
@@ -127,6 +130,11 @@ pub(crate) enum Lab {
         after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
     )]
     Run(Box<Run>),
+    /// Run plans between pairs of hosts at given times
+    #[command(
+        after_help = "Examples:\n  headroom lab campaign net.toml --dry-run\n  headroom lab campaign net.toml\n  headroom lab campaign net.toml --status\n  headroom lab history results/net --since monday\n\nThe same command continues an interrupted campaign. Its folder has the results of each run, as\n`lab run` writes them, in runs/ROUND/PLAN@PAIR, what the runs printed in logs, and all samples\nin samples.parquet. A run that cannot be made is noted as missed, with the reason, and holds\nno other one. docs/lab.md explains the file.\n\nExit codes:\n  0    all runs were measured\n  1    some were missed, or measured in part, or have failed samples; the others are kept\n  2    wrong arguments, campaign or plan\n  130  interrupted"
+    )]
+    Campaign(Campaign),
     /// Rebuild the report of a folder, also of an interrupted or unfinished run
     Report {
         /// Folder of an earlier run or study, or one with several studies in it, for an index
@@ -142,7 +150,7 @@ pub(crate) enum Lab {
     Compare(Compare),
     /// Show runs of a plan over time, and find what became slower or faster, and when
     #[command(
-        after_help = "Example:\n  headroom lab history results\n\nRuns are told apart by the names of their plans, those without a plan by their stacks; a study\ncounts part by part. Runs that background load disturbed are left out. A change needs at least\nfour runs of a cell; which changes would be seen is in the table. docs/methodology.md explains\nthe test."
+        after_help = "Examples:\n  headroom lab history results\n  headroom lab history results/net --since monday\n\nRuns are told apart by the names of their plans, those without a plan by their stacks, and by\ntheir pairs of hosts; a study counts part by part. Runs that background load disturbed are left\nout. A change needs at least four runs of a cell; which changes would be seen is in the table.\n--since compares the runs of a cell on both sides of a time. docs/methodology.md explains both\ntests."
     )]
     History(HistoryOf),
     /// Write the samples of many runs into one table
@@ -200,6 +208,9 @@ pub(crate) struct Run {
     /// Run all of the plan or study, or the smaller version that it defines
     #[arg(long, value_name = "SCALE", value_parser = ["full", "quick", "smoke"])]
     pub(crate) scale: Option<String>,
+    /// Run a plan on the testbed of this file (a table `[testbed]`, as in a plan), not on its own
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) testbed: Option<PathBuf>,
     /// Measure only matching stacks and their baselines (* matches any text)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,
@@ -256,6 +267,24 @@ pub(crate) struct Run {
     /// Folder for temporary files [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Campaign {
+    /// The campaign (a TOML file); with --status also its folder
+    pub(crate) file: PathBuf,
+    /// Folder for results; a campaign in it is continued [default: results/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Say how far the campaign is, without running anything
+    #[arg(long)]
+    pub(crate) status: bool,
+    /// Print JSON
+    #[arg(long, requires = "status")]
+    pub(crate) json: bool,
+    /// Print when rounds are due and the commands of the first, without running them
+    #[arg(long, conflicts_with = "status")]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -338,6 +367,10 @@ pub(crate) struct HistoryOf {
     /// Folders of runs, or folders with such folders in them
     #[arg(required = true, value_name = "FOLDER")]
     pub(crate) folders: Vec<PathBuf>,
+    /// Compare the runs since this time with those before, over all plans and pairs of hosts: a
+    /// weekday (the last one), a date, or a moment such as 2026-11-23T08:00:00Z; in UTC
+    #[arg(long, value_name = "TIME", value_parser = crate::since::parse)]
+    pub(crate) since: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -525,7 +558,7 @@ pub(crate) struct Fetch {
 
 #[derive(Debug, Args)]
 pub(crate) struct Browse {
-    /// The page's address, with a slash at the end
+    /// The page's address, with a slash at the end, or the address and port of a peer
     pub(crate) url: String,
     /// What the page is
     #[arg(long)]
@@ -556,4 +589,22 @@ pub(crate) enum BrowsedSite {
     Headroom,
     /// Any HTTPS server
     Https,
+    /// A peer: a data channel of WebRTC
+    Webrtc,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BrowsePeer {
+    /// Where clients say what they want
+    #[arg(long)]
+    pub(crate) listen: SocketAddr,
+    /// The folder with the files
+    #[arg(long)]
+    pub(crate) root: PathBuf,
+    /// The executable of Chromium
+    #[arg(long)]
+    pub(crate) chromium: PathBuf,
+    /// Where the browser's profile is made
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
 }

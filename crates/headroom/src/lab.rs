@@ -2,15 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use headroom_lab::application::Application;
 use headroom_lab::catalogue::Entry;
 use headroom_lab::custom::{Custom, reference};
-use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
+use headroom_lab::plan::{CommandLine, Family, LinkBackend, NamedTestbed, Offload, Plan, Scale};
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab::workload::WorkloadKind;
@@ -25,7 +23,9 @@ use headroom_lab_results::schema::Results;
 
 use crate::advise;
 use crate::arguments::{Lab, Run};
+use crate::campaign;
 use crate::folder::{Folder, outside_run};
+use crate::interruption::interruption;
 use crate::output::width;
 use crate::pinned;
 use crate::progress::Bar;
@@ -41,6 +41,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         }
         Lab::List { file, .. } => list(file.as_deref()),
         Lab::Run(arguments) => measure(&arguments),
+        Lab::Campaign(arguments) => campaign::run(&arguments),
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => runs::compare(&arguments),
         Lab::History(arguments) => runs::history(&arguments),
@@ -141,19 +142,22 @@ fn without_root(dry_run: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Begins this program again among the pinned programs, where a run is to measure those.
+/// Begins this program again among the pinned programs, where a run is to measure those. It then
+/// reads its plan and the `traces` of its links again, by the same paths.
 fn choose_programs(
     arguments: &Run,
     needed: &[Program],
+    traces: &[PathBuf],
     before: Option<bool>,
 ) -> anyhow::Result<()> {
     if arguments.dry_run || arguments.host_programs {
         return Ok(());
     }
-    let Run { what, include, out, resume, scratch, skip_missing, .. } = arguments;
+    let Run { what, include, out, resume, scratch, testbed, skip_missing, .. } = arguments;
     let named = what.iter().chain(include).map(Path::new).filter(|path| path.exists());
-    let folders = [out, resume, scratch].into_iter().flatten().map(PathBuf::as_path);
-    let paths: Vec<&Path> = named.chain(folders).collect();
+    let others = [out, resume, scratch, testbed].into_iter().flatten().map(PathBuf::as_path);
+    let traces = traces.iter().map(PathBuf::as_path);
+    let paths: Vec<&Path> = named.chain(others).chain(traces).collect();
     let choice = pinned::Choice { needed, skip_missing: *skip_missing, paths: &paths, before };
     pinned::enter_if_possible(choice)
 }
@@ -178,6 +182,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     let plans_alone = [
         ("--repetitions", arguments.repetitions.is_some()),
         ("--minutes", arguments.minutes.is_some()),
+        ("--testbed", arguments.testbed.is_some()),
         ("--only", arguments.only.is_some()),
         ("--link-backend", arguments.link_backend.is_some()),
         ("--strict", arguments.strict),
@@ -191,7 +196,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     if study.parts.iter().any(|part| part.hosts.is_none()) {
         without_root(arguments.dry_run)?;
         let before = arguments.resume.as_deref().map(study::had_pinned_programs).transpose()?;
-        choose_programs(arguments, &study.programs(), before.flatten())?;
+        choose_programs(arguments, &study.programs(), &study.traces(), before.flatten())?;
     }
     let options = run_options(arguments)?;
     if arguments.skip_missing {
@@ -272,7 +277,7 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let folder = outside_run(std::path::absolute(folder)?)?;
     if !named && run::is_on_this_machine(&folder)? {
         without_root(false)?;
-        choose_programs(arguments, &[], run::had_pinned_programs(&folder)?)?;
+        choose_programs(arguments, &[], &[], run::had_pinned_programs(&folder)?)?;
     }
     let how = Resumption {
         plan: plan.as_ref(),
@@ -351,7 +356,14 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
                 ))
                 .into());
             }
-            Plan::read(Path::new(path))?
+            match &arguments.testbed {
+                Some(testbed) => Plan::read_on(Path::new(path), &NamedTestbed::read(testbed)?)?,
+                None => Plan::read(Path::new(path))?,
+            }
+        }
+        _ if arguments.testbed.is_some() => {
+            let sentence = "--testbed applies to a plan's file: name one, such as plans/demo.toml";
+            return Err(Error::Plan(sentence.to_owned()).into());
         }
         names => {
             let family = [Family::Ipv4, Family::Ipv6];
@@ -392,7 +404,7 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     if plan.hosts.is_none() {
         without_root(arguments.dry_run)?;
         let before = arguments.resume.as_deref().map(run::had_pinned_programs).transpose()?;
-        choose_programs(arguments, &plan.programs(), before.flatten())?;
+        choose_programs(arguments, &plan.programs(), &plan.traces(), before.flatten())?;
     }
     if let Some(time) = arguments.minutes.map(minutes) {
         eprintln!("headroom: {}", run::fit(&mut plan, time)?);
@@ -433,10 +445,7 @@ fn run_options(arguments: &Run) -> anyhow::Result<Options> {
 }
 
 fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .context("cannot listen for Ctrl-C")?;
+    let interrupted = interruption()?;
     Ok(Options {
         scratch: scratch.map(std::path::absolute).transpose()?.map(outside_run).transpose()?,
         headroom: std::env::current_exe().context("cannot find this program's own file")?,

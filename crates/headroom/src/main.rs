@@ -15,9 +15,11 @@ macro_rules! eprintln {
 mod advise;
 mod arguments;
 mod browse;
+mod campaign;
 mod fetch;
 mod file_set;
 mod folder;
+mod interruption;
 mod lab;
 mod link;
 mod load;
@@ -26,6 +28,7 @@ mod output;
 mod pinned;
 mod progress;
 mod runs;
+mod since;
 #[cfg(feature = "transfer")]
 mod transfer;
 #[cfg(feature = "tunnel")]
@@ -79,6 +82,7 @@ fn run(arguments: Arguments) -> ExitCode {
         Command::Man { folder } => manual(folder.as_deref()),
         Command::Fetch(request) => fetch::run(request),
         Command::Browse(request) => browse::run(request),
+        Command::BrowsePeer(request) => browse::serve(request),
         Command::Load(command) => load::run(command),
         Command::LabAgent => {
             headroom_lab_host::agent::serve();

@@ -63,7 +63,17 @@ fn read(path: &Path) -> Result<Results, Error> {
 
 /// Shows the runs of each plan over time.
 pub(crate) fn history(arguments: &HistoryOf) -> anyhow::Result<ExitCode> {
-    let histories = analysis::history::histories(all_in(&arguments.folders)?);
+    let runs = all_in(&arguments.folders)?;
+    if let Some(moment) = &arguments.since {
+        let since = analysis::since::since(&runs, moment);
+        if arguments.json {
+            println!("{}", serde_json::to_string_pretty(&since)?);
+        } else {
+            print!("{}", report::since::text(&since, width()));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let histories = analysis::history::histories(runs);
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&histories)?);
         return Ok(ExitCode::SUCCESS);
@@ -87,27 +97,50 @@ pub(crate) fn export(arguments: &Export) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Folders are searched for runs so deep: a folder of studies has their parts two below.
+/// The table of all samples, in a campaign's folder.
+#[cfg(feature = "export")]
+const TABLE: &str = "samples.parquet";
+
+/// Writes the samples of a campaign's runs into one table in its folder, over an earlier one; not
+/// where there are none. One run after the other is read: there may be thousands.
+#[cfg(feature = "export")]
+pub(crate) fn write_table_of_campaign(folder: &Path) -> anyhow::Result<()> {
+    let runs = found_in(folder)?;
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let new = folder.join(format!(".{TABLE}.new"));
+    let doing = || format!("cannot write {}", new.display());
+    let created = std::fs::File::create(&new).with_context(doing)?;
+    let mut table = report::parquet::SampleTable::new(created).with_context(doing)?;
+    for path in &runs {
+        match report::read(path) {
+            Ok(results) => {
+                let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
+                table.add(&name, &results).with_context(doing)?;
+            }
+            Err(error) => eprintln!("headroom: left out: {error}"),
+        }
+    }
+    table.finish().with_context(doing)?;
+    std::fs::rename(&new, folder.join(TABLE)).with_context(doing)
+}
+
+/// Folders are searched for runs so deep: a folder of studies has their parts two below, and one of
+/// a campaign its runs three below.
 const DEPTH: usize = 4;
 
 /// Reads the runs in these folders, each with its path. One of another version is left out, which
 /// is said.
 fn all_in(folders: &[PathBuf]) -> anyhow::Result<Vec<(String, Results)>> {
-    let mut found = Vec::new();
+    let mut found: Vec<PathBuf> = Vec::new();
     for folder in folders {
-        let before = found.len();
-        let mut level = vec![folder.clone()];
-        for _ in 0..DEPTH {
-            let mut below = Vec::new();
-            for folder in &level {
-                below.extend(look(folder, &mut found)?);
-            }
-            level = below;
-        }
-        if found.len() == before {
+        let runs = found_in(folder)?;
+        if runs.is_empty() {
             let sentence = format!("there is no run in {}", folder.display());
             return Err(Error::Plan(sentence).into());
         }
+        found.extend(runs);
     }
     let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     found.sort_by_cached_key(real);
@@ -124,6 +157,21 @@ fn all_in(folders: &[PathBuf]) -> anyhow::Result<Vec<(String, Results)>> {
         return Err(Error::Plan("none of these runs can be read".to_owned()).into());
     }
     Ok(all)
+}
+
+/// Finds the runs in a folder.
+fn found_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut level = vec![folder.to_owned()];
+    for _ in 0..DEPTH {
+        let mut below = Vec::new();
+        for folder in &level {
+            below.extend(look(folder, &mut found)?);
+        }
+        level = below;
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Adds a folder that is a run, else returns the folders in it. A link could lead in a circle.

@@ -24,9 +24,9 @@ pub struct Counters {
 /// The time for which failures count.
 const WINDOW: Duration = Duration::from_secs(60);
 /// The failures after which first messages of a source are ignored.
-const MOST_OF_SOURCE: u32 = 10;
+const MAX_OF_SOURCE: u32 = 10;
 /// The failures of all sources after which one of a source is enough.
-const MOST_OF_ALL: u32 = 1000;
+const MAX_OF_ALL: u32 = 1000;
 /// The most sources that are kept.
 const MAX_SOURCES: usize = 4096;
 
@@ -78,7 +78,7 @@ impl Failures {
         let count = |recent: Option<&Recent>| {
             recent.filter(|one| !one.is_over(now)).map_or(0, |one| one.count)
         };
-        let most = if count(self.all.as_ref()) < MOST_OF_ALL { MOST_OF_SOURCE } else { 1 };
+        let most = if count(self.all.as_ref()) < MAX_OF_ALL { MAX_OF_SOURCE } else { 1 };
         !self.by_source.is_empty() && count(self.by_source.get(&site(source))) >= most
     }
 }
@@ -100,7 +100,7 @@ mod tests {
         let start = Instant::now();
         let [one, other] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
         let mut failures = Failures::default();
-        for _ in 0..MOST_OF_SOURCE {
+        for _ in 0..MAX_OF_SOURCE {
             assert!(!failures.refuses(one, start));
             failures.note(one, start);
         }
@@ -108,7 +108,7 @@ mod tests {
         assert!(!failures.refuses(one, start + WINDOW));
         let [near, far]: [IpAddr; 2] =
             ["2001:db8::7", "2001:db8:0:1::7"].map(|text| text.parse().expect("an address"));
-        for last in 0..MOST_OF_SOURCE {
+        for last in 0..MAX_OF_SOURCE {
             failures.note(format!("2001:db8::{last}").parse().expect("an address"), start);
         }
         assert!(failures.refuses(near, start) && !failures.refuses(far, start));

@@ -7,7 +7,7 @@ use crate::identity::Identity;
 
 /// The most sessions of one peer: a user may have several devices. Who is one peer takes neither all
 /// addresses nor all places for IKE SAs.
-const MOST_OF_PEER: usize = 4;
+const MAX_OF_PEER: usize = 4;
 
 /// The sessions that peers have begun.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Peers {
         let (number, reason) = match is_alone {
             true => (sessions.len(), Reason::Restarted),
             false => {
-                let too_many = (sessions.len() + 1).saturating_sub(MOST_OF_PEER);
+                let too_many = (sessions.len() + 1).saturating_sub(MAX_OF_PEER);
                 (too_many, Reason::Limit("IKE SAs of one peer"))
             }
         };

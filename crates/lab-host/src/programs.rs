@@ -316,14 +316,14 @@ impl SearchPath {
 /// does not end by itself is killed.
 fn first_words(mut command: Command) -> Vec<String> {
     const PATIENCE: Duration = Duration::from_secs(10);
-    const MOST: u64 = 64 * 1024;
+    const MAX_BYTES: u64 = 64 * 1024;
     // vsftpd prints its version to what should be its input
     let Ok((out, writer)) = std::io::pipe() else { return Vec::new() };
     let Ok(input) = writer.try_clone() else { return Vec::new() };
     command.stdin(input).stdout(writer).stderr(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return Vec::new() };
     drop(command); // with its end of the pipe
-    let (out, err) = (reader(Some(out), MOST), reader(child.stderr.take(), MOST));
+    let (out, err) = (reader(Some(out), MAX_BYTES), reader(child.stderr.take(), MAX_BYTES));
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(2));

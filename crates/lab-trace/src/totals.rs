@@ -10,7 +10,7 @@ use headroom_packet::ethernet::Frame;
 pub struct Totals {
     client: ClientSide,
     from_client: DirectionTotals,
-    /// All other frames: from the server, or without an IP address.
+    /// All other frames: from the server, or from nobody that is known.
     to_client: DirectionTotals,
 }
 
@@ -20,12 +20,21 @@ pub struct ClientSide {
     address: IpAddr,
     /// Length of their common prefix, bits.
     bits: u32,
+    /// The Ethernet address of its interface, for frames without an IP address; none: unknown.
+    interface: Option<[u8; 6]>,
 }
 
 impl ClientSide {
     /// Takes a network for the client.
     pub fn network(address: IpAddr, bits: u32) -> Self {
-        Self { address, bits }
+        Self { address, bits, interface: None }
+    }
+
+    /// The same with the Ethernet address of its interface, by which frames that are not IP are
+    /// the client's.
+    #[must_use]
+    pub fn with_interface(self, interface: [u8; 6]) -> Self {
+        Self { interface: Some(interface), ..self }
     }
 
     /// Tells whether an address is the client's.
@@ -43,7 +52,7 @@ impl ClientSide {
 impl From<IpAddr> for ClientSide {
     /// Takes a single address for the client.
     fn from(address: IpAddr) -> Self {
-        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+        Self { address, bits: if address.is_ipv4() { 32 } else { 128 }, interface: None }
     }
 }
 
@@ -74,8 +83,10 @@ impl Totals {
 
     /// Counts a frame by its captured head.
     pub fn add(&mut self, head: &[u8], wire_len: u32) {
-        let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
-        let from_client = source.is_some_and(|source| self.client.has(source));
+        let from_client = Frame::new(head).is_ok_and(|frame| match frame.ip_source() {
+            Some(source) => self.client.has(source),
+            None => self.client.interface == Some(frame.source()),
+        });
         (if from_client { &mut self.from_client } else { &mut self.to_client }).add(wire_len);
     }
 
@@ -154,6 +165,20 @@ mod tests {
         assert_eq!((totals.direction(true).frames, totals.direction(true).bytes), (1, 100));
         assert_eq!((totals.direction(false).frames, totals.direction(false).bytes), (3, 1616));
         assert_eq!((totals.frames(), totals.bytes(), totals.largest()), (4, 1716, 1514));
+    }
+
+    #[test]
+    fn frames_without_an_ip_address_are_counted_by_their_ethernet_address() {
+        let own = [2, 0, 0, 0, 1, 1];
+        let mut totals = Totals::new(ClientSide::from(IpAddr::from(CLIENT)).with_interface(own));
+        for source in [own, [2, 0, 0, 0, 2, 1]] {
+            let mut frame = vec![0; 14];
+            frame[6..12].copy_from_slice(&source);
+            frame[12..].copy_from_slice(&[0x88, 0xe5]);
+            totals.add(&frame, 1500);
+        }
+        totals.add(&head([10, 77, 2, 1]), 1514);
+        assert_eq!((totals.direction(true).frames, totals.direction(false).frames), (1, 2));
     }
 
     #[test]

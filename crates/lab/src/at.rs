@@ -42,3 +42,16 @@ pub(crate) fn bounded(
         }
     }
 }
+
+/// A word that can stand in a path or a command line.
+pub(crate) fn plain(word: Option<&Spanned<String>>) -> Result<Option<String>, At> {
+    let Some(word) = word else { return Ok(None) };
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if word.get_ref().is_empty() || !word.get_ref().chars().all(letters) {
+        return Err(at(
+            word,
+            format!("`{}` is not one word of letters, digits, - and _", word.get_ref()),
+        ));
+    }
+    Ok(Some(word.get_ref().clone()))
+}

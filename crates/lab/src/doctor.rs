@@ -40,6 +40,7 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     let executor = Executor::real(search_path);
     if Privileges::of_this_process() != Privileges::None {
         findings.extend(links(testbed::Kernel::probe(&executor)));
+        findings.extend(kernel_crypto());
         findings.push(client(options, progress));
     }
     findings
@@ -56,10 +57,9 @@ pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> V
             let needed = wanted.iter().any(|program| program.name == finding.what);
             needed.then_some(Finding { vital: true, ..finding })
         }));
-        // a run that measures the pinned programs asks those
-        if !search_path.pinned_tree().is_current() {
-            findings.extend(plan.stacks.iter().filter_map(lack));
-        }
+        // a run that measures the pinned programs asks those; the kernel is the same
+        let is_pinned = search_path.pinned_tree().is_current();
+        findings.extend(plan.stacks.iter().filter_map(|planned| lack(planned, is_pinned)));
         findings.extend(links(testbed::Kernel::probe(&Executor::real(search_path))));
         return findings;
     }
@@ -82,9 +82,12 @@ pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> V
     findings
 }
 
-/// Says what this machine lacks for a stack beside programs; none: nothing.
-fn lack(planned: &PlannedStack) -> Option<Finding> {
-    let says = planned.stack.require().err()?.to_string();
+/// Says what this machine lacks for a stack beside programs, or what its kernel alone lacks;
+/// none: nothing.
+fn lack(planned: &PlannedStack, kernel_alone: bool) -> Option<Finding> {
+    let stack = &planned.stack;
+    let required = if kernel_alone { stack.require_kernel() } else { stack.require() };
+    let says = required.err()?.to_string();
     Some(Finding { what: planned.stack.name.clone(), good: false, says, vital: true })
 }
 
@@ -118,6 +121,28 @@ fn links(kernel: testbed::Kernel) -> [Finding; 4] {
         finding("kernel: htb", kernel.htb, htb),
         finding("kernel: netem", kernel.netem, netem),
         finding("link emulator (built in)", true, emulator),
+    ]
+}
+
+/// What the kernel can encrypt by itself, beside IPsec and WireGuard.
+fn kernel_crypto() -> [Finding; 2] {
+    let finding = |what: &str, good: bool, has: &str, lacks: &str| {
+        let says = if good { has } else { lacks };
+        Finding { what: what.to_owned(), good, says: says.to_owned(), vital: false }
+    };
+    [
+        finding(
+            "kernel: tls",
+            application::kernel_encrypts_tls(),
+            "encrypts TLS records: https(ktls)",
+            "missing (tls), prevents https(ktls): load the module as root, or use a kernel that has it",
+        ),
+        finding(
+            "kernel: macsec",
+            layer::kernel_has_macsec(),
+            "encrypts Ethernet frames: the layer macsec",
+            "missing (macsec), prevents the layer macsec: load the module, use a kernel that has it, or run as root",
+        ),
     ]
 }
 

@@ -3,6 +3,7 @@
 
 pub mod application;
 mod at;
+pub mod campaign;
 pub mod catalogue;
 pub mod custom;
 pub mod doctor;

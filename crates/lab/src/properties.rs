@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn stacks_have_what_their_parts_have() {
-        let cases: [(&str, &[&str]); 10] = [
+        let cases: [(&str, &[&str]); 12] = [
             ("ftp", &["qos-visible", "no-udp"]),
             ("https", &["forward-secrecy", "qos-visible", "no-udp"]),
             (
@@ -93,6 +93,8 @@ mod tests {
             ),
             ("http/wireguard", &["mutual-auth", "forward-secrecy"]),
             ("http/qesp", &["mutual-auth", "qos-visible", "no-udp"]),
+            ("http/macsec", &["mutual-auth", "no-udp"]),
+            ("webrtc", &["forward-secrecy", "qos-visible"]),
             ("rsync/esp(ike)", &["mutual-auth", "forward-secrecy", "post-quantum", "verified"]),
             (
                 "headroom",

@@ -121,7 +121,17 @@ impl Stack {
     /// [`headroom_lab_host::Error::Missing`]: what its application or its layers lack.
     pub(crate) fn require(&self) -> HostResult<()> {
         self.application.require()?;
+        self.require_kernel()?;
         self.layers.iter().try_for_each(|layer| layer.require())
+    }
+
+    /// Refuses what this machine's kernel cannot do, whichever programs are measured.
+    ///
+    /// # Errors
+    /// [`headroom_lab_host::Error::Missing`]: what it lacks.
+    pub(crate) fn require_kernel(&self) -> HostResult<()> {
+        self.application.require_kernel()?;
+        self.layers.iter().try_for_each(|layer| layer.require_kernel())
     }
 
     /// The names of its application and of its layers, without options.
@@ -162,6 +172,12 @@ fn objection(
                 "{title} does not stand under `{other}`: its definition allows the layers {names}"
             ),
         });
+    }
+    if let Some(layer) = layers.iter().rev().skip(1).find(|layer| layer.is_of_the_link()) {
+        return Some(format!(
+            "`{}` protects the link itself, so it is the outermost layer, and once",
+            layer.name()
+        ));
     }
     // between two layers in place there is nothing that gives new addresses
     let networks: Vec<layer::LayerKind> =

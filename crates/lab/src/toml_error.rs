@@ -55,10 +55,10 @@ fn of_value(message: &str, path: Option<&str>) -> Option<String> {
 /// A found value in words: `string "x"` is `the text "x"`.
 fn in_words(found: &str) -> String {
     /// Characters of a text that are repeated.
-    const MOST: usize = 60;
+    const MAX_CHARS: usize = 60;
     let number = |kind: &str| found.strip_prefix(kind)?.strip_suffix('`');
     if let Some(text) = found.strip_prefix("string ") {
-        let short: String = text.chars().take(MOST).collect();
+        let short: String = text.chars().take(MAX_CHARS).collect();
         let more = if short.len() < text.len() { "…" } else { "" };
         return format!("the text {short}{more}");
     }

@@ -121,6 +121,11 @@ impl Trace {
         &self.folder
     }
 
+    /// Returns the absolute path of the file.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
     /// Returns the BLAKE3 digest of the file, 64 hexadecimal digits.
     pub fn digest(&self) -> String {
         self.digest.to_hex().to_string()

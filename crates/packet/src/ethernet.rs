@@ -43,6 +43,11 @@ impl<'a> Frame<'a> {
         Ok(Self(bytes))
     }
 
+    /// Returns the address of the sender's interface.
+    pub fn source(&self) -> [u8; 6] {
+        [self.0[6], self.0[7], self.0[8], self.0[9], self.0[10], self.0[11]]
+    }
+
     /// Returns the EtherType.
     pub fn ethertype(&self) -> u16 {
         be16(self.0, 12)

@@ -6,10 +6,12 @@ mod connection;
 mod copy;
 mod listed;
 mod names;
+mod rest;
 mod shares;
 mod stream;
 mod sync;
 
-pub use connection::{Client, TIMEOUT, Trust, below_root};
+pub use connection::{Client, TIMEOUT, Trust, addresses, below_root};
+pub(crate) use copy::{make_directories, names_contents, names_directory, remove_if_failed};
 pub use shares::{ShareOptions, SharedLink};
 pub use sync::SyncOptions;

@@ -96,6 +96,7 @@ mod rate;
 mod remote_path;
 mod retry;
 pub mod server;
+pub mod spread;
 pub mod ssh;
 mod streams;
 #[cfg(test)]
@@ -118,7 +119,9 @@ pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
 pub use lanes::LaneOptions;
 pub use mux::{MuxConnection, Outgoing};
-pub use remote_path::{DEFAULT_PORT, Host, ParseError as RemotePathError, RemotePath};
+pub use remote_path::{
+    DEFAULT_PORT, Host, MOST_SERVERS, ParseError as RemotePathError, RemotePath, SpreadPath,
+};
 pub use retry::{Retry, with_retries};
 pub use server::Server;
 

@@ -37,6 +37,10 @@ use crate::trust::{Authority, HostKeys, ServerVerifier, provider};
 
 pub(crate) use self::attempts::with_last;
 
+/// How long nothing must have arrived before the network is asked whether the server is gone. Each
+/// end that is silent pings every second.
+const SILENCE: Duration = Duration::from_secs(3);
+
 /// The application protocol (ALPN).
 pub(crate) const ALPN: &[u8] = b"headroom/1";
 /// The idle timeout. A connection survives an outage of half of it: a router that restarts, a
@@ -158,6 +162,29 @@ async fn attempt(
             Error::Lost(cause) => unreachable(host, cause),
             error => error,
         }),
+    }
+}
+
+/// Waits until nothing arrives any more and the network reports that the server's port is closed:
+/// its process has ended. Other reports may be about an outage, which a connection survives.
+pub(crate) async fn gone(connection: &Connection) -> Error {
+    let mut received = connection.stats().udp_rx.datagrams;
+    loop {
+        tokio::time::sleep(SILENCE).await;
+        let now = connection.stats().udp_rx.datagrams;
+        if std::mem::replace(&mut received, now) != now {
+            continue;
+        }
+        let address = connection.remote_address();
+        let Ok(error) = tokio::time::timeout(SILENCE, refusal(address)).await else { continue };
+        let is_silent = connection.stats().udp_rx.datagrams == now;
+        if error.kind() == io::ErrorKind::ConnectionRefused && is_silent {
+            return Error::Lost(format!(
+                "nothing listens at UDP port {} of {} any more",
+                address.port(),
+                address.ip()
+            ));
+        }
     }
 }
 

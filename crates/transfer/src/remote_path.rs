@@ -28,6 +28,19 @@ pub struct RemotePath {
     pub path: Vec<u8>,
 }
 
+/// The most servers that one transfer uses.
+pub const MOST_SERVERS: usize = 16;
+
+/// A path that several servers of one store have. Written as it is typed: the hosts separated by
+/// commas, each with a port of its own if it needs one, `HOST[:PORT],HOST[:PORT]:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpreadPath {
+    /// The servers, each once: at least one, at most [`MOST_SERVERS`].
+    pub hosts: Vec<Host>,
+    /// The path, as it was written.
+    pub path: Vec<u8>,
+}
+
 /// A text that is not a host or a path on one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
@@ -49,6 +62,22 @@ pub enum ParseError {
     /// There is no host.
     #[error("`{0}` is not a host: write HOST, HOST:PORT or [ADDRESS]:PORT")]
     Host(String),
+    /// Several servers are named where there can be one only.
+    #[error(
+        "`{0}` names several servers, which only `put`, `get` and `sync` accept: write one of them"
+    )]
+    Several(String),
+    /// A server is named twice.
+    #[error("`{place}` names the server {host} twice: write each server once")]
+    Twice {
+        /// The place.
+        place: String,
+        /// The server.
+        host: String,
+    },
+    /// Too many servers are named.
+    #[error("`{0}` names more than {MOST_SERVERS} servers: write fewer")]
+    TooMany(String),
 }
 
 impl Host {
@@ -120,22 +149,15 @@ impl fmt::Display for Host {
 impl RemotePath {
     /// Reads `[USER@]HOST[:PORT]:PATH`. A colon before any slash after the host ends a port, so
     /// that a mistyped port does not become the name of a file.
+    ///
+    /// # Errors
+    /// It is no such text, or names several servers.
     pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
-        let wrong = || ParseError::RemotePath(shown(text.as_bytes()).to_string());
-        let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
-        let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
-        let end = rest.iter().position(|byte| matches!(byte, b':' | b'/'));
-        let (port, path) = match end.filter(|end| rest[*end] == b':') {
-            None => (None, rest),
-            Some(colon) => {
-                let port = parse_port(&rest[..colon]).ok_or_else(|| ParseError::Port {
-                    place: shown(text.as_bytes()).to_string(),
-                    word: shown(&rest[..colon]).to_string(),
-                })?;
-                (Some(port), &rest[colon + 1..])
-            }
-        };
-        Ok(Self { host: Host { user, name: name.to_owned(), port }, path: path.to_vec() })
+        let SpreadPath { mut hosts, path } = SpreadPath::parse(text)?;
+        match (hosts.pop(), hosts.is_empty()) {
+            (Some(host), true) => Ok(Self { host, path }),
+            _ => Err(ParseError::Several(shown(text.as_bytes()).to_string())),
+        }
     }
 
     /// Whether a text is meant as a path on a host: it has a colon before any slash, as with scp.
@@ -147,9 +169,64 @@ impl RemotePath {
     }
 }
 
-/// Splits off the user, if one is given, and the host's name without brackets.
+impl SpreadPath {
+    /// Reads `[USER@]HOST[:PORT]:PATH`, where several hosts may stand, separated by commas. A colon
+    /// before any slash after the last host ends a port, as in [`RemotePath::parse`]. A comma
+    /// behind that colon belongs to the path, unless a port is before it and a colon follows it.
+    ///
+    /// # Errors
+    /// It is no such text, names a server twice, or more than [`MOST_SERVERS`].
+    pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
+        let whole = text.as_bytes();
+        let place = || shown(whole).to_string();
+        let (mut hosts, mut left): (Vec<Host>, &[u8]) = (Vec::new(), whole);
+        let path = loop {
+            let wrong = || ParseError::RemotePath(place());
+            let (user, name, rest) = split_name(left).ok_or_else(wrong)?;
+            let mut host = Host { user, name: name.to_owned(), port: None };
+            if let Some(next) = rest.strip_prefix(b",") {
+                hosts.push(host);
+                left = next;
+                continue;
+            }
+            let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
+            let end = rest.iter().position(|byte| matches!(byte, b':' | b'/'));
+            let Some(colon) = end.filter(|end| rest[*end] == b':') else {
+                hosts.push(host);
+                break rest;
+            };
+            let word = &rest[..colon];
+            let comma = word.iter().position(|byte| *byte == b',');
+            let port_of_list = comma.and_then(|comma| Some((comma, parse_port(&word[..comma])?)));
+            if let Some((comma, port)) = port_of_list {
+                host.port = Some(port);
+                hosts.push(host);
+                left = &rest[comma + 1..];
+                continue;
+            }
+            let wrong = || ParseError::Port { place: place(), word: shown(word).to_string() };
+            host.port = Some(parse_port(word).ok_or_else(wrong)?);
+            hosts.push(host);
+            break &rest[colon + 1..];
+        };
+        if hosts.len() > MOST_SERVERS {
+            return Err(ParseError::TooMany(place()));
+        }
+        let known_before =
+            |n: usize| hosts[..n].iter().any(|other| other.known_as() == hosts[n].known_as());
+        if let Some(n) = (1..hosts.len()).find(|n| known_before(*n)) {
+            return Err(ParseError::Twice { place: place(), host: hosts[n].known_as() });
+        }
+        let path = path.to_vec();
+        Ok(Self { hosts, path })
+    }
+}
+
+/// Splits off the user, if one is given, and the host's name without brackets. What follows begins
+/// with a colon, or with a comma if another host follows.
 fn split_name(text: &[u8]) -> Option<(Option<String>, &str, &[u8])> {
-    let before_name = text.iter().position(|byte| matches!(byte, b'@' | b':' | b'[' | b'/'));
+    let is_end = |byte: &u8| matches!(byte, b'@' | b':' | b'[' | b'/' | b',');
+    let before_name = text.iter().position(is_end);
     let (user, text) = match before_name.filter(|at| text[*at] == b'@') {
         Some(at) => (Some(plain(&text[..at])?.to_owned()), &text[at + 1..]),
         None => (None, text),
@@ -160,8 +237,8 @@ fn split_name(text: &[u8]) -> Option<(Option<String>, &str, &[u8])> {
             (&inner[..end], &inner[end + 1..])
         }
         None => {
-            let end = text.iter().position(|byte| *byte == b':').unwrap_or(text.len());
-            text.split_at(end)
+            let end = text.iter().position(|byte| matches!(byte, b':' | b','));
+            text.split_at(end.unwrap_or(text.len()))
         }
     };
     Some((user, plain(name)?, rest))
@@ -246,6 +323,64 @@ mod tests {
         }
         let host = RemotePath::parse(OsStr::new("host:a@b")).expect("a place").host;
         assert_eq!(host.user(), None);
+    }
+
+    fn spread(text: &str) -> Result<(Vec<String>, String), ParseError> {
+        let SpreadPath { hosts, path } = SpreadPath::parse(OsStr::new(text))?;
+        let path = String::from_utf8(path).expect("a text");
+        Ok((hosts.iter().map(ToString::to_string).collect(), path))
+    }
+
+    #[test]
+    fn servers_of_a_store_are_separated_by_commas_and_have_ports_of_their_own() {
+        for (text, hosts, path) in [
+            ("host:a", &["host"][..], "a"),
+            ("a,b,c:photos", &["a", "b", "c"], "photos"),
+            ("a:77,b,c:78:/x", &["a:77", "b", "c:78"], "/x"),
+            ("a:77,b:", &["a:77", "b"], ""),
+            ("a,b:77:", &["a", "b:77"], ""),
+            ("[::1]:77,[::2],[::3]:x", &["[::1]:77", "[::2]", "[::3]"], "x"),
+            ("[::1],a:x", &["[::1]", "a"], "x"),
+            ("u@a,v@b:77:x", &["u@a", "v@b:77"], "x"),
+            // commas of a path
+            ("a:x,y", &["a"], "x,y"),
+            ("a:77:x,y", &["a:77"], "x,y"),
+            ("a:77,x", &["a"], "77,x"),
+            ("a:77,x/y:z", &["a"], "77,x/y:z"),
+            ("a,b:x,y/z:w", &["a", "b"], "x,y/z:w"),
+            ("a,b:77:x,y:z", &["a", "b:77"], "x,y:z"),
+        ] {
+            let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+            assert_eq!(spread(text), Ok((hosts, path.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_lists_of_servers_are_refused() {
+        for text in ["a,b", "a,", ",a:x", "a,,b:x", "a,:x", "a,b/c:x", "a, b:x", "a,[::1:x"] {
+            let error = spread(text).expect_err(text);
+            assert!(matches!(error, ParseError::RemotePath(_)), "{text}: {error}");
+        }
+        for (text, word) in [("a,b:0:x", "`0`"), ("a:x,b:y", "`x,b`"), ("a:77,b:x:y", "`x`")] {
+            let error = spread(text).expect_err(text).to_string();
+            assert!(error.contains(word) && error.contains("not a port"), "{text}: {error}");
+        }
+        for text in ["a,b,a:x", "a,A:x", "a:4860,a:x", "[::1],[::1]:4860:x"] {
+            let error = spread(text).expect_err(text).to_string();
+            assert!(error.contains("twice"), "{text}: {error}");
+        }
+        assert!(spread("a:77,a:78:x").is_ok(), "two servers of one host");
+        let list = |count: usize| {
+            let hosts: Vec<_> = (0..count).map(|n| format!("h{n}")).collect();
+            format!("{}:x", hosts.join(","))
+        };
+        assert!(spread(&list(MOST_SERVERS)).is_ok());
+        let error = spread(&list(MOST_SERVERS + 1)).expect_err("too many");
+        assert!(matches!(error, ParseError::TooMany(_)), "{error}");
+        // where there can be one only
+        let error = RemotePath::parse(OsStr::new("a,b:x")).expect_err("two servers");
+        assert!(matches!(error, ParseError::Several(_)), "{error}");
+        assert!(Host::parse("a,b").is_err());
     }
 
     #[test]

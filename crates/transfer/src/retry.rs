@@ -7,10 +7,10 @@ use crate::error::Error;
 
 /// The first pause before reconnecting; each is twice as long as the one before, up to
 /// [`MOST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const MOST_PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const MOST_PAUSE: Duration = Duration::from_secs(30);
 /// After a connection that lasted this long, pauses start from the first again.
-const GOOD: Duration = Duration::from_secs(30);
+pub(crate) const GOOD: Duration = Duration::from_secs(30);
 
 /// How long to try to reconnect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,8 @@ pub enum Retry {
 }
 
 impl Retry {
-    const fn goes_on(self, elapsed: Duration) -> bool {
+    /// Whether to try again after so long.
+    pub(crate) const fn goes_on(self, elapsed: Duration) -> bool {
         match self {
             Self::Never => false,
             Self::For(limit) => elapsed.as_nanos() < limit.as_nanos(),
@@ -72,7 +73,7 @@ pub async fn with_retries<T>(
 
 /// Returns three quarters of a pause to all of it, so that clients that lost a server together
 /// do not return together.
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
     let mut random = [0];
     // without randomness the whole pause
     let _ = aws_lc_rs::rand::fill(&mut random);

@@ -4,7 +4,7 @@
 use super::command::{Command, Error};
 
 /// The most lines for one process. They fit in a pipe, so neither end waits for the other.
-const MOST: usize = 500;
+const MAX_LINES: usize = 500;
 /// What `ip -batch` says of a line that failed, before the line's number.
 const FAILED: &str = "Command failed -:";
 
@@ -40,7 +40,7 @@ fn groups(commands: &[&Command]) -> Vec<Group> {
         let same = groups.iter().enumerate().skip(first.min(groups.len().saturating_sub(1)));
         let mut same = same.rev();
         let found = same.find(|(_, one)| one.options.is_some() && one.options == options);
-        match found.map(|(found, _)| found).filter(|found| groups[*found].at.len() < MOST) {
+        match found.map(|(found, _)| found).filter(|found| groups[*found].at.len() < MAX_LINES) {
             Some(found) => groups[found].at.push(at),
             None => groups.push(Group { options, at: vec![at] }),
         }
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(grouped(&[v4, nft, v4, v4]), [vec![0], vec![1], vec![2, 3]]);
         assert_eq!(grouped(&[none, none, v4, none]), [vec![0, 1], vec![2], vec![3]]);
         assert_eq!(grouped(&[nft, nft]), [vec![0], vec![1]]);
-        assert_eq!(grouped(&vec![v4; MOST + 1]).len(), 2);
+        assert_eq!(grouped(&vec![v4; MAX_LINES + 1]).len(), 2);
         assert_eq!(grouped(&["ip -4 route 'a b'", v4]), [vec![0], vec![1]]);
     }
 

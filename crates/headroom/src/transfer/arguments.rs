@@ -66,6 +66,7 @@ const PUT_HELP: &str = concat!(
   headroom put photos notes.txt host:backup/
   headroom put big.iso [2001:db8::1]:4860:images/big.iso
   headroom put --ssh photos user@host:backup/
+  headroom put photos one,two:4861,three:backup/
   pg_dump db | headroom put - host:db.sql
 
 The host runs `headroom serve`, or ssh reaches it (--ssh). After an interruption repeat the command: only \
@@ -534,6 +535,10 @@ pub(crate) struct Moving {
     /// Move big files on QUIC streams, not on lanes (UDP packets of our own)
     #[arg(long)]
     pub(crate) streams: bool,
+    /// Use all addresses of a host at once, as servers of one store: files are spread over them, as
+    /// over servers that are separated by commas
+    #[arg(long, conflicts_with = "ssh")]
+    pub(crate) spread: bool,
     /// How long to reconnect after the connection was lost: never, forever, or a time such as 90s,
     /// 10m or 2h. Refusals are final, and `-` is not resumed [default: forever if standard error is
     /// a terminal, else never]
@@ -566,7 +571,8 @@ pub(crate) struct Put {
     /// Files and directories; DIR/. is what is in DIR; `-` alone is standard input
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Destination below the server's root; an IPv6 address in brackets
+    /// Destination below the server's root; an IPv6 address in brackets. Over several servers of
+    /// one store, separated by commas, files are spread
     #[arg(value_name = "HOST[:PORT]:PATH")]
     pub(crate) to: OsString,
     #[command(flatten)]
@@ -580,7 +586,8 @@ pub(crate) struct Put {
 #[command(after_help = GET_HELP)]
 pub(crate) struct Get {
     /// Files and directories below the server's root; DIR/. is what is in DIR. `*`, `?`, `[a-z]`
-    /// and `{a,b}` match names there, at most 1024; a backslash escapes them
+    /// and `{a,b}` match names there, at most 1024; a backslash escapes them. Over several servers
+    /// of one store, separated by commas, files are spread
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) from: Vec<OsString>,
     /// Destination; `-` is standard output, for one file
@@ -596,7 +603,8 @@ pub(crate) struct Get {
 #[derive(Debug, Args)]
 #[command(after_help = SYNC_HELP)]
 pub(crate) struct Sync {
-    /// The source directory: here, or `HOST[:PORT]:PATH`
+    /// The source directory: here, or `HOST[:PORT]:PATH`. Over several servers of one store,
+    /// separated by commas, files are spread
     #[arg(value_name = "SRC")]
     pub(crate) from: OsString,
     /// The destination directory on the other side, made if it is missing

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use headroom_transfer::client::{Client, Trust};
+use headroom_transfer::client::{Client, Trust, addresses};
 use headroom_transfer::ssh::Ssh;
 use headroom_transfer::trust::{Authority, KnownHosts};
 use headroom_transfer::{Error, Fingerprint, Host, Identity, PublicKey};
@@ -36,6 +36,8 @@ pub(crate) struct TrustedConnector {
     is_quiet: bool,
     /// The server's address of the last connection: a client that connects again has lost it.
     last: Option<SocketAddr>,
+    /// The only address to try, if one was chosen.
+    at: Option<SocketAddr>,
 }
 
 impl Connector {
@@ -70,7 +72,23 @@ impl TrustedConnector {
             timeout: arguments.timeout,
             is_quiet: false,
             last: None,
+            at: None,
         })
+    }
+
+    /// Tries no other address than this one.
+    pub(crate) fn at(self, address: SocketAddr) -> Self {
+        Self { at: Some(address), ..self }
+    }
+
+    /// Tries the address at which a connection was lost after all others.
+    pub(crate) fn lost_at(self, last: Option<SocketAddr>) -> Self {
+        Self { last, ..self }
+    }
+
+    /// Returns the addresses of a host.
+    pub(crate) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, Error> {
+        addresses(&self.names.resolve(host).0).await
     }
 
     /// Suppresses the note about an added host.
@@ -108,9 +126,11 @@ impl TrustedConnector {
         fingerprint: Option<Fingerprint>,
     ) -> Result<Client, Error> {
         let trust = Trust { hosts: &self.hosts, authority: self.authority.as_ref(), fingerprint };
-        let (timeout, last) = (self.timeout, self.last);
-        let connected = Client::connect_elsewhere(timeout, host, last, &self.identity, trust);
-        let client = connected.await?;
+        let (timeout, last, identity) = (self.timeout, self.last, &self.identity);
+        let client = match self.at {
+            Some(at) => Client::connect_at(timeout, host, at, identity, trust).await?,
+            None => Client::connect_elsewhere(timeout, host, last, identity, trust).await?,
+        };
         self.last = Some(client.address());
         if let (Some(_), Some(key)) = (fingerprint, client.key()) {
             self.remember(host, key)?;

@@ -1,7 +1,6 @@
 //! `headroom put`, `get` and `sync`.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -12,19 +11,21 @@ use anyhow::{Context, bail};
 use headroom_transfer::files::{ErrorKind, Source, SourceKind};
 use headroom_transfer::path::shown;
 use headroom_transfer::{
-    Client, Error, ErrorCode, Event, Excludes, Host, LaneOptions, Observer, RemotePath, Retry,
-    Summary, SyncOptions, block_on, with_retries,
+    Client, Error, ErrorCode, Event, Excludes, Host, LaneOptions, Observer, RemotePath, Summary,
+    SyncOptions, block_on, with_retries,
 };
 use nix::errno::Errno;
 
 use super::arguments::{Get, Moving, Put, Sync};
 use super::connect::{Connector, close_after};
 use super::exit::{INTERRUPTED, Usage};
+use super::moving::fetch;
 use super::progress::Progress;
-use super::remotes::{remote, remotes_on_one_host};
+use super::remotes::{remotes_on_same_servers, spread_remote};
+use super::spread;
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
-    let remote = remote(&arguments.to, &arguments.moving.over_ssh)?;
+    let remote = spread_remote(&arguments.to, &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } =
         &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| RemotePath::is_meant(path.as_os_str())) {
@@ -44,12 +45,20 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     if !is_pipe && none_is_there(&arguments.paths, &progress) {
         return Ok(ExitCode::FAILURE);
     }
+    if spread::is_meant(&remote.hosts, &arguments.moving) {
+        interruptible(&progress)?;
+        if !is_pipe {
+            look_ahead(Source::new(arguments.paths.clone(), trees.options(false).links), &progress);
+        }
+        let summary = spread::put(arguments, &remote, is_pipe, &progress)?;
+        return ended(&progress, summary);
+    }
     let mut connector = Connector::new(connect, over_ssh)?;
     interruptible(&progress)?;
     let summary = block_on(arguments.moving.persist(
         &progress,
         &mut connector,
-        &remote.host,
+        &remote.hosts[0],
         async |mut client| {
             client.limit(*rate);
             client.prioritize((*priority).into());
@@ -83,7 +92,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
             arguments.to.display()
         )));
     }
-    let (host, from) = remotes_on_one_host(&arguments.from, &arguments.moving.over_ssh)?;
+    let (hosts, from) = remotes_on_same_servers(&arguments.from, &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } =
         &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
@@ -93,13 +102,20 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     }
     let lane_options = LaneOptions::from(&arguments.on_lanes);
     lane_options.check()?;
+    let into = (is_pipe, is_written_into);
+    if spread::is_meant(&hosts, &arguments.moving) {
+        let progress = Progress::new(*json);
+        interruptible(&progress)?;
+        let summary = spread::get(arguments, (&hosts, &from), into, &progress)?;
+        return ended(&progress, summary);
+    }
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
     let summary = block_on(arguments.moving.persist(
         &progress,
         &mut connector,
-        &host,
+        &hosts[0],
         async |mut client| {
             client.limit(*rate);
             client.prioritize((*priority).into());
@@ -108,22 +124,8 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
             progress.connected();
             client.set_lanes(!streams);
             client.set_lane_options(lane_options)?;
-            let observer = progress.clone();
-            let summary = async {
-                let mut matching = Vec::new();
-                for path in &from {
-                    matching.extend(client.matching(path).await?);
-                }
-                match matching.as_slice() {
-                    [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await,
-                    [from] if is_written_into => {
-                        let to = open_for_writing(&arguments.to)?;
-                        client.get_stream(from, to, observer).await
-                    }
-                    from => client.get(from, &arguments.to, *fsync, observer).await,
-                }
-            };
-            let summary = summary.await;
+            let to = (&*arguments.to, into);
+            let summary = fetch(&mut client, &from, to, *fsync, &progress).await;
             if summary.is_ok() {
                 progress.done();
             }
@@ -136,8 +138,8 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
 pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     let Sync { from, to, delete, exclude, dry_run, checksum, delta, moving } = arguments;
     let (upload, remote) = match (RemotePath::is_meant(from), RemotePath::is_meant(to)) {
-        (false, true) => (true, remote(to, &moving.over_ssh)?),
-        (true, false) => (false, remote(from, &moving.over_ssh)?),
+        (false, true) => (true, spread_remote(to, &moving.over_ssh)?),
+        (true, false) => (false, spread_remote(from, &moving.over_ssh)?),
         _ => bail!(Usage(
             "one of the two directories must be on a host, HOST[:PORT]:PATH, and one here. Write a local name with a colon as ./NAME"
                 .to_owned()
@@ -160,27 +162,34 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
             Path::new(from).display()
         )));
     }
+    if spread::is_meant(&remote.hosts, moving) {
+        let progress = Progress::of_sync(*json, *dry_run);
+        interruptible(&progress)?;
+        let here = Path::new(if upload { from } else { to });
+        let summary = spread::sync(moving, (here, &remote, upload), &options, &progress)?;
+        return ended(&progress, summary);
+    }
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::of_sync(*json, *dry_run);
     interruptible(&progress)?;
-    let summary =
-        block_on(moving.persist(&progress, &mut connector, &remote.host, async |mut client| {
-            client.limit(*rate);
-            client.prioritize((*priority).into());
-            client.compress((*compress).into());
-            client.set_tree(trees.options(upload && over_ssh.ssh));
-            client.set_lanes(!streams);
-            progress.connected();
-            let observer = progress.clone();
-            let summary = match upload {
-                true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await,
-                false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await,
-            };
-            if summary.is_ok() {
-                progress.done();
-            }
-            close_after(client, summary).await
-        }))?;
+    let host = &remote.hosts[0];
+    let summary = block_on(moving.persist(&progress, &mut connector, host, async |mut client| {
+        client.limit(*rate);
+        client.prioritize((*priority).into());
+        client.compress((*compress).into());
+        client.set_tree(trees.options(upload && over_ssh.ssh));
+        client.set_lanes(!streams);
+        progress.connected();
+        let observer = progress.clone();
+        let summary = match upload {
+            true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await,
+            false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await,
+        };
+        if summary.is_ok() {
+            progress.done();
+        }
+        close_after(client, summary).await
+    }))?;
     ended(&progress, summary)
 }
 
@@ -193,16 +202,10 @@ impl Moving {
         host: &Host,
         transfer: impl AsyncFnMut(Client) -> Result<Summary, Error>,
     ) -> Result<Summary, Error> {
-        let retry = self.retry.unwrap_or(retry(std::io::stderr().is_terminal(), self.json));
+        let retry = self.retry_or_default();
         let lost = |error: &Error| progress.reconnecting(error);
         with_retries(retry, lost, async || connector.connect(host).await, transfer).await
     }
-}
-
-/// How long a transfer is retried without `--retry`: forever where somebody watches, who can
-/// end it; not in scripts, which have rules of their own.
-fn retry(at_terminal: bool, json: bool) -> Retry {
-    if at_terminal && !json { Retry::Forever } else { Retry::Never }
 }
 
 /// Whether standard input or output is meant.
@@ -224,13 +227,6 @@ fn is_written_into(path: &Path) -> bool {
     path == Path::new("/dev/stderr")
         || is_open && !path.is_dir()
         || std::fs::metadata(path).is_ok_and(is_special)
-}
-
-fn open_for_writing(path: &Path) -> Result<std::fs::File, Error> {
-    std::fs::File::options()
-        .write(true)
-        .open(path)
-        .map_err(|cause| Error::System { doing: format!("write to {}", path.display()), cause })
 }
 
 /// Whether nothing of what is to be sent is here, which is told: nobody need be reached to
@@ -285,19 +281,6 @@ fn ended(progress: &Progress, summary: Result<Summary, Error>) -> anyhow::Result
         Err(error) => {
             progress.clear();
             Err(error.into())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retries_by_itself_at_a_terminal_only() {
-        assert_eq!(retry(true, false), Retry::Forever);
-        for (at_terminal, json) in [(true, true), (false, false), (false, true)] {
-            assert_eq!(retry(at_terminal, json), Retry::Never);
         }
     }
 }

@@ -11,6 +11,7 @@ mod frame;
 mod hosts;
 mod identity;
 mod ls;
+mod moving;
 mod names;
 mod progress;
 mod remote;
@@ -21,6 +22,7 @@ mod serving;
 mod settings;
 mod share;
 mod shutdown;
+mod spread;
 mod ui;
 
 use std::process::ExitCode;

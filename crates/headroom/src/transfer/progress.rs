@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headroom_lab_trace::CopyEvent;
 use headroom_transfer::path::RelPath;
+use headroom_transfer::spread::Returned;
 use headroom_transfer::{Chunk, Cipher, Error, ErrorCode, Event, Observer, Summary};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::json;
@@ -136,6 +137,31 @@ impl Progress {
         self.counts.begin_anew();
         let text = format!("the connection was lost: {cause}. Reconnecting (Ctrl-C to stop)");
         self.tell(&json!({"event": "reconnecting", "cause": cause}), Some(&text));
+    }
+
+    /// One of several servers was lost, or takes no further part.
+    pub(crate) fn server_lost(&self, server: &str, error: &Error, is_final: bool) {
+        let cause = match error {
+            Error::Lost(cause) => format!("the connection was lost: {cause}"),
+            error => error.to_string(),
+        };
+        let text = match is_final {
+            true => format!("going on without {server}: {cause}"),
+            false => format!("going on without {server} until it is back: {cause}"),
+        };
+        let mut event = json!({"event": "server_lost", "server": server, "cause": cause});
+        event["final"] = is_final.into();
+        self.tell(&event, Some(&text));
+    }
+
+    /// So much of it is offered again, to another server.
+    pub(crate) fn returned(&self, returned: &Returned) {
+        self.counts.take_back(returned);
+    }
+
+    /// All is offered again, to another server.
+    pub(crate) fn restarted(&self) {
+        self.counts.begin_anew();
     }
 
     /// All is stored, and known to be; what is left is to say goodbye.
@@ -346,6 +372,19 @@ impl Counts {
         *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Counts less: so much will be counted again. Of what was moved, some may have been there.
+    fn take_back(&self, returned: &Returned) {
+        let take = |from: &AtomicU64, most: u64| {
+            let less = |count: u64| Some(count.saturating_sub(most));
+            let before = from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            most.saturating_sub(before.unwrap_or_else(|count| count))
+        };
+        take(&self.files, returned.files);
+        take(&self.offered, returned.offered);
+        let left = take(&self.moved, returned.done);
+        take(&self.kept, left);
+    }
+
     fn latest(&self) -> MutexGuard<'_, Latest> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -481,6 +520,19 @@ fn per_second(bytes_per_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_offered_again_counts_once() {
+        let counts = Counts::new(Instant::now());
+        for (count, value) in
+            [(&counts.files, 5), (&counts.offered, 500), (&counts.moved, 100), (&counts.kept, 50)]
+        {
+            count.store(value, Ordering::Relaxed);
+        }
+        counts.take_back(&Returned { files: 2, offered: 300, done: 120 });
+        let counted = [&counts.files, &counts.offered, &counts.moved, &counts.kept];
+        assert_eq!(counted.map(|count| count.load(Ordering::Relaxed)), [3, 200, 0, 30]);
+    }
 
     #[test]
     fn summaries() {

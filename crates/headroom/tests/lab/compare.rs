@@ -164,6 +164,17 @@ fn a_history_says_what_changed_since_which_run_and_what_else_changed() {
     let printed: Value = serde_json::from_str(&printed.stdout).expect("JSON");
     assert_eq!(printed[0]["cells"][0]["changes"][0]["run"], 6);
 
+    let since = run("lab history results --since 2026-11-07");
+    assert_eq!(since.code, Some(0), "{since}");
+    let found = "of 1 cells 0 became slower and 0 faster";
+    assert!(since.stdout.replace("\n  ", " ").contains(found), "{since}");
+    assert!(since.stdout.contains("too few runs"), "four runs since: {since}");
+    let since = run("lab history results --since 2026-11-06T12:00:00Z --json");
+    let since: Value = serde_json::from_str(&since.stdout).expect("JSON");
+    assert_eq!(since["runs"], json!([6, 4]));
+    assert_eq!(since["cells"][0]["change"]["n"], json!([6, 4]));
+    run("lab history results --since yesterday").assert_says(2, &["is not a time"]);
+
     // one that cannot be read is no reason to miss the others
     ground.write("results/03/results.json", "{\"schema\": 1}");
     let shown = run("lab history results");

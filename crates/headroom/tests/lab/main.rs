@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod campaign;
 mod compare;
 mod curl_and_iperf3;
 mod emulator;
@@ -27,3 +28,4 @@ mod studies;
 mod study;
 mod two_machines;
 mod video;
+mod webrtc;

@@ -1,4 +1,4 @@
-//! Keys that resist quantum computers, beside their classical twins.
+//! Keys that resist quantum computers, compared with the same stacks without them.
 
 use crate::common::{Ground, array, text};
 use headroom_testing::privileged;

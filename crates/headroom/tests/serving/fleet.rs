@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, UNIX_EPOCH};
 
 use data_encoding::BASE64;
@@ -16,13 +15,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::{Ground, HEADROOM, Running};
+use crate::common::{Ground, Running};
+use crate::server::{Server, command, public_key, serve};
 
 /// A server, and a client that it accepts.
 struct Hosts {
+    server: Server,
     ground: Ground,
-    address: String,
-    server: Child,
 }
 
 impl Hosts {
@@ -31,30 +30,17 @@ impl Hosts {
         for folder in ["served", "here"] {
             fs::create_dir(ground.path(folder)).expect("a folder");
         }
-        let key = command(&ground, "client", &["identity"]).output().expect("it starts");
-        let key = String::from_utf8(key.stdout).expect("a text");
-        ground.write("authorized_keys", key.lines().next().expect("the key"));
-        let mut serve = command(&ground, "server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
-        serve.arg("--root").arg(ground.path("served"));
-        serve.arg("--authorized-keys").arg(ground.path("authorized_keys"));
-        let mut server = serve.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut line = String::new();
-        let stdout = server.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it listens");
-        let line: Value = serde_json::from_str(&line).expect("JSON");
-        let [address, fingerprint] =
-            ["address", "fingerprint"].map(|key| line[key].as_str().expect("a text").to_owned());
-        let hosts = Self { ground, address, server };
-        let host = hosts.address.clone();
-        let trust = ["trust", &host, "--fingerprint", &fingerprint];
-        let trusted = command(&hosts.ground, "client", &trust).output().expect("it starts");
+        ground.write("authorized_keys", &public_key(&ground, "client"));
+        let server = Server::start(serve(&ground, &[]));
+        let trust = ["trust", &server.address, "--fingerprint", &server.fingerprint];
+        let trusted = command(&ground, "client", &trust).output().expect("it starts");
         assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
-        hosts
+        Self { server, ground }
     }
 
     /// Writes the job file: an upload of `here/tree`, or a download of `served/tree`.
     fn job(&self, is_upload: bool, settings: &str) {
-        let remote = |path: &str| format!("{}:{path}", self.address);
+        let remote = |path: &str| self.server.place(path);
         let (from, to) = match is_upload {
             true => ("here/tree".to_owned(), remote("to")),
             false => (remote("tree"), "here/to".to_owned()),
@@ -128,23 +114,9 @@ impl Hosts {
     }
 }
 
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn command(ground: &Ground, home: &str, arguments: &[&str]) -> Command {
-    let mut command = ground.command(HEADROOM);
-    command.env("HOME", ground.path(home));
-    command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME").args(arguments);
-    command
-}
-
 /// Makes a tree of 120 small files and three large ones, of 4 MiB together, with a name that is
 /// not UTF-8, an empty directory, one that its owner may not write, and a link.
-fn make_tree(tree: &Path) {
+pub(crate) fn make_tree(tree: &Path) {
     let mut random = blake3::Hasher::new().finalize_xof();
     for folder in 0..6 {
         let folder = tree.join(format!("{folder}/sub"));
@@ -178,7 +150,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// The files below a folder, by their paths.
-fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub(crate) fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
     walk(folder, &mut |path, name| {
         if path.symlink_metadata().expect("it is there").is_file() {
@@ -189,7 +161,7 @@ fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 /// Everything below a folder: type, mode, time, and content or target.
-fn all(folder: &Path) -> BTreeMap<Vec<u8>, String> {
+pub(crate) fn all(folder: &Path) -> BTreeMap<Vec<u8>, String> {
     let mut found = BTreeMap::new();
     walk(folder, &mut |path, name| {
         let meta = path.symlink_metadata().expect("it is there");

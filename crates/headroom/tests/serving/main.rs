@@ -12,5 +12,7 @@ mod fleet;
 mod measuring;
 mod monitoring;
 mod roaming;
+mod server;
+mod spread;
 mod store;
 mod words;

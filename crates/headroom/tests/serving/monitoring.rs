@@ -4,27 +4,24 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use headroom_testing::exposition::{self, Sample};
 use headroom_testing::retried;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::common::{Ground, HEADROOM, wait_for};
+use crate::common::{Ground, wait_for};
+use crate::server::{Server, command, public_key, serve};
 
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with metrics, and a client that it accepts.
 struct Watched {
+    server: Server,
     ground: Ground,
-    server: Child,
-    events: BufReader<ChildStdout>,
-    address: String,
-    fingerprint: String,
     /// Where its metrics are.
     metrics: String,
 }
@@ -33,34 +30,25 @@ impl Watched {
     fn start(name: &str, options: &[&str]) -> Self {
         let ground = Ground::new(name);
         fs::create_dir(ground.path("served")).expect("a folder");
-        let shown = command(&ground, "client", &["identity"]).output().expect("it starts");
-        let shown = String::from_utf8(shown.stdout).expect("a text");
-        let key = shown.lines().next().expect("the key");
+        let key = public_key(&ground, "client");
         ground.write("authorized_keys", &format!("{key} a-comment\n"));
-        let mut serve = command(&ground, "server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
-        serve.args(["--metrics", "127.0.0.1:0"]).args(options);
-        serve.arg("--root").arg(ground.path("served"));
-        serve.arg("--authorized-keys").arg(ground.path("authorized_keys"));
-        serve.env("NOTIFY_SOCKET", ground.path("notify"));
-        let mut server = serve.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut events = BufReader::new(server.stdout.take().expect("it is piped"));
-        let listening = event(&mut events, "listening");
-        let [address, fingerprint] =
-            ["address", "fingerprint"].map(|key| listening[key].as_str().expect(key).to_owned());
-        let told = event(&mut events, "metrics");
+        let mut command = serve(&ground, &["--metrics", "127.0.0.1:0"]);
+        command.args(options).env("NOTIFY_SOCKET", ground.path("notify"));
+        let mut server = Server::start(command);
+        let told = server.event("metrics");
         let metrics = told["address"].as_str().expect("an address").to_owned();
         assert_eq!(told["url"], format!("http://{metrics}/metrics"));
-        Self { ground, server, events, address, fingerprint, metrics }
+        Self { server, ground, metrics }
     }
 
     fn place(&self, path: &str) -> String {
-        format!("{}:{path}", self.address)
+        self.server.place(path)
     }
 
     /// A command of the client that trusts the server.
     fn client(&self, arguments: &[&str]) -> Command {
         let mut command = command(&self.ground, "client", arguments);
-        command.args(["--fingerprint", &self.fingerprint]);
+        command.args(["--fingerprint", &self.server.fingerprint]);
         command
     }
 
@@ -98,47 +86,21 @@ impl Watched {
         exposition::value(&self.metrics(), &format!("headroom_serve_{name}"), labels)
     }
 
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.server.id().cast_signed()), signal).expect("it runs");
-    }
-
     /// Lets the server drain, and waits until it does.
     fn drain(&mut self) -> Value {
-        self.signal(Signal::SIGTERM);
-        event(&mut self.events, "draining")
+        self.server.signal(Signal::SIGTERM);
+        self.server.event("draining")
     }
 
     /// Waits until the server has ended; returns its exit code.
     fn end(&mut self) -> Option<i32> {
         let mut code = None;
         wait_for("the end of the server", || {
-            code = self.server.try_wait().expect("a child's state");
+            code = self.server.ended();
             code.is_some()
         });
         code.and_then(|status| status.code())
     }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn command(ground: &Ground, home: &str, arguments: &[&str]) -> Command {
-    let mut command = ground.command(HEADROOM);
-    command.env("HOME", ground.path(home)).env_remove("XDG_CONFIG_HOME").args(arguments);
-    command
-}
-
-/// Reads the next event of a server, which must be this one.
-fn event(events: &mut BufReader<ChildStdout>, name: &str) -> Value {
-    let mut line = String::new();
-    events.read_line(&mut line).expect("it can be read");
-    let event: Value = serde_json::from_str(&line).expect("JSON");
-    assert_eq!(event["event"], name, "{line}");
-    event
 }
 
 /// Ends the standard input of a command, and waits for its end.
@@ -167,7 +129,7 @@ fn metrics_follow_what_a_server_does() {
     assert_eq!(missing.status.code(), Some(1), "{missing:?}");
     let stranger = watched.place("");
     let mut stranger = command(&watched.ground, "stranger", &["ls", &stranger]);
-    let stranger = stranger.args(["--fingerprint", &watched.fingerprint]).output();
+    let stranger = stranger.args(["--fingerprint", &watched.server.fingerprint]).output();
     assert_eq!(stranger.expect("it starts").status.code(), Some(5));
 
     // a client ends before the server has counted what it did
@@ -229,8 +191,8 @@ fn a_second_sigterm_ends_running_transfers() {
     let mut watched = Watched::start("drain-twice", &["--drain", "1000s"]);
     let put = watched.put_endless();
     watched.drain();
-    assert!(watched.server.try_wait().expect("a child's state").is_none());
-    watched.signal(Signal::SIGTERM);
+    assert!(watched.server.ended().is_none());
+    watched.server.signal(Signal::SIGTERM);
     assert_eq!(watched.end(), Some(0));
     let put = finish(put, b"too late");
     assert_eq!(put.status.code(), Some(3), "{put:?}");
@@ -252,7 +214,7 @@ fn without_transfers_sigterm_ends_a_server_at_once_and_with_them_sigint_does() {
     for (name, signal) in [("term", Signal::SIGTERM), ("int", Signal::SIGINT)] {
         let mut watched = Watched::start(name, &["--drain", "1000s"]);
         let put = (signal == Signal::SIGINT).then(|| watched.put_endless());
-        watched.signal(signal);
+        watched.server.signal(signal);
         assert_eq!(watched.end(), Some(0), "{signal}");
         if let Some(put) = put {
             assert_eq!(finish(put, b"").status.code(), Some(3));

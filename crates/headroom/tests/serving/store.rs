@@ -1,15 +1,16 @@
 //! `headroom serve --store` over an S3 server of other people (`s3s-fs`) on the loopback interface.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use headroom_testing::exposition;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use nix::sys::signal::Signal;
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
@@ -17,7 +18,8 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use crate::common::{Ground, HEADROOM, wait_for};
+use crate::common::{Ground, wait_for};
+use crate::server::{Server, command, public_key};
 
 const SECRET: &str = "hush-hush";
 const MIB: usize = 1 << 20;
@@ -33,11 +35,8 @@ struct Store {
 }
 
 /// A server over the bucket.
-struct Server {
-    child: Child,
-    _events: BufReader<ChildStdout>,
-    address: String,
-    fingerprint: String,
+struct Serving {
+    server: Server,
     metrics: String,
 }
 
@@ -66,43 +65,29 @@ impl Store {
             }
         });
         let store = Self { ground, _runtime: runtime, address };
-        let shown = store.headroom("client").arg("identity").output().expect("it starts");
-        let shown = String::from_utf8(shown.stdout).expect("a text");
-        let key = shown.lines().next().expect("the key");
+        let key = public_key(&store.ground, "client");
         store.ground.write("authorized_keys", &format!("{key} client\n"));
         store
     }
 
-    fn headroom(&self, home: &str) -> Command {
-        let mut command = self.ground.command(HEADROOM);
-        command.env("HOME", self.ground.path(home)).env_remove("XDG_CONFIG_HOME");
-        command
-    }
-
     /// `headroom serve` with the credentials of the bucket.
     fn serve(&self, url: &str, secret: &str, options: &[&str]) -> Command {
-        let mut serve = self.headroom("server");
-        serve.args(["serve", "--store", url, "--json", "--listen", "127.0.0.1:0"]);
+        let words = ["serve", "--json", "--listen", "127.0.0.1:0", "--store", url];
+        let mut serve = command(&self.ground, "server", &words);
         serve.args(["--metrics", "127.0.0.1:0", "--spool"]).arg(self.ground.path("spool"));
         serve.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
         serve.arg("--log").arg(self.ground.path("log")).args(options);
         serve.env("AWS_ENDPOINT_URL", format!("http://{}", self.address));
         serve.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", "eu-west-1");
         serve.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", secret);
-        // this server has bucket and key in the path
         serve.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN");
         serve
     }
 
-    fn start(&self, options: &[&str]) -> Server {
-        let mut serve = self.serve("s3://bucket/some/prefix", SECRET, options);
-        let mut child = serve.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut events = BufReader::new(child.stdout.take().expect("it is piped"));
-        let listening = event(&mut events, "listening");
-        let [address, fingerprint] =
-            ["address", "fingerprint"].map(|key| listening[key].as_str().expect(key).to_owned());
-        let metrics = event(&mut events, "metrics")["address"].as_str().expect("one").to_owned();
-        Server { child, _events: events, address, fingerprint, metrics }
+    fn start(&self, options: &[&str]) -> Serving {
+        let mut server = Server::start(self.serve("s3://bucket/some/prefix", SECRET, options));
+        let metrics = server.event("metrics")["address"].as_str().expect("one").to_owned();
+        Serving { server, metrics }
     }
 
     /// A file of the client.
@@ -116,12 +101,12 @@ impl Store {
     }
 
     /// A command of the client; words that begin with `:` are places at the server.
-    fn client(&self, server: &Server, words: &[&str]) -> Command {
-        let mut client = self.headroom("client");
+    fn client(&self, Serving { server, .. }: &Serving, words: &[&str]) -> Command {
+        let mut client = command(&self.ground, "client", &[]);
         client.current_dir(self.here(""));
         for word in words {
             match word.strip_prefix(':') {
-                Some(place) => client.arg(format!("{}:{place}", server.address)),
+                Some(place) => client.arg(server.place(place)),
                 None => client.arg(word),
             };
         }
@@ -129,18 +114,18 @@ impl Store {
         client
     }
 
-    fn run(&self, server: &Server, words: &[&str]) -> Output {
+    fn run(&self, server: &Serving, words: &[&str]) -> Output {
         self.client(server, words).output().expect("it starts")
     }
 
-    fn succeed(&self, server: &Server, words: &[&str]) -> String {
+    fn succeed(&self, server: &Serving, words: &[&str]) -> String {
         let output = self.run(server, words);
         assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).expect("a text")
     }
 }
 
-impl Server {
+impl Serving {
     /// A count of requests to the store.
     fn requests(&self, kind: &str) -> f64 {
         let mut stream = TcpStream::connect(&self.metrics).expect("it listens");
@@ -155,26 +140,10 @@ impl Server {
     }
 
     /// Ends as a power failure would end it.
-    fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+    fn kill(mut self) {
+        self.server.signal(Signal::SIGKILL);
+        wait_for("the end of the server", || self.server.ended().is_some());
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Reads the next event of a server, which must be this one.
-fn event(events: &mut BufReader<ChildStdout>, name: &str) -> Value {
-    let mut line = String::new();
-    events.read_line(&mut line).expect("it can be read");
-    let event: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("JSON: {line}"));
-    assert_eq!(event["event"], name, "{line}");
-    event
 }
 
 /// Bytes that do not repeat.
@@ -238,7 +207,7 @@ fn a_killed_server_s_upload_goes_on_at_another_one() {
     let large = content(48 * MIB + 4321);
     write(&store.here("large"), &large);
     // slow enough that it cannot be over before the journal has a part
-    let mut slow = store.start(&["--rate", "16mbit"]);
+    let slow = store.start(&["--rate", "16mbit"]);
     let mut put = store.client(&slow, &["put", "large", ":large"]);
     let mut put = put.stderr(Stdio::null()).spawn().expect("it starts");
     let uploads = store.object(".headroom/uploads");

@@ -1,52 +1,37 @@
 //! What the transfer's commands say, and by which code they end.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use crate::common::{Ground, HEADROOM};
+use crate::common::Ground;
+use crate::server::{Server, command, public_key, serve};
 
 /// A server that lets two keys in, one of which may only read, and their clients.
 struct Hosts {
+    server: Server,
     ground: Ground,
-    address: String,
-    fingerprint: String,
-    server: Child,
 }
 
 impl Hosts {
     fn new(name: &str, options: &[&str]) -> Self {
         let ground = Ground::new(name);
         fs::create_dir(ground.path("served")).expect("a folder");
-        let key = |home: &str| {
-            let shown = command(&ground, home, &["identity"]).output().expect("it starts");
-            let shown = String::from_utf8(shown.stdout).expect("a text");
-            shown.lines().next().expect("the key").to_owned()
-        };
-        let keys = format!("{} writer@laptop\nread-only {} reader\n", key("client"), key("reader"));
+        let [writer, reader] = ["client", "reader"].map(|home| public_key(&ground, home));
+        let keys = format!("{writer} writer@laptop\nread-only {reader} reader\n");
         ground.write("authorized_keys", &keys);
-        let mut serve = command(&ground, "server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
-        serve.arg("--root").arg(ground.path("served"));
-        serve.arg("--authorized-keys").arg(ground.path("authorized_keys")).args(options);
-        let mut server = serve.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut line = String::new();
-        let stdout = server.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it listens");
-        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        let [address, fingerprint] =
-            ["address", "fingerprint"].map(|key| line[key].as_str().expect("a text").to_owned());
-        let hosts = Self { ground, address, fingerprint, server };
+        let server = Server::start(serve(&ground, options));
+        let hosts = Self { server, ground };
         for home in ["client", "reader"] {
-            let trusted = hosts.run_of(home, &["trust", &hosts.address]);
+            let trusted = hosts.run_of(home, &["trust", &hosts.server.address]);
             assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
         }
         hosts
     }
 
     fn place(&self, path: &str) -> String {
-        format!("{}:{path}", self.address)
+        self.server.place(path)
     }
 
     /// Runs a command of the client that may write.
@@ -56,7 +41,7 @@ impl Hosts {
 
     fn run_of(&self, home: &str, arguments: &[&str]) -> Output {
         let mut command = command(&self.ground, home, arguments);
-        command.args(["--fingerprint", &self.fingerprint]).stdin(Stdio::null());
+        command.args(["--fingerprint", &self.server.fingerprint]).stdin(Stdio::null());
         command.output().expect("it starts")
     }
 
@@ -65,19 +50,6 @@ impl Hosts {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("a text")
     }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn command(ground: &Ground, home: &str, arguments: &[&str]) -> Command {
-    let mut command = ground.command(HEADROOM);
-    command.env("HOME", ground.path(home)).env_remove("XDG_CONFIG_HOME").args(arguments);
-    command
 }
 
 fn told(output: &Output) -> String {
@@ -92,15 +64,10 @@ fn what_is_logged_has_no_colours_without_a_terminal() {
     let mut serve = command(&hosts.ground, "server", &words);
     serve.arg("--root").arg(hosts.ground.path("served"));
     serve.arg("--authorized-keys").arg(hosts.ground.path("authorized_keys"));
-    serve.stdout(Stdio::piped()).stderr(fs::File::create(&log).expect("a file"));
-    let mut server = serve.spawn().expect("it starts");
-    let mut line = String::new();
-    let stdout = server.stdout.take().expect("it is piped");
-    BufReader::new(stdout).read_line(&mut line).expect("it listens");
-    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    let output = hosts.run(&["ls", &format!("{}:", line["address"].as_str().expect("a text"))]);
-    let _ = server.kill();
-    let _ = server.wait();
+    serve.stderr(fs::File::create(&log).expect("a file"));
+    let server = Server::start(serve);
+    let output = hosts.run(&["ls", &server.place("")]);
+    drop(server);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let logged = fs::read_to_string(log).expect("the log");
     assert!(logged.contains("DEBUG"), "{logged}");
@@ -451,7 +418,7 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
 fn a_name_of_the_users_stands_for_host_port_and_key() {
     let hosts = Hosts::new("aliases", &[]);
     fs::write(hosts.ground.path("served/file"), "content").expect("a file");
-    let (host, port) = hosts.address.rsplit_once(':').expect("a port");
+    let (host, port) = hosts.server.address.rsplit_once(':').expect("a port");
     let key = hosts.ground.path("reader/.config/headroom/identity");
     let file =
         format!("[nas]\nhost = \"{host}\"\nport = {port}\nidentity = \"{}\"\n", key.display());

@@ -37,6 +37,12 @@ const MODULES: &[&str] = &[
     "nft_xfrm",
     "nft_socket",
     "esp4",
+    "act_mirred",
+    "ctr",
+    "ghash_generic",
+    "gcm",
+    "macsec",
+    "tls",
 ];
 
 /// Programs beside busybox's, each with the package that has it.

@@ -15,6 +15,12 @@ const SMALL: &str = "stacks = [\"ftp\", \"http\"]\nrepetitions = 2\ncount-packet
                      validation-links = [\"5mbit,delay=5ms\"]\nvalidation-size = \"64KiB\"\n\
                      [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
 
+/// Stacks that the kernel encrypts, which the kernels of test machines may not have.
+const ENCRYPTING: &str = "stacks = [\"https\", \"https(ktls)\", \"http\", \"http/macsec\", \"http/macsec(gcm-aes-256)\"]\n\
+                          repetitions = 2\n\
+                          [[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\n\
+                          [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\n";
+
 /// Something that is tried in a guest, by name.
 type Trial = (&'static str, fn(&mut Guest) -> Result<()>);
 
@@ -26,12 +32,14 @@ const ON_6_1: &[Trial] = &[
     ("the demo's plan", demo),
     ("put and get", put_and_get),
     ("a tunnel", tunnel),
+    ("stacks that the kernel encrypts", kernel_encrypts),
     ("a run beside cgroup v1", run_beside_cgroup_v1),
 ];
 
 const ON_6_12_AS_ROOT: &[Trial] = &[
     ("doctor", doctor),
     ("a run of two stacks, and a link that the kernel shapes", unshaped_run),
+    ("stacks that the kernel encrypts", kernel_encrypts),
     ("the demo's plan", demo),
 ];
 
@@ -73,7 +81,11 @@ fn on_linux(version: &str, words: &str, trials: &[Trial]) {
     assert!(headroom.is_file(), "there is no {}: cargo build -p headroom", headroom.display());
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/demo.toml");
     let demo = std::fs::read(demo).expect("the demo's plan");
-    let files = [("demo.toml", demo.as_slice()), ("small.toml", SMALL.as_bytes())];
+    let files = [
+        ("demo.toml", demo.as_slice()),
+        ("small.toml", SMALL.as_bytes()),
+        ("encrypting.toml", ENCRYPTING.as_bytes()),
+    ];
     let guest = Guest::boot(&Peers::from_environment(), version, &headroom, &files, words);
     let mut guest = match guest {
         Ok(guest) => guest,
@@ -96,7 +108,12 @@ fn on_linux(version: &str, words: &str, trials: &[Trial]) {
 fn doctor(guest: &mut Guest) -> Result<()> {
     guest.run("ip link show eth0 && ip link set eth0 up")?;
     let said = guest.run("headroom lab doctor")?;
-    for line in ["ok       kernel: htb", "ok       kernel: netem"] {
+    for line in [
+        "ok       kernel: htb",
+        "ok       kernel: netem",
+        "ok       kernel: tls",
+        "ok       kernel: macsec",
+    ] {
         ensure!(said.contains(line), "`{line}` is not in:\n{said}");
     }
     // it may be slow here, but it must have been tried
@@ -109,6 +126,15 @@ fn doctor(guest: &mut Guest) -> Result<()> {
 fn unshaped_run(guest: &mut Guest) -> Result<()> {
     let said = guest.run("headroom lab run /files/small.toml --out /tmp/out")?;
     ensure!(said.contains("Report: /tmp/out/report.html"), "{said}");
+    nothing_left(guest)
+}
+
+/// The server's kernel encrypts TLS records, which every sample verifies, and both kernels encrypt
+/// the frames of the link, in which nothing of a file is read.
+fn kernel_encrypts(guest: &mut Guest) -> Result<()> {
+    let said = guest.run("headroom lab run /files/encrypting.toml --out /tmp/encrypting")?;
+    ensure!(said.contains("Report: /tmp/encrypting/report.html"), "{said}");
+    guest.run("grep -q '\"macsec: inner MTU\": *\"1468\"' /tmp/encrypting/results.json")?;
     nothing_left(guest)
 }
 
@@ -226,12 +252,16 @@ fn missing_modules(guest: &mut Guest) -> Result<()> {
     refused(guest, up, 1, &["nf_tables with named counters", "nft_objref"])?;
     guest.run("insmod /m/nft_objref.ko && headroom tunnel down")?;
     refused(guest, up, 1, &["/dev/net/tun"])?;
-    guest.run("headroom tunnel down && rmmod sch_htb sch_netem veth")?;
+    guest.run("headroom tunnel down && rmmod macsec tls")?;
+    refused(guest, "lab run 'https(ktls)'", 3, &["module tls", "CONFIG_TLS"])?;
+    refused(guest, "lab run http/macsec", 3, &["module macsec"])?;
+    guest.run("rmmod sch_htb sch_netem veth")?;
     refused(guest, "lab run /files/small.toml", 3, &["the module veth"])?;
     let doctor = guest.try_run("headroom lab doctor")?;
     ensure!(doctor.code == "3", "{}: {}", doctor.code, doctor.text);
-    for words in ["MISSING  kernel: veth", "MISSING  kernel: htb", "MISSING  kernel: netem"] {
-        ensure!(doctor.text.contains(words), "`{words}` is not in {}", doctor.text);
+    for name in ["veth", "htb", "netem", "tls", "macsec"] {
+        let words = format!("MISSING  kernel: {name}");
+        ensure!(doctor.text.contains(&words), "`{words}` is not in {}", doctor.text);
     }
     nothing_left(guest)
 }

@@ -48,7 +48,7 @@ pub(super) struct Limits {
 }
 
 /// Sessions of all clients together whose durations are kept: 8 MB.
-pub(super) const MOST_SESSIONS: usize = 1_000_000;
+pub(super) const MAX_SESSIONS: usize = 1_000_000;
 
 /// Runs the sessions of one client, at least one.
 ///

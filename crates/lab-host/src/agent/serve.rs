@@ -135,7 +135,7 @@ fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
 }
 
 fn run_loop(clients: &[LoopClient], time: Duration, timeout: Duration) -> Result<Vec<LoopOutcome>> {
-    let most = closed_loop::MOST_SESSIONS / clients.len().max(1);
+    let most = closed_loop::MAX_SESSIONS / clients.len().max(1);
     let (started, limits) = (Instant::now(), Limits { time, timeout, most });
     at_once(clients, |client| closed_loop::run(client, started, limits))
 }

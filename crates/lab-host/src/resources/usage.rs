@@ -16,7 +16,7 @@ const BIN: Duration = Duration::from_millis(250);
 /// A bin that a busy machine made longer than this is none.
 const LONGEST: Duration = Duration::from_millis(500);
 /// After an hour only the last reading is kept.
-const MOST_BINS: usize = 4 * 3600;
+const MAX_BINS: usize = 4 * 3600;
 /// Bytes of a frame that interfaces do not count: preamble, checksum and gap.
 const UNCOUNTED: u64 = 24;
 
@@ -73,7 +73,7 @@ impl Watch {
             let _ = begun.send(());
             loop {
                 let over = stopped.recv_timeout(BIN) != Err(RecvTimeoutError::Timeout);
-                if over || readings.len() <= MOST_BINS {
+                if over || readings.len() <= MAX_BINS {
                     readings.push(sources.read()?);
                 }
                 if over {

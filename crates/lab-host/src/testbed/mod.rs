@@ -19,6 +19,7 @@ mod rules;
 mod selftest;
 mod spec;
 mod ssh;
+mod switch;
 mod verdict;
 
 use std::net::{IpAddr, SocketAddr};
@@ -51,6 +52,7 @@ pub use clock::{Clock, Taken};
 pub use ends::Ends;
 pub use limits::{cpu_time, limits};
 pub use link::Kernel;
+pub use netns::{HOST_INTERFACE, ethernet_address};
 pub use processors::Processors;
 pub use readings::{Counters, CpuReading};
 pub(crate) use router::Router;
@@ -223,6 +225,7 @@ impl Testbed {
         let router_capture = executor.really(|| {
             let interface = netns::ROUTER_TO_CLIENT;
             let side = ClientSide::network(addresses.client, netns::network_bits(family));
+            let side = side.with_interface(netns::ethernet_address(Role::Client));
             RunningCapture::open(&names.router, interface, Framing::Ethernet, side)
         })?;
         Ok(Self {
@@ -365,14 +368,15 @@ impl Testbed {
     }
 
     /// A capture on a tunnel's interface on the client, where `client` is its
-    /// address; none in a dry run.
+    /// address and frames begin as `framing` says; none in a dry run.
     pub fn capture_client(
         &self,
         interface: &str,
+        framing: Framing,
         client: IpAddr,
     ) -> Result<Option<RunningCapture>> {
         self.executor
-            .really(|| RunningCapture::open(&self.names()?.client, interface, Framing::Ip, client))
+            .really(|| RunningCapture::open(&self.names()?.client, interface, framing, client))
     }
 
     /// The two ends of an instance of a layer that has addresses of its own on the

@@ -8,10 +8,12 @@ use crate::command::Command;
 use crate::machine;
 use crate::namespace::run_inside;
 use crate::programs::{ETHTOOL, IP, SYSCTL};
+use crate::role::Role;
 
 pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
 pub(super) const ROUTER_TO_SERVER: &str = "to-server";
-const HOST_INTERFACE: &str = "eth0";
+/// The interface on which each host of one machine has the link.
+pub const HOST_INTERFACE: &str = "eth0";
 
 /// Largest TCP buffers, bytes: eight times the bandwidth-delay product of
 /// 1 Gbit/s at 16 ms, so that they do not decide a result by themselves.
@@ -52,6 +54,15 @@ pub(super) fn addresses(family: Family) -> Addresses {
             server: IpAddr::from([0xfd77, 2, 0, 0, 0, 0, 0, 1]),
         },
     }
+}
+
+/// Returns the Ethernet address of a host's interface on the link, on one machine.
+pub fn ethernet_address(role: Role) -> [u8; 6] {
+    let number = match role {
+        Role::Client => 1,
+        Role::Server => 2,
+    };
+    [2, 0, 0, 0, number, 1]
 }
 
 /// Leading bits that all addresses of a host have in common.
@@ -238,4 +249,21 @@ fn interfaces(names: &Names) -> [(&str, &'static str); 4] {
         (&names.router, ROUTER_TO_SERVER),
         (&names.server, HOST_INTERFACE),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_the_router_go_to_the_ethernet_addresses_of_the_hosts() {
+        let own = own_addresses(Family::Ipv4, 3);
+        let commands = own_commands(&Names::new("0badf00d"), &own, "cubic");
+        let lines: Vec<String> = commands.iter().map(ToString::to_string).collect();
+        for role in [Role::Client, Role::Server] {
+            let bytes = ethernet_address(role).map(|byte| format!("{byte:02x}"));
+            let neighbour = format!("lladdr {} ", bytes.join(":"));
+            assert!(lines.iter().any(|line| line.contains(&neighbour)), "{neighbour}: {lines:?}");
+        }
+    }
 }

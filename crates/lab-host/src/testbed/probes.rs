@@ -58,7 +58,7 @@ impl Shape {
         const SECONDS: f64 = 0.25;
         const LONGEST_S: f64 = 5.0;
         const FRAMES: f64 = 200.0;
-        const MOST_FRAMES: f64 = 60_000.0;
+        const MAX_FRAMES: f64 = 60_000.0;
         let rate = rate_bps as f64;
         let framing = (headers(is_ipv4) + FRAMING as usize) as f64;
         // 200 of them in two seconds, and no smaller than 100 bytes
@@ -66,7 +66,7 @@ impl Shape {
         let payload = (payload as usize).min(Self::full_payload(mtu, is_ipv4));
         let arriving = 1.0 - (way.loss.average_pct() / 100.0).min(0.9);
         let interval = (payload as f64 + framing) * 8.0 / (rate * EXCESS / arriving);
-        let probes = (SECONDS / interval).max(FRAMES).min(LONGEST_S / interval).min(MOST_FRAMES);
+        let probes = (SECONDS / interval).max(FRAMES).min(LONGEST_S / interval).min(MAX_FRAMES);
         Self {
             probes: probes.max(20.0) as u32,
             payload,

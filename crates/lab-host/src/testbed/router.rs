@@ -13,6 +13,7 @@ use super::link::{self, Backend, Kernel};
 use super::netns::{self, Names};
 use super::rules;
 use super::spec::{Family, LinkBackend, Offload, TestbedSpec};
+use super::switch;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::namespace;
@@ -29,6 +30,10 @@ pub(crate) struct Router {
     pub(crate) processes: Option<Processes>,
     backend: Backend,
     wire: bool,
+    /// Whether MACsec frames are to be passed on,
+    switches_macsec: bool,
+    /// and whether they are: the wire of the emulator needs nothing for it.
+    is_switch: bool,
     wish: Option<LinkBackend>,
     kernel: Kernel,
     seed: u64,
@@ -86,6 +91,8 @@ impl Router {
             processes,
             backend: Backend::Veth,
             wire: false,
+            switches_macsec: spec.switches_macsec,
+            is_switch: false,
             wish: spec.link_backend,
             kernel,
             seed: spec.seed,
@@ -149,6 +156,12 @@ impl Router {
         if wire != self.wire {
             self.executor.run_all(&netns::wire_commands(&self.names, self.family, wire))?;
             self.wire = wire;
+        }
+        let switches = self.switches_macsec && !wire;
+        if switches != self.is_switch {
+            let change = if switches { switch::make } else { switch::remove };
+            self.executor.run_all(&change(&self.names))?;
+            self.is_switch = switches;
         }
         if wire {
             return Ok((offload, vec![self.start_emulator(spec)?]));

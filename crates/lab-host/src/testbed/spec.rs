@@ -28,6 +28,8 @@ pub struct TestbedSpec {
     pub seed: u64,
     /// Whether the kernel's own threads do work that counts.
     pub kernel_threads_work: bool,
+    /// Whether the router passes MACsec frames on as a switch does.
+    pub switches_macsec: bool,
     /// Programs that its hosts must have.
     pub programs: Vec<Program>,
 }

@@ -24,7 +24,7 @@ pub fn answer(results: &Results) -> (Vec<String>, Vec<String>) {
 }
 
 /// Of so many stacks the answer says what they encrypt with; of more the report does.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Names what costs depend on, apart from the stacks.
 fn conditions(results: &Results) -> String {
@@ -50,7 +50,7 @@ fn conditions(results: &Results) -> String {
         Some(format!("; {} {}", name.to_uppercase(), values.join(", ")))
     };
     let stacks: Vec<String> = secured.filter_map(|stack| of_stack(&stack.name)).collect();
-    let stacks = if stacks.len() > MOST_NAMED { String::new() } else { stacks.concat() };
+    let stacks = if stacks.len() > MAX_NAMED { String::new() } else { stacks.concat() };
     format!("{CONDITIONS}{machine}, {offload}, MTU {}{stacks}.", plan.mtu)
 }
 

@@ -193,7 +193,8 @@ fn overheads(
     Some(logs.map(|(t, base)| (t / base).ln()).collect())
 }
 
-fn change(one: &[f64], other: &[f64]) -> Option<Change> {
+/// The change from one list of logarithms of times to another; its probability is not corrected.
+pub(super) fn change(one: &[f64], other: &[f64]) -> Option<Change> {
     let log = stats::mean(other)?.mean - stats::mean(one)?.mean;
     let pct = |log: f64| 100.0 * log.exp_m1();
     let half = stats::half_width(&[Part::of_mean(one), Part::of_mean(other)]);
@@ -203,7 +204,7 @@ fn change(one: &[f64], other: &[f64]) -> Option<Change> {
 }
 
 /// Corrects the probabilities for their number.
-fn correct<'a>(changes: impl Iterator<Item = &'a mut Change>) {
+pub(super) fn correct<'a>(changes: impl Iterator<Item = &'a mut Change>) {
     let mut all: Vec<&mut f64> = changes.filter_map(|change| change.p.as_mut()).collect();
     let corrected = stats::holm(&all.iter().map(|p| **p).collect::<Vec<_>>());
     all.iter_mut().zip(corrected).for_each(|(p, corrected)| **p = corrected);
@@ -223,6 +224,7 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
         let mut facts = BTreeMap::from([
             ("plan".to_owned(), plan.name.clone()),
             ("stacks and baselines".to_owned(), baselines(r)),
+            ("pair of hosts".to_owned(), plan.pair_name().unwrap_or_else(|| "one machine".into())),
             ("repetitions".to_owned(), plan.repetitions.to_string()),
             ("address family".to_owned(), plan.family.clone()),
             ("MTU".to_owned(), plan.mtu.to_string()),

@@ -7,8 +7,8 @@
 //! that this explains most of the spread (circular binary segmentation: Olshen, Venkatraman, Lucito
 //! and Wigler 2004), so that what became slower and was repaired is found, too. How often chance
 //! alone explains as much of normal values is simulated. With many cells something would change by
-//! chance, so each counts as changed only below 5 % over the number of cells (Bonferroni). The
-//! parts are searched again.
+//! chance, so each counts as changed only below 5 % over the number of cells (Bonferroni), those
+//! of the same plan between other pairs of hosts included. The parts are searched again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,13 +28,15 @@ pub const FEWEST_RUNS: usize = 4;
 /// Sequences without a change, for each number of runs.
 const SIMULATED: usize = 19_999;
 /// The newest runs of a plan that are searched: the time grows with the square of their number.
-const MOST_RUNS: usize = 200;
+const MAX_RUNS: usize = 200;
 
-/// The runs of one plan, the oldest first.
+/// The runs of one plan between one pair of hosts, the oldest first.
 #[derive(Debug, Clone, Serialize)]
 pub struct History {
     /// Name of the plan.
     pub plan: String,
+    /// The pair of hosts; null: one machine without a name.
+    pub pair: Option<String>,
     /// The runs that count.
     pub runs: Vec<RunOfHistory>,
     /// Runs that do not, each with the reason.
@@ -94,49 +96,82 @@ impl CellHistory {
     }
 }
 
-/// Sorts runs by plan and time, and searches each plan's cells for changes. Each run has the name
-/// that it is told by.
+/// Sorts runs by plan, pair of hosts and time, and searches the cells of each for changes. Each run
+/// has the name that it is told by.
 pub fn histories(mut runs: Vec<(String, Results)>) -> Vec<History> {
     // parts of different studies may have the same name
     let plan = |run: &(String, Results)| (run.1.plan.name.clone(), run.1.plan.question.clone());
-    runs.sort_by_key(|run| (plan(run), run.1.environment.started.clone(), run.0.clone()));
-    runs.chunk_by(|a, b| plan(a) == plan(b)).map(history).collect()
+    let pair = |run: &(String, Results)| run.1.plan.pair_name();
+    let started = |run: &(String, Results)| run.1.environment.started.clone();
+    runs.sort_by_cached_key(|run| (plan(run), pair(run), started(run), run.0.clone()));
+    let of_plan = |runs: &[(String, Results)]| {
+        let pairs: Vec<Repeated<'_>> =
+            runs.chunk_by(|a, b| pair(a) == pair(b)).map(Repeated::of).collect();
+        let cells = pairs.iter().map(|pair| pair.keys.len()).sum();
+        let mut search = Search { cells, chance: Chance::default() };
+        pairs.into_iter().map(|pair| pair.searched(&mut search)).collect::<Vec<_>>()
+    };
+    runs.chunk_by(|a, b| plan(a) == plan(b)).flat_map(of_plan).collect()
 }
 
-fn history(all: &[(String, Results)]) -> History {
-    let all = &all[all.len().saturating_sub(MOST_RUNS)..];
-    let (mut runs, mut left_out) = (Vec::new(), Vec::new());
-    for run in all {
-        let disturbance = Disturbance::of(&run.1.samples);
-        if disturbance.is_severe() {
-            let Disturbance { blocks, disturbed, .. } = disturbance;
-            let name = &run.0;
-            left_out
-                .push(format!("{name}: background load disturbed {disturbed} of {blocks} blocks"));
-        } else {
-            runs.push(run);
+/// Runs of one plan between one pair of hosts.
+struct Repeated<'a> {
+    /// Those that count, the oldest first.
+    runs: Vec<&'a (String, Results)>,
+    /// The newest of all.
+    newest: &'a Results,
+    left_out: Vec<String>,
+    /// The times of each.
+    times: Vec<BTreeMap<Key, f64>>,
+    /// What more than one has measured.
+    keys: Vec<Key>,
+}
+
+impl<'a> Repeated<'a> {
+    fn of(all: &'a [(String, Results)]) -> Self {
+        let all = &all[all.len().saturating_sub(MAX_RUNS)..];
+        let (mut runs, mut left_out) = (Vec::new(), Vec::new());
+        for run in all {
+            match disturbance(run) {
+                Some(sentence) => left_out.push(sentence),
+                None => runs.push(run),
+            }
         }
+        let times: Vec<BTreeMap<Key, f64>> = runs.iter().map(|run| log_times(&run.1)).collect();
+        let is_repeated = |key: &&Key| times.iter().filter(|of| of.contains_key(*key)).count() > 1;
+        let keys: BTreeSet<&Key> = times.iter().flat_map(BTreeMap::keys).collect();
+        let keys = keys.into_iter().filter(is_repeated).cloned().collect();
+        let newest = &all[all.len() - 1].1;
+        Self { runs, newest, left_out, times, keys }
     }
-    let times: Vec<BTreeMap<Key, f64>> = runs.iter().map(|run| log_times(&run.1)).collect();
-    let measured_twice = |key: &&Key| times.iter().filter(|of| of.contains_key(*key)).count() > 1;
-    let keys: BTreeSet<&Key> = times.iter().flat_map(BTreeMap::keys).collect();
-    let keys: Vec<&Key> = keys.into_iter().filter(measured_twice).collect();
-    let mut search = Search { cells: keys.len(), chance: Chance::default() };
-    let cells = keys.into_iter().map(|key| {
-        let series: Vec<(usize, f64)> =
-            (0..).zip(&times).filter_map(|(run, of)| Some((run, *of.get(key)?))).collect();
-        search.cell(key, &series, &runs)
-    });
-    let cells = cells.collect();
-    let runs = runs.iter().map(|(name, results)| RunOfHistory {
-        name: name.clone(),
-        started: results.environment.started.clone(),
-    });
-    History { plan: all[0].1.plan.name.clone(), runs: runs.collect(), left_out, cells }
+
+    fn searched(self, search: &mut Search) -> History {
+        let Self { runs, newest, left_out, times, keys } = self;
+        let cells = keys.iter().map(|key| {
+            let series: Vec<(usize, f64)> =
+                (0..).zip(&times).filter_map(|(run, of)| Some((run, *of.get(key)?))).collect();
+            search.cell(key, &series, &runs)
+        });
+        let cells = cells.collect();
+        let runs = runs.iter().map(|(name, results)| RunOfHistory {
+            name: name.clone(),
+            started: results.environment.started.clone(),
+        });
+        let (plan, pair) = (newest.plan.name.clone(), newest.plan.pair_name());
+        History { plan, pair, runs: runs.collect(), left_out, cells }
+    }
+}
+
+/// Says that background load disturbed a run so much that it does not count; none: it counts.
+pub(super) fn disturbance((name, results): &(String, Results)) -> Option<String> {
+    let disturbance = Disturbance::of(&results.samples);
+    let Disturbance { blocks, disturbed, .. } = &disturbance;
+    let sentence = format!("{name}: background load disturbed {disturbed} of {blocks} blocks");
+    disturbance.is_severe().then_some(sentence)
 }
 
 /// The mean of the logarithms of a run's times, cell by cell.
-fn log_times(results: &Results) -> BTreeMap<Key, f64> {
+pub(super) fn log_times(results: &Results) -> BTreeMap<Key, f64> {
     let mean = |(key, cell): (Key, Vec<&crate::schema::Sample>)| {
         let logs: Vec<f64> =
             cell.iter().filter_map(|s| time(s)).filter(|s| *s > 0.0).map(f64::ln).collect();

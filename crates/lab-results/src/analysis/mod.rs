@@ -19,6 +19,7 @@ pub mod rfc6349;
 pub mod sentence;
 pub mod sessions;
 pub mod simulate;
+pub mod since;
 pub mod slow_start;
 pub mod stats;
 pub mod stop;

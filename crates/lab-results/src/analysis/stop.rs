@@ -15,7 +15,7 @@ use crate::schema::{Sample, StackRecord};
 pub const LEAST_BLOCKS: u32 = 10;
 
 /// The most blocks where a plan says nothing else.
-pub const MOST_BLOCKS: u32 = 100;
+pub const MAX_BLOCKS: u32 = 100;
 
 /// A plan's `until`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -113,7 +113,7 @@ impl FromStr for Until {
         if !(0.1..=50.0).contains(&half_width_pct) {
             return Err("the interval to stop at is from 0.1% to 50%".into());
         }
-        Ok(Self { half_width_pct, most_blocks: MOST_BLOCKS })
+        Ok(Self { half_width_pct, most_blocks: MAX_BLOCKS })
     }
 }
 

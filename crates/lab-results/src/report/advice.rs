@@ -8,7 +8,7 @@ use crate::analysis::advise::advice::{Advice, Question, Ranked};
 use crate::analysis::advise::back_test::{self, Row, Score};
 
 /// The most stacks that are listed.
-const MOST: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// Says which stacks are the fastest, and what that rests on; `settle` is the command that
 /// measures it, `arithmetic` asks for the sums.
@@ -16,11 +16,11 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
     let mut text = wrapped(&format!("{}: {}", task(&advice.question), verdict(advice)), width);
     text.push('\n');
     let header = ["rank", "stack", "time", "95 % of sessions take"];
-    let shown = || advice.stacks.iter().take(MOST);
+    let shown = || advice.stacks.iter().take(MAX_SHOWN);
     let rows = shown().map(row).collect();
     text += &aligned(&Table { header: header.map(str::to_owned).to_vec(), rows });
-    if advice.stacks.len() > MOST {
-        text += &format!("{} more: --json\n", advice.stacks.len() - MOST);
+    if advice.stacks.len() > MAX_SHOWN {
+        text += &format!("{} more: --json\n", advice.stacks.len() - MAX_SHOWN);
     }
     if arithmetic {
         text.push('\n');

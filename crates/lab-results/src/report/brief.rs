@@ -23,7 +23,7 @@ pub(super) fn answer(results: &Results, width: usize) -> String {
     let legend = legend(results, overview.as_ref(), width);
     let others = overview.as_ref().map_or(Vec::new(), |overview| overview.others().to_vec());
     let all_tables = tables(results).len() + further_tables(results).len();
-    let all = [(results.answer.len(), "sentence"), (all_tables, "table"), (MOST_NOTES, "note")];
+    let all = [(results.answer.len(), "sentence"), (all_tables, "table"), (MAX_NOTES, "note")];
     // blank lines around the sentences, header and rule of the table, and what is said of the rest
     let fixed = lines(&head)
         + lines(&legend)
@@ -114,9 +114,9 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
 }
 
 /// Workloads that are named; of more their number.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 /// Room is kept for a number of as many digits.
-const MOST_NOTES: usize = 99;
+const MAX_NOTES: usize = 99;
 
 /// Names the other workloads, as the table would look like all that was measured, and counts what
 /// else is not shown.
@@ -134,7 +134,7 @@ fn rest(others: &[String], left_out: [(usize, &str); 3], width: usize) -> String
 
 /// `the tables of upload and page`.
 fn tables_of(others: &[String]) -> Option<String> {
-    let named = &others[..others.len().min(MOST_NAMED)];
+    let named = &others[..others.len().min(MAX_NAMED)];
     let (last, first) = named.split_last()?;
     let (first, more) = (first.join(", "), others.len() - named.len());
     Some(match more {

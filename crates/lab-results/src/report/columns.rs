@@ -3,7 +3,7 @@
 use super::table::Table;
 
 /// Prints a table whose columns line up.
-pub(super) fn aligned(table: &Table) -> String {
+pub fn aligned(table: &Table) -> String {
     let widths = table.widths();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {

@@ -43,7 +43,7 @@ pub fn text(history: &History, width: usize) -> String {
     text += &wrapped(
         "Time: of the newest run, the geometric mean of the sessions. Spread: the standard deviation of runs between which nothing \
          changed. Visible: the smallest change half-way through these runs that would be found four times in five. \
-         Changes are found with 5 % of false ones over all cells.",
+         Changes are found with 5 % of false ones over all cells of the plan, on all pairs of hosts.",
         width,
     );
     if !changes.is_empty() {
@@ -53,7 +53,8 @@ pub fn text(history: &History, width: usize) -> String {
 }
 
 fn headline(history: &History) -> String {
-    let plan = &history.plan;
+    let on = history.pair.as_ref().map_or_else(String::new, |pair| format!(" on {pair}"));
+    let plan = format!("{}{on}", history.plan);
     let runs = history.runs.len();
     let (Some(first), Some(last)) = (history.runs.first(), history.runs.last()) else {
         return format!("{plan}: no run counts.");
@@ -143,6 +144,7 @@ mod tests {
         };
         let history = History {
             plan: "demo".to_owned(),
+            pair: None,
             runs: (1..=5).map(run).collect(),
             left_out: vec!["results/6: background load disturbed 3 of 4 blocks".to_owned()],
             cells: vec![
@@ -161,5 +163,7 @@ mod tests {
             assert!(text.contains(line), "`{line}` is not in {text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let elsewhere = History { pair: Some("berlin-paris".to_owned()), ..history };
+        assert!(super::text(&elsewhere, 80).starts_with("demo on berlin-paris: 5 runs"));
     }
 }

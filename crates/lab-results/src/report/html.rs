@@ -40,7 +40,7 @@ const SCRIPT: &str = concat!(
 );
 
 /// Sentences above the picture, so that both fit the first screen.
-const MOST_LEADING: usize = 4;
+const MAX_LEADING: usize = 4;
 
 pub(super) fn page(results: &Results) -> Result<String> {
     let json = serde_json::to_string(results).doing(|| "write the report's data".into())?;
@@ -48,7 +48,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
         format!("<p class=\"notice\" role=\"alert\">{}</p>", escaped(&sentence))
     });
     let paragraph = |sentence: &String| format!("<p>{}</p>", escaped(sentence));
-    let (lead, more) = results.answer.split_at(read::lead(results).min(MOST_LEADING));
+    let (lead, more) = results.answer.split_at(read::lead(results).min(MAX_LEADING));
     let lead: String = std::iter::once(notice).chain(lead.iter().map(paragraph)).collect();
     let more: String = more.iter().map(paragraph).collect();
     let title = escaped(&results.plan.question);

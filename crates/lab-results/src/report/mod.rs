@@ -15,6 +15,7 @@ mod models;
 pub mod parquet;
 mod rows;
 mod sessions;
+pub mod since;
 pub mod table;
 pub mod terminal;
 

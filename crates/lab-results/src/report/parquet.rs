@@ -19,21 +19,51 @@ use crate::schema::{Results, Sample};
 /// # Errors
 /// The file cannot be written.
 pub fn write(runs: &[(String, Results)], to: impl Write + Send) -> Result<()> {
-    let schema = schema(&row("", None, &Sample::default()))?;
-    let properties = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED);
-    let mut writer = SerializedFileWriter::new(to, schema, Arc::new(properties.build()))?;
-    // a group without rows would have no columns
-    for (name, results) in runs.iter().filter(|(_, results)| !results.samples.is_empty()) {
+    let mut table = SampleTable::new(to)?;
+    for (name, results) in runs {
+        table.add(name, results)?;
+    }
+    table.finish()
+}
+
+/// A table that is written run by run: no more than one of them is in memory.
+pub struct SampleTable<W: Write + Send>(SerializedFileWriter<W>);
+
+impl<W: Write + Send> SampleTable<W> {
+    /// Begins a table.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn new(to: W) -> Result<Self> {
+        let schema = schema(&row("", None, &Sample::default()))?;
+        let properties = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED);
+        SerializedFileWriter::new(to, schema, Arc::new(properties.build())).map(Self)
+    }
+
+    /// Adds the samples of a run as a group of rows.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn add(&mut self, name: &str, results: &Results) -> Result<()> {
         let rows: Vec<_> =
             results.samples.iter().map(|one| row(name, Some(results), one)).collect();
-        let mut group = writer.next_row_group()?;
-        for index in 0..rows.first().map_or(0, Vec::len) {
+        // a group without rows would have no columns
+        let Some(first) = rows.first() else { return Ok(()) };
+        let mut group = self.0.next_row_group()?;
+        for index in 0..first.len() {
             let cells: Vec<&Value> = rows.iter().map(|row| &row[index].1).collect();
             write_column(&mut group, &cells)?;
         }
-        group.close()?;
+        group.close().map(drop)
     }
-    writer.close().map(drop)
+
+    /// Ends the table.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(self) -> Result<()> {
+        self.0.close().map(drop)
+    }
 }
 
 /// A column that is the same for all samples of a run.
@@ -53,7 +83,8 @@ fn row(name: &str, run: Option<&Results>, sample: &Sample) -> Vec<(&'static str,
     let text = |column, text: &str| (column, Value::Text(text.to_owned()));
     let planned = run.and_then(|run| run.plan.stacks.iter().find(|one| one.name == sample.stack));
     let baseline = planned.and_then(|stack| stack.baseline.as_deref());
-    let mut row = vec![text("run", name)];
+    let pair = run.and_then(|run| run.plan.pair_name()).unwrap_or_default();
+    let mut row = vec![text("run", name), text("pair", &pair)];
     row.extend(OF_RUN.map(|(column, of)| text(column, run.map_or("", of))));
     row.push(text("baseline", baseline.unwrap_or_default()));
     row.extend(columns(sample));
@@ -143,6 +174,7 @@ mod tests {
         let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
         let mut results = super::super::read_file(kept.as_ref()).expect("the kept results");
         results.samples[1].seconds = None;
+        results.plan.pair = Some("berlin-paris".to_owned());
         let empty = Results { samples: Vec::new(), ..results.clone() };
         let count = results.samples.len();
         let runs = ["empty", "one", "two"].map(str::to_owned);
@@ -158,6 +190,7 @@ mod tests {
         let sample = &runs[1].1.samples[0];
         assert_eq!(read[0].get_string(at("run")).expect("text"), "one");
         assert_eq!(read[count].get_string(at("run")).expect("text"), "two");
+        assert_eq!(read[0].get_string(at("pair")).expect("text"), "berlin-paris");
         assert_eq!(read[0].get_string(at("plan")).expect("text"), &runs[1].1.plan.name);
         assert_eq!(read[0].get_string(at("stack")).expect("text"), &sample.stack);
         assert_eq!(read[0].get_long(at("size_bytes")).expect("a count"), 1024);

@@ -29,7 +29,7 @@ impl SshHosts {
     pub const SPAN: u16 = 2000;
 
     /// Stacks that a run between two machines may have.
-    pub const MOST_STACKS: usize = 16;
+    pub const MAX_STACKS: usize = 16;
 
     /// Ports of one stack's FTP data connections.
     const PASSIVE: u16 = 100;
@@ -58,6 +58,16 @@ impl SshHosts {
     /// All ports that must be open on the server.
     pub fn all_ports(&self) -> std::ops::RangeInclusive<u16> {
         self.ports..=self.ports + (Self::SPAN - 1)
+    }
+
+    /// Names both hosts, and the address of the server where one is given: two hosts may have
+    /// several paths between them.
+    pub fn pair_name(&self) -> String {
+        let Self { client, server, server_address, .. } = self;
+        match server_address {
+            Some(address) => format!("{client} to {server} ({address})"),
+            None => format!("{client} to {server}"),
+        }
     }
 
     /// The address of the server, where the plan says it.
@@ -95,7 +105,7 @@ mod tests {
     #[test]
     fn the_ports_of_a_run_do_not_overlap_and_all_fit() {
         let hosts = hosts("b", None);
-        let last = SshHosts::MOST_STACKS as u16 - 1;
+        let last = SshHosts::MAX_STACKS as u16 - 1;
         assert!(hosts.port(last) < hosts.trial() && hosts.trial() <= hosts.layers());
         assert!(hosts.layers() + 250 < *hosts.passive(0).start());
         assert!(hosts.passive(0).end() < hosts.passive(1).start());
@@ -107,6 +117,12 @@ mod tests {
         assert_eq!(hosts("root@10.0.0.2", None).literal_address(), "10.0.0.2".parse().ok());
         assert_eq!(hosts("10.0.0.2", Some("fd00::2")).literal_address(), "fd00::2".parse().ok());
         assert_eq!(hosts("root@b", None).literal_address(), None);
+    }
+
+    #[test]
+    fn a_pair_is_named_by_its_hosts_and_its_path() {
+        assert_eq!(hosts("b", None).pair_name(), "a to b");
+        assert_eq!(hosts("b", Some("10.0.0.2")).pair_name(), "a to b (10.0.0.2)");
     }
 
     #[test]

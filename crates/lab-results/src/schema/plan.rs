@@ -15,6 +15,9 @@ pub struct PlanRecord {
     /// The two machines of the plan; null: namespaces on one.
     #[serde(default)]
     pub testbed: Option<SshHosts>,
+    /// Name of the pair of hosts; absent: none was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair: Option<String>,
     pub repetitions: u32,
     /// Half-width of every overhead's interval at which blocks end; none: at
     /// `repetitions`, which is the least otherwise.
@@ -49,6 +52,15 @@ pub struct PlanRecord {
     /// Applications and layers that the plan defined, and its stacks use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub definitions: Vec<DefinitionRecord>,
+}
+
+impl PlanRecord {
+    /// Returns what tells the hosts of this run from others: the name of the pair, else the names
+    /// of two real machines; none: one machine without a name.
+    pub fn pair_name(&self) -> Option<String> {
+        let hosts = || self.testbed.as_ref().map(SshHosts::pair_name);
+        self.pair.clone().or_else(hosts)
+    }
 }
 
 /// An application or a layer that a plan defines.

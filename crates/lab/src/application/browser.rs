@@ -1,5 +1,5 @@
-//! Chromium as a client of `headroom` and `https`: this very program (`headroom browse`) starts
-//! it, and a script in the page moves the file.
+//! Chromium as a client of `headroom`, `https` and `webrtc`: this very program (`headroom browse`)
+//! starts it, and a script in the page moves the file.
 
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::{Arg, Command};
@@ -27,12 +27,22 @@ pub(super) fn accepts(kind: WorkloadKind) -> bool {
 /// Starts the browser at the server's page, whose kind and other arguments are given.
 pub(super) fn client(site: &Site<'_>, task: &Task, kind: &[&str]) -> Result<Invocation> {
     let url = format!("https://{}:{}/", site.server_host(), site.server.port());
+    client_at(&url, site, task, kind)
+}
+
+/// Starts the browser at this address.
+pub(super) fn client_at(
+    url: &str,
+    site: &Site<'_>,
+    task: &Task,
+    kind: &[&str],
+) -> Result<Invocation> {
     let (remote, option, local) = match task {
         Task::Download { remote, local } => (remote, "--output", local),
         Task::Upload { local, remote } => (remote, "--upload", local),
         _ => return Err(Error::Plan("a page in a browser moves only single files".into())),
     };
-    let mut command = Command::new(site.host.headroom.display().to_string(), ["browse", &url]);
+    let mut command = Command::new(site.host.headroom.display().to_string(), ["browse", url]);
     command.args(["--chromium".into(), Arg::from(CHROMIUM)]);
     command.args(["--folder", &site.dir.display().to_string()]);
     command.args(kind.iter().copied());

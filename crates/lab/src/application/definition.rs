@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
-use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::host::{Host, ServerSpec};
 use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::{Load, StreamStats};
 use headroom_lab_trace::{Login, TimeHints};
@@ -35,11 +35,19 @@ pub trait Application: Send + Sync {
         all
     }
 
-    /// Refuses what this machine cannot do, whatever programs it has.
+    /// Refuses programs of this machine that are too old.
     ///
     /// # Errors
     /// [`crate::Error::Missing`]: what it lacks.
     fn require(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Refuses what this machine's kernel cannot do.
+    ///
+    /// # Errors
+    /// [`crate::Error::Missing`]: what it lacks.
+    fn require_kernel(&self) -> Result<()> {
         Ok(())
     }
 
@@ -98,6 +106,15 @@ pub trait Application: Send + Sync {
         None
     }
 
+    /// Reads what the server's kernel has counted of sessions that are as this application
+    /// promises; none: it counts none.
+    ///
+    /// # Errors
+    /// The host's agent.
+    fn session_count(&self, _server: &Host) -> Result<Option<SessionCount>> {
+        Ok(None)
+    }
+
     /// Recognises a login on the wire, if packet sizes must date it.
     fn login(&self) -> Option<Login> {
         None
@@ -130,6 +147,25 @@ pub trait Application: Send + Sync {
     /// one besides TCP's.
     fn window(&self) -> Option<(u64, &'static str)> {
         None
+    }
+}
+
+/// What a server's kernel has counted of sessions that are as an application promises.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionCount {
+    /// How many there were so far.
+    pub(crate) sessions: u64,
+    /// The sentence about too few of them.
+    pub(crate) broken: &'static str,
+}
+
+impl SessionCount {
+    /// Says that fewer of them than transfers were counted after `before`: each transfer is a
+    /// session at least.
+    pub(crate) fn objection(self, before: Self, transfers: usize) -> Option<String> {
+        let counted = self.sessions.saturating_sub(before.sessions);
+        (counted < transfers as u64)
+            .then(|| format!("{} ({counted} of {transfers} sessions)", self.broken))
     }
 }
 

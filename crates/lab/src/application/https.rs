@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
-use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::host::{Host, ServerSpec};
 use headroom_lab_host::programs::Program;
 
 use super::browser::{self, CHROMIUM, OPTION};
 use super::fetch::{self, Account};
 use super::http3::{self, CURL, OverQuic};
-use super::nginx::{NGINX, Protocol};
+use super::nginx::{NGINX, Protocol, Records};
 use super::tls::Tls;
-use super::{Application, ClientReport, Invocation, Site, nginx};
+use super::{Application, ClientReport, Invocation, SessionCount, Site, ktls, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
 use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
@@ -24,6 +24,8 @@ struct Https {
     version: Version,
     /// The kind of the server's certificate is an option, the rest is pinned.
     tls: Tls,
+    /// Who encrypts what the server sends.
+    records: Records,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,8 @@ const HTTP2: &str = "h2";
 /// The option for a certificate that resists quantum computers. The client's TLS library verifies
 /// it without being asked to.
 const ML_DSA: &str = "mldsa65";
+/// The option for records that the server's kernel encrypts.
+const KTLS: &str = "ktls";
 
 /// How both sides agree on keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +79,8 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
         known: || {
             "h2 (HTTP/2), h3 (HTTP/3, by curl; needs nginx 1.25 and a curl that has it), browser (Chromium \
              in place of libcurl), x25519 or mlkem768 (the only key exchange that libcurl offers; mlkem768 \
-             needs OpenSSL 3.5), mldsa65 (certificate of ML-DSA-65; needs OpenSSL 3.5), alone or with h2"
+             needs OpenSSL 3.5), mldsa65 (certificate of ML-DSA-65; needs OpenSSL 3.5), ktls (the server's kernel \
+             encrypts what is sent; needs its module tls: `lab doctor`), alone or with h2"
                 .to_owned()
         },
         read: |options| {
@@ -85,18 +90,24 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
                 [http3::OPTION] => return Ok((vec![http3::OPTION.to_owned()], Arc::new(OverQuic))),
                 _ => {}
             }
-            let mut https = Https { key_exchange: None, version: Version::Http1, tls: Tls::MODERN };
+            let mut https = Https {
+                key_exchange: None,
+                version: Version::Http1,
+                tls: Tls::MODERN,
+                records: Records::ByOpenssl,
+            };
             for &option in &all {
                 let chosen = KeyExchange::ALL.into_iter().find(|one| one.option() == option);
                 match (option, chosen, https.key_exchange) {
                     (_, Some(_), None) => https.key_exchange = chosen,
                     (HTTP2, ..) => https.version = Version::Http2,
                     (ML_DSA, ..) => https.tls = Tls::POST_QUANTUM,
+                    (KTLS, ..) => https.records = Records::ByKernel,
                     _ => return Err(options.unknown(option)),
                 }
             }
-            let certificate = https.has_ml_dsa().then_some(ML_DSA);
-            let chosen = https.options_of_connection().into_iter().chain(certificate);
+            let ktls = https.has_ktls().then_some(KTLS);
+            let chosen = https.options_without_ktls().into_iter().chain(ktls);
             Ok((chosen.map(str::to_owned).collect(), Arc::new(https)))
         },
     },
@@ -108,7 +119,18 @@ impl Https {
         self.tls == Tls::POST_QUANTUM
     }
 
-    /// Lists its options in the order of results, but for that of the certificate.
+    /// Whether the server's kernel encrypts what is sent.
+    fn has_ktls(&self) -> bool {
+        self.records == Records::ByKernel
+    }
+
+    /// Lists its options in the order of results, but for that of the kernel.
+    fn options_without_ktls(&self) -> Vec<&'static str> {
+        let certificate = self.has_ml_dsa().then_some(ML_DSA);
+        self.options_of_connection().into_iter().chain(certificate).collect()
+    }
+
+    /// The same but for that of the certificate, too.
     fn options_of_connection(&self) -> Vec<&'static str> {
         let version = (self.version == Version::Http2).then_some(HTTP2);
         version.into_iter().chain(self.key_exchange.map(KeyExchange::option)).collect()
@@ -136,16 +158,23 @@ impl Application for Https {
         self.tls.require()
     }
 
+    fn require_kernel(&self) -> Result<()> {
+        if self.has_ktls() { ktls::require() } else { Ok(()) }
+    }
+
     fn baselines(&self) -> Vec<String> {
-        // the certificate alone differs
-        let twin = || titled(ENTRY.name, &self.options_of_connection());
+        // what differs in one thing alone comes first
+        let with_openssl = || titled(ENTRY.name, &self.options_without_ktls());
+        let with_ecdsa = || titled(ENTRY.name, &self.options_of_connection());
         let nearest = match (self.version, self.key_exchange) {
             (Version::Http2, _) => Some("https"),
             (Version::Http1, Some(KeyExchange::Mlkem768)) => Some("https(x25519)"),
             (Version::Http1, _) => None,
         };
         let others = nearest.into_iter().chain(["http"]).map(str::to_owned);
-        self.has_ml_dsa().then(twin).into_iter().chain(others).collect()
+        let with_openssl = self.has_ktls().then(with_openssl);
+        let with_ecdsa = self.has_ml_dsa().then(with_ecdsa);
+        with_openssl.into_iter().chain(with_ecdsa).chain(others).collect()
     }
 
     fn port(&self) -> u16 {
@@ -161,7 +190,7 @@ impl Application for Https {
             Version::Http1 => Protocol::Https,
             Version::Http2 => Protocol::Http2,
         };
-        nginx::server_with(site, protocol, &self.tls)
+        nginx::server_with(site, protocol, &self.tls, self.records)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
@@ -178,10 +207,20 @@ impl Application for Https {
         fetch::report(outcome, Some(&self.tls))
     }
 
+    fn session_count(&self, server: &Host) -> Result<Option<SessionCount>> {
+        Ok(self.has_ktls().then(|| ktls::session_count(server)))
+    }
+
     fn facts(&self) -> Vec<Fact> {
         let mut facts = stated([("encryption", "TLS 1.3")]);
         facts.extend(self.tls.facts());
         facts.extend(self.key_exchange.map(|only| ("key exchange", only.group().to_owned())));
+        if self.has_ktls() {
+            facts.extend(stated([(
+                "records",
+                "what the server sends is encrypted by its kernel (kTLS), files by sendfile; each sample verifies it",
+            )]));
+        }
         let version = match self.version {
             Version::Http1 => "HTTP/1.1",
             Version::Http2 => "HTTP/2, one request at a time",
@@ -256,7 +295,7 @@ mod tests {
     use crate::application::ALL;
 
     #[test]
-    fn writes_options_in_one_order_and_names_its_twins() {
+    fn writes_options_in_one_order_and_names_its_baselines() {
         for (written, title, baselines) in [
             ("https(mldsa65)", "https(mldsa65)", "https http"),
             (
@@ -271,12 +310,19 @@ mod tests {
             ),
             ("https(mlkem768)", "https(mlkem768)", "https(x25519) http"),
             ("https(h2)", "https(h2)", "https http"),
+            ("https(ktls)", "https(ktls)", "https http"),
+            ("https(ktls,h2)", "https(h2,ktls)", "https(h2) https http"),
+            (
+                "https(ktls,mldsa65,mlkem768)",
+                "https(mlkem768,mldsa65,ktls)",
+                "https(mlkem768,mldsa65) https(mlkem768) https(x25519) http",
+            ),
         ] {
             let chosen = ALL.parse(written).expect(written);
             let found = (chosen.title(), chosen.baselines().join(" "));
             assert_eq!(found, (title.to_owned(), baselines.to_owned()));
         }
-        for refused in ["x25519,mlkem768", "h3,mldsa65", "browser,mldsa65", "mldsa44"] {
+        for refused in ["x25519,mlkem768", "h3,mldsa65", "browser,mldsa65", "h3,ktls", "mldsa44"] {
             let error = ALL.parse(&format!("https({refused})")).map(drop).expect_err(refused);
             assert!(error.contains("`https` has no option"), "{error}");
         }

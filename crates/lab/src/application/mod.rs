@@ -11,6 +11,7 @@ mod http;
 mod http3;
 mod https;
 mod iperf3;
+mod ktls;
 mod nginx;
 mod openssh;
 mod pure_ftpd;
@@ -25,10 +26,12 @@ mod tls;
 mod udp;
 mod uftp;
 mod video;
+mod webrtc;
 
 use crate::catalogue::Catalogue;
 
-pub use definition::{Application, ClientReport, Invocation};
+pub use definition::{Application, ClientReport, Invocation, SessionCount};
+pub(crate) use ktls::is_supported as kernel_encrypts_tls;
 pub(crate) use site::{SSH_KEYGEN, Site, write_credentials};
 pub(crate) use tls::CIPHER;
 
@@ -45,6 +48,7 @@ pub static ALL: Catalogue<dyn Application> = Catalogue {
         scp::ENTRY,
         rsync::ENTRY,
         headroom::ENTRY,
+        webrtc::ENTRY,
         qcp::ENTRY,
         uftp::ENTRY,
         ssh::ENTRY,

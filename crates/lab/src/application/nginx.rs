@@ -48,12 +48,36 @@ impl Protocol {
     }
 }
 
+/// Who encrypts the TLS records that it sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Records {
+    /// OpenSSL: it copies files to encrypt them.
+    ByOpenssl,
+    /// The kernel, as soon as OpenSSL has agreed on keys: files are sent by sendfile(2).
+    ByKernel,
+}
+
+impl Records {
+    /// Directives of the server.
+    fn directives(self) -> &'static str {
+        match self {
+            Self::ByOpenssl => "",
+            Self::ByKernel => "    ssl_conf_command Options KTLS;\n",
+        }
+    }
+}
+
 pub(super) fn server(site: &Site<'_>, protocol: Protocol) -> Result<ServerSpec> {
-    server_with(site, protocol, &Tls::MODERN)
+    server_with(site, protocol, &Tls::MODERN, Records::ByOpenssl)
 }
 
 /// The same with the TLS that a stack chooses, where the protocol has any.
-pub(super) fn server_with(site: &Site<'_>, protocol: Protocol, tls: &Tls) -> Result<ServerSpec> {
+pub(super) fn server_with(
+    site: &Site<'_>,
+    protocol: Protocol,
+    tls: &Tls,
+    records: Records,
+) -> Result<ServerSpec> {
     let dir = site.dir.display();
     let files = site.files.display();
     let listen = format!("{}:{}{}", site.server_host(), site.server.port(), protocol.listen());
@@ -64,10 +88,11 @@ pub(super) fn server_with(site: &Site<'_>, protocol: Protocol, tls: &Tls) -> Res
         let [key, certificate] = tls.server_files(site)?;
         format!(
             "    ssl_certificate {};\n    ssl_certificate_key {};\n    ssl_protocols TLSv1.3;\n    \
-             ssl_conf_command Ciphersuites {};\n    ssl_session_cache off;\n    ssl_session_tickets off;\n",
+             ssl_conf_command Ciphersuites {};\n    ssl_session_cache off;\n    ssl_session_tickets off;\n{}",
             certificate.display(),
             key.display(),
             tls.cipher,
+            records.directives(),
         )
     };
     // Uploads wait in `incoming`, on the file system they end up on, so that

@@ -162,7 +162,7 @@ const DATA_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// Seconds that a server may take to get ready.
 const PATIENCE_S: u32 = ServerSpec::PATIENCE.as_secs() as u32;
 /// Commands before a server starts.
-const MOST_PREPARED: usize = 16;
+const MAX_PREPARED: usize = 16;
 
 /// The entry of an application; `definition` is its text.
 pub(super) fn entry(
@@ -211,9 +211,9 @@ impl ApplicationFile {
         name: &Spanned<String>,
         programs: &Programs,
     ) -> std::result::Result<CustomApplication, At> {
-        if self.prepare.len() > MOST_PREPARED {
-            let message = format!("at most {MOST_PREPARED} commands prepare a server");
-            return Err(at(&self.prepare[MOST_PREPARED], message));
+        if self.prepare.len() > MAX_PREPARED {
+            let message = format!("at most {MAX_PREPARED} commands prepare a server");
+            return Err(at(&self.prepare[MAX_PREPARED], message));
         }
         let client = |command: &Option<Written>, more: &[&'static str]| {
             let known = [&OF_CLIENT, more].concat();

@@ -79,8 +79,8 @@ enum Word {
 pub(super) struct Programs(Vec<Program>);
 
 /// Programs, words of a command, and bytes of one, that a definition may have.
-const MOST_PROGRAMS: usize = 16;
-const MOST_WORDS: usize = 256;
+const MAX_PROGRAMS: usize = 16;
+const MAX_WORDS: usize = 256;
 const LONGEST_WORD: usize = 4096;
 /// Bytes of a name.
 const LONGEST_NAME: usize = 256;
@@ -96,8 +96,8 @@ impl Programs {
         server: &[&Written],
         client: &[&Written],
     ) -> Result<Self, At> {
-        if let Some((name, _)) = written.iter().nth(MOST_PROGRAMS) {
-            return Err(at(name, format!("a definition has at most {MOST_PROGRAMS} programs")));
+        if let Some((name, _)) = written.iter().nth(MAX_PROGRAMS) {
+            return Err(at(name, format!("a definition has at most {MAX_PROGRAMS} programs")));
         }
         let names = |commands: &[&Written], name: &str| {
             let mut commands = commands.iter().flat_map(|command| named(command.get_ref()));
@@ -108,7 +108,7 @@ impl Programs {
             require_program_name(name)?;
             let words = file.version.get_ref();
             let good = |word: &String| word.len() <= LONGEST_WORD && !word.contains('\0');
-            if words.is_empty() || words.len() > MOST_PROGRAMS || !words.iter().all(good) {
+            if words.is_empty() || words.len() > MAX_PROGRAMS || !words.iter().all(good) {
                 let message =
                     format!("`version` has the arguments that make `{text}` print its version");
                 return Err(at(&file.version, message));
@@ -146,8 +146,8 @@ impl Programs {
         let Some((first, rest)) = words.split_first() else {
             return Err(at(written, "a command begins with its program"));
         };
-        if words.len() > MOST_WORDS {
-            return Err(at(written, format!("a command has at most {MOST_WORDS} words")));
+        if words.len() > MAX_WORDS {
+            return Err(at(written, format!("a command has at most {MAX_WORDS} words")));
         }
         let program = self.find(first.get_ref(), first)?;
         let words = rest.iter().map(|word| self.word(word, known));

@@ -54,7 +54,7 @@ pub(crate) struct DefinitionsFile {
 }
 
 /// Definitions that a plan may have, and bytes of a file that it may include.
-const MOST: usize = 100;
+const MAX_DEFINITIONS: usize = 100;
 const LARGEST_FILE: u64 = 1 << 20;
 
 /// The words of a record that say what it defines.
@@ -207,8 +207,8 @@ impl Custom {
         if self.definitions.iter().any(|one| one.record.name == *text) {
             return Err(at(name, format!("`{text}` is defined twice")));
         }
-        if self.definitions.len() >= MOST {
-            return Err(at(name, format!("more than {MOST} definitions")));
+        if self.definitions.len() >= MAX_DEFINITIONS {
+            return Err(at(name, format!("more than {MAX_DEFINITIONS} definitions")));
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(super) enum ReadyFile {
 pub(super) struct Texts(Vec<(String, Template)>);
 
 /// Texts of one sort in a definition, and bytes of one.
-const MOST: usize = 32;
+const MAX_ENTRIES: usize = 32;
 const LONGEST: usize = 64 << 10;
 
 /// Reads how a server shows that it is ready.
@@ -83,8 +83,8 @@ fn texts(
     names: &str,
     is_name: impl Fn(&str) -> bool,
 ) -> Result<Texts, At> {
-    if let Some((name, _)) = written.iter().nth(MOST) {
-        return Err(at(name, format!("there are at most {MOST} of these")));
+    if let Some((name, _)) = written.iter().nth(MAX_ENTRIES) {
+        return Err(at(name, format!("there are at most {MAX_ENTRIES} of these")));
     }
     let read = written.iter().map(|(name, text)| {
         let written_name = name.get_ref();
@@ -103,8 +103,8 @@ fn texts(
 
 /// Reads facts for the record, which also says where they are from.
 pub(super) fn facts(written: &TextsFile) -> Result<Vec<Fact>, At> {
-    if let Some((name, _)) = written.iter().nth(MOST) {
-        return Err(at(name, format!("there are at most {MOST} of these")));
+    if let Some((name, _)) = written.iter().nth(MAX_ENTRIES) {
+        return Err(at(name, format!("there are at most {MAX_ENTRIES} of these")));
     }
     let read = written.iter().map(|(name, value)| {
         require_line(name, "the name of a fact")?;

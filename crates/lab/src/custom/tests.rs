@@ -251,7 +251,7 @@ fn every_mistake_is_named_with_its_line() {
 
 #[test]
 fn a_definition_is_bounded() {
-    let many: String = (0..=MOST)
+    let many: String = (0..=MAX_DEFINITIONS)
         .map(|n| {
             format!(
                 "[layer.l{n}]\nencrypts = false\nserver = [\"a\"]\nclient = [\"a\"]\nprograms = {{ a = {{ version = [\"v\"] }} }}\n"

@@ -77,6 +77,12 @@ pub trait Layer: Send + Sync {
         true
     }
 
+    /// Whether it protects the Ethernet frames of the link itself, so that nothing can be around
+    /// it; its interface shows such frames in clear.
+    fn is_of_the_link(&self) -> bool {
+        false
+    }
+
     /// Whether its ends need outer addresses that nobody else uses.
     fn wants_own_addresses(&self) -> bool {
         self.kind() == LayerKind::InPlace
@@ -92,6 +98,14 @@ pub trait Layer: Send + Sync {
     /// # Errors
     /// [`crate::Error::Missing`]: what it lacks.
     fn require(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Refuses what this machine's kernel cannot do.
+    ///
+    /// # Errors
+    /// [`crate::Error::Missing`]: what it lacks.
+    fn require_kernel(&self) -> Result<()> {
         Ok(())
     }
 

@@ -21,6 +21,18 @@ pub(super) fn has_esp() -> bool {
     *HAS
 }
 
+/// MACsec with keys, and a router that passes its frames on.
+pub(crate) fn has_macsec() -> bool {
+    const MACSEC: &str = "ip link add lower type veth peer name other \
+        && ip link add link lower name probe type macsec cipher gcm-aes-128 \
+        && ip macsec add probe tx sa 0 pn 1 on key 00 00010203040506070809101112131415 \
+        && tc qdisc add dev lower clsact \
+        && tc filter add dev lower ingress protocol 0x88e5 prio 1 u32 match u32 0 0 \
+           action mirred egress redirect dev other";
+    static HAS: LazyLock<bool> = LazyLock::new(|| works(MACSEC));
+    *HAS
+}
+
 /// Whether a script succeeds in a network namespace that ends with it.
 pub(super) fn works(script: &str) -> bool {
     let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user" };

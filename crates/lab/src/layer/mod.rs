@@ -5,8 +5,10 @@ mod definition;
 mod dtls;
 mod ipsec;
 mod kernel;
+mod macsec;
 mod openvpn;
 mod place;
+mod random_key;
 mod rekey;
 mod strongswan;
 mod tls;
@@ -16,6 +18,7 @@ use crate::catalogue::Catalogue;
 
 pub(crate) use definition::Instance;
 pub use definition::{Drops, KeyUpdates, Layer, LayerKind, Place};
+pub(crate) use kernel::has_macsec as kernel_has_macsec;
 pub(crate) use place::{inner_mtu, loopback};
 
 /// All layers.
@@ -32,5 +35,6 @@ pub static ALL: Catalogue<dyn Layer> = Catalogue {
         ipsec::AH,
         ipsec::AH_ESP,
         ipsec::QESP,
+        macsec::ENTRY,
     ],
 };

@@ -62,9 +62,9 @@ impl Instance {
         port: u16,
         congestion_control: &str,
     ) -> Result<Self> {
-        const MOST: u16 = 250;
-        if number > MOST {
-            return Err(Error::Plan(format!("more than {MOST} layers in one plan")));
+        const MAX_LAYERS: u16 = 250;
+        if number > MAX_LAYERS {
+            return Err(Error::Plan(format!("more than {MAX_LAYERS} layers in one plan")));
         }
         let family = family_of(outer.server);
         let mtu = inner_mtu(layer, stack, outer.mtu, family).map_err(Error::Plan)?;

@@ -2,7 +2,7 @@
 //! `cipher={none,aes-128-gcm}` a choice; each stands for as many entries.
 
 /// Entries that one text may stand for.
-const MOST: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 
 /// All that `text` stands for, the last braces changing fastest; itself, where it has
 /// none.
@@ -16,8 +16,8 @@ pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
         let (inside, after) =
             behind.split_once('}').ok_or_else(|| format!("`{text}`: a `{{` is not closed"))?;
         let choices = choices(inside).map_err(|why| format!("`{text}`: {why}"))?;
-        if all.len() * choices.len() > MOST {
-            return Err(format!("`{text}` expands to more than {MOST} entries"));
+        if all.len() * choices.len() > MAX_ENTRIES {
+            return Err(format!("`{text}` expands to more than {MAX_ENTRIES} entries"));
         }
         let with = |start: &String| {
             let start = format!("{start}{before}");
@@ -42,10 +42,10 @@ fn choices(inside: &str) -> Result<Vec<String>, String> {
     let (first, last, step) = (number(first)?, number(last)?, number(step)?);
     let steps = last.checked_sub(first).and_then(|length| length.checked_div(step));
     match steps.and_then(|steps| usize::try_from(steps).ok()) {
-        Some(steps) if steps < MOST => {
+        Some(steps) if steps < MAX_ENTRIES => {
             Ok((0..=steps as u64).map(|nth| (first + nth * step).to_string()).collect())
         }
-        Some(_) => Err(format!("{{{inside}}} expands to more than {MOST} entries")),
+        Some(_) => Err(format!("{{{inside}}} expands to more than {MAX_ENTRIES} entries")),
         None => Err(format!("{{{inside}}} is an empty range")),
     }
 }

@@ -11,9 +11,9 @@ use toml::Spanned;
 
 use super::braces;
 use super::scale::{Scales, Smaller};
-use super::testbed::TestbedFile;
+use super::testbed::{NamedTestbed, TestbedFile};
 use super::{Family, HOST_DEFAULT, LinkBackend, Offload, Plan, PlannedStack, Resolver};
-use crate::at::{At, at, bounded};
+use crate::at::{At, at, bounded, plain};
 use crate::custom::{ApplicationFile, Custom, DefinitionsFile, LayerFile};
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical_with};
@@ -27,8 +27,18 @@ use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan, which includes files of `folder`; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str, folder: Option<&Path>) -> Result<Plan, String> {
+    read_on(text, name, folder, None)
+}
+
+/// As [`read`], to be run on a testbed in place of the plan's own.
+pub(super) fn read_on(
+    text: &str,
+    name: &str,
+    folder: Option<&Path>,
+    testbed: Option<&NamedTestbed>,
+) -> Result<Plan, String> {
     let file: PlanFile = toml::from_str(text).map_err(|error| toml_error::in_text(&error, text))?;
-    file.into_plan(name, folder).map_err(|error| error.in_text(text))
+    file.into_plan_on(name, folder, testbed).map_err(|error| error.in_text(text))
 }
 
 /// A plan, and a part of a study, as TOML has it.
@@ -101,7 +111,17 @@ pub(super) const NO_BASELINE: &str = "none";
 impl PlanFile {
     /// The plan; `name` is its name where it says none, `folder` where the files are that it
     /// includes.
-    pub(crate) fn into_plan(mut self, name: &str, folder: Option<&Path>) -> Result<Plan, At> {
+    pub(crate) fn into_plan(self, name: &str, folder: Option<&Path>) -> Result<Plan, At> {
+        self.into_plan_on(name, folder, None)
+    }
+
+    /// As [`Self::into_plan`], to be run on a testbed in place of its own.
+    fn into_plan_on(
+        mut self,
+        name: &str,
+        folder: Option<&Path>,
+        testbed: Option<&NamedTestbed>,
+    ) -> Result<Plan, At> {
         let custom = self.custom(folder)?;
         self.write_out_braces()?;
         let stacks = self.stacks(&custom)?;
@@ -125,7 +145,10 @@ impl PlanFile {
             }
         };
         let until = self.until(until, repetitions)?;
-        let hosts = self.hosts(&stacks)?;
+        let NamedTestbed { name: pair, hosts } = self.testbed(testbed)?;
+        if hosts.is_some() {
+            self.require_real_stacks(&stacks)?;
+        }
         let family = self.family(hosts.as_ref())?;
         let strictest = family.unwrap_or(Family::Ipv6);
         let mtu = match &self.mtu {
@@ -193,6 +216,7 @@ impl PlanFile {
             congestion_control: plain(self.congestion_control.as_ref())?
                 .unwrap_or_else(|| if hosts.is_some() { HOST_DEFAULT } else { "cubic" }.into()),
             hosts,
+            pair,
             repetitions,
             until,
             warmup: bounded("warmup", self.warmup.as_ref(), 1, 1..=100)?,
@@ -213,10 +237,10 @@ impl PlanFile {
 
     /// Its own applications and layers, and those of the files that it includes.
     fn custom(&mut self, folder: Option<&Path>) -> Result<Custom, At> {
-        const MOST: usize = 16;
+        const MAX_INCLUDES: usize = 16;
         let mut custom = Custom::default();
-        if let Some(one) = self.include.get(MOST) {
-            return Err(at(one, format!("a plan includes at most {MOST} files")));
+        if let Some(one) = self.include.get(MAX_INCLUDES) {
+            return Err(at(one, format!("a plan includes at most {MAX_INCLUDES} files")));
         }
         for path in &self.include {
             let Some(folder) = folder else {
@@ -253,20 +277,22 @@ impl PlanFile {
         Ok(())
     }
 
-    /// The two machines of a plan that names some.
-    fn hosts(&self, stacks: &[PlannedStack]) -> Result<Option<SshHosts>, At> {
-        let Some(testbed) = &self.testbed else { return Ok(None) };
-        let hosts = testbed.get_ref().hosts(testbed.span())?;
-        if hosts.is_some() {
-            self.require_real_stacks(stacks)?;
+    /// The testbed that is given, else the plan's own, else this machine.
+    fn testbed(&mut self, given: Option<&NamedTestbed>) -> Result<NamedTestbed, At> {
+        match (given, self.testbed.take()) {
+            (Some(given), _) => Ok(given.clone()),
+            (None, None) => Ok(NamedTestbed { name: None, hosts: None }),
+            (None, Some(own)) => {
+                let span = own.span();
+                own.into_inner().into_named(span)
+            }
         }
-        Ok(hosts)
     }
 
     /// Between real hosts nothing is built that a lost connection would leave
     /// behind.
     fn require_real_stacks(&self, stacks: &[PlannedStack]) -> Result<(), At> {
-        let most = SshHosts::MOST_STACKS;
+        let most = SshHosts::MAX_STACKS;
         if stacks.len() > most {
             return Err(at(&self.stacks, format!("between two real hosts at most {most} stacks")));
         }
@@ -342,7 +368,7 @@ impl PlanFile {
             };
         };
         let most = self.max_repetitions.as_ref();
-        let default = stop::MOST_BLOCKS.max(repetitions);
+        let default = stop::MAX_BLOCKS.max(repetitions);
         until.most_blocks = bounded("max-repetitions", most, default, 2..=10_000)?;
         let span = most.map(Spanned::span).filter(|_| repetitions >= stop::LEAST_BLOCKS);
         let span = span.or(self.repetitions.as_ref().map(Spanned::span)).unwrap_or(0..0);
@@ -583,19 +609,6 @@ fn written_out(texts: &[Spanned<String>]) -> Result<Vec<Spanned<String>>, At> {
 fn each(text: &Spanned<String>) -> Result<Vec<Spanned<String>>, At> {
     let all = braces::expand(text.get_ref()).map_err(|message| at(text, message))?;
     Ok(all.into_iter().map(|one| Spanned::new(text.span(), one)).collect())
-}
-
-/// A word that can stand in a path or a command line.
-fn plain(word: Option<&Spanned<String>>) -> Result<Option<String>, At> {
-    let Some(word) = word else { return Ok(None) };
-    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if word.get_ref().is_empty() || !word.get_ref().chars().all(letters) {
-        return Err(at(
-            word,
-            format!("`{}` is not one word of letters, digits, - and _", word.get_ref()),
-        ));
-    }
-    Ok(Some(word.get_ref().clone()))
 }
 
 fn read_spanned<T: FromStr<Err = String>>(text: &Spanned<String>) -> Result<T, At> {

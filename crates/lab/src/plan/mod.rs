@@ -8,7 +8,7 @@ mod record;
 mod scale;
 mod testbed;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::hosts::Machines;
@@ -18,7 +18,7 @@ use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 
 use crate::custom::Custom;
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Trace};
 use crate::stack::Stack;
 use crate::workload::Workload;
 
@@ -29,6 +29,8 @@ pub(crate) use file::PlanFile;
 pub use headroom_lab_host::testbed::{Family, HOST_DEFAULT, LinkBackend, Offload};
 pub use headroom_lab_results::schema::SshHosts;
 pub use scale::{Scale, Scales};
+pub use testbed::NamedTestbed;
+pub(crate) use testbed::TestbedFile;
 
 /// Everything a run needs to know.
 #[derive(Debug, Clone)]
@@ -45,6 +47,8 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
     /// Two real machines; none: namespaces on this one.
     pub hosts: Option<SshHosts>,
+    /// Name of the pair of hosts, if its testbed has one.
+    pub pair: Option<String>,
     /// Paired blocks for each workload and size; the fewest, with `until`.
     pub repetitions: u32,
     /// Precision of overheads at which blocks end.
@@ -113,12 +117,25 @@ impl Plan {
     /// # Errors
     /// [`Error::Plan`] with file and line.
     pub fn read(path: &Path) -> Result<Self> {
+        Self::read_from(path, None)
+    }
+
+    /// Reads a plan from a file, to be run on a testbed in place of its own.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] with file and line: what is wrong with the plan, or why it cannot be run
+    /// there.
+    pub fn read_on(path: &Path, testbed: &NamedTestbed) -> Result<Self> {
+        Self::read_from(path, Some(testbed))
+    }
+
+    fn read_from(path: &Path, testbed: Option<&NamedTestbed>) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Error::Plan(format!("cannot read the plan {}: {error}", path.display()))
         })?;
         let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
         let folder = path.parent().unwrap_or(Path::new(""));
-        file::read(&text, &name, Some(folder))
+        file::read_on(&text, &name, Some(folder), testbed)
             .map_err(|error| Error::Plan(format!("{}:{error}", path.display())))
     }
 
@@ -200,9 +217,15 @@ impl Plan {
             .collect()
     }
 
+    /// Returns the absolute paths of the recorded traces that its links follow.
+    pub fn traces(&self) -> Vec<PathBuf> {
+        let links = std::iter::once(&self.link).chain(&self.validation_links);
+        links.flat_map(LinkSpec::traces).map(Trace::path).collect()
+    }
+
     /// Returns the specification of its testbed.
     pub(crate) fn testbed(&self) -> TestbedSpec {
-        let mut layers = self.stacks.iter().flat_map(|planned| &planned.stack.layers);
+        let layers = || self.stacks.iter().flat_map(|planned| &planned.stack.layers);
         TestbedSpec {
             hosts: self.hosts.clone(),
             family: self.family,
@@ -211,7 +234,8 @@ impl Plan {
             links: std::iter::once(&self.link).chain(&self.validation_links).cloned().collect(),
             link_backend: self.link_backend,
             seed: self.seed,
-            kernel_threads_work: layers.any(|layer| layer.in_kernel()),
+            kernel_threads_work: layers().any(|layer| layer.in_kernel()),
+            switches_macsec: layers().any(|layer| layer.is_of_the_link()),
             programs: self.programs(),
         }
     }
@@ -335,6 +359,8 @@ sizes = ["1KiB", "1MiB"]
             .split("```toml\n")
             .skip(1)
             .map(|rest| rest.split("```").next().expect("its end"))
+            // one is a campaign
+            .filter(|text| !text.starts_with("plans = "))
             .collect();
         let is_definition =
             |text: &&str| text.starts_with("[application.") || text.starts_with("[layer.");
@@ -578,6 +604,8 @@ sizes = ["1KiB", "1MiB"]
         let traced = GOOD.replace("100mbit", "trace=cellular-down.trace,up-rate=1mbit");
         let plan = read(&traced).expect("a good plan");
         assert!(plan.link.down.trace.is_some() && plan.link.up.trace.is_none());
+        assert!(plan.traces().iter().all(|path| path.is_absolute() && path.is_file()));
+        assert_eq!(plan.traces().len(), 1);
         let refused = |text: &str, expected: &str| {
             let error = read(text).expect_err(expected);
             assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");

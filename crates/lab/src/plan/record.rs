@@ -8,7 +8,7 @@ use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
 
-use super::{Family, Plan, PlannedStack, SshHosts};
+use super::{Family, Plan, PlannedStack};
 use crate::custom::Custom;
 use crate::workload::{ContentKind, Key, Workload, WorkloadKind};
 
@@ -23,6 +23,7 @@ impl Plan {
             stacks,
             workloads,
             hosts,
+            pair,
             repetitions,
             until,
             warmup,
@@ -46,6 +47,7 @@ impl Plan {
             stacks: stacks.iter().map(stack).collect(),
             workloads: workloads.iter().map(workload).collect(),
             testbed: hosts.clone(),
+            pair: pair.clone(),
             repetitions: *repetitions,
             until_ci_pct: until.map(|until| until.half_width_pct),
             max_repetitions: until.map(|until| until.most_blocks),
@@ -95,7 +97,7 @@ impl Plan {
     }
 
     /// Lists the differences of this plan to the recorded one, as `name: value instead of
-    /// value`. Name and question measure nothing, and traces are told apart by their digests;
+    /// value`. Names and the question measure nothing, and traces are told apart by their digests;
     /// a seed that nobody asked for is no difference.
     pub fn differences_from(&self, record: &PlanRecord) -> Vec<String> {
         let mut own = self.record();
@@ -106,6 +108,7 @@ impl Plan {
             own.family = record.family.clone();
         }
         (own.name, own.question) = (record.name.clone(), record.question.clone());
+        own.pair.clone_from(&record.pair);
         own.trace_folder = record.trace_folder.clone();
         let fields = |record: &PlanRecord| match serde_json::to_value(record) {
             Ok(serde_json::Value::Object(fields)) => fields,
@@ -141,13 +144,16 @@ fn to_toml(record: &PlanRecord) -> Table {
     // real hosts have the offloads that they have
     let offload = Value::String(record.offload.clone());
     let offload = Some(offload).filter(|_| record.testbed.is_none());
+    let has_testbed = record.testbed.is_some() || record.pair.is_some();
+    let testbed = has_testbed
+        .then(|| super::testbed::to_value(record.testbed.as_ref(), record.pair.as_deref()));
     let optional = [
         ("offload", offload),
         ("until", until),
         ("max-repetitions", most),
         ("resolver", record.resolver.clone().map(Value::String)),
         ("link-backend", backend),
-        ("testbed", record.testbed.as_ref().map(hosts_to_toml)),
+        ("testbed", testbed),
     ];
     let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let fields = [
@@ -198,21 +204,6 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         rate: rate.map(|rate| rate.to_string()),
         cross_traffic: cross_traffic.map(|traffic| traffic.to_string()),
     }
-}
-
-fn hosts_to_toml(hosts: &SshHosts) -> Value {
-    let SshHosts { client, server, server_address, ports, ssh } = hosts;
-    let text = |text: &String| Value::String(text.clone());
-    let fields = [
-        ("kind", Some(Value::String("ssh".to_owned()))),
-        ("client", Some(text(client))),
-        ("server", Some(text(server))),
-        ("server-address", server_address.as_ref().map(text)),
-        ("ports", Some(Value::Integer((*ports).into()))),
-        ("ssh", Some(Value::Array(ssh.iter().map(text).collect()))),
-    ];
-    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Table(fields.collect())
 }
 
 fn workload_to_toml(workload: &WorkloadRecord) -> Value {
@@ -393,6 +384,19 @@ stacks = ["ftps"]
             differences.len() == 1 && differences[0].starts_with("testbed: "),
             "{differences:?}"
         );
+    }
+
+    #[test]
+    fn the_name_of_a_pair_comes_back_from_a_record_and_is_no_difference() {
+        let text = "stacks = [\"http\"]\nseed = 1\nfamily = \"ipv4\"\n[[workload]]\nkind = \"download\"\n\
+                    [testbed]\nkind = \"netns\"\nname = \"here\"\n";
+        let plan = Plan::from_toml(text, "x").expect("a good plan");
+        assert_eq!((plan.pair.as_deref(), &plan.hosts), (Some("here"), &None));
+        let record = plan.record();
+        let again = Plan::of_record(&record).expect("the same plan");
+        assert_eq!(format!("{again:?}"), format!("{plan:?}"));
+        let unnamed = Plan::from_toml(&text.replace("name = \"here\"\n", ""), "x");
+        assert!(unnamed.expect("a good plan").differences_from(&record).is_empty());
     }
 
     #[test]

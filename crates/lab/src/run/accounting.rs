@@ -16,7 +16,7 @@ use super::cell::Cell;
 
 /// Transfers of a cell that are counted again at most because the capture and the
 /// interface disagreed, which a machine with a busy core brought about now and then.
-const MOST_RECOUNTED: u32 = 3;
+const MAX_RECOUNTED: u32 = 3;
 
 impl Bench<'_> {
     /// Counts the packets of a few transfers, of which the one with the median
@@ -48,7 +48,7 @@ impl Bench<'_> {
                 .transpose()?;
             let before = self.testbed.router_counters()?;
             let (seen, totals) = match self.transfer_whole(cell, &prepared) {
-                Err(Error::FramesLost(_)) if recounted < MOST_RECOUNTED => {
+                Err(Error::FramesLost(_)) if recounted < MAX_RECOUNTED => {
                     recounted += 1;
                     self.remove(&prepared)?;
                     continue;
@@ -67,7 +67,7 @@ impl Bench<'_> {
             let too_long = || over(&totals, self.testbed.largest_frame());
             let failed = seen.error.or(wrong).or_else(too_long);
             let disagreed = disagreement(&totals, counted);
-            if failed.is_none() && disagreed.is_some() && recounted < MOST_RECOUNTED {
+            if failed.is_none() && disagreed.is_some() && recounted < MAX_RECOUNTED {
                 recounted += 1;
                 continue;
             }

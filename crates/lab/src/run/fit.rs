@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::units;
 
 /// More repetitions narrow an interval little: it shrinks with their square root.
-const MOST_REPETITIONS: u32 = 100;
+const MAX_REPETITIONS: u32 = 100;
 /// Times are estimated for a machine that was never measured, and half of all runs take longer:
 /// three quarters of them less than this.
 const MARGIN: f64 = 1.4;
@@ -19,7 +19,7 @@ const MARGIN: f64 = 1.4;
 const MARGIN_UNDER_WAY: f64 = 1.1;
 /// What was left of the time is spent on more blocks, up to so many times the planned ones: for
 /// these there is room on the disk.
-pub(super) const MOST_ROUNDS: u32 = 2;
+pub(super) const MAX_ROUNDS: u32 = 2;
 
 /// Sets the repetitions of a plan to as many as fit into a time, and says so. Where not even the
 /// fewest that support a comparison fit, its largest sizes are left out.
@@ -71,7 +71,7 @@ fn most_that_fit(plan: &Plan, fewest: u32, time: Duration) -> Result<Option<u32>
     if !fits(fewest)? {
         return Ok(None);
     }
-    let (mut most, mut too_many) = (fewest, MOST_REPETITIONS + 1);
+    let (mut most, mut too_many) = (fewest, MAX_REPETITIONS + 1);
     while too_many - most > 1 {
         let middle = most.midpoint(too_many);
         if fits(middle)? { most = middle } else { too_many = middle }

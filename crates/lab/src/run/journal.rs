@@ -90,8 +90,17 @@ impl Journal {
 pub(super) fn read(folder: &Path) -> Result<(Contents, bool)> {
     let path = folder.join(NAME);
     let file = File::open(&path).doing(|| format!("open {}", path.display()))?;
-    let lives = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    let lives = is_locked(&file);
     Ok((parse(&file, &path)?, lives))
+}
+
+/// Whether the run in `folder` is still going on, in another process.
+pub fn is_going_on(folder: &Path) -> bool {
+    File::open(folder.join(NAME)).is_ok_and(|file| is_locked(&file))
+}
+
+fn is_locked(file: &File) -> bool {
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 fn lock(file: &File, path: &Path) -> Result<()> {

@@ -43,7 +43,7 @@ use crate::plan::Plan;
 
 pub use estimate::{expected_time, rounded, sentence as sentence_on_time};
 pub use fit::fit;
-pub use journal::NAME as JOURNAL;
+pub use journal::{NAME as JOURNAL, is_going_on};
 pub use options::{Options, Progress};
 pub use resume::{
     Resumption, had_pinned_programs, is_on_this_machine, measured, resume, unfinished,

@@ -12,6 +12,7 @@ use headroom_lab_trace::{Record, SetUp};
 use super::bench::Bench;
 use super::cell::Cell;
 use super::transfer::{Prepared, Seen};
+use crate::application::SessionCount;
 use crate::layer::{Drops, KeyUpdates};
 use crate::workload::{STREAM_UNIT, TimeOf};
 
@@ -42,10 +43,15 @@ impl Bench<'_> {
         }
         self.resume(cell)?;
         for _ in 0..times.max(1) {
+            let counted = self.session_count(cell)?;
             let (prepared, seen) = self.transfer_before_it_counts(&brief)?;
-            if let Some(error) =
-                seen.error.map_or_else(|| self.verify(&prepared), |e| Ok(Some(e)))?
-            {
+            let transfers = seen.transfers();
+            let wrong = seen.error.map_or_else(|| self.verify(&prepared), |e| Ok(Some(e)))?;
+            let wrong = wrong.map_or_else(
+                || self.objection_to_sessions(cell, counted, transfers),
+                |error| Ok(Some(error)),
+            )?;
+            if let Some(error) = wrong {
                 self.remove(&prepared)?;
                 let sentence = format!("{cell} does not work on this testbed: {error}");
                 return Err(self.attribute_failure(Error::Failed(sentence)));
@@ -81,6 +87,7 @@ impl Bench<'_> {
         let prepared = (0..cell.batch()).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
         self.reseed_login_delay(cell)?;
         self.resume(cell)?;
+        let counted = self.session_count(cell)?;
         let (before, watch) = (self.testbed.read_cpu()?, self.testbed.watch()?);
         let seen = match self.transfers(cell, &prepared) {
             Err(error @ Error::FramesLost(_)) => {
@@ -107,6 +114,9 @@ impl Bench<'_> {
             errors.extend(self.verify(one)?);
             self.remove(one)?;
         }
+        if errors.is_empty() {
+            errors.extend(self.objection_to_sessions(cell, counted, transfers)?);
+        }
         if cell.workload.kind.moves_files() && errors.is_empty() {
             let bytes = cell.bytes() * seen.len() as u64;
             errors.extend(key_updates.iter().filter_map(|updates| updates.objection(bytes)));
@@ -125,6 +135,23 @@ impl Bench<'_> {
             token_bucket: way.rate_bps.is_some() && !self.testbed.serialises(),
         };
         Ok(Measured::of(cell, block, seen, took))
+    }
+
+    /// What the server's kernel has counted of a cell's sessions; none: it counts none.
+    fn session_count(&self, cell: &Cell) -> Result<Option<SessionCount>> {
+        self.application(&cell.stack)?.session_count(&self.testbed.server)
+    }
+
+    /// What is wrong with the sessions of so many transfers, by what was counted before them.
+    fn objection_to_sessions(
+        &self,
+        cell: &Cell,
+        before: Option<SessionCount>,
+        transfers: usize,
+    ) -> Result<Option<String>> {
+        let Some(before) = before else { return Ok(None) };
+        let after = self.session_count(cell)?;
+        Ok(after.and_then(|after| after.objection(before, transfers)))
     }
 
     /// The transfers of a sample, up to the first that fails.

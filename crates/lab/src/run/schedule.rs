@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
         let rows = plan
             .stacks
             .iter()
-            .map(|one| tried_again(MOST_TRIES, || self.bench.check_clear_text(&one.stack, &link)));
+            .map(|one| tried_again(MAX_TRIES, || self.bench.check_clear_text(&one.stack, &link)));
         let rows = rows.collect::<Result<_>>()?;
         self.keep(Entry::ClearText(rows))
     }
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
         let mut blocks = Blocks::of(self.plan, spec, workloads);
         let mut ready = false;
         let mut repeats_left = blocks.groups.len() as u32 * repetitions / 5;
-        let mut losses_left = MOST_BLOCKS_WITH_LOST_FRAMES;
+        let mut losses_left = MAX_BLOCKS_WITH_LOST_FRAMES;
         let mut active: Vec<usize> = (0..blocks.groups.len()).collect();
         let mut round = 0;
         while !active.is_empty() {
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
         let layered = self.plan.stacks.iter().any(|planned| !planned.stack.layers.is_empty());
         if link == 0 && layered && !self.record.has_layer_setups() {
             self.progress.stage("setting up the layers, apart from any transfer");
-            let rows = tried_again(MOST_TRIES, || self.bench.set_ups(spec))?;
+            let rows = tried_again(MAX_TRIES, || self.bench.set_ups(spec))?;
             self.keep(Entry::LayerSetups(rows))?;
         }
         let ahead = blocks.groups.iter().enumerate().map(|(group, cells)| {
@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
         let round_s: f64 =
             active.iter().map(|&group| blocks.expected_s(&blocks.groups[group])).sum();
         self.estimate.expects(0, round_s);
-        let is_new = rounds < fit::MOST_ROUNDS.saturating_mul(self.plan.repetitions);
+        let is_new = rounds < fit::MAX_ROUNDS.saturating_mul(self.plan.repetitions);
         let left = end.saturating_duration_since(Instant::now());
         let again = is_new && fit::has_time(self.estimate.left(), left);
         if !again {
@@ -452,10 +452,10 @@ fn tried_again<T>(times: u32, mut act: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 /// How often clear text is looked for, or layers are set up, until no frame is lost.
-const MOST_TRIES: u32 = 3;
+const MAX_TRIES: u32 = 3;
 
 /// Of one link: a machine that loses frames more often is too slow for it.
-const MOST_BLOCKS_WITH_LOST_FRAMES: u32 = 5;
+const MAX_BLOCKS_WITH_LOST_FRAMES: u32 = 5;
 
 /// The note of a link on which that happened.
 const FRAMES_LOST: &str = "The machine was too busy to capture every frame: the lab discarded blocks that missed some, and \

@@ -8,7 +8,7 @@ use headroom_lab_host::scratch;
 
 use super::blocks::{Blocks, LARGEST_ACCOUNTED};
 use super::estimate::samples;
-use super::fit::MOST_ROUNDS;
+use super::fit::MAX_ROUNDS;
 use super::{Options, captures, journal};
 use crate::plan::Plan;
 use crate::units;
@@ -23,7 +23,7 @@ const PAGE_BYTES: u64 = 4 << 20;
 /// # Errors
 /// [`Error::Failed`] with what is free and what is needed.
 pub(super) fn require(plan: &Plan, options: &Options, folder: &Path) -> Result<()> {
-    let rounds = if options.time.is_some() { MOST_ROUNDS } else { 1 };
+    let rounds = if options.time.is_some() { MAX_ROUNDS } else { 1 };
     let needed = needed(plan, rounds.into(), options.keep_captures);
     let free = scratch::free_space(folder)?;
     if free >= needed {

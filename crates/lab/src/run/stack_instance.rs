@@ -9,7 +9,7 @@ use headroom_lab_host::capture::RunningCapture;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::testbed::{Clock, Ends, Testbed};
 use headroom_lab_results::schema::LayerSetup;
-use headroom_lab_trace::SetUp;
+use headroom_lab_trace::{Framing, SetUp};
 
 use crate::layer::{Drops, Instance, KeyUpdates, LayerKind, Place};
 use crate::stack::Stack;
@@ -129,7 +129,12 @@ impl StackInstance {
     fn look_inside(&mut self, testbed: &Testbed) -> Result<()> {
         if let Some(instance) = self.innermost_network() {
             let client = instance.inner.client;
-            self.inner = testbed.capture_client(&instance.interface, client)?;
+            let framing = if instance.layer.is_of_the_link() {
+                Framing::Ethernet
+            } else {
+                Framing::Ip
+            };
+            self.inner = testbed.capture_client(&instance.interface, framing, client)?;
         }
         Ok(())
     }

@@ -176,19 +176,19 @@ fn leaves_out_a_profile(study: &StudyResults, quoted: &[Quoted<'_>]) -> Option<S
             (&other.stack, &other.workload, other.size_bytes)
                 == (&origin.stack, &origin.workload, origin.size_bytes)
         };
-        let is_twin = |other: &Quoted<'_>| {
+        let has_other_offload = |other: &Quoted<'_>| {
             RATES.contains(&other.column.measure.as_str())
                 && other.value.origin.as_ref().is_some_and(|origin| {
                     same_work(origin) && profile(origin).is_some_and(|profile| profile != own)
                 })
         };
-        let Some(twin) = all(study).find(|other| is_twin(other)) else { continue };
-        if !quoted.iter().any(is_twin) {
-            let told = twin.told();
+        let Some(other) = all(study).find(|other| has_other_offload(other)) else { continue };
+        if !quoted.iter().any(has_other_offload) {
+            let told = other.told();
             return Some(format!(
                 "{} was measured with offload {own}; {} has {told}",
                 cell.told(),
-                twin.section.title
+                other.section.title
             ));
         }
     }

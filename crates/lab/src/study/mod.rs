@@ -18,7 +18,7 @@ mod table;
 mod template;
 mod verdict;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::programs::Program;
@@ -118,6 +118,12 @@ impl Study {
     pub fn programs(&self) -> Vec<Program> {
         let here = self.parts.iter().filter(|part| part.hosts.is_none());
         here.flat_map(Plan::programs).collect()
+    }
+
+    /// Returns the absolute paths of the recorded traces that links of this machine follow.
+    pub fn traces(&self) -> Vec<PathBuf> {
+        let here = self.parts.iter().filter(|part| part.hosts.is_none());
+        here.flat_map(Plan::traces).collect()
     }
 
     /// Leaves out of every part the stacks whose programs its machines lack, and parts

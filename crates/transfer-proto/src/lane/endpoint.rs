@@ -230,6 +230,7 @@ impl<K: Keys> Lane<K> {
             mtu: self.sender.mtu(),
             in_flight: self.sender.in_flight(),
             lost: self.sender.lost(),
+            repeated: self.sender.repeated(),
         }
     }
 
@@ -400,11 +401,13 @@ impl<K: Keys> Lane<K> {
     ) -> Option<Transmit> {
         let mut at = 0;
         for packet in 0..packets {
-            let Some(piece) = self.sender.take(segment) else { break };
+            let Some(frame) = self.sender.take(segment) else { break };
+            let (SentFrame::Data(piece) | SentFrame::Repeat { piece, .. }) = frame else { break };
             let len = OVERHEAD + DATA_HEAD + piece.len as usize;
             // a short packet ends its train: the others are cut at one length
-            let last = packet + 1 == packets || len < segment || self.sender.waiting() == 0;
-            let ask = self.sender.asks(now, last);
+            let last = packet + 1 == packets || len < segment || !self.sender.has_more();
+            let left = if last { 0 } else { packets - packet - 1 };
+            let ask = self.sender.asks(now, packet == 0, left);
             let packet_bytes = &mut buffer[at..at + len];
             let (head, body) = packet_bytes[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
             Payload::write_data_head(piece.file, piece.offset, ask, head);
@@ -421,7 +424,7 @@ impl<K: Keys> Lane<K> {
                 self.end(Event::KeyExhausted);
                 break;
             };
-            self.sender.sent(now, number.get(), SentFrame::Data(piece), len);
+            self.sender.sent(now, number.get(), frame, len);
             at += len;
             if last {
                 break;
@@ -493,6 +496,8 @@ pub struct Stats {
     pub in_flight: u64,
     /// Bytes of lost packets.
     pub lost: u64,
+    /// Bytes of packets with data that another packet in flight carried, too.
+    pub repeated: u64,
 }
 
 #[cfg(test)]

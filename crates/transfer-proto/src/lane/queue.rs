@@ -92,6 +92,11 @@ impl Queue {
         self.waiting
     }
 
+    /// Whether anything of a file is not acknowledged.
+    pub(crate) fn expects(&self, file: u32) -> bool {
+        self.outstanding.contains_key(&file)
+    }
+
     /// Whether anything is not acknowledged.
     pub(crate) fn outstanding(&self) -> bool {
         !self.outstanding.is_empty()

@@ -25,10 +25,19 @@ const LEAST_SPREAD: f64 = 6.0 * 1200.0;
 pub(crate) enum SentFrame {
     /// Bytes of a file.
     Data(Piece),
+    /// Bytes that packet `of` carries as well, sent again before its fate is known.
+    Repeat { piece: Piece, of: u64 },
     /// A probe, which asks for an answer and may test an MTU.
     Probe,
     /// Something that is not acknowledged.
     Nothing,
+}
+
+impl SentFrame {
+    /// Whether it carries bytes of a file.
+    fn is_data(self) -> bool {
+        matches!(self, Self::Data(_) | Self::Repeat { .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,6 +54,8 @@ struct Packet {
     len: u16,
     state: State,
     limited: bool,
+    /// How many packets later its bytes were sent again; 0 if they were not.
+    repeated_after: u32,
     /// The state when it was sent, for the delivery rate.
     delivered: u64,
     delivered_us: u64,
@@ -52,6 +63,10 @@ struct Packet {
 }
 
 /// Packets sent and not settled, in order of their numbers, without gaps.
+///
+/// Bytes that were sent again are in flight in two packets. One of them, [`SentFrame::Data`], is
+/// responsible for them: if it is lost, they are sent anew. When it is lost first, the other
+/// becomes responsible.
 #[derive(Debug, Default)]
 pub(crate) struct SentPackets {
     packets: VecDeque<Packet>,
@@ -69,6 +84,8 @@ pub(crate) struct SentPackets {
     limited_until: u64,
     loss_at: Option<Duration>,
     last: Option<Arrival>,
+    /// From this number on, no packet is looked at for [`SentPackets::newest_sole`].
+    repeats_below: u64,
 }
 
 /// The newest packet of a feedback.
@@ -110,6 +127,8 @@ pub(crate) struct Outcome {
 pub(crate) enum PacketResult {
     Arrived(SentFrame, usize, u64),
     Lost(SentFrame, usize, u64),
+    /// The bytes of a packet in flight have arrived in another.
+    Covered(Piece),
 }
 
 impl SentPackets {
@@ -151,12 +170,22 @@ impl SentPackets {
                     len: 0,
                     state: State::Settled,
                     limited: false,
+                    repeated_after: 0,
                     delivered: 0,
                     delivered_us: 0,
                     first_at: now,
                 });
             }
             return;
+        }
+        match frame {
+            SentFrame::Data(_) => self.repeats_below = u64::MAX,
+            SentFrame::Repeat { of, .. } => {
+                if let Some(original) = self.in_flight_packet(of) {
+                    original.repeated_after = (number - of) as u32;
+                }
+            }
+            SentFrame::Probe | SentFrame::Nothing => {}
         }
         if self.in_flight == 0 {
             self.first_at = now;
@@ -168,10 +197,38 @@ impl SentPackets {
             len: len as u16,
             state: State::InFlight,
             limited: self.limited_until > 0,
+            repeated_after: 0,
             delivered: self.delivered,
             delivered_us: self.delivered_us,
             first_at: self.first_at,
         });
+    }
+
+    /// Returns number and bytes of the newest packet in flight whose bytes no other packet in
+    /// flight carries, and that `fits`: bytes and length.
+    pub(crate) fn newest_sole(
+        &self,
+        mut fits: impl FnMut(Piece, usize) -> bool,
+    ) -> Option<(u64, Piece)> {
+        let below = self.repeats_below.saturating_sub(self.base).min(self.packets.len() as u64);
+        let packets = self.packets.range(..below as usize).enumerate().rev();
+        packets
+            .filter(|(_, packet)| packet.state == State::InFlight && packet.repeated_after == 0)
+            .find_map(|(at, packet)| {
+                let SentFrame::Data(piece) = packet.frame else { return None };
+                fits(piece, usize::from(packet.len)).then_some((self.base + at as u64, piece))
+            })
+    }
+
+    /// Looks for [`SentPackets::newest_sole`] only below `number`, until there are others.
+    pub(crate) fn look_below(&mut self, number: u64) {
+        self.repeats_below = number;
+    }
+
+    /// Returns packet `number`, if it is in flight.
+    fn in_flight_packet(&mut self, number: u64) -> Option<&mut Packet> {
+        let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        self.packets.get_mut(at).filter(|packet| packet.state == State::InFlight)
     }
 
     /// Handles the ranges of a feedback: `largest` arrived `age` before it was made, at
@@ -186,6 +243,7 @@ impl SentPackets {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         let mut newest: Option<(u64, Packet)> = None;
+        let mut repeats = Vec::new();
         for range in ranges {
             let (first, last) = (*range.start().max(&self.base), *range.end());
             if last < self.base {
@@ -209,11 +267,22 @@ impl SentPackets {
                 outcome.longest = outcome.longest.max(len);
                 if packet.state == State::InFlight {
                     report(PacketResult::Arrived(packet.frame, len, number));
+                    if let SentFrame::Repeat { piece, of } = packet.frame {
+                        repeats.push((piece, of));
+                    }
                 }
                 packet.state = State::Settled;
                 if newest.is_none_or(|(newest, _)| newest < number) {
                     newest = Some((number, *packet));
                 }
+            }
+        }
+        for (piece, of) in repeats {
+            if let Some(original) = self.in_flight_packet(of)
+                && original.frame == SentFrame::Data(piece)
+            {
+                original.frame = SentFrame::Repeat { piece, of };
+                report(PacketResult::Covered(piece));
             }
         }
         self.delivered += outcome.acked;
@@ -287,6 +356,19 @@ impl SentPackets {
         self.last = None;
     }
 
+    /// Makes the repeat of lost packet `number`, if it is in flight, responsible for the bytes.
+    /// Returns what the lost packet was then.
+    fn hand_over(&mut self, number: u64, packet: &Packet) -> SentFrame {
+        if let SentFrame::Data(piece) = packet.frame
+            && let Some(repeat) = self.in_flight_packet(number + u64::from(packet.repeated_after))
+            && repeat.frame == (SentFrame::Repeat { piece, of: number })
+        {
+            repeat.frame = SentFrame::Data(piece);
+            return SentFrame::Repeat { piece, of: number };
+        }
+        packet.frame
+    }
+
     fn find_lost(
         &mut self,
         now: Duration,
@@ -299,6 +381,7 @@ impl SentPackets {
         let delay = rtt.loss_delay();
         let reordering = self.reordering.max(REORDERING);
         let below = (largest.saturating_sub(self.base) as usize).min(self.packets.len());
+        let (mut repeated, mut repeats) = (Vec::new(), Vec::new());
         for (number, packet) in (self.base..).zip(self.packets.range_mut(..below)) {
             if packet.state != State::InFlight {
                 continue;
@@ -307,14 +390,33 @@ impl SentPackets {
             if largest - number >= reordering || due <= now {
                 packet.state = State::Lost;
                 self.in_flight -= u64::from(packet.len);
-                if matches!(packet.frame, SentFrame::Data(_)) {
+                if packet.frame.is_data() {
                     outcome.lost += u64::from(packet.len);
                     outcome.lost_sent = outcome.lost_sent.max(packet.at);
                 }
-                report(PacketResult::Lost(packet.frame, usize::from(packet.len), number));
+                if let SentFrame::Repeat { of, .. } = packet.frame {
+                    repeats.push(of);
+                }
+                if packet.repeated_after > 0 {
+                    repeated.push((number, *packet));
+                } else {
+                    report(PacketResult::Lost(packet.frame, usize::from(packet.len), number));
+                }
             } else if self.loss_at.is_none_or(|loss_at| due < loss_at) {
                 self.loss_at = Some(due);
             }
+        }
+        if !(repeats.is_empty() && repeated.is_empty()) {
+            self.repeats_below = u64::MAX;
+        }
+        for of in repeats {
+            if let Some(original) = self.in_flight_packet(of) {
+                original.repeated_after = 0;
+            }
+        }
+        for (number, packet) in repeated {
+            let frame = self.hand_over(number, &packet);
+            report(PacketResult::Lost(frame, usize::from(packet.len), number));
         }
         // lost packets are remembered for a while: they may arrive after all
         while let Some(packet) = self.packets.front() {
@@ -406,6 +508,99 @@ mod tests {
         }
         let (_, lost) = feedback(&mut sent, 92 * MS, &[17..=17]);
         assert_eq!(lost, [] as [u64; 0], "the eighth after it is none too many now");
+    }
+
+    /// Sends the bytes of packet `of` again as packet `number`, at 10 ms.
+    fn repeat(sent: &mut SentPackets, number: u64, of: u64) {
+        sent.push(10 * MS, number, SentFrame::Repeat { piece: piece(of), of }, LEN);
+    }
+
+    /// Handles a feedback about `ranges`; returns the numbers of pieces that are now known to have
+    /// arrived, and of those that must be sent anew.
+    fn settled(
+        sent: &mut SentPackets,
+        now: Duration,
+        ranges: &[RangeInclusive<u64>],
+    ) -> (Vec<u64>, Vec<u64>) {
+        let (mut arrived, mut lost) = (Vec::new(), Vec::new());
+        let largest = (*ranges[0].end(), 1_000_000, Duration::ZERO);
+        sent.acknowledge(now, largest, ranges.iter().cloned(), &rtt(), |result| match result {
+            PacketResult::Arrived(SentFrame::Data(piece), ..) | PacketResult::Covered(piece) => {
+                arrived.push(piece.offset / 900);
+            }
+            PacketResult::Lost(SentFrame::Data(piece), ..) => lost.push(piece.offset / 900),
+            _ => {}
+        });
+        (arrived, lost)
+    }
+
+    #[test]
+    fn the_newest_packet_is_repeated_first_and_each_once() {
+        let mut sent = ten();
+        let all = |_: Piece, _: usize| true;
+        assert_eq!(sent.newest_sole(|piece, _| piece.offset < 900 * 8), Some((7, piece(7))));
+        assert_eq!(sent.newest_sole(all), Some((9, piece(9))));
+        repeat(&mut sent, 10, 9);
+        assert_eq!(sent.newest_sole(all), Some((8, piece(8))), "10 and 9 are the same");
+        sent.look_below(8);
+        assert_eq!(sent.newest_sole(all), Some((7, piece(7))));
+        settled(&mut sent, 90 * MS, &[0..=7]);
+        assert_eq!(sent.newest_sole(all), None);
+        sent.push(110 * MS, 11, SentFrame::Data(piece(11)), LEN);
+        assert_eq!(sent.newest_sole(all), Some((11, piece(11))), "there is another");
+        // 8 is lost, and 9 as well as 10
+        assert_eq!(settled(&mut sent, 190 * MS, &[11..=11, 0..=7]), (vec![11], vec![8, 9]));
+        assert_eq!(sent.newest_sole(all), None);
+    }
+
+    #[test]
+    fn repeated_bytes_are_sent_anew_only_when_both_packets_are_lost() {
+        // the original arrives, the repeat is lost
+        let mut sent = ten();
+        repeat(&mut sent, 10, 9);
+        sent.push(10 * MS, 11, SentFrame::Probe, LEN);
+        sent.push(10 * MS, 12, SentFrame::Probe, LEN);
+        sent.push(10 * MS, 13, SentFrame::Probe, LEN);
+        assert_eq!(settled(&mut sent, 90 * MS, &[13..=13, 9..=9]), (vec![9], (0..9).collect()));
+        assert_eq!(sent.in_flight(), 2000, "11 and 12");
+
+        // the original is lost, the repeat arrives
+        let mut sent = ten();
+        repeat(&mut sent, 10, 0);
+        let (arrived, lost) = settled(&mut sent, 90 * MS, &[9..=9, 1..=8]);
+        assert_eq!((arrived.len(), lost), (9, vec![]));
+        assert_eq!(settled(&mut sent, 91 * MS, &[10..=10, 1..=9]), (vec![0], vec![]));
+        assert_eq!(sent.in_flight(), 0);
+
+        // both are lost, one after the other or at once
+        let mut sent = ten();
+        repeat(&mut sent, 10, 0);
+        settled(&mut sent, 90 * MS, &[9..=9, 1..=8]);
+        sent.push(90 * MS, 11, SentFrame::Data(piece(11)), LEN);
+        assert_eq!(settled(&mut sent, 180 * MS, &[11..=11, 1..=9]), (vec![11], vec![0]));
+        let mut sent = ten();
+        repeat(&mut sent, 10, 0);
+        sent.push(90 * MS, 11, SentFrame::Data(piece(11)), LEN);
+        assert_eq!(settled(&mut sent, 180 * MS, &[11..=11, 1..=9]).1, [0]);
+
+        // the repeat arrives first, and the original never
+        let mut sent = ten();
+        repeat(&mut sent, 10, 9);
+        assert_eq!(settled(&mut sent, 90 * MS, &[10..=10, 0..=8]).0.len(), 10);
+        sent.push(90 * MS, 11, SentFrame::Data(piece(11)), LEN);
+        assert_eq!(settled(&mut sent, 180 * MS, &[10..=11, 0..=8]), (vec![11], vec![]));
+        assert_eq!(sent.in_flight(), 0);
+
+        // all is lost at once
+        let mut sent = ten();
+        repeat(&mut sent, 10, 9);
+        let mut lost = Vec::new();
+        sent.lose_all(|result| {
+            if let PacketResult::Lost(SentFrame::Data(piece), ..) = result {
+                lost.push(piece.offset / 900);
+            }
+        });
+        assert_eq!(lost, (0..10).collect::<Vec<_>>());
     }
 
     #[test]

@@ -53,6 +53,14 @@ impl Cubic {
         (self.flows, self.beta) = (flows, beta(flows));
     }
 
+    /// Raises the window, and with it the curve that it follows.
+    pub(crate) fn raise(&mut self, window: f64) {
+        let by = (window - self.window).max(0.0);
+        self.window += by;
+        self.top += by;
+        self.reno += by;
+    }
+
     /// Excludes time in which the window was not in use.
     pub(crate) fn pause(&mut self, paused: Duration) {
         self.epoch = self.epoch.map(|epoch| epoch + paused);
@@ -100,4 +108,23 @@ impl Cubic {
 /// Returns what a loss in one of so many windows leaves of their sum.
 fn beta(flows: f64) -> f64 {
     1.0 - (1.0 - BETA) / flows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raised_window_grows_as_it_would_have() {
+        let (mss, rtt, s) = (1000.0, Duration::from_millis(100), Duration::from_secs(1));
+        let mut raised = Cubic::new(Duration::ZERO, 100_000.0, mss, 1.0);
+        let mut high = Cubic::new(Duration::ZERO, 150_000.0, mss, 1.0);
+        raised.raise(150_000.0);
+        raised.raise(90_000.0);
+        assert_eq!(raised.window(), 150_000.0, "it is never lowered");
+        for cubic in [&mut raised, &mut high] {
+            (1_u32..10).for_each(|at| cubic.acked(at * s, cubic.window(), rtt));
+        }
+        assert_eq!(raised.window(), high.window());
+    }
 }

@@ -18,9 +18,9 @@
 //!
 //! Startup does not double its way up from ten packets: these leave at once, and how far the
 //! bottleneck spreads them (packet pairs: Keshav 1991; trains: Dovrolis, Ramanathan and Moore,
-//! 2004) shows its capacity, of which startup takes half at once, as Careful Resume (RFC 9959)
-//! does of a capacity that it remembers. Others may use the rest: the half that is left is found
-//! by doubling, up to the capacity and no further.
+//! 2004) shows its capacity, of which startup takes three quarters at once, as Careful Resume
+//! (RFC 9959) takes half of a capacity that it remembers. Others may use the rest: it is taken
+//! when an eighth of that flight has arrived and met no queue, up to the capacity and no further.
 //!
 //! A model that keeps its queue short starves beside senders that fill it, and
 //! starves them where the queue is short and drops do not slow it. So there is a
@@ -90,12 +90,27 @@ const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
 /// s; after many that found so, ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
+/// Round trips from one such probe to the next, at least: each costs two, which a deep queue
+/// makes long. Ours: a twentieth is lost so.
+/// `a_deep_queue_beside_cubic_is_not_taken_for_the_path`.
+const PROBE_RTT_ROUNDS: u32 = 32;
+/// Share of the capacity from which on others seem to have left: it is probed as often as on a
+/// short path then. Ours.
+const ALONE_SHARE: f64 = 0.9;
 /// Share of the former bandwidth-delay product with which to resume after a silence (RFC 9959).
 const RESUME_SHARE: f64 = 0.5;
 /// Packets leave in trains of this length, which are a queue of their own.
 pub(crate) const TRAIN: Duration = Duration::from_millis(1);
-/// Share of a capacity that startup measures, to take at once. Ours: as much as when resuming.
-const CAPACITY_SHARE: f64 = 0.5;
+/// The least extra rate of a probe on a path whose queue is short: less is noise. Ours:
+/// `a_queue_of_fifty_packets_does_not_keep_it_from_the_rate_of_the_link`.
+const LEAST_UP: f64 = 1.0 / 16.0;
+/// Share of a capacity that startup measures, to take at once. Ours: with [`STARTUP_GAIN`] it is
+/// sent at less than the capacity, so that alone it causes no queue, however short that is.
+/// `startup_fills_long_links_in_three_round_trips`.
+const CAPACITY_SHARE: f64 = 0.75;
+/// Share of startup's window that must have arrived without a queue, to take the whole capacity.
+/// Ours, likewise; HyStart++ (RFC 9406) decides after eight samples of a round.
+const TRIED_SHARE: f64 = 0.125;
 /// Share of the bandwidth-delay product in flight meanwhile. BBR's `ProbeRTT` has 0.5; ours
 /// costs less, and a queue of others still shows.
 const PROBE_RTT_GAIN: f64 = 0.6;
@@ -112,6 +127,16 @@ const FOUND_SHARE: f64 = 0.6;
 /// Pacing by a loss-based window: Linux paces TCP in congestion avoidance at 1.2 windows per
 /// round trip (`tcp_pacing_ca_ratio`).
 const COMPETE_PACING_GAIN: f64 = 1.2;
+/// Bandwidth-delay products that others have in flight from which on their queue is deep: one is
+/// the path, so that queues of one never are. Until it overflows, the window is then at least the
+/// share of the known capacity that is due beside so many other connections: 1/(1 + 1.2), 0.45.
+/// Ours: one, and somewhat less than half of the link for us.
+/// `beside_cubic_with_a_deep_queue_each_gets_at_least_three_tenths`.
+const DEEP_QUEUE: f64 = 2.0;
+const DEEP_QUEUE_OTHERS: f64 = 1.2;
+/// Share of the window by which it grows to that in a round trip: if several do so, each must see
+/// the others' part before it is far too much.
+const CATCH_UP: f64 = 0.125;
 /// Share of the window in flight from which it counts as used, so that it may grow (RFC 9438,
 /// section 5.8, without a number). Ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const USED_SHARE: f64 = 0.8;
@@ -148,6 +173,8 @@ enum Mode {
     Drain,
     Down {
         from_round: u64,
+        /// When the longest queue that the path holds has drained.
+        until: Duration,
     },
     Cruise {
         from_round: u64,
@@ -165,9 +192,17 @@ enum Mode {
     /// Sending little, to see the queue empty (BBR's ProbeRTT).
     ProbeRtt {
         since: Duration,
-        drained: Option<u64>,
+        drained: Option<Drained>,
         competing: bool,
     },
+}
+
+/// When a probe of the round trip reached its window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Drained {
+    round: u64,
+    /// Bytes delivered until then.
+    delivered: u64,
 }
 
 /// Computes rate and window from feedback.
@@ -191,7 +226,15 @@ pub struct Controller {
     cubic: Cubic,
     ledbat: Ledbat,
     probe_rtt_at: Duration,
+    /// The same if others seem to have left.
+    probe_rtt_alone_at: Duration,
     probe_rtt_after: Duration,
+    /// The lowest round trip of the last probe for competitors.
+    probed_floor: Option<Duration>,
+    /// The capacity in bytes per second, as far as it was known when competing began.
+    known_capacity: f64,
+    /// Whether the queue has not overflowed since then.
+    never_overflowed: bool,
     cycles: u64,
     /// The path's parameters before a silence.
     saved: Option<SavedPath>,
@@ -223,7 +266,11 @@ impl Controller {
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss, 1.0),
             ledbat: Ledbat::new(INITIAL_PACKETS * mss, mss),
             probe_rtt_at: Duration::ZERO,
+            probe_rtt_alone_at: Duration::ZERO,
             probe_rtt_after: Duration::ZERO,
+            probed_floor: None,
+            known_capacity: 0.0,
+            never_overflowed: false,
             cycles: 0,
             saved: None,
         }
@@ -299,7 +346,10 @@ impl Controller {
         let rate = match self.mode {
             // the first packets leave at once: how the bottleneck spreads them shows its capacity
             Mode::Startup if self.model.rounds() == 0 => f64::INFINITY,
-            Mode::Startup => STARTUP_GAIN * self.startup_window / rtt,
+            Mode::Startup => {
+                let most = self.capacity.map_or(f64::INFINITY, Capacity::most);
+                (STARTUP_GAIN * self.startup_window / rtt).min(most)
+            }
             Mode::Drain => DRAIN_GAIN * bandwidth,
             Mode::Cruise { .. } | Mode::Up { .. } | Mode::Down { .. }
                 if self.model.is_host_limited() =>
@@ -321,6 +371,11 @@ impl Controller {
             Mode::Retreat { .. } => COMPETE_PACING_GAIN * self.ledbat.window() / rtt,
         };
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
+    }
+
+    /// Returns the share of packets that are lost at random, a tenth at most.
+    pub(crate) fn random_loss(&self) -> f64 {
+        self.model.chance_loss()
     }
 
     /// Returns the smoothed round-trip time, if any was measured since the start.
@@ -389,7 +444,9 @@ impl Controller {
                     self.capacity = seen.max_by(|a, b| a.least().total_cmp(&b.least()));
                     if let Some(capacity) = self.capacity {
                         let rtt = self.model.min_rtt().as_secs_f64();
-                        let jump = CAPACITY_SHARE * capacity.least() * rtt;
+                        let tried = !round_over && self.has_tried();
+                        let share = if tried { 1.0 } else { CAPACITY_SHARE };
+                        let jump = share * capacity.least() * rtt;
                         let most = capacity.most() * rtt;
                         self.startup_window = self.startup_window.max(jump).min(most.max(jump));
                     }
@@ -399,7 +456,9 @@ impl Controller {
                 }
             }
             Mode::Drain if in_flight <= pipe || self.model.queue_is_empty() => self.cruise(now),
-            Mode::Down { from_round } if in_flight <= pipe || round >= from_round + 3 => {
+            Mode::Down { from_round, until }
+                if in_flight <= pipe || round >= from_round + 3 || now >= until =>
+            {
                 self.cruise(now);
             }
             // somebody else's, however short it is
@@ -416,14 +475,18 @@ impl Controller {
                 self.end_cycle(now, report);
             }
             Mode::Cruise { until_round, .. } => {
-                self.saw_congestion |= congested && round + 2 >= until_round;
+                // what startup overflowed is reported until after the first cruise began
+                self.saw_congestion |= congested && round + 2 >= until_round && self.cycles > 1;
             }
             Mode::Up { from_round } => {
                 let whole =
                     in_flight >= self.up_gain() * pipe || self.model.queue() > self.most_queue();
                 let over = round > from_round && whole;
                 if over || congested || round > from_round + 2 {
-                    self.mode = Mode::Down { from_round: round };
+                    // what a queue that overflowed could not hold need not be taken back
+                    let drains = |held: Duration| now + held.mul_f64(1.0 / (1.0 - DOWN_GAIN));
+                    let until = self.model.held_queue().map_or(Duration::MAX, drains);
+                    self.mode = Mode::Down { from_round: round, until };
                 }
             }
             Mode::Compete => self.compete(now, report, congested),
@@ -431,14 +494,28 @@ impl Controller {
             Mode::ProbeRtt { since, drained: None, competing } => {
                 if report.in_flight <= self.window() {
                     self.model.begin_floor();
-                    self.mode = Mode::ProbeRtt { since, drained: Some(round), competing };
+                    let drained = Some(Drained { round, delivered: report.delivered });
+                    self.mode = Mode::ProbeRtt { since, drained, competing };
                 }
             }
-            Mode::ProbeRtt { since, drained: Some(drained), competing } if round >= drained + 2 => {
+            Mode::ProbeRtt { since, drained: Some(drained), competing }
+                if round >= drained.round + 2
+                    || (competing && self.meets_deep_queue(report, drained)) =>
+            {
                 self.end_probe_rtt(now, since, competing);
             }
             Mode::Drain | Mode::Down { .. } | Mode::ProbeRtt { .. } => {}
         }
+    }
+
+    /// Whether the flight that startup sent by the capacity has begun to arrive and meets no
+    /// queue.
+    fn has_tried(&self) -> bool {
+        // what is acknowledged in the first round was sent before
+        self.model.rounds() > 1
+            && self.model.round_acked() as f64 >= TRIED_SHARE * self.startup_window
+            && self.model.queue_is_empty()
+            && !self.model.loses_more_than_by_chance()
     }
 
     /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or a queue
@@ -461,6 +538,7 @@ impl Controller {
         self.full_rounds += 1;
         self.full_rounds >= FULL_ROUNDS
             || stood
+            || self.model.overflowed_this_round()
             || self.capacity.is_some_and(|capacity| capacity.is_reached(bandwidth))
     }
 
@@ -485,6 +563,9 @@ impl Controller {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
+            let measured = self.capacity.map_or(0.0, Capacity::least);
+            self.known_capacity = self.model.highest_bandwidth().max(measured);
+            self.never_overflowed = !self.saw_congestion;
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
             Mode::ProbeRtt { since: now, drained: None, competing: false }
@@ -509,23 +590,52 @@ impl Controller {
     }
 
     /// Returns the gain of a probe. The first causes a queue of the ceiling at most, if it lasts a
-    /// round trip. Each that finds more is followed by one of twice the extra rate.
+    /// round trip, and hardly more than the path holds. Each that finds more is followed by one of
+    /// twice the extra rate.
     fn up_gain(&self) -> f64 {
-        let ceiling = self.config.ceiling.as_secs_f64();
-        let first = (UP_GAIN - 1.0).min(ceiling / self.model.min_rtt().as_secs_f64().max(1e-6));
+        let min_rtt = self.model.min_rtt().as_secs_f64().max(1e-6);
+        let within = |queue: Duration| queue.as_secs_f64() / min_rtt;
+        let held = self.model.held_queue().map_or(f64::INFINITY, |held| within(held).max(LEAST_UP));
+        let first = (UP_GAIN - 1.0).min(within(self.config.ceiling)).min(held);
         1.0 + (first * f64::from(1 << self.found.min(3))).min(MOST_UP_GAIN - 1.0)
     }
 
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
         let rtt = self.model.smoothed().unwrap_or_default();
+        let acked = report.acked as f64;
         if congested {
+            self.never_overflowed = false;
             self.cubic.congested(now, congested_at(now, report, rtt));
-        } else if (report.in_flight + report.acked) as f64 >= USED_SHARE * self.cubic.window() {
-            self.cubic.acked(now, report.acked as f64, rtt);
+        } else if report.in_flight as f64 + acked >= USED_SHARE * self.cubic.window() {
+            self.cubic.acked(now, acked, rtt);
+            self.catch_up(acked, rtt);
         }
-        if now >= self.probe_rtt_at {
+        let seems_alone = self.model.bandwidth() >= ALONE_SHARE * self.known_capacity;
+        if now >= self.probe_rtt_at || (seems_alone && now >= self.probe_rtt_alone_at) {
             self.mode = Mode::ProbeRtt { since: now, drained: None, competing: true };
         }
+    }
+
+    /// Raises the window towards the share that is due, while others fill a deep queue which has
+    /// not overflowed: whose window had grown for longer when we noticed them would keep its share,
+    /// as nothing is lost for as long as the queue grows.
+    fn catch_up(&mut self, acked: f64, rtt: Duration) {
+        let in_flight = self.known_capacity * rtt.as_secs_f64();
+        let path = self.known_capacity * self.model.min_rtt().as_secs_f64();
+        let others = in_flight - self.cubic.window();
+        if self.never_overflowed && others >= DEEP_QUEUE * path {
+            let flows = self.config.priority.flows();
+            let due = flows / (flows + DEEP_QUEUE_OTHERS) * in_flight;
+            self.cubic.raise(due.min(self.cubic.window() + CATCH_UP * acked));
+        }
+    }
+
+    /// Whether a packet that was sent after a probe had drained our own queue found a deep one,
+    /// which is others' then.
+    fn meets_deep_queue(&self, report: &Report, drained: Drained) -> bool {
+        report.rtt.is_some()
+            && report.delivered_before >= drained.delivered
+            && self.model.queue_is_deep()
     }
 
     fn begin_retreat(&mut self) {
@@ -561,7 +671,14 @@ impl Controller {
 
     fn end_probe_rtt(&mut self, now: Duration, since: Duration, competing: bool) {
         let believed = if competing { MIN_RTT_AGE_COMPETING } else { MIN_RTT_AGE };
-        if self.model.min_rtt_age(now) > believed {
+        let floor = self.model.floor().filter(|_| competing);
+        // others' queue is not as long each time; a path that became longer is
+        let is_path = match (self.probed_floor, floor) {
+            (Some(before), Some(floor)) => self.model.agree(before, floor),
+            _ => !competing,
+        };
+        self.probed_floor = floor;
+        if is_path && self.model.min_rtt_age(now) > believed {
             self.model.replace_min_rtt(now);
         }
         let is_crowded = competing && self.model.queue_stood();
@@ -571,7 +688,9 @@ impl Controller {
             self.cubic.pause(now.saturating_sub(since));
             self.probe_rtt_after =
                 (self.probe_rtt_after * 2).clamp(PROBE_RTT_INTERVAL, MOST_PROBE_RTT_INTERVAL);
-            self.probe_rtt_at = now + self.probe_rtt_after;
+            let rounds = PROBE_RTT_ROUNDS * self.model.smoothed().unwrap_or_default();
+            self.probe_rtt_alone_at = now + self.probe_rtt_after;
+            self.probe_rtt_at = now + self.probe_rtt_after.max(rounds);
             self.mode = Mode::Compete;
         } else {
             self.probe_rtt_after = Duration::ZERO;

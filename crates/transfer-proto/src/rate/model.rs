@@ -16,6 +16,9 @@ const BANDWIDTH_ROUNDS: u64 = 10;
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// Milliseconds that the highest round trip is remembered. Ours: as long as the lowest.
 const MAX_RTT_MS: u64 = 10_000;
+/// Seconds that the highest bandwidth is remembered. Ours: longer than others need to fill a queue
+/// of a second (`a_deep_queue_beside_cubic_is_not_taken_for_the_path`).
+const HIGHEST_S: u64 = 30;
 /// A shorter queue is noise of the hosts. Ours; an eighth of the round trip if that is more, as
 /// in HyStart++ (RFC 9406, section 4.2).
 const NOISE: Duration = Duration::from_micros(1500);
@@ -29,11 +32,16 @@ const HOST_LIMITED_AFTER: Duration = Duration::from_millis(500);
 /// The most random loss that is made up for. Ours: twice the 5 % of
 /// `random_loss_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
 const MAX_CHANCE_LOSS: f64 = 0.1;
+/// Share of a round from which its losses, with congestion, are those of a queue that overflows:
+/// BBRv3's `BBR.LossThresh`, or twice the random loss if that is more.
+const OVERFLOW_LOSS: f64 = 0.02;
 
 /// A path, as feedback shows it.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     bandwidth: MaxFilter,
+    /// The highest of long, which may have been before others came.
+    highest: MaxFilter,
     /// The latest rates: a single one may be wrong because the receiver was busy.
     latest: [f64; 3],
     rtt: Option<Duration>,
@@ -59,12 +67,15 @@ pub(super) struct Model {
     round_congested: bool,
     /// Share of packets lost at random, smoothed over rounds.
     chance_loss: f64,
+    /// The longest queue of late when a queue overflowed.
+    overflow: Option<Duration>,
 }
 
 impl Model {
     pub(super) fn new() -> Self {
         Self {
             bandwidth: MaxFilter::new(BANDWIDTH_ROUNDS),
+            highest: MaxFilter::new(HIGHEST_S),
             latest: [0.0; 3],
             rtt: None,
             smoothed: Duration::ZERO,
@@ -84,6 +95,7 @@ impl Model {
             round_lost: 0,
             round_congested: false,
             chance_loss: 0.0,
+            overflow: None,
         }
     }
 
@@ -112,6 +124,7 @@ impl Model {
             let rate = self.latest_rate();
             if !report.limited || rate > self.bandwidth.get() {
                 self.bandwidth.push(self.age, rate);
+                self.highest.push(now.as_secs(), rate);
             }
         }
         over
@@ -134,13 +147,38 @@ impl Model {
 
     /// Begins another round trip.
     pub(super) fn end_round(&mut self) {
-        let bytes = self.round_acked + self.round_lost;
-        if bytes > 0 && !self.round_congested {
-            let lost = self.round_lost as f64 / bytes as f64;
-            self.chance_loss += (lost - self.chance_loss) / 8.0;
+        match self.round_loss() {
+            Some(lost) if !self.round_congested => {
+                self.chance_loss += (lost - self.chance_loss) / 8.0;
+            }
+            Some(lost) if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss) => {
+                self.overflow = Some(self.longest_queue());
+            }
+            _ => {}
         }
         self.round_congested = false;
         (self.round_acked, self.round_lost, self.round_floor) = (0, 0, Duration::MAX);
+    }
+
+    /// Returns the share of this round's bytes that was lost, if there were any.
+    fn round_loss(&self) -> Option<f64> {
+        let bytes = self.round_acked + self.round_lost;
+        (bytes > 0).then(|| self.round_lost as f64 / bytes as f64)
+    }
+
+    /// Whether more of this round was lost than chance may lose.
+    pub(super) fn loses_more_than_by_chance(&self) -> bool {
+        self.round_loss().is_some_and(|lost| lost > MAX_CHANCE_LOSS)
+    }
+
+    /// Whether a queue overflowed in this round, by more than chance.
+    pub(super) fn overflowed_this_round(&self) -> bool {
+        self.round_congested && self.loses_more_than_by_chance()
+    }
+
+    /// Returns the bytes acknowledged in this round.
+    pub(super) fn round_acked(&self) -> u64 {
+        self.round_acked
     }
 
     pub(super) fn sample_rtt(&mut self, now: Duration, rtt: Duration) {
@@ -164,6 +202,11 @@ impl Model {
         self.bandwidth.get()
     }
 
+    /// Returns the highest of the last half minute.
+    pub(super) fn highest_bandwidth(&self) -> f64 {
+        self.highest.get()
+    }
+
     fn latest_rate(&self) -> f64 {
         self.latest.iter().copied().fold(f64::INFINITY, f64::min)
     }
@@ -173,6 +216,7 @@ impl Model {
     pub(super) fn distrust_bandwidth(&mut self) {
         if self.round_lost as f64 > 0.2 * (self.round_acked + self.round_lost) as f64 {
             self.bandwidth.reset(self.age, self.latest_rate());
+            self.highest.reset(self.seen_at.as_secs(), self.latest_rate());
         }
     }
 
@@ -202,6 +246,21 @@ impl Model {
             self.min_rtt = Some(self.floor);
             self.min_rtt_at = now;
         }
+    }
+
+    /// Returns the lowest round trip since the floor began, if there was any.
+    pub(super) fn floor(&self) -> Option<Duration> {
+        (self.floor != Duration::MAX).then_some(self.floor)
+    }
+
+    /// Whether two lowest round trips are the same but for noise.
+    pub(super) fn agree(&self, one: Duration, other: Duration) -> bool {
+        one.abs_diff(other) <= one / 32 + self.noise()
+    }
+
+    /// Whether the newest packet found a queue of a bandwidth-delay product at least.
+    pub(super) fn queue_is_deep(&self) -> bool {
+        self.queue() > self.min_rtt().max(self.threshold() * 4)
     }
 
     /// Starts measuring the lowest round trip: the queue should be empty now.
@@ -239,6 +298,18 @@ impl Model {
         self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
     }
 
+    /// Returns the longest queueing delay of late.
+    fn longest_queue(&self) -> Duration {
+        let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
+        Duration::from_secs_f64(longest.max(0.0))
+    }
+
+    /// Returns the longest queue that the path holds, if one has overflowed. One that was longer
+    /// since, and did not, shows that it holds more.
+    pub(super) fn held_queue(&self) -> Option<Duration> {
+        self.overflow.map(|overflow| overflow.max(self.longest_queue()))
+    }
+
     /// Returns the shortest delay that counts as a queue.
     pub(super) fn threshold(&self) -> Duration {
         (self.min_rtt() / 8).max(self.noise())
@@ -257,8 +328,7 @@ impl Model {
 
     /// Whether the queue is near the longest seen: a loss is then a tail drop.
     pub(super) fn queue_is_long(&self) -> bool {
-        let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
-        self.queue() > self.threshold() / 2 && self.queue().as_secs_f64() >= 0.5 * longest
+        self.queue() > self.threshold() / 2 && self.queue() >= self.longest_queue() / 2
     }
 
     /// Returns the bandwidth-delay product in bytes.
@@ -288,5 +358,25 @@ mod tests {
         // the stretch begins with a packet that lay there for long: it seems short
         assert_eq!([160.0, 150.0, 100.0].map(&mut sees), [100.0; 3]);
         assert_eq!([200.0, 200.0, 200.0].map(&mut sees), [100.0, 100.0, 200.0]);
+    }
+
+    #[test]
+    fn a_queue_that_overflows_shows_what_it_holds() {
+        let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
+        let mut model = Model::new();
+        let mut round = |acked, lost, rtt: Duration, congested| {
+            let report = Report { acked, lost, rtt: Some(rtt), ..Report::default() };
+            model.report(s, &report);
+            if congested {
+                model.note_congestion();
+            }
+            model.end_round();
+            model.held_queue()
+        };
+        assert_eq!(round(100, 0, 10 * ms, false), None);
+        assert_eq!(round(90, 10, 10 * ms, false), None, "random loss");
+        assert_eq!(round(99, 1, 12 * ms, true), None, "no more than by chance");
+        assert_eq!(round(80, 20, 12 * ms, true), Some(2 * ms));
+        assert_eq!(round(100, 0, 15 * ms, false), Some(5 * ms), "it holds more");
     }
 }

@@ -141,6 +141,21 @@ impl Client {
             .await
     }
 
+    /// Connects as [`Self::connect_within`] does, at this address of the host alone.
+    ///
+    /// # Errors
+    /// As those of [`Self::connect`].
+    pub async fn connect_at(
+        timeout: Duration,
+        host: &Host,
+        address: SocketAddr,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        let to = (host, vec![address]);
+        Self::connect_by(ClientProof::Certificate, timeout, to, identity, trust).await
+    }
+
     /// Connects without a certificate, as clients in browsers must: the first request is preceded
     /// by a message that proves the key.
     ///
@@ -428,6 +443,14 @@ impl Answer {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Returns the addresses of a host, in the order in which they are tried.
+///
+/// # Errors
+/// Its name has no address ([`Error::Unreachable`]).
+pub async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Error> {
+    quic::addresses(host).await
 }
 
 /// Reads a path as it is written behind `HOST:`, below a server's root; `None` is the root.

@@ -190,12 +190,12 @@ impl Client {
 }
 
 /// Whether a path names the content of a directory, not the directory.
-fn names_contents(path: &[u8]) -> bool {
+pub(crate) fn names_contents(path: &[u8]) -> bool {
     path.ends_with(b"/.") || matches!(path, b"" | b".")
 }
 
 /// Whether a path names a directory by its form.
-fn names_directory(path: &[u8]) -> bool {
+pub(crate) fn names_directory(path: &[u8]) -> bool {
     path.ends_with(b"/") || names_contents(path)
 }
 
@@ -223,7 +223,7 @@ fn here(to: &Path, alone: bool) -> Result<(Destination, Vec<PathBuf>), Error> {
 
 /// Makes a directory and its missing parents. Returns those that were missing, the innermost
 /// first.
-pub(super) fn make_directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn make_directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
     // without a trailing `/.`, by which no directory can be made or removed
     let path = path.components().as_path();
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
@@ -237,7 +237,7 @@ pub(super) fn make_directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// Removes directories that were made for what did not come, the innermost first, as far as
 /// they are empty.
-pub(super) fn remove_if_failed(made: &[PathBuf], received: &Result<Summary, Error>) {
+pub(crate) fn remove_if_failed(made: &[PathBuf], received: &Result<Summary, Error>) {
     if !received.as_ref().is_ok_and(|summary| summary.failed == 0) {
         let _ = made.iter().try_for_each(std::fs::remove_dir);
     }

@@ -120,23 +120,24 @@ impl Client {
         let destination = spawn_blocking(move || here(&to, make));
         let (destination, is_missing, made) =
             destination.await.map_err(|error| Error::task(&error))??;
-        let received = self.sync_into(destination, is_missing, &request, options, observer).await;
+        let SyncOptions { delete, dry_run, delta, fsync, .. } = *options;
+        let excludes = Arc::new(options.excludes.clone());
+        let mode = SyncMode::new(delete, dry_run, is_missing, excludes).reusing(delta);
+        let received = self.sync_into(destination, mode, &request, fsync, observer).await;
         remove_if_failed(&made, &received);
         received
     }
 
-    async fn sync_into(
+    /// Receives what differs into a destination, as the request says.
+    pub(super) async fn sync_into(
         &mut self,
         destination: Destination,
-        is_missing: bool,
+        mode: SyncMode,
         request: &Message,
-        options: &SyncOptions,
+        fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
         let (mut writer, mut reader, accepted) = self.request(request, None).await?;
-        let SyncOptions { delete, dry_run, delta, fsync, .. } = *options;
-        let excludes = Arc::new(options.excludes.clone());
-        let sync = SyncMode::new(delete, dry_run, is_missing, excludes).reusing(delta);
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
             connection: self.connection.clone().into(),
@@ -146,7 +147,7 @@ impl Client {
             observer,
             claims: None,
             limits: RateLimits::default().and(self.rate_bps),
-            sync: Some(sync),
+            sync: Some(mode),
             tree: stored_as,
             lanes: accepted.lanes,
             acceptance: None,

@@ -9,6 +9,7 @@ use headroom_transfer_proto::path::RelPath;
 use super::error::Error;
 use super::exclude::Excludes;
 use super::found::Found;
+use super::remaining::Remaining;
 use super::root::Root;
 use super::{disk, store};
 
@@ -78,6 +79,15 @@ impl Source {
         match self {
             Self::Disk(source) => Self::Disk(Box::new(source.keeping(keep))),
             Self::Store(source) => Self::Store(source),
+        }
+    }
+
+    /// Returns of files only those that remain, and everything else.
+    #[must_use]
+    pub(crate) fn only(self, remaining: Arc<Remaining>) -> Self {
+        match self {
+            Self::Disk(source) => Self::Disk(Box::new(source.only(remaining))),
+            Self::Store(source) => Self::Store(Box::new(source.only(remaining))),
         }
     }
 

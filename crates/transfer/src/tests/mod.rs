@@ -12,6 +12,7 @@ mod measurement;
 mod outages;
 mod rate;
 mod resume;
+mod spread;
 mod store;
 mod sync;
 mod thrift;

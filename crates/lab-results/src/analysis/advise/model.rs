@@ -213,7 +213,7 @@ impl Basis {
     ) -> Vec<f64> {
         const RUNS: u64 = 200;
         /// The time of more connections is taken from so many.
-        const MOST_SIMULATED: u32 = 50;
+        const MAX_SIMULATED: u32 = 50;
         /// A link's queue, where nobody says: 50 ms at its rate, at least 100 packets.
         const QUEUE_S: f64 = 0.05;
         let segment_s = body.bytes_per_s.map_or(0.0, |rate| self.payload_bytes / rate);
@@ -238,7 +238,7 @@ impl Basis {
         let connections =
             stack.connections + if stack.connects_for_each_file { task.files - 1 } else { 0 };
         let one = |chance: &mut Chance| {
-            let simulated = bodies.min(MOST_SIMULATED);
+            let simulated = bodies.min(MAX_SIMULATED);
             let sum: f64 = (0..simulated).map(|_| lossy::body_s(&path, chance, segments)).sum();
             let bodies_s = sum * f64::from(bodies) / f64::from(simulated);
             let waits = lossy::dialogue_s(&path, chance, line.round_trips, f64::from(connections));

@@ -8,7 +8,7 @@ use crate::analysis::stats::LEAST_RUNS;
 use crate::schema::{Results, Sample};
 
 /// More do not fit into a sentence.
-const MOST_STACKS: usize = 5;
+const MAX_STACKS: usize = 5;
 
 /// A sentence on the smallest download of the main link, and one on the largest.
 pub(super) fn candidates(results: &Results) -> Vec<Sentence> {
@@ -19,7 +19,7 @@ pub(super) fn candidates(results: &Results) -> Vec<Sentence> {
         .filter(|stack| stack.baseline.is_some() && is_secured(results, &stack.name))
         .map(|stack| stack.name.as_str())
         .collect();
-    if !(2..=MOST_STACKS).contains(&stacks.len()) {
+    if !(2..=MAX_STACKS).contains(&stacks.len()) {
         return Vec::new();
     }
     let sizes = || {

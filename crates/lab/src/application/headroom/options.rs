@@ -41,7 +41,7 @@ const CIPHERS: [Cipher; 5] = [
 /// Bytes of files in a packet, from and to.
 const CHUNKS: RangeInclusive<u32> = 200..=4000;
 /// Ports for lanes: as many as the study had.
-const MOST_LANE_PORTS: u16 = 256;
+const MAX_LANE_PORTS: u16 = 256;
 /// Compression: of data that becomes shorter, or of all.
 const COMPRESS: [&str; 2] = ["auto", "always"];
 /// The options, for messages.
@@ -68,7 +68,7 @@ impl TransferOptions {
                 }
                 Some(("lane-ports", count)) => {
                     let count =
-                        count.parse().ok().filter(|count| (1..=MOST_LANE_PORTS).contains(count));
+                        count.parse().ok().filter(|count| (1..=MAX_LANE_PORTS).contains(count));
                     read.lane_ports = Some(count.ok_or_else(unknown)?);
                 }
                 Some(("compress", what)) => {

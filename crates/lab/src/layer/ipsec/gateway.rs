@@ -377,7 +377,7 @@ mod tests {
             ] {
                 let layer = with(protocol, options);
                 let ike = layer.parameters.ike.expect("keys that are negotiated");
-                let proof = ike::ProofLines::shared_key(&crate::layer::ipsec::keys::hex(32, true));
+                let proof = ike::ProofLines::shared_key(&crate::layer::random_key::hex(32, true));
                 let configured = configured_as(layer, ends, |place, host| {
                     ike::configuration(&layer, ike, place, host, &proof)
                 });

@@ -8,8 +8,9 @@ use headroom_lab_host::role::Role;
 use serde::Deserialize;
 
 use super::options::{Ike, Mode, Proof};
-use super::{Ipsec, Protocol, gateway, keys};
+use super::{Ipsec, Protocol, gateway};
 use crate::layer::Place;
+use crate::layer::random_key::hex;
 
 /// The age at which nothing is rekeyed in a run, nor a silent peer asked whether it lives.
 const NEVER: Duration = Duration::from_secs(9_000_000);
@@ -28,7 +29,7 @@ pub(super) struct ProofLines {
 /// Draws a pre-shared key, or has certificates made and copies each end's to it.
 pub(super) fn make_proof(ike: Ike, place: &Place<'_>) -> Result<ProofLines> {
     match ike.proof {
-        Proof::SharedKey => Ok(ProofLines::shared_key(&keys::hex(SECRET, place.client.is_dry()))),
+        Proof::SharedKey => Ok(ProofLines::shared_key(&hex(SECRET, place.client.is_dry()))),
         Proof::Certificates => make_certificates(place),
     }
 }

@@ -1,10 +1,10 @@
 //! Fresh keys and SPIs of one instance, the same at both ends.
 
 use headroom_lab_host::role::Role;
-use rand::Rng;
 
 use super::options::Parameters;
 use super::{Ipsec, Protocol};
+use crate::layer::random_key::hex;
 
 /// One protection with its numbers and keys, in both directions.
 #[derive(Debug)]
@@ -86,13 +86,4 @@ impl KeyPair {
 fn spi(number: u16, nth: u32, class: u32, dry: bool) -> u32 {
     let chance: u32 = if dry { 0 } else { rand::random() };
     chance << 12 | 0x800 | class << 10 | u32::from(number) << 2 | nth
-}
-
-/// Draws so many bytes, in hexadecimal; those of a dry run are all zeros.
-pub(super) fn hex(bytes: usize, dry: bool) -> String {
-    let mut key = vec![0; bytes];
-    if !dry {
-        rand::rng().fill_bytes(&mut key);
-    }
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -190,7 +190,7 @@ impl Layer for Ipsec {
         !self.by_kernel()
     }
 
-    fn require(&self) -> Result<()> {
+    fn require_kernel(&self) -> Result<()> {
         if self.by_kernel() && !xfrm::works(self) {
             return Err(Error::Missing(format!(
                 "this machine's kernel cannot do `{}`: it lacks {} in its XFRM, or interfaces of the type \

@@ -55,7 +55,7 @@ pub(super) enum Backend {
 /// Anti-replay windows that `headroom tunnel` takes.
 const WINDOWS: std::ops::RangeInclusive<u32> = 64..=8192;
 /// The most threads that one gateway may be given.
-const MOST_QUEUES: u16 = 64;
+const MAX_QUEUES: u16 = 64;
 
 impl Mode {
     pub(super) const fn name(self) -> &'static str {
@@ -297,9 +297,9 @@ impl Said {
             }
             (Some(("sa-per-class", flow)), ..) => self.others.class = Some(flow.parse()?),
             (Some(("queues", queues)), ..) => {
-                let queues = queues.parse().ok().filter(|n| (1..=MOST_QUEUES).contains(n));
+                let queues = queues.parse().ok().filter(|n| (1..=MAX_QUEUES).contains(n));
                 self.queues = Some(queues.ok_or_else(|| {
-                    format!("`{option}`: a number of queues goes from 1 to {MOST_QUEUES}")
+                    format!("`{option}`: a number of queues goes from 1 to {MAX_QUEUES}")
                 })?);
             }
             _ => return Err(options.unknown(option)),

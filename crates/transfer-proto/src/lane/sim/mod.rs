@@ -7,7 +7,9 @@ mod outages;
 mod points;
 mod priority;
 mod reference;
+mod shallow;
 mod sharing;
+mod tail;
 mod transport;
 mod world;
 

@@ -110,6 +110,31 @@ fn beside_cubic_each_gets_at_least_a_quarter() {
 }
 
 #[test]
+fn beside_cubic_with_a_deep_queue_each_gets_at_least_three_tenths() {
+    for is_first in [true, false] {
+        let mut world = World::new(Link::new(100.0, 50 * MS, 20.0), 7);
+        let (a, b) = if is_first { (Duration::ZERO, 5 * S) } else { (5 * S, Duration::ZERO) };
+        world.add_ours(a, ours(1));
+        world.add_tcp(b);
+        world.run(75 * S);
+        let [ours, cubic] = [0, 1].map(|flow| world.mbps(flow, 15 * S, 75 * S));
+        let share = ours / (ours + cubic);
+        assert!((0.3..=0.7).contains(&share), "{share}, first: {is_first}");
+    }
+}
+
+#[test]
+fn a_deep_queue_beside_cubic_is_not_taken_for_the_path() {
+    let mut world = World::new(Link::new(100.0, 50 * MS, 20.0), 7);
+    world.add_ours(Duration::ZERO, ours(1));
+    world.add_tcp(5 * S);
+    world.run(75 * S);
+    // 50 to 60 ms
+    let state = world.ours(0).sender.describe();
+    assert!(state.contains(" min  5"), "{state}");
+}
+
+#[test]
 fn two_lanes_share_evenly_and_keep_the_queue_short() {
     for (mbps, rtt, loss) in [(100.0, 50, 0.0), (50.0, 20, 0.0), (100.0, 50, 0.01)] {
         let mut link = Link::new(mbps, rtt * MS, 1.0);

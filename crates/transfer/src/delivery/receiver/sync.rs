@@ -281,7 +281,7 @@ impl Worker {
         let (delete, dry_run, excludes) = (sync.delete, sync.dry_run, Arc::clone(&sync.excludes));
         let is_directory = matches!(kind, EntryKind::Directory { .. });
         let may = match here {
-            FileType::File | FileType::Symlink => is_directory,
+            FileType::File | FileType::Symlink => is_directory && !sync.keeps_files,
             FileType::Directory => delete,
             FileType::Pipe | FileType::Socket | FileType::Device => false,
         };

@@ -14,6 +14,8 @@ use crate::files::{Excludes, Extraneous};
 pub(crate) struct SyncMode {
     pub(super) delete: bool,
     pub(super) dry_run: bool,
+    /// Whether a directory replaces no file, as in a `get`.
+    pub(super) keeps_files: bool,
     /// Whether the directory is missing, as it may be in a dry run.
     pub(super) is_missing: bool,
     pub(super) excludes: Arc<Excludes>,
@@ -46,6 +48,7 @@ impl SyncMode {
         Self {
             delete,
             dry_run,
+            keeps_files: false,
             is_missing,
             excludes,
             delta: Delta::On,
@@ -58,5 +61,10 @@ impl SyncMode {
     /// Sets of which files the sender may reuse the old version; without this of all.
     pub(crate) fn reusing(self, delta: Delta) -> Self {
         Self { delta, ..self }
+    }
+
+    /// Lets no directory replace a file.
+    pub(crate) fn keeping_files(self) -> Self {
+        Self { keeps_files: true, ..self }
     }
 }

@@ -31,6 +31,7 @@ use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::exclude::Excludes;
 use crate::files::found::{Found, SourceKind};
 use crate::files::metadata::{Identity, Metadata};
+use crate::files::remaining::Remaining;
 use crate::files::{reader, temporary};
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
 
@@ -51,6 +52,8 @@ pub struct Source {
     is_named: bool,
     /// Whether sources that are not files are errors.
     only_files: bool,
+    /// Files to return, if others are passed over.
+    remaining: Option<Arc<Remaining>>,
     /// The directory of the last source: the next is often in it, too.
     parent: Option<(PathBuf, Beneath)>,
 }
@@ -137,7 +140,35 @@ impl Source {
     fn of(starts: VecDeque<Start>, links: Links) -> Self {
         let (excludes, levels, given) = (Arc::new(Excludes::none()), Vec::new(), HashSet::new());
         let (keep, is_named, only_files) = (Keep::NONE, false, false);
-        Self { links, keep, excludes, starts, levels, given, is_named, only_files, parent: None }
+        let (remaining, parent) = (None, None);
+        Self {
+            links,
+            keep,
+            excludes,
+            starts,
+            levels,
+            given,
+            is_named,
+            only_files,
+            remaining,
+            parent,
+        }
+    }
+
+    /// Returns of files only those that remain, and everything else.
+    #[must_use]
+    pub(in crate::files) fn only(self, remaining: Arc<Remaining>) -> Self {
+        Self { remaining: Some(remaining), ..self }
+    }
+
+    /// Whether something is a file that does not remain.
+    fn is_done(&self, found: &Result<Found, Error>) -> bool {
+        match (found, &self.remaining) {
+            (Ok(Found { path, kind: SourceKind::File(_), .. }), Some(remaining)) => {
+                !remaining.has(path)
+            }
+            _ => false,
+        }
     }
 
     /// Sets whether sources that are not files, such as directories, are errors.
@@ -342,7 +373,7 @@ impl Iterator for Source {
                     self.begin(start).map_err(Error::asked_for)
                 }
             };
-            if let Some(found) = found.transpose() {
+            if let Some(found) = found.transpose().filter(|found| !self.is_done(found)) {
                 return Some(found);
             }
         }

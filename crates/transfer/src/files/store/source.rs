@@ -15,8 +15,8 @@ use super::tags;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::exclude::Excludes;
 use crate::files::found::{Found, SourceKind};
-use crate::files::reader;
-use crate::files::temporary;
+use crate::files::remaining::Remaining;
+use crate::files::{reader, temporary};
 
 /// Names that are looked up, and small files that are read, at once.
 const AHEAD: usize = 64;
@@ -34,6 +34,8 @@ pub struct Source {
     given: HashSet<RelPath>,
     /// Whether sources that are not files are errors.
     only_files: bool,
+    /// Files to return, if others are passed over.
+    remaining: Option<Arc<Remaining>>,
     policy: Policy,
     ahead: Ahead<Result<Found, Error>>,
 }
@@ -102,6 +104,7 @@ impl Source {
             levels: Vec::new(),
             given: HashSet::new(),
             only_files: false,
+            remaining: None,
             policy: Policy { links, is_named: false, most_ahead: None },
             ahead: Ahead::new(),
         }
@@ -113,6 +116,20 @@ impl Source {
 
     pub(in crate::files) fn without(self, excludes: Arc<Excludes>) -> Self {
         Self { excludes, ..self }
+    }
+
+    pub(in crate::files) fn only(self, remaining: Arc<Remaining>) -> Self {
+        Self { remaining: Some(remaining), ..self }
+    }
+
+    /// Whether something is a file that does not remain.
+    fn is_done(&self, found: &Result<Found, Error>) -> bool {
+        match (found, &self.remaining) {
+            (Ok(Found { path, kind: SourceKind::File(_), .. }), Some(remaining)) => {
+                !remaining.has(path)
+            }
+            _ => false,
+        }
     }
 
     pub(in crate::files) fn reading_ahead(self, most: u64) -> Self {
@@ -281,9 +298,14 @@ impl Iterator for Source {
     type Item = Result<Found, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.ahead.len() < AHEAD && self.step() {}
-        let found = self.ahead.pop()?;
-        Some(found.map_err(|kind| Error::new(b".", "sent", kind)).flatten())
+        loop {
+            while self.ahead.len() < AHEAD && self.step() {}
+            let found = self.ahead.pop()?;
+            let found = found.map_err(|kind| Error::new(b".", "sent", kind)).flatten();
+            if !self.is_done(&found) {
+                return Some(found);
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 /* Which stack to use on another link: the answers that `headroom lab advise` gives, made when the report was. */
 
-const MOST_ADVISED = 12;
+const MAX_ADVISED = 12;
 
 function renderAdvice(body, report, counts) {
   const grid = record(JSON.parse(document.getElementById('advice-grid').textContent));
@@ -35,7 +35,7 @@ function advice(grid, names, choice) {
   const [, , , seconds, low, high] = first[0];
   const verdict = `${first.map(name).join(', ')}${first.length > 1 ? ' tie' : ''}: ${formatTime(seconds)}, 95 % of sessions ${formatTime(low)} to ${formatTime(high)}`;
   const then = next ? `; next ${name(next)}, ${format3(100 * (next[3] / seconds - 1))} % longer.` : '.';
-  const rows = places.slice(0, MOST_ADVISED).map((place) => make('tr', {},
+  const rows = places.slice(0, MAX_ADVISED).map((place) => make('tr', {},
     make('td', {}, `${place[1]}${place[2] ? '=' : ''}`), rowHead(name(place)), make('td', {}, formatTime(place[3])),
     make('td', {}, `${formatTime(place[4])} to ${formatTime(place[5])}`)));
   const head = make('thead', {}, make('tr', {}, columnHead('Rank'), columnHead('Stack', { class: 'text' }), columnHead('Session, predicted'), columnHead('95 % of sessions')));

@@ -5,7 +5,7 @@ const ASINH_THRESHOLD_PCT = 0.5;
 const SYMMETRIC_LOG = 'symmetric-log scale';
 const PLOT_HEIGHT = 420;
 const NARROW = 560;
-const MOST_FULL_LABELS = 5;
+const MAX_FULL_LABELS = 5;
 const LABEL_DIRECTIONS = [[-1, -1], [-1, 0], [-1, 1], [-0.5, -1], [-0.5, 1], [0, -1], [0, 1], [0.5, -1], [0.5, 1], [1, -1], [1, 1], [1, 0]];
 
 function makeChart(model, state, view) {
@@ -198,7 +198,7 @@ function drawMark(overlay, { point, x, y: centre }, area, y) {
 
 /** Where each stack stops filling the link; baselines too, on the zero line, since that is where the lines go flat. */
 function kneeDots(model, lines, picture, chartWidth, x, y) {
-  const label = lines.length > MOST_FULL_LABELS || chartWidth < NARROW ? (name, rate) => `${name} ${rate}` : (name, rate) => `${name}: fills ${rate}`;
+  const label = lines.length > MAX_FULL_LABELS || chartWidth < NARROW ? (name, rate) => `${name} ${rate}` : (name, rate) => `${name}: fills ${rate}`;
   const dots = lines.filter((line) => line.knee_bps !== null && line.knee_bps < RATE_DOMAIN.limit).map((line) => ({
     x: x(line.knee_bps), y: y(picture.at(line, line.knee_bps)), colour: colourOf(line.index), text: label(shorten(line.name), formatRate(line.knee_bps)),
   }));

@@ -1,6 +1,6 @@
 /* The table of costs. */
 
-const MOST_SIZES_IN_COST_TABLE = 4;
+const MAX_SIZES_IN_COST_TABLE = 4;
 
 const COST_COLUMNS = [
   ['Overhead', 'Time of the stack divided by that of its baseline in the same block, less 1, and its 95 % interval. A lighter figure: the interval includes 0 %, so the difference is not significant; small print says which one four runs of five like this one would have shown.'],
@@ -30,7 +30,7 @@ function renderCosts(body, report) {
 function costTable(report, linkRows, { workload, clock }) {
   const rows = linkRows.filter((row) => row.workload === workload);
   const all = sizesOf(rows);
-  const sizes = spacedChoice(all, MOST_SIZES_IN_COST_TABLE);
+  const sizes = spacedChoice(all, MAX_SIZES_IN_COST_TABLE);
   const left = all.length > sizes.length ? ` ${all.length - sizes.length} more sizes are in the table of all cells.` : '';
   const caption = make('caption', {},
     `Link: ${describeLink(report.mainLink)}. ${runCount(rows)} Grey: plain baselines and their time. Small print: difference to the baseline, or 95 % interval.${left}`,

@@ -2,7 +2,7 @@
 
 const SIZE_CHOICES = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB, 10 * GIB];
 const RTT_CHOICE_S = { least: 0.05e-3, most: 200e-3 };
-const MOST_LOSS_PCT = 10;
+const MAX_LOSS_PCT = 10;
 
 function renderPicture(body, report, counts) {
   if (!canPredict(report)) {
@@ -76,10 +76,10 @@ function distanceControls(report, state, redraw) {
   const steps = 400, ratio = Math.log(most / least);
   const range = make('input', { type: 'range', min: 0, max: steps, 'aria-label': 'Round-trip time, logarithmic', oninput: () => choose(least * Math.exp(ratio * range.value / steps), state.loss) });
   const entry = make('input', { type: 'number', min: Number((least * 1e3).toPrecision(3)), max: most * 1e3, step: 'any', onchange: () => choose(entry.value > 0 ? entry.value / 1e3 : state.rtt_s, state.loss) });
-  const loss = make('input', { type: 'number', min: 0, max: MOST_LOSS_PCT, step: 'any', disabled: !canPredictLoss(report), title: 'Share of packets lost at random, each way', onchange: () => choose(state.rtt_s, Number(loss.value) / 100) });
+  const loss = make('input', { type: 'number', min: 0, max: MAX_LOSS_PCT, step: 'any', disabled: !canPredictLoss(report), title: 'Share of packets lost at random, each way', onchange: () => choose(state.rtt_s, Number(loss.value) / 100) });
   const choose = (rtt_s, share) => {
     state.rtt_s = Math.min(most, Math.max(least, rtt_s));
-    state.loss = Math.min(MOST_LOSS_PCT / 100, Math.max(0, share || 0));
+    state.loss = Math.min(MAX_LOSS_PCT / 100, Math.max(0, share || 0));
     show();
     redraw();
   };

@@ -4,7 +4,7 @@
 const SAVED_MARGIN = 12;
 /** Pixels of a PNG for each of the page's, both ways. */
 const PNG_SCALE = 2;
-const MOST_OF_FILE_NAME = 100;
+const MAX_OF_FILE_NAME = 100;
 /** What XML 1.0 allows nowhere, lone surrogates included. */
 const NOT_IN_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 
@@ -56,7 +56,7 @@ async function pngContent({ text, width, height }) {
 /** A name that every system takes: lower-case ASCII letters, digits and hyphens. */
 function fileName(...parts) {
   const words = parts.map((part) => asText(part ?? '')).join(' ').toLowerCase().replace(/[^a-z0-9]+/g, '-');
-  return words.replace(/^-|-$/g, '').slice(0, MOST_OF_FILE_NAME);
+  return words.replace(/^-|-$/g, '').slice(0, MAX_OF_FILE_NAME);
 }
 
 function saveFile(name, content) {

@@ -1,0 +1,238 @@
+//! `put`, `get` and `sync` over several servers of one folder, one of which is killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{Ended, Ground, HEADROOM};
+use crate::fleet::{all, make_tree};
+
+/// Entries of the tree that `make_tree` makes: 120 small files and three large ones, twelve
+/// directories and an empty one, a link, and the top.
+const ENTRIES: u64 = 123 + 13 + 1 + 1;
+
+/// Several servers of one folder, each with a key of its own, and a client that they accept.
+struct Servers {
+    ground: Ground,
+    addresses: Vec<String>,
+    running: Vec<Child>,
+}
+
+impl Servers {
+    /// Starts as many servers as these say whether the client trusts them.
+    fn new(name: &str, trusted: &[bool]) -> Self {
+        let ground = Ground::new(name);
+        for folder in ["served", "here"] {
+            fs::create_dir(ground.path(folder)).expect("a folder");
+        }
+        let (addresses, running) = (Vec::new(), Vec::new());
+        let mut servers = Self { ground, addresses, running };
+        let key = servers.client(&["identity"]);
+        let key = String::from_utf8(key.stdout).expect("a text");
+        servers.ground.write("authorized_keys", key.lines().next().expect("the key"));
+        trusted.iter().for_each(|is_trusted| servers.start(*is_trusted));
+        servers
+    }
+
+    fn start(&mut self, is_trusted: bool) {
+        let home = format!("server-{}", self.running.len());
+        let mut serve = self.headroom(&home, &["serve", "--json", "--listen", "127.0.0.1:0"]);
+        serve.arg("--root").arg(self.ground.path("served"));
+        serve.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
+        let mut server = serve.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let stdout = server.stdout.take().expect("it is piped");
+        self.running.push(server);
+        BufReader::new(stdout).read_line(&mut line).expect("it listens");
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        let [address, fingerprint] =
+            ["address", "fingerprint"].map(|key| line[key].as_str().expect("a text").to_owned());
+        if is_trusted {
+            let trusted = self.client(&["trust", &address, "--fingerprint", &fingerprint]);
+            assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
+        }
+        self.addresses.push(address);
+    }
+
+    fn headroom(&self, home: &str, arguments: &[&str]) -> Command {
+        let mut command = self.ground.command(HEADROOM);
+        command.env("HOME", self.ground.path(home));
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME").args(arguments);
+        command
+    }
+
+    /// Runs a command of the client to its end.
+    fn client(&self, arguments: &[&str]) -> Output {
+        self.headroom("client", arguments).output().expect("it starts")
+    }
+
+    fn kill(&mut self, server: usize) {
+        self.running[server].kill().expect("it runs");
+        self.running[server].wait().expect("it ends");
+    }
+
+    /// A path on all servers.
+    fn place(&self, path: &str) -> String {
+        format!("{}:{path}", self.addresses.join(","))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.ground.path(name)
+    }
+
+    /// Runs a transfer, and kills a server when some files are stored in `to`, and more than these
+    /// are not; returns its last event.
+    fn kill_during(&mut self, server: usize, arguments: &[&str], to: &str) -> Value {
+        // 4 MiB in at least 4 s
+        let arguments = [arguments, &["--json", "--rate", "8mbit"]].concat();
+        let mut transfer = self.ground.start(self.headroom("client", &arguments));
+        let to = self.path(to);
+        transfer.until("some files", |_| (count_files(&to) >= 8).then_some(()));
+        self.kill(server);
+        let ended = transfer.end();
+        assert_eq!(ended.code, Some(0), "{ended}");
+        let lost = events(&ended, "server_lost");
+        assert_eq!(lost.len(), 1, "{ended}");
+        assert_eq!(lost[0]["server"], self.addresses[server].as_str(), "{ended}");
+        assert_eq!(lost[0]["final"], true, "{ended}");
+        let mut end = events(&ended, "end");
+        assert_eq!(end.len(), 1, "{ended}");
+        end.remove(0)
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in &mut self.running {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+/// Counts the files below a folder, which may change meanwhile.
+fn count_files(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let count = |entry: fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => count_files(&entry.path()),
+        Ok(kind) => usize::from(kind.is_file()),
+        Err(_) => 0,
+    };
+    entries.map(count).sum()
+}
+
+/// The events of this name.
+fn events(ended: &Ended, name: &str) -> Vec<Value> {
+    let lines = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    lines.filter(|event: &Value| event["event"] == name).collect()
+}
+
+#[test]
+fn a_tree_is_put_over_three_servers_of_which_one_is_killed() {
+    let mut servers = Servers::new("spread-put", &[true; 3]);
+    let tree = servers.path("here/tree");
+    make_tree(&tree);
+    let place = servers.place("backup/");
+    let end = servers.kill_during(0, &["put", "here/tree", &place], "served/backup");
+    assert_eq!(all(&servers.path("served/backup/tree")), all(&tree));
+    assert_eq!((&end["stored"], &end["failed"]), (&ENTRIES.into(), &0.into()), "{end}");
+}
+
+#[test]
+fn a_tree_is_fetched_from_three_servers_of_which_one_is_killed() {
+    let mut servers = Servers::new("spread-get", &[true; 3]);
+    let tree = servers.path("served/tree");
+    make_tree(&tree);
+    let place = servers.place("tree");
+    let end = servers.kill_during(1, &["get", &place, "here/"], "here/tree");
+    assert_eq!(all(&servers.path("here/tree")), all(&tree));
+    assert_eq!((&end["stored"], &end["failed"]), (&ENTRIES.into(), &0.into()), "{end}");
+}
+
+#[test]
+fn a_sync_over_three_servers_of_which_one_is_killed_removes_at_last() {
+    let mut servers = Servers::new("spread-sync", &[true; 3]);
+    let tree = servers.path("here/tree");
+    make_tree(&tree);
+    fs::create_dir_all(servers.path("served/to")).expect("a folder");
+    fs::write(servers.path("served/to/surplus"), "surplus").expect("a file");
+    let place = servers.place("to");
+    let end = servers.kill_during(2, &["sync", "--delete", "here/tree", &place], "served/to");
+    assert_eq!(all(&servers.path("served/to")), all(&tree));
+    assert_eq!((&end["removed"], &end["failed"]), (&1.into(), &0.into()), "{end}");
+    let all = ["stored", "unchanged"].map(|key| end[key].as_u64().expect("a number"));
+    // but for the top
+    assert_eq!(all.iter().sum::<u64>(), ENTRIES - 1, "{end}");
+}
+
+#[test]
+fn a_server_whose_key_is_unknown_is_left_out_and_told() {
+    let servers = Servers::new("spread-unknown", &[true, false, true]);
+    let tree = servers.path("here/tree");
+    make_tree(&tree);
+    let put = servers.client(&["put", "here/tree/.", &servers.place("to")]);
+    assert_eq!(put.status.code(), Some(0), "{put:?}");
+    assert_eq!(all(&servers.path("served/to")), all(&tree));
+    let told = String::from_utf8_lossy(&put.stderr).into_owned();
+    let without = format!("going on without {}", servers.addresses[1]);
+    assert!(told.contains(&without) && told.contains("is unknown"), "{told}");
+}
+
+#[test]
+fn without_any_server_it_ends_with_the_code_of_the_error() {
+    let mut servers = Servers::new("spread-none", &[true, true]);
+    fs::write(servers.path("here/file"), "content").expect("a file");
+    fs::write(servers.path("here/other"), "content").expect("a file");
+    let place = servers.place("to/");
+    servers.kill(0);
+    let put = servers.client(&["put", "here/file", "here/other", &place]);
+    assert_eq!(put.status.code(), Some(0), "{put:?}");
+    servers.kill(1);
+    for arguments in [
+        &["put", "here/file", "here/other", place.as_str()][..],
+        &["put", "here/file", place.as_str()],
+        &["get", place.as_str(), "here/back/"],
+        &["sync", "here", place.as_str()],
+    ] {
+        let ended = servers.client(arguments);
+        assert_eq!(ended.status.code(), Some(3), "{arguments:?} {ended:?}");
+    }
+}
+
+#[test]
+fn wrong_lists_of_servers_are_wrong_arguments() {
+    let ground = Ground::new("spread-words");
+    fs::write(ground.path("file"), "content").expect("a file");
+    for (arguments, word) in [
+        (&["put", "file", "a,,b:x"][..], "is not a path on a host"),
+        (&["put", "file", "a,b"], "is not a path on a host"),
+        (&["put", "file", "a:0,b:x"], "not a port"),
+        (&["put", "file", "a,b,a:x"], "names the server a twice"),
+        (&["put", "--ssh", "file", "a,b:x"], "--ssh"),
+        (&["get", "a,b:x", "a:y", "."], "on the same servers"),
+        (&["get", "a,b:../x", "."], "is not a path on a server"),
+        (&["ls", "a,b:x"], "names several servers"),
+        (&["rm", "a,b:x"], "names several servers"),
+    ] {
+        let mut command = ground.command(HEADROOM);
+        command.env("HOME", ground.path("home")).env_remove("XDG_CONFIG_HOME").args(arguments);
+        let ended = command.output().expect("it starts");
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?} {told}");
+        assert!(told.contains(word), "{arguments:?} {told}");
+    }
+}
+
+#[test]
+fn all_addresses_of_a_host_are_servers_with_spread() {
+    let servers = Servers::new("spread-addresses", &[true]);
+    let tree = servers.path("here/tree");
+    make_tree(&tree);
+    let place = servers.place("to/");
+    let put = servers.client(&["put", "--spread", "--json", "here/tree", &place]);
+    assert_eq!(put.status.code(), Some(0), "{put:?}");
+    assert_eq!(all(&servers.path("served/to/tree")), all(&tree));
+}

@@ -1,0 +1,379 @@
+//! The journal of a campaign, `campaign.jsonl` in its folder: what was begun and what became of
+//! it, a line each, on the disk before the next thing is done.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use headroom_lab_host::error::{Doing, Error, Result};
+use headroom_lab_results::schema::{PlanRecord, SshHosts};
+use serde::{Deserialize, Serialize};
+
+use super::Campaign;
+use super::outcome::Outcome;
+use super::schedule::{Schedule, UnixTime};
+
+/// The file's name.
+pub const NAME: &str = "campaign.jsonl";
+
+/// Version of the format.
+const SCHEMA: u32 = 1;
+/// The first line has 64 plans and 64 pairs.
+const LONGEST_LINE: u64 = 16 << 20;
+/// Each of 100 000 runs begins, is continued now and then, and ends.
+const MOST_LINES: usize = 1_000_000;
+
+/// One line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Entry {
+    /// The first line, and only that.
+    Campaign(Box<Header>),
+    /// A run begins, or is continued.
+    Begun {
+        /// Which.
+        run: RunName,
+        /// When.
+        at: UnixTime,
+    },
+    /// A run is over, or will not begin.
+    Ended {
+        /// Which.
+        run: RunName,
+        /// When.
+        at: UnixTime,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// The campaign was continued.
+    Continued {
+        /// When.
+        at: UnixTime,
+        /// Rounds that it has now.
+        rounds: u32,
+    },
+}
+
+/// A run, by the names of its plan and pair.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct RunName {
+    /// From 0.
+    pub(super) round: u32,
+    pub(super) plan: String,
+    pub(super) pair: Option<String>,
+}
+
+/// What a campaign measures and when, as it was begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) schema: u32,
+    pub(super) name: String,
+    pub(super) began: UnixTime,
+    pub(super) rounds: u32,
+    pub(super) schedule: Schedule,
+    pub(super) plans: Vec<PlanRecord>,
+    pub(super) pairs: Vec<PairRecord>,
+    pub(super) scale: Option<String>,
+    pub(super) host_programs: bool,
+}
+
+/// A pair of hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PairRecord {
+    pub(super) name: String,
+    /// Null: namespaces of one machine.
+    pub(super) hosts: Option<SshHosts>,
+}
+
+/// Content of a journal.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) header: Header,
+    pub(super) entries: Vec<Entry>,
+    /// Bytes of whole lines; what comes after was torn when the campaign was killed.
+    length: u64,
+}
+
+impl Header {
+    /// The header of a campaign that begins.
+    pub(super) fn new(campaign: &Campaign, began: UnixTime) -> Self {
+        let pairs = campaign.pairs.iter().map(|pair| PairRecord {
+            name: pair.name.clone(),
+            hosts: pair.hosts.clone(),
+        });
+        Self {
+            schema: SCHEMA,
+            name: campaign.name.clone(),
+            began,
+            rounds: campaign.rounds,
+            schedule: campaign.schedule.clone(),
+            plans: campaign.plans.iter().map(|plan| plan.plan.record()).collect(),
+            pairs: pairs.collect(),
+            scale: campaign.scale.map(|scale| scale.name().to_owned()),
+            host_programs: campaign.host_programs,
+        }
+    }
+
+    /// Lists the differences of a campaign to the one that was begun. How many rounds there are,
+    /// and how many runs go on at once, may change.
+    pub(super) fn differences(&self, campaign: &Campaign) -> Vec<String> {
+        let other = Self::new(campaign, self.began);
+        let parts = [
+            ("its times", self.schedule != other.schedule),
+            ("its pairs", self.pairs != other.pairs),
+            ("`scale`", self.scale != other.scale),
+            ("`host-programs`", self.host_programs != other.host_programs),
+        ];
+        let parts = parts.into_iter().filter(|(_, differs)| *differs);
+        let mut differences: Vec<String> = parts.map(|(part, _)| part.to_owned()).collect();
+        let names = |header: &Self| -> Vec<String> {
+            header.plans.iter().map(|plan| plan.name.clone()).collect()
+        };
+        if names(self) != names(&other) {
+            differences.push("its plans".to_owned());
+            return differences;
+        }
+        for (plan, record) in campaign.plans.iter().zip(&self.plans) {
+            let changed = plan.plan.differences_from(record);
+            if !changed.is_empty() {
+                differences.push(format!("the plan {}: {}", record.name, changed.join(", ")));
+            }
+        }
+        differences
+    }
+}
+
+/// A journal that is being written. Its lock tells a campaign that is going on from one that was
+/// killed.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    path: PathBuf,
+    /// Bytes of whole lines.
+    length: u64,
+}
+
+impl Journal {
+    /// Begins a journal in a folder that has none.
+    pub(super) fn create(folder: &Path, header: Header) -> Result<Self> {
+        let path = folder.join(NAME);
+        let file = OpenOptions::new().append(true).create_new(true).open(&path);
+        let file = file.doing(|| format!("create {}", path.display()))?;
+        lock(&file, &path)?;
+        let mut journal = Self { file, path, length: 0 };
+        journal.append(&Entry::Campaign(Box::new(header)))?;
+        Ok(journal)
+    }
+
+    /// Reopens the journal of a folder, without a torn last line.
+    pub(super) fn reopen(folder: &Path) -> Result<(Self, Contents)> {
+        let path = folder.join(NAME);
+        let file = OpenOptions::new().read(true).append(true).open(&path);
+        let file = file.doing(|| format!("open {}", path.display()))?;
+        lock(&file, &path)?;
+        let contents = parse(&file, &path)?;
+        let journal = Self { file, path, length: contents.length };
+        journal.truncate()?;
+        Ok((journal, contents))
+    }
+
+    /// Writes a line; it is on the disk when this returns.
+    pub(super) fn append(&mut self, entry: &Entry) -> Result<()> {
+        let doing = || format!("write {}", self.path.display());
+        let mut line = serde_json::to_vec(entry).doing(doing)?;
+        line.push(b'\n');
+        let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
+        match written {
+            Ok(()) => self.length += line.len() as u64,
+            // a full disk takes part of a line
+            Err(_) => self.truncate()?,
+        }
+        written.doing(|| format!("write {}", self.path.display()))
+    }
+
+    fn truncate(&self) -> Result<()> {
+        self.file.set_len(self.length).doing(|| format!("truncate {}", self.path.display()))
+    }
+}
+
+/// Reads the journal of a folder without touching it; also says whether its campaign is going on.
+pub(super) fn read(folder: &Path) -> Result<(Contents, bool)> {
+    let path = folder.join(NAME);
+    let file = File::open(&path).map_err(|error| {
+        Error::Plan(format!("there is no campaign in {}: {error}", folder.display()))
+    })?;
+    let is_going_on = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    Ok((parse(&file, &path)?, is_going_on))
+}
+
+fn lock(file: &File, path: &Path) -> Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Error::Plan(format!(
+            "the campaign in {} is going on; --status says how far it is",
+            path.parent().unwrap_or(path).display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(error).doing(|| format!("lock {}", path.display())),
+    }
+}
+
+fn parse(file: impl Read, path: &Path) -> Result<Contents> {
+    let mut lines = BufReader::new(file);
+    let (mut header, mut entries, mut length) = (None, Vec::new(), 0);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let bytes = (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let bytes = bytes.doing(|| format!("read {}", path.display()))? as u64;
+        let damaged = |why: &str| {
+            let sentence = format!(
+                "{}, line {number}: {why}. The journal was damaged after it was written; what comes before this line \
+                 can be saved by removing the line and all that follow",
+                path.display()
+            );
+            Error::Plan(sentence)
+        };
+        if line.last() != Some(&b'\n') {
+            if bytes == LONGEST_LINE {
+                return Err(damaged("the line has no end"));
+            }
+            break; // the end, or a line that was being written when the campaign was killed
+        }
+        if number > MOST_LINES {
+            return Err(damaged("no campaign has so many lines"));
+        }
+        if header.is_none() {
+            require_schema(&line, path)?;
+        }
+        let entry = serde_json::from_slice(&line).map_err(|error| damaged(&error.to_string()))?;
+        match (entry, &header) {
+            (Entry::Campaign(first), None) => header = Some(*first),
+            (Entry::Campaign(_), Some(_)) => return Err(damaged("a second beginning")),
+            (_, None) => return Err(damaged("a journal begins with the campaign")),
+            (entry, Some(_)) => entries.push(entry),
+        }
+        length += bytes;
+    }
+    let header = header.ok_or_else(|| {
+        let path = path.display();
+        Error::Plan(format!("{path} is empty: remove it to begin the campaign again"))
+    })?;
+    Ok(Contents { header, entries, length })
+}
+
+fn require_schema(line: &[u8], path: &Path) -> Result<()> {
+    let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
+    match value["campaign"]["schema"].as_u64() {
+        Some(schema) if schema != u64::from(SCHEMA) => Err(Error::Plan(format!(
+            "{} has schema {schema}, this program reads schema {SCHEMA}; continue the campaign with the version of \
+             headroom that began it",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::{CampaignPlan, Pair};
+    use crate::plan::Plan;
+
+    fn campaign(repetitions: u32, rounds: u32) -> Campaign {
+        let text = format!(
+            "stacks = [\"http\"]\nrepetitions = {repetitions}\n[[workload]]\nkind = \"download\"\n"
+        );
+        let plan = Plan::from_toml(&text, "p").expect("a good plan");
+        Campaign {
+            name: "c".to_owned(),
+            plans: vec![CampaignPlan { path: "p.toml".into(), plan }],
+            pairs: vec![Pair { name: "here".to_owned(), hosts: None }],
+            schedule: Schedule::BackToBack,
+            rounds,
+            at_once: 1,
+            scale: None,
+            host_programs: false,
+        }
+    }
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let name = format!("campaign-journal-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&folder).expect("a folder");
+            Self(folder)
+        }
+
+        fn add(&self, text: &str) {
+            let file = OpenOptions::new().append(true).open(self.0.join(NAME));
+            file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_a_torn_line_is_removed() {
+        let folder = Folder::new("torn");
+        let header = Header::new(&campaign(2, 3), 1_000);
+        let mut journal = Journal::create(&folder.0, header.clone()).expect("created");
+        let run = RunName { round: 0, plan: "p".to_owned(), pair: Some("here".to_owned()) };
+        let outcome = Outcome::Missed { why: "no route".to_owned() };
+        journal.append(&Entry::Begun { run: run.clone(), at: 1_001 }).expect("written");
+        journal.append(&Entry::Ended { run, at: 1_002, outcome }).expect("written");
+        let second = Journal::reopen(&folder.0).expect_err("one at a time").to_string();
+        assert!(second.contains("is going on"), "{second}");
+        assert!(read(&folder.0).is_ok_and(|(_, is_going_on)| is_going_on));
+        drop(journal);
+        folder.add("{\"begun\":{\"ru");
+        let (mut journal, contents) = Journal::reopen(&folder.0).expect("readable");
+        assert_eq!((contents.header, contents.entries.len()), (header, 2));
+        journal.append(&Entry::Continued { at: 1_003, rounds: 3 }).expect("written");
+        drop(journal);
+        let (contents, is_going_on) = read(&folder.0).expect("readable");
+        assert_eq!((contents.entries.len(), is_going_on), (3, false));
+    }
+
+    #[test]
+    fn damage_is_named_with_its_line() {
+        let folder = Folder::new("damage");
+        let path = folder.0.join(NAME);
+        let header = Header::new(&campaign(2, 3), 1_000);
+        drop(Journal::create(&folder.0, header).expect("created"));
+        folder.add("{\"continued\":{\"at\":1,\"rounds\":2}}\n{\"continued\":7}\n");
+        let error = read(&folder.0).expect_err("damaged").to_string();
+        assert!(error.contains("campaign.jsonl, line 3: "), "{error}");
+        for (text, words) in [
+            ("", "is empty"),
+            ("{\"campaign\":{\"schema\":999}}\n", "has schema 999"),
+            ("{\"continued\":{\"at\":1,\"rounds\":2}}\n", "line 1: a journal begins with"),
+            ("\0\0\0\n", "line 1: "),
+        ] {
+            std::fs::write(&path, text).expect("written");
+            let error = read(&folder.0).expect_err(words).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        std::fs::remove_file(&path).expect("removed");
+        let error = read(&folder.0).expect_err("nothing").to_string();
+        assert!(error.contains("there is no campaign in"), "{error}");
+    }
+
+    #[test]
+    fn what_changed_since_the_beginning_is_named_and_more_rounds_are_no_change() {
+        let header = Header::new(&campaign(2, 3), 1_000);
+        assert!(header.differences(&campaign(2, 30)).is_empty());
+        let differences = header.differences(&campaign(5, 3));
+        assert_eq!(differences, ["the plan p: repetitions: 5 instead of 2"]);
+        let mut other = campaign(2, 3);
+        other.schedule = Schedule::At(vec![1]);
+        other.pairs.clear();
+        other.plans.clear();
+        assert_eq!(header.differences(&other), ["its times", "its pairs", "its plans"]);
+    }
+}

@@ -1,0 +1,19 @@
+//! One transfer over several servers of one store.
+//!
+//! A walk here, or listings of the servers' directories, fill a queue with batches of files, which
+//! a connection to each server takes and copies. When a server is lost, what it has not stored
+//! returns to the queue: as all servers have one store, another one resumes the file there. At
+//! last one server alone does an ordinary request for what is left: directories with their modes
+//! and times, links, files that failed, and in a sync what is to be removed. This request reports
+//! failures, each once.
+
+mod batch;
+mod down;
+mod listing;
+mod queue;
+mod record;
+mod servers;
+mod session;
+mod up;
+
+pub use servers::{Connecting, Returned, Servers, SpreadObserver};

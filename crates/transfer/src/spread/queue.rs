@@ -1,0 +1,324 @@
+//! The queue of a transfer: directories to list, and files to copy.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::path::RelPath;
+use tokio::sync::Notify;
+
+/// Batches of a walk that may wait.
+const WAITING: usize = 64;
+
+/// Files of one request.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// The directory below which they are: of this machine in an upload, of the servers in a
+    /// download.
+    pub(super) from: Arc<Path>,
+    /// The directory below that which names are relative to.
+    pub(super) directory: Option<RelPath>,
+    /// Their names, with sizes in bytes.
+    pub(super) files: Vec<(RelPath, u64)>,
+    /// Whether the user named each of them.
+    pub(super) is_named: bool,
+}
+
+/// A directory of the servers.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// The directory that was named.
+    pub(super) from: Arc<Path>,
+    /// The path below that.
+    pub(super) path: Option<RelPath>,
+}
+
+/// What one connection does next.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Lists a directory.
+    List(Directory),
+    /// Copies files.
+    Copy(Batch),
+}
+
+/// The queue. Files are taken before directories, so that few names wait.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Batches that a lost server has not completed.
+    returned: Vec<Batch>,
+    batches: VecDeque<Batch>,
+    directories: Vec<Directory>,
+    /// How many are taken, and neither finished nor returned.
+    taken: usize,
+    /// Directories that wait or are being listed.
+    unlisted: usize,
+    /// Whether nothing is added any more but what a listing finds.
+    is_filled: bool,
+    /// Whether nothing is taken any more.
+    is_stopped: bool,
+}
+
+enum Next {
+    Work(Work),
+    Wait,
+    End,
+}
+
+impl State {
+    fn next(&mut self) -> Next {
+        if self.is_stopped || self.is_done() {
+            return Next::End;
+        }
+        let batch = self.returned.pop().or_else(|| self.batches.pop_front()).map(Work::Copy);
+        let work = batch.or_else(|| self.directories.pop().map(Work::List));
+        match work {
+            Some(work) => {
+                self.taken += 1;
+                Next::Work(work)
+            }
+            None => Next::Wait,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let waits = self.returned.len() + self.batches.len() + self.directories.len();
+        self.is_filled && waits == 0 && self.taken == 0
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state());
+        self.changed.notify_waiters();
+        changed
+    }
+
+    /// Adds a batch, when there is room. Returns whether it will be taken: not if the queue was
+    /// stopped.
+    pub(super) async fn add(&self, batch: Batch) -> bool {
+        let mut left = Some(batch);
+        loop {
+            let changed = self.changed.notified();
+            let is_stopped = self.change_if_room(&mut left);
+            match left {
+                None => return true,
+                Some(_) if is_stopped => return false,
+                Some(_) => changed.await,
+            }
+        }
+    }
+
+    /// Takes the batch if there is room for it. Returns whether the queue was stopped.
+    fn change_if_room(&self, batch: &mut Option<Batch>) -> bool {
+        let mut state = self.state();
+        if state.is_stopped || state.batches.len() >= WAITING {
+            return state.is_stopped;
+        }
+        state.batches.extend(batch.take());
+        drop(state);
+        self.changed.notify_waiters();
+        false
+    }
+
+    /// Notes that everything was added.
+    pub(super) fn filled(&self) {
+        self.change(|state| state.is_filled = true);
+    }
+
+    /// Fills the queue at once.
+    pub(super) fn fill(&self, batches: Vec<Batch>, directories: Vec<Directory>) {
+        self.change(|state| {
+            state.unlisted += directories.len();
+            state.batches.extend(batches);
+            state.directories.extend(directories.into_iter().rev());
+            state.is_filled = true;
+        });
+    }
+
+    /// Takes what is to be done next, and waits for it; `None` if nothing is left, or the queue was
+    /// stopped.
+    pub(super) async fn take(&self) -> Option<Work> {
+        loop {
+            let changed = self.changed.notified();
+            let next = self.change_by_taking();
+            match next {
+                Next::Work(work) => return Some(work),
+                Next::End => return None,
+                Next::Wait => changed.await,
+            }
+        }
+    }
+
+    fn change_by_taking(&self) -> Next {
+        let next = self.state().next();
+        if matches!(next, Next::Work(_)) {
+            // who adds may wait for room
+            self.changed.notify_waiters();
+        }
+        next
+    }
+
+    /// Notes that something that was taken is done, or that the last request does it.
+    pub(super) fn finished(&self) {
+        self.change(|state| state.taken -= 1);
+    }
+
+    /// Notes what a directory has. Returns whether all directories are listed.
+    pub(super) fn listed(&self, batches: Vec<Batch>, directories: Vec<Directory>) -> bool {
+        self.change(|state| {
+            state.taken -= 1;
+            state.unlisted = state.unlisted + directories.len() - 1;
+            state.batches.extend(batches);
+            state.directories.extend(directories.into_iter().rev());
+            state.unlisted == 0
+        })
+    }
+
+    /// Returns what was taken, or what is left of it.
+    pub(super) fn put_back(&self, work: Work) {
+        self.change(|state| {
+            state.taken -= 1;
+            match work {
+                Work::List(directory) => state.directories.push(directory),
+                Work::Copy(batch) if batch.files.is_empty() => {}
+                Work::Copy(batch) => state.returned.push(batch),
+            }
+        });
+    }
+
+    /// Lets nothing be taken any more.
+    pub(super) fn stop(&self) {
+        self.change(|state| state.is_stopped = true);
+    }
+
+    /// Whether everything is done.
+    pub(super) fn is_done(&self) -> bool {
+        self.state().is_done()
+    }
+
+    /// Waits until nothing is left to be taken.
+    pub(super) async fn ended(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_over() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let state = self.state();
+        state.is_stopped || state.is_done()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn batch(name: &str) -> Batch {
+        let file = RelPath::parse(name.as_bytes()).expect("a path");
+        let from = Path::new("x").into();
+        Batch { from, directory: None, files: vec![(file, 1)], is_named: false }
+    }
+
+    fn directory(name: &str) -> Directory {
+        let path = RelPath::parse(name.as_bytes()).expect("a path");
+        Directory { from: Path::new("x").into(), path: Some(path) }
+    }
+
+    fn name(work: &Work) -> String {
+        match work {
+            Work::List(directory) => format!("list {}", directory.path.as_ref().expect("a path")),
+            Work::Copy(batch) => format!("copy {}", batch.files[0].0),
+        }
+    }
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            tokio::time::timeout(Duration::from_secs(60), work).await.expect("it hangs")
+        })
+    }
+
+    #[test]
+    fn what_was_returned_comes_first_then_files_then_directories() {
+        run(async {
+            let queue = Queue::default();
+            queue.fill(vec![batch("a"), batch("b")], vec![directory("c"), directory("d")]);
+            let first = queue.take().await.expect("a batch");
+            assert_eq!(name(&first), "copy a");
+            queue.put_back(first);
+            for expected in ["copy a", "copy b", "list c"] {
+                assert_eq!(name(&queue.take().await.expect("work")), expected);
+            }
+            assert!(!queue.listed(vec![batch("c/e")], vec![directory("c/f")]));
+            for expected in ["copy c/e", "list c/f"] {
+                assert_eq!(name(&queue.take().await.expect("work")), expected);
+            }
+            assert!(!queue.listed(vec![], vec![]), "d is not listed yet");
+            assert_eq!(name(&queue.take().await.expect("work")), "list d");
+            assert!(queue.listed(vec![], vec![]));
+            (0..3).for_each(|_| queue.finished());
+            assert!(queue.is_done() && queue.take().await.is_none());
+        });
+    }
+
+    #[test]
+    fn who_waits_takes_what_another_returns() {
+        run(async {
+            let queue = Queue::default();
+            queue.fill(vec![batch("a")], vec![]);
+            let taken = queue.take().await.expect("a batch");
+            let waiting = async { name(&queue.take().await.expect("it is returned")) };
+            let returning = async {
+                tokio::task::yield_now().await;
+                queue.put_back(taken);
+            };
+            assert_eq!(tokio::join!(waiting, returning).0, "copy a");
+            let ended = queue.ended();
+            let finishing = async {
+                tokio::task::yield_now().await;
+                queue.finished();
+            };
+            tokio::join!(ended, finishing);
+        });
+    }
+
+    #[test]
+    fn a_walk_waits_for_room_and_ends_with_a_stopped_queue() {
+        run(async {
+            let queue = Queue::default();
+            for n in 0..WAITING {
+                assert!(queue.add(batch(&n.to_string())).await);
+            }
+            let adding = async { queue.add(batch("last")).await };
+            let taking = async {
+                tokio::task::yield_now().await;
+                name(&queue.take().await.expect("a batch"))
+            };
+            assert_eq!(tokio::join!(adding, taking), (true, "copy 0".to_owned()));
+            let adding = async { queue.add(batch("no room")).await };
+            let stopping = async {
+                tokio::task::yield_now().await;
+                queue.stop();
+            };
+            assert!(!tokio::join!(adding, stopping).0);
+            assert!(queue.take().await.is_none() && !queue.is_done());
+        });
+    }
+}

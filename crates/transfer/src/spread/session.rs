@@ -1,0 +1,424 @@
+//! The connections of a transfer, one to each server, which do the work of its queue.
+
+use std::os::unix::ffi::OsStrExt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use headroom_transfer_proto::path::RelPath;
+
+use super::batch::{Batcher, with_parents};
+use super::queue::{Batch, Queue, Work};
+use super::record::{Record, Told, Totals, add};
+use super::servers::{Returned, Servers, SpreadObserver, no_server};
+use crate::client::Client;
+use crate::delivery::Summary;
+use crate::error::Error;
+use crate::files::{Excludes, Remaining, Root};
+use crate::retry::{FIRST_PAUSE, GOOD, MOST_PAUSE, Retry, jittered};
+
+/// Files of one request: a server accepts 1024.
+const FILES_OF_REQUEST: usize = 1000;
+/// Bytes of the paths in one request: a message has at most 1 MiB.
+const PATH_BYTES_OF_REQUEST: usize = 768 << 10;
+/// The most bytes of a name, and of what a message needs beside it.
+const NAME_BYTES: usize = 300;
+
+/// How files are copied.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Job<'a> {
+    /// Sent, into this directory of the servers.
+    Put {
+        /// As it is written behind `HOST:`.
+        to: &'a [u8],
+    },
+    /// Sent as far as they differ.
+    SyncTo {
+        /// As it is written behind `HOST:`.
+        to: &'a [u8],
+    },
+    /// Fetched, into this directory.
+    Get {
+        /// The directory.
+        to: &'a Root,
+        /// Whether only what differs is fetched.
+        is_sync: bool,
+        /// Names that are not fetched.
+        excludes: &'a Excludes,
+    },
+}
+
+/// The part of a transfer in which all servers copy files.
+pub(super) struct Phase<'a, 's, O> {
+    pub(super) servers: &'a Servers<'s, O>,
+    pub(super) job: Job<'a>,
+    pub(super) fsync: bool,
+    pub(super) queue: Arc<Queue>,
+    pub(super) told: Arc<Told>,
+    /// Files that the last request has to copy, where it does not compare all.
+    pub(super) remaining: Arc<Mutex<Remaining>>,
+    /// Divides what listings find.
+    batcher: Mutex<Batcher>,
+    totals: Mutex<Totals>,
+    losses: Mutex<Losses>,
+}
+
+/// How many servers are there.
+#[derive(Debug, Default)]
+struct Losses {
+    /// Servers that are connected.
+    connected: usize,
+    /// Those, and servers that are tried again.
+    left: usize,
+    /// Those that were given up.
+    gone: Vec<usize>,
+    /// Since when none is connected.
+    since: Option<Instant>,
+    /// Why the last server was lost.
+    error: Option<Error>,
+}
+
+/// Something that is done beside others, in one task: what asks the user a question makes the
+/// others wait.
+type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
+    pub(super) fn new(servers: &'a Servers<'s, O>, job: Job<'a>, fsync: bool) -> Self {
+        Self {
+            servers,
+            job,
+            fsync,
+            queue: Arc::default(),
+            told: Arc::default(),
+            remaining: Arc::default(),
+            batcher: Mutex::new(Batcher::new(servers.count)),
+            totals: Mutex::default(),
+            losses: Mutex::default(),
+        }
+    }
+
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn totals(&self) -> MutexGuard<'_, Totals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn batcher(&self) -> MutexGuard<'_, Batcher> {
+        self.batcher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remaining(&self) -> MutexGuard<'_, Remaining> {
+        self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the servers that were given up.
+    pub(super) fn gone(&self) -> Vec<usize> {
+        self.losses().gone.clone()
+    }
+
+    /// Returns the files that the last request has to copy.
+    pub(super) fn take_remaining(&self) -> Remaining {
+        std::mem::take(&mut *self.remaining())
+    }
+
+    /// Connects to all servers, and does the work of the queue, which `fill` fills meanwhile. A
+    /// server that is lost is connected again as long as retries are allowed, and others do what it
+    /// has not done.
+    ///
+    /// # Errors
+    /// No server is left.
+    pub(super) async fn run(&self, fill: impl Future<Output = ()>) -> Result<(), Error> {
+        let count = self.servers.count;
+        let mut clients: Vec<_> = (0..count).map(|_| None).collect();
+        let connecting = clients.iter_mut().enumerate().map(|(server, client)| {
+            let connecting = async move { *client = Some((self.servers.connect)(server).await) };
+            Box::pin(connecting) as Task<'_>
+        });
+        all(connecting.collect()).await;
+        let clients: Vec<Result<Client, Error>> = clients.into_iter().flatten().collect();
+        let connected = clients.iter().filter(|client| client.is_ok()).count();
+        if connected == 0 {
+            // an error that is not about the network says more
+            let errors = clients.into_iter().filter_map(Result::err);
+            let error = errors.reduce(|one, other| if one.is_temporary() { other } else { one });
+            return Err(error.unwrap_or_else(no_server));
+        }
+        *self.losses() = Losses { connected, left: count, ..Losses::default() };
+        let mut tasks = vec![Box::pin(fill) as Task<'_>];
+        for (server, client) in clients.into_iter().enumerate() {
+            match client {
+                Ok(client) => tasks.push(Box::pin(self.session(server, Some(client)))),
+                Err(error) if error.is_temporary() && self.servers.retry != Retry::Never => {
+                    self.servers.observer.lost(server, &error, false);
+                    tasks.push(Box::pin(self.session(server, None)));
+                }
+                Err(error) => self.give_up(server, error),
+            }
+        }
+        self.servers.observer.connected();
+        all(tasks).await;
+        let mut losses = self.losses();
+        match losses.error.take() {
+            Some(error) if losses.left == 0 && !self.queue.is_done() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does work by one server, until none is left, or the server is given up.
+    async fn session(&self, server: usize, first: Option<Client>) {
+        let (mut next, mut pause) = (first, FIRST_PAUSE);
+        loop {
+            let connected = match next.take() {
+                Some(client) => Some(client),
+                None => self.reconnect(server, &mut pause).await,
+            };
+            let Some(mut client) = connected else { return };
+            let begun = Instant::now();
+            let worked = self.work(&mut client).await;
+            client.close().await;
+            let Err(error) = worked else { return };
+            if begun.elapsed() >= GOOD {
+                pause = FIRST_PAUSE;
+            }
+            self.losses().lose();
+            if !error.is_temporary() || self.servers.retry == Retry::Never {
+                return self.give_up(server, error);
+            }
+            self.servers.observer.lost(server, &error, false);
+        }
+    }
+
+    /// Connects to a lost server again; `None` if it is given up, or not needed any more.
+    async fn reconnect(&self, server: usize, pause: &mut Duration) -> Option<Client> {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(jittered(*pause)) => {}
+                () = self.queue.ended() => return None,
+            }
+            *pause = (*pause * 2).min(MOST_PAUSE);
+            let connected = tokio::select! {
+                connected = (self.servers.connect)(server) => connected,
+                () = self.queue.ended() => return None,
+            };
+            let error = match connected {
+                Ok(client) => {
+                    self.losses().find();
+                    return Some(client);
+                }
+                Err(error) => error,
+            };
+            let since = self.losses().since;
+            let goes_on = since.is_none_or(|since| self.servers.retry.goes_on(since.elapsed()));
+            if !error.is_temporary() || !goes_on {
+                self.give_up(server, error);
+                return None;
+            }
+        }
+    }
+
+    /// Notes that a server takes no further part. Without any, the transfer ends.
+    fn give_up(&self, server: usize, error: Error) {
+        let mut losses = self.losses();
+        losses.left -= 1;
+        losses.gone.push(server);
+        if losses.left == 0 {
+            self.queue.stop();
+        } else {
+            self.servers.observer.lost(server, &error, true);
+        }
+        losses.error = Some(error);
+    }
+
+    /// Does work until none is left.
+    async fn work(&self, client: &mut Client) -> Result<(), Error> {
+        while let Some(work) = self.queue.take().await {
+            let gone = client.gone();
+            match work {
+                Work::List(directory) => {
+                    let listed = tokio::select! {
+                        listed = self.list(client, &directory) => listed,
+                        error = gone => Err(error),
+                    };
+                    match listed {
+                        Ok((batches, directories)) => self.listed(batches, directories),
+                        // the last request reports it
+                        Err(error) if is_about_files(&error) => self.listed(vec![], vec![]),
+                        Err(error) => {
+                            self.queue.put_back(Work::List(directory));
+                            return Err(error);
+                        }
+                    }
+                }
+                Work::Copy(batch) => {
+                    client.limit(self.share_bps());
+                    let observer = Arc::clone(&self.servers.observer);
+                    let (told, directory) = (Arc::clone(&self.told), batch.directory.clone());
+                    let record = Record::new(observer, told, directory, &batch.files);
+                    let copied = tokio::select! {
+                        copied = self.copy(client, &batch, &record) => copied,
+                        error = gone => Err(error),
+                    };
+                    self.settle(batch, &record, copied)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rate of one server, if there is a limit. They are limited together.
+    fn share_bps(&self) -> Option<u64> {
+        let left = self.losses().left.max(1) as u64;
+        self.servers.rate_bps.map(|rate| (rate / left).max(1))
+    }
+
+    /// Copies the files of a batch.
+    async fn copy(
+        &self,
+        client: &mut Client,
+        batch: &Batch,
+        record: &Arc<Record<O>>,
+    ) -> Result<Summary, Error> {
+        let (from, fsync) = (&*batch.from, self.fsync);
+        match self.job {
+            Job::Put { to } => {
+                let paths = with_parents(&batch.files);
+                client.put_listed(from, paths, to, fsync, record.clone()).await
+            }
+            Job::SyncTo { to } => {
+                let paths = with_parents(&batch.files);
+                client.sync_listed(from, paths, to, fsync, record.clone()).await
+            }
+            Job::Get { to, .. } => {
+                let (from, directory) = (from.as_os_str().as_bytes(), batch.directory.as_ref());
+                let names: Vec<_> = batch.files.iter().map(|(name, _)| name.clone()).collect();
+                let mut all = Summary::default();
+                for names in names.chunks(files_of_request(from, directory)) {
+                    let observer = record.clone();
+                    let got = client.get_listed(from, directory, names, to, fsync, observer).await;
+                    match got {
+                        Ok(summary) => add(&mut all, &summary),
+                        // the last request reports it
+                        Err(error) if is_about_files(&error) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(all)
+            }
+        }
+    }
+
+    /// Notes what became of a batch. What a lost server has not stored is copied by another one.
+    ///
+    /// # Errors
+    /// The server is lost, or refuses.
+    fn settle(
+        &self,
+        batch: Batch,
+        record: &Record<O>,
+        copied: Result<Summary, Error>,
+    ) -> Result<(), Error> {
+        let noted = record.end();
+        self.totals().add(&noted, copied.as_ref().ok(), batch.is_named);
+        match copied {
+            Ok(_) => {
+                self.leave_to_last(&batch, noted.left.keys());
+                self.queue.finished();
+                Ok(())
+            }
+            // it would be so for every batch: the last request says what is wrong
+            Err(error) if is_about_files(&error) => {
+                self.remaining().add_all();
+                self.queue.stop();
+                self.queue.finished();
+                Ok(())
+            }
+            Err(error) => {
+                let ((files, bytes), (stored, stored_bytes)) = (noted.offered, noted.stored);
+                self.servers.observer.returned(Returned {
+                    files: files.saturating_sub(stored),
+                    offered: bytes.saturating_sub(stored_bytes),
+                    done: noted.done.saturating_sub(stored_bytes),
+                });
+                let mut left = batch;
+                left.files.retain(|(name, _)| noted.left.contains_key(name));
+                self.queue.put_back(Work::Copy(left));
+                Err(error)
+            }
+        }
+    }
+
+    /// Leaves files to the last request.
+    fn leave_to_last<'f>(&self, batch: &Batch, files: impl Iterator<Item = &'f RelPath>) {
+        match self.job {
+            Job::Put { .. } => files.for_each(|name| self.remaining().add(name)),
+            Job::Get { .. } if batch.is_named => files.for_each(|name| {
+                let above = RelPath::typed(batch.from.as_os_str().as_bytes()).ok().flatten();
+                let path = above.map_or_else(|| Ok(name.clone()), |above| above.join(name));
+                path.iter().for_each(|path| self.remaining().add(path));
+            }),
+            // it compares all
+            Job::SyncTo { .. } | Job::Get { .. } => {}
+        }
+    }
+}
+
+impl Losses {
+    fn lose(&mut self) {
+        self.connected -= 1;
+        if self.connected == 0 {
+            self.since = Some(Instant::now());
+        }
+    }
+
+    fn find(&mut self) {
+        self.connected += 1;
+        self.since = None;
+    }
+}
+
+/// Does all of this in one task, to the ends.
+async fn all(mut tasks: Vec<Task<'_>>) {
+    std::future::poll_fn(|context| {
+        tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
+        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Whether an error is about the files of a request, and not about the connection or the rights.
+const fn is_about_files(error: &Error) -> bool {
+    matches!(error, Error::OnServer { .. } | Error::Files(_) | Error::System { .. })
+}
+
+/// Returns how many files of a directory fit into one request, whatever their names.
+fn files_of_request(from: &[u8], directory: Option<&RelPath>) -> usize {
+    let above = directory.map_or(0, |directory| directory.as_bytes().len()) + from.len();
+    (PATH_BYTES_OF_REQUEST / (above + NAME_BYTES)).clamp(1, FILES_OF_REQUEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_fits_into_a_message_however_deep_its_files_are() {
+        assert_eq!(files_of_request(b"served", None), FILES_OF_REQUEST);
+        let deep = RelPath::parse(&[&[b'a'; 250][..]; 15].join(&b'/')).expect("a path");
+        let count = files_of_request(b"served", Some(&deep));
+        assert!(count > 100 && count * (deep.as_bytes().len() + 255) < 1 << 20, "{count}");
+    }
+
+    #[test]
+    fn the_time_without_servers_begins_with_the_loss_of_the_last_one() {
+        let mut losses = Losses { connected: 2, left: 2, ..Losses::default() };
+        losses.lose();
+        assert!(losses.since.is_none());
+        losses.lose();
+        assert!(losses.since.is_some());
+        losses.find();
+        assert!(losses.since.is_none());
+    }
+}
