@@ -43,9 +43,10 @@ impl Address {
     ///
     /// [`Error::Name`]: another scheme, no bucket, or a prefix that is no path.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        // the URL itself is not repeated: it may have credentials in it
         let refuse = |found: &str| {
             Error::Name(format!(
-                "{url:?} is no URL of a store: {found}. Write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
+                "this is no URL of a store: {found}. Write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
             ))
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse("no ://"))?;
@@ -59,10 +60,9 @@ impl Address {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'$'));
         if !is_bucket {
-            // credentials before an @ are not repeated
-            return Err(Error::Name(format!(
-                "a URL of {scheme}:// names no bucket: letters, digits, '-', '.' and '_'. Credentials, ports and servers come from the environment (AWS_ENDPOINT_URL)"
-            )));
+            return Err(refuse(
+                "its bucket is not of letters, digits, '-', '.' and '_' (credentials and servers come from the environment)",
+            ));
         }
         let path = path.strip_suffix('/').unwrap_or(path);
         let prefix = if path.is_empty() {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn repeats_no_credentials() {
-        for url in ["s3://key:secret@b/x", "s3://secret@b"] {
+        for url in ["s3://key:secret@b/x", "s3://secret@b", "http://key:secret@b/x", "secret"] {
             let error = Address::parse(url).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

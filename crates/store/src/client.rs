@@ -269,10 +269,19 @@ impl Client {
     ) -> Result<Version, Trouble> {
         let whole = self.whole(key);
         let (backend, target) = (&self.backend, whole.as_str());
-        self.call(Kind::Put, content.len() as u64, ("store", key), || {
-            backend.put(target, content.clone(), metadata, condition)
-        })
-        .await
+        let version = self
+            .call(Kind::Put, content.len() as u64, ("store", key), || {
+                backend.put(target, content.clone(), metadata, condition)
+            })
+            .await?;
+        // not every store says which version it made
+        if !version.is_known()
+            && !key.is_directory()
+            && let Ok(Some(head)) = self.head(key).await
+        {
+            return Ok(head.version);
+        }
+        Ok(version)
     }
 
     /// Copies an object.
@@ -382,7 +391,7 @@ impl Client {
             .call_named(Kind::List, 0, ("list", directory), || backend.list(target, page))
             .await?;
         answer.next = answer.next.filter(|next| !next.is_empty());
-        match answer.next {
+        match &answer.next {
             Some(next) if next.len() > LONGEST_NAME => Err(Error::Reply(format!(
                 "cannot list {directory:?} in {}: the name of the next page has {} bytes",
                 self.url,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use nix::errno::Errno;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Names this process and one upload of it: boot, PID namespace, process, its start, and a random
@@ -36,7 +36,7 @@ pub(crate) fn has_ended(name: &str) -> bool {
     match start_of(process) {
         Some(now) => now != start,
         // it may only be hidden (proc(5), hidepid)
-        None => kill(Pid::from_raw(number), None) == Err(Errno::ESRCH),
+        None => kill(Pid::from_raw(number), None::<Signal>) == Err(Errno::ESRCH),
     }
 }
 
