@@ -117,7 +117,10 @@ impl Inner {
         match trouble.kind {
             // no such upload, or parts that are not those
             FailureKind::NotFound | FailureKind::Invalid => {
-                tracing::warn!(error = %Error::from(trouble), "an upload cannot be completed");
+                let error = Error::from(trouble);
+                tracing::warn!(%error, "an upload cannot be completed");
+                // what is left of it would be paid for
+                let _ = self.client.abort_upload(&self.key, &self.upload).await;
                 Err(self.vanished().await)
             }
             _ => Err(trouble.into()),

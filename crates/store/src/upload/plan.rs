@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_8_mib_up_to_80_gib() {
+    fn parts_have_8_mib_while_10_000_are_enough() {
         let small = plan(1).unwrap();
         assert_eq!((small.part_bytes, small.parts, small.bytes(0)), (SMALLEST, 1, 1));
         let exact = plan(2 * SMALLEST).unwrap();
