@@ -4,11 +4,10 @@ use std::time::SystemTime;
 
 use minicbor::{Decode, Encode};
 
-use crate::SPAN;
 use crate::client::Client;
 use crate::error::Error;
 use crate::key::{Key, RESERVED};
-use crate::record;
+use crate::record::{self, SPAN};
 use crate::version::Version;
 
 /// Bytes of a part's description beyond its values, at most.

@@ -42,11 +42,8 @@ pub use listing::{ListAll, Listing};
 pub use memory::Memory;
 pub use metadata::Metadata;
 pub use object::{Entry, Object};
-pub use record::Record;
+pub use record::{Record, SPAN};
 pub use requests::Requests;
 pub use store::Store;
 pub use upload::{Upload, UploadOffer};
 pub use version::{Condition, Version};
-
-/// Bytes of a span: what one value of an [`Upload`] or a [`Record`] covers.
-pub const SPAN: u64 = 1 << 20;

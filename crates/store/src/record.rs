@@ -3,12 +3,14 @@
 
 use minicbor::{Decode, Encode};
 
-use crate::SPAN;
 use crate::client::Client;
 use crate::error::Error;
 use crate::key::Key;
 use crate::metadata::Metadata;
 use crate::version::{Condition, Version};
+
+/// Bytes of a span: what one value of a [`Record`] or of an [`Upload`](crate::Upload) covers.
+pub const SPAN: u64 = 1 << 20;
 
 /// Bytes of a record beyond its values, at most.
 const OTHERS: u64 = 8 << 10;

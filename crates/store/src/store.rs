@@ -198,8 +198,8 @@ impl Store {
         if self.is_unkept(&key) {
             return Ok(Version::unknown());
         }
-        self.client
-            .wait(self.client.put(&key, content, metadata, &condition))
+        let client = &self.client;
+        client.wait(async move { client.put(&key, content, metadata, &condition).await })
     }
 
     /// Copies an object with its metadata and its record.

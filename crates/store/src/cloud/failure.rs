@@ -45,6 +45,10 @@ fn kind(service: Service, error: &Error, reply: Option<&Reply>, code: Option<&st
         Some("RequestTimeout" | "InternalError" | "OperationAborted") => {
             return FailureKind::Passing;
         }
+        // listings and completions have no variant for it
+        Some("NoSuchBucket" | "NoSuchKey" | "NoSuchUpload" | "ContainerNotFound" | "BlobNotFound") => {
+            return FailureKind::NotFound;
+        }
         _ => {}
     }
     let status = match reply {
@@ -170,6 +174,8 @@ mod tests {
         let body = "PUT https://b/k?sig=SECRET - <Error><Code>SignatureDoesNotMatch</Code><StringToSign>SECRET</StringToSign></Error>";
         let failure = of(Service::S3, &generic(body), Some(&status(403)));
         assert_eq!(failure.text, "HTTP 403 from s3.example: SignatureDoesNotMatch");
+        let gone = generic("<Code>NoSuchUpload</Code>");
+        assert_eq!(of(Service::Gcs, &gone, Some(&status(404))).kind, FailureKind::NotFound);
         let slow = generic("<Code>SlowDown</Code>");
         assert_eq!(of(Service::S3, &slow, Some(&status(200))).kind, FailureKind::Slow);
         let long = format!("<Code>{}</Code>", "x".repeat(65));

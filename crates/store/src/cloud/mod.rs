@@ -15,13 +15,13 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use futures_util::TryStreamExt;
+use futures_util::{TryStreamExt, future, stream};
 use http::{HeaderName, HeaderValue};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::{
     Attribute, Attributes, CopyMode, CopyOptions, GetOptions, GetRange, GetResult, ObjectStore,
-    ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, UpdateVersion,
+    PutMode, PutMultipartOptions, PutOptions, PutPayload, UpdateVersion,
 };
 
 pub(crate) use open::open;
@@ -290,7 +290,10 @@ impl Backend for Cloud {
 
     async fn delete(&self, key: &str) -> Result<(), Failure> {
         let path = location::of(key)?;
-        self.exchange(self.objects.delete(&path)).await
+        let paths = Box::pin(stream::once(future::ready(Ok(path))));
+        let mut removed = self.objects.delete_stream(paths);
+        self.exchange(async move { removed.try_next().await.map(|_| ()) })
+            .await
     }
 
     async fn create_upload(&self, key: &str, metadata: &Metadata) -> Result<String, Failure> {

@@ -9,7 +9,7 @@ use super::{Inner, MARK, Parts, Upload, UploadOffer};
 use crate::backend::FailureKind;
 use crate::client::{Client, Trouble};
 use crate::error::Error;
-use crate::journal::{self, Found, Journal};
+use crate::journal::{self, Found, Journal, StoredPart};
 use crate::key::Key;
 use crate::metadata::Metadata;
 use crate::owner;
@@ -38,7 +38,7 @@ pub(crate) async fn begin(
     for _ in 0..ATTEMPTS {
         let found = journal::read(client, &name, most).await?;
         let begun = match found {
-            None => fresh(client, &key, &name, &plan, offer, Condition::New).await?,
+            None => fresh(client, &key, &name, &plan, offer, &Condition::New).await?,
             Some(found) => taken(client, &key, &name, &plan, offer, found).await?,
         };
         if let Some(begun) = begun {
@@ -74,7 +74,7 @@ struct Begun {
     journal: Journal,
     version: Version,
     metadata: Metadata,
-    places: Vec<Option<crate::journal::StoredPart>>,
+    places: Vec<Option<StoredPart>>,
 }
 
 /// Begins a new upload; `None`: another server was faster.
@@ -84,7 +84,7 @@ async fn fresh(
     name: &Key,
     plan: &Plan,
     offer: &UploadOffer,
-    condition: Condition,
+    condition: &Condition,
 ) -> Result<Option<Begun>, Error> {
     let mark = format!("{:032x}", rand::random::<u128>());
     let mut metadata = offer.metadata.clone();
@@ -101,7 +101,7 @@ async fn fresh(
         mark,
         parts: Vec::new(),
     };
-    let written = write(client, key, name, plan, &journal, &condition).await;
+    let written = write(client, key, name, plan, &journal, condition).await;
     if !matches!(written, Ok(Some(_)))
         && let Err(error) = client.abort_upload(key, &journal.upload).await
     {
@@ -124,9 +124,10 @@ async fn taken(
     offer: &UploadOffer,
     found: Found,
 ) -> Result<Option<Begun>, Error> {
+    let condition = Condition::Is(found.version);
     let Some(mut journal) = found.journal else {
         tracing::warn!(key = key.as_str(), "a damaged journal is replaced");
-        return fresh(client, key, name, plan, offer, Condition::Is(found.version)).await;
+        return fresh(client, key, name, plan, offer, &condition).await;
     };
     if is_held(&journal, found.modified) {
         return Err(busy(key));
@@ -135,14 +136,13 @@ async fn taken(
     let Some(places) = places else {
         // of another version of this program, or forged: the upload that it names need not be
         // ours to give up
-        return fresh(client, key, name, plan, offer, Condition::Is(found.version)).await;
+        return fresh(client, key, name, plan, offer, &condition).await;
     };
     let mut metadata = offer.metadata.clone();
     metadata.set(MARK, &journal.mark)?;
     journal.owner = owner::name();
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;
-    let condition = Condition::Is(found.version);
     let written = write(client, key, name, plan, &journal, &condition).await?;
     Ok(written.map(|version| Begun {
         journal,

@@ -121,6 +121,7 @@ impl Upload {
     pub fn put_part(&self, part: u32, content: Bytes, values: Vec<[u8; 32]>) -> Result<(), Error> {
         let inner = &self.inner;
         inner.plan.check(part, content.len() as u64, values.len() as u64)?;
+        let values = values.into_flattened();
         inner.client.wait(inner.put_part(part, content, values))
     }
 
@@ -132,7 +133,10 @@ impl Upload {
     /// [`Error::Misuse`]: a part is missing. [`Error::Changed`]: the condition is not met; parts
     /// and journal stay. [`Error::Gone`]: the store does not have the upload, or not all parts.
     pub fn complete(&self, root: [u8; 32], condition: Condition) -> Result<Version, Error> {
-        self.inner.client.wait(self.inner.complete(root, &condition))
+        let inner = &self.inner;
+        inner
+            .client
+            .wait(async move { inner.complete(root, &condition).await })
     }
 
     /// Gives the upload up: the store forgets its parts, the journal goes.
@@ -176,7 +180,7 @@ impl Inner {
         }
     }
 
-    async fn put_part(&self, part: u32, content: Bytes, values: Vec<[u8; 32]>) -> Result<(), Error> {
+    async fn put_part(&self, part: u32, content: Bytes, values: Vec<u8>) -> Result<(), Error> {
         self.check_lost()?;
         // a journal must not promise what is about to be replaced
         let is_replaced = self.parts().remove(part);
@@ -193,7 +197,7 @@ impl Inner {
                 let stored = StoredPart {
                     number: part,
                     id,
-                    values: values.concat(),
+                    values,
                 };
                 self.parts().insert(stored, bytes);
                 Ok(())

@@ -1,9 +1,9 @@
 //! How an object is divided into parts.
 
-use crate::SPAN;
 use crate::error::Error;
 use crate::journal::{Journal, StoredPart};
 use crate::key::Key;
+use crate::record::SPAN;
 
 /// Bytes of a part at least. S3 takes 5 MiB.
 const SMALLEST: u64 = 8 << 20;
