@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn reads_buckets_and_prefixes() {
         let of = |url: &str| {
-            let address = Address::parse(url).unwrap();
+            let address = Address::parse(url).expect("a URL");
             (address.service, address.bucket.clone(), address.prefix.clone(), address.url())
         };
         let expected = |service, bucket: &str, prefix: &str, url: &str| {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn repeats_no_credentials() {
         for url in ["s3://key:secret@b/x", "s3://secret@b", "http://key:secret@b/x", "secret"] {
-            let error = Address::parse(url).unwrap_err().to_string();
+            let error = Address::parse(url).expect_err("it is refused").to_string();
             assert!(!error.contains("secret"), "{error}");
         }
     }

@@ -155,14 +155,14 @@ mod tests {
     }
 
     fn parsed(journal: &Journal) -> Option<Journal> {
-        let key = Key::parse("", "a/b").unwrap();
-        Journal::parse(&journal.encode(&key).unwrap())
+        let key = Key::parse("", "a/b").expect("a name");
+        Journal::parse(&journal.encode(&key).expect("it is encoded"))
     }
 
     #[test]
     fn reads_what_was_written() {
         assert_eq!(parsed(&journal()), Some(journal()));
-        let name = name(&Key::parse("", "a/b").unwrap(), &[0xab; 16]);
+        let name = name(&Key::parse("", "a/b").expect("a name"), &[0xab; 16]);
         let name = name.as_str();
         assert!(name.starts_with(&directory()), "{name}");
         assert!(name.ends_with("-abababababababababababababababab"), "{name}");

@@ -84,11 +84,11 @@ mod tests {
     #[test]
     fn takes_paths_and_markers() {
         for good in ["a", "a/b c/ü", "a/b/", "a/.headroom/b", ".headroomy", "...", "%2F"] {
-            assert_eq!(Key::parse("p/", good).unwrap().as_str(), good);
+            assert_eq!(Key::parse("p/", good).expect("a name").as_str(), good);
         }
-        assert_eq!(Key::parse("", "a/b/").unwrap().name(), "b");
-        assert!(Key::parse("", "a/b/").unwrap().is_directory());
-        assert_eq!(Key::parse("", "a").unwrap().name(), "a");
+        assert_eq!(Key::parse("", "a/b/").expect("a name").name(), "b");
+        assert!(Key::parse("", "a/b/").expect("a name").is_directory());
+        assert_eq!(Key::parse("", "a").expect("a name").name(), "a");
     }
 
     #[test]

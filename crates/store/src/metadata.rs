@@ -107,19 +107,19 @@ mod tests {
             assert!(matches!(metadata.set("k", value), Err(Error::Misuse(_))), "{value:?}");
         }
         assert!(metadata.is_empty());
-        metadata.set("headroom-mode", "644").unwrap();
-        metadata.set("headroom-mode", "600").unwrap();
+        metadata.set("headroom-mode", "644").expect("metadata");
+        metadata.set("headroom-mode", "600").expect("metadata");
         assert_eq!(metadata.get("headroom-mode"), Some("600"));
     }
 
     #[test]
     fn holds_two_kibibytes() {
         let mut metadata = Metadata::new();
-        metadata.set("a", &"v".repeat(1023)).unwrap();
-        metadata.set("b", &"v".repeat(1023)).unwrap();
+        metadata.set("a", &"v".repeat(1023)).expect("metadata");
+        metadata.set("b", &"v".repeat(1023)).expect("metadata");
         assert!(metadata.set("c", "").is_err());
-        metadata.set("b", "v").unwrap();
-        metadata.set("c", "v").unwrap();
+        metadata.set("b", "v").expect("metadata");
+        metadata.set("c", "v").expect("metadata");
     }
 
     #[test]

@@ -135,14 +135,14 @@ mod tests {
     }
 
     fn parsed(written: &Written, key: &str, etag: &str) -> Option<Record> {
-        let key = Key::parse("", key).unwrap();
-        let content = encode(written, "a record", &key).unwrap();
+        let key = Key::parse("", key).expect("a name");
+        let content = encode(written, "a record", &key).expect("it is encoded");
         parse(&content, &key, &version(etag))
     }
 
     #[test]
     fn holds_for_one_version_of_one_object() {
-        let record = parsed(&written(), "a/b", "\"1\"").unwrap();
+        let record = parsed(&written(), "a/b", "\"1\"").expect("the store does it");
         assert_eq!((record.size, record.root, record.values.len()), (SPAN + 1, [7; 32], 2));
         assert_eq!(parsed(&written(), "a/b", "\"2\""), None);
         assert_eq!(parsed(&written(), "a/c", "\"1\""), None);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn damaged_records_are_none() {
-        let key = Key::parse("", "a/b").unwrap();
+        let key = Key::parse("", "a/b").expect("a name");
         assert_eq!(parse(b"", &key, &version("\"1\"")), None);
         assert_eq!(parse(&[0xff; 40], &key, &version("\"1\"")), None);
         for values in [0, 32, 63, 96] {

@@ -106,7 +106,11 @@ impl Store {
         }
         Self {
             client: Arc::clone(&self.client),
-            url: format!("{}/{directory}", self.url.trim_end_matches('/')),
+            url: if self.url.ends_with('/') {
+                format!("{}{directory}", self.url)
+            } else {
+                format!("{}/{directory}", self.url)
+            },
             base: format!("{}{directory}/", self.base),
         }
     }

@@ -42,12 +42,12 @@ struct Faulty {
 
 impl Faulty {
     fn will(&self, call: &'static str, faults: impl IntoIterator<Item = Fault>) {
-        let mut all = self.faults.lock().unwrap();
+        let mut all = self.faults.lock().expect("not poisoned");
         all.extend(faults.into_iter().map(|fault| (call, fault)));
     }
 
     fn next(&self, call: &str) -> Option<Fault> {
-        let mut all = self.faults.lock().unwrap();
+        let mut all = self.faults.lock().expect("not poisoned");
         let index = all.iter().position(|(of, _)| *of == call)?;
         Some(all.remove(index).1)
     }
@@ -160,7 +160,7 @@ fn runtime() -> Runtime {
         .worker_threads(2)
         .enable_all()
         .build()
-        .unwrap()
+        .expect("it is possible")
 }
 
 /// Pauses that a test does not notice.
@@ -182,7 +182,7 @@ fn open(runtime: &Runtime) -> (Arc<Faulty>, Store) {
 
 fn hashed(hash: &str) -> Metadata {
     let mut metadata = Metadata::new();
-    metadata.set("headroom-blake3", hash).unwrap();
+    metadata.set("headroom-blake3", hash).expect("metadata");
     metadata
 }
 
@@ -192,7 +192,7 @@ fn put(store: &Store, key: &str) -> Result<Version, Error> {
 
 fn names(entries: impl Iterator<Item = Result<Entry, Error>>) -> Vec<String> {
     entries
-        .map(|entry| match entry.unwrap() {
+        .map(|entry| match entry.expect("an entry") {
             Entry::Object(object) => object.name,
             Entry::Directory(name) => format!("{name}/"),
         })
@@ -223,7 +223,7 @@ fn put_part(upload: &Upload, number: u32) -> Result<(), Error> {
 }
 
 fn is_whole(store: &Store, key: &str) -> bool {
-    let content = store.read(key, 0..SIZE, None).unwrap();
+    let content = store.read(key, 0..SIZE, None).expect("the store does it");
     content == [part(0).0, part(1).0].concat()
 }
 
@@ -232,7 +232,7 @@ fn errors_of_the_store_are_repeated_and_counted() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
     faulty.will("put", [Fault::Fails(FailureKind::Passing), Fault::Fails(FailureKind::Slow)]);
-    put(&store, "a").unwrap();
+    put(&store, "a").expect("the store does it");
     let requests = store.requests();
     assert_eq!((requests.put, requests.retried, requests.slowed), (3, 2, 1));
     assert_eq!(requests.total(), 3);
@@ -243,7 +243,7 @@ fn a_store_that_only_fails_is_unavailable() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
     faulty.will("put", vec![Fault::Fails(FailureKind::Passing); 4]);
-    let error = put(&store, "a").unwrap_err();
+    let error = put(&store, "a").expect_err("it is refused");
     assert!(matches!(error, Error::Unavailable(_)), "{error}");
     assert!(error.is_passing());
     assert_eq!(
@@ -271,7 +271,7 @@ fn a_late_answer_is_not_waited_for() {
         ..brisk()
     });
     faulty.will("put", [Fault::Late]);
-    put(&store, "a").unwrap();
+    put(&store, "a").expect("the store does it");
     assert_eq!(store.requests().retried, 1);
 }
 
@@ -279,27 +279,27 @@ fn a_late_answer_is_not_waited_for() {
 fn a_truncated_content_is_read_again() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    put(&store, "a").unwrap();
+    put(&store, "a").expect("the store does it");
     faulty.will("get", [Fault::Cut]);
-    assert_eq!(store.read("a", 1..7, None).unwrap(), &b"ontent"[..]);
+    assert_eq!(store.read("a", 1..7, None).expect("the store does it"), &b"ontent"[..]);
     faulty.will("get", vec![Fault::Cut; 4]);
     assert!(matches!(store.read("a", 0..7, None), Err(Error::Unavailable(_))));
-    assert_eq!(store.read("a", 3..3, None).unwrap(), Bytes::new());
+    assert_eq!(store.read("a", 3..3, None).expect("the store does it"), Bytes::new());
 }
 
 #[test]
 fn another_version_and_another_length_are_noticed() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let first = put(&store, "a").unwrap();
+    let first = put(&store, "a").expect("the store does it");
     assert!(matches!(store.read("a", 0..8, None), Err(Error::Changed(_))));
     assert!(matches!(store.read("a", 8..9, None), Err(Error::Changed(_))));
     let wrong = Version::new(Some("\"wrong\"".to_owned()), None);
     faulty.will("get", [Fault::Wrong(wrong)]);
     assert!(matches!(store.read("a", 0..7, Some(&first)), Err(Error::Changed(_))));
-    let second = put(&store, "a").unwrap();
+    let second = put(&store, "a").expect("the store does it");
     assert!(matches!(store.read("a", 0..7, Some(&first)), Err(Error::Changed(_))));
-    store.read("a", 0..7, Some(&second)).unwrap();
+    store.read("a", 0..7, Some(&second)).expect("the store does it");
     assert!(matches!(store.read("b", 0..7, None), Err(Error::NotFound(_))));
 }
 
@@ -309,11 +309,11 @@ fn conditions_keep_writers_apart() {
     let (_, store) = open(&runtime);
     let content = Bytes::from_static(b"x");
     let write = |condition| store.put("a", content.clone(), &Metadata::new(), condition);
-    let first = write(Condition::New).unwrap();
+    let first = write(Condition::New).expect("the store does it");
     assert!(matches!(write(Condition::New), Err(Error::Changed(_))));
-    let second = write(Condition::Is(first.clone())).unwrap();
+    let second = write(Condition::Is(first.clone())).expect("the store does it");
     assert!(matches!(write(Condition::Is(first)), Err(Error::Changed(_))));
-    write(Condition::Is(second)).unwrap();
+    write(Condition::Is(second)).expect("the store does it");
 }
 
 #[test]
@@ -322,12 +322,12 @@ fn a_lost_answer_to_a_put_counts_when_the_hash_is_there() {
     let (faulty, store) = open(&runtime);
     let content = Bytes::from_static(b"x");
     faulty.will("put", [Fault::Lost]);
-    store.put("a", content.clone(), &hashed("1"), Condition::New).unwrap();
+    store.put("a", content.clone(), &hashed("1"), Condition::New).expect("the store does it");
     faulty.will("put", [Fault::Lost]);
     let unsure = store.put("b", content.clone(), &Metadata::new(), Condition::New);
     assert!(matches!(unsure, Err(Error::Changed(_))));
     // somebody else's
-    store.put("c", content.clone(), &hashed("2"), Condition::Any).unwrap();
+    store.put("c", content.clone(), &hashed("2"), Condition::Any).expect("the store does it");
     faulty.will("put", [Fault::Fails(FailureKind::Passing)]);
     let others = store.put("c", content, &hashed("1"), Condition::New);
     assert!(matches!(others, Err(Error::Changed(_))));
@@ -345,7 +345,7 @@ fn names_of_its_own_are_neither_shown_nor_taken() {
     assert!(matches!(store.list(".headroom").next(), Some(Err(Error::Name(_)))));
     assert!(matches!(store.below(".headroom").list("").next(), Some(Err(Error::Name(_)))));
     assert_eq!(store.requests().total(), 0);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
     assert_eq!(names(store.list("")), Vec::<String>::new());
     drop(upload);
 }
@@ -358,7 +358,7 @@ fn lists_page_by_page_in_order_of_keys() {
     let store = Store::of(backend, "memory://", runtime.handle().clone());
     for key in ["d/x/1", "d-1", "d0", "d/a", "d", "e/", "f", "ü", "d/x/2", "d/"] {
         let metadata = Metadata::new();
-        store.put(key, Bytes::new(), &metadata, Condition::New).unwrap();
+        store.put(key, Bytes::new(), &metadata, Condition::New).expect("the store does it");
     }
     assert_eq!(names(store.list("")), ["d", "d-1", "d/", "d0", "e/", "f", "ü"]);
     assert_eq!(names(store.list("d")), ["a", "x/"]);
@@ -374,7 +374,7 @@ fn lists_page_by_page_in_order_of_keys() {
     assert_eq!(store.below("d").url(), "memory://d");
     let requests = store.requests();
     assert!(requests.list > 10, "{requests:?}");
-    assert_eq!(store.look("d/").unwrap().unwrap().name, "d");
+    assert_eq!(store.look("d/").expect("an answer").expect("it is there").name, "d");
 }
 
 fn listed(key: &str) -> Listed {
@@ -402,7 +402,7 @@ fn endless_listings_end_with_an_error() {
     let entries: Vec<_> = store.list("").collect();
     assert!(matches!(entries[..], [Ok(_), Err(Error::Reply(_))]), "{entries:?}");
     faulty.will("list", [page(&["a"], Some("1")), page(&["b"], Some("1"))].map(Fault::Answers));
-    let last = store.list("").last().unwrap();
+    let last = store.list("").last().expect("an item");
     assert!(matches!(last, Err(Error::Reply(_))), "{last:?}");
     let empty = (0..2000).map(|number| Fault::Answers(page(&[], Some(&number.to_string()))));
     faulty.will("list", empty);
@@ -429,7 +429,7 @@ fn foreign_names_in_a_listing_are_refused() {
 fn a_listing_goes_on_after_an_error_that_passes() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    put(&store, "a").unwrap();
+    put(&store, "a").expect("the store does it");
     faulty.will("list", [Fault::Fails(FailureKind::Slow)]);
     assert_eq!(names(store.list("")), ["a"]);
 }
@@ -438,21 +438,21 @@ fn a_listing_goes_on_after_an_error_that_passes() {
 fn uploads_are_complete_only_when_whole() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let upload = store.begin_upload("d/a", &offer(1)).unwrap();
+    let upload = store.begin_upload("d/a", &offer(1)).expect("the store does it");
     assert_eq!((upload.parts(), upload.part_bytes(), upload.size()), (2, 8 << 20, SIZE));
-    put_part(&upload, 1).unwrap();
-    let error = upload.complete([7; 32], Condition::Any).unwrap_err();
+    put_part(&upload, 1).expect("the store does it");
+    let error = upload.complete([7; 32], Condition::Any).expect_err("it is refused");
     assert!(matches!(error, Error::Misuse(_)), "{error}");
-    assert_eq!(store.look("d/a").unwrap(), None);
+    assert_eq!(store.look("d/a").expect("the store does it"), None);
     assert!(upload.put_part(0, Bytes::from_static(b"x"), vec![[0; 32]]).is_err());
-    put_part(&upload, 0).unwrap();
-    let version = upload.complete([7; 32], Condition::New).unwrap();
+    put_part(&upload, 0).expect("the store does it");
+    let version = upload.complete([7; 32], Condition::New).expect("the store does it");
     drop(upload);
     assert!(is_whole(&store, "d/a"));
-    let object = store.look("d/a").unwrap().unwrap();
+    let object = store.look("d/a").expect("an answer").expect("it is there");
     assert_eq!((object.size, &object.version), (SIZE, &version));
-    assert_eq!(object.metadata.unwrap().get("headroom-blake3"), Some("later"));
-    let record = store.record("d/a", &version).unwrap().unwrap();
+    assert_eq!(object.metadata.expect("metadata").get("headroom-blake3"), Some("later"));
+    let record = store.record("d/a", &version).expect("an answer").expect("it is there");
     assert_eq!((record.size, record.root), (SIZE, [7; 32]));
     assert_eq!(record.values, [part(0).1, part(1).1].concat());
     // the object and its record
@@ -466,21 +466,21 @@ fn a_record_holds_for_one_version_and_goes_with_its_object() {
     let (faulty, store) = open(&runtime);
     let mut plain = offer(1);
     plain.metadata = Metadata::new();
-    let upload = store.begin_upload("a", &plain).unwrap();
-    put_part(&upload, 0).unwrap();
-    put_part(&upload, 1).unwrap();
-    let version = upload.complete([7; 32], Condition::Any).unwrap();
+    let upload = store.begin_upload("a", &plain).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
+    let version = upload.complete([7; 32], Condition::Any).expect("the store does it");
     drop(upload);
-    store.copy("a", "b", false).unwrap();
+    store.copy("a", "b", false).expect("the store does it");
     assert!(matches!(store.copy("a", "b", false), Err(Error::Changed(_))));
-    let copied = store.look("b").unwrap().unwrap().version;
-    assert_eq!(store.record("b", &copied).unwrap().unwrap().root, [7; 32]);
-    assert_eq!(store.record("b", &version).unwrap(), None);
-    let changed = put(&store, "a").unwrap();
-    assert_eq!(store.record("a", &changed).unwrap(), None);
-    store.remove("a").unwrap();
-    store.remove("b").unwrap();
-    store.remove("b").unwrap();
+    let copied = store.look("b").expect("an answer").expect("it is there").version;
+    assert_eq!(store.record("b", &copied).expect("an answer").expect("it is there").root, [7; 32]);
+    assert_eq!(store.record("b", &version).expect("the store does it"), None);
+    let changed = put(&store, "a").expect("the store does it");
+    assert_eq!(store.record("a", &changed).expect("the store does it"), None);
+    store.remove("a").expect("the store does it");
+    store.remove("b").expect("the store does it");
+    store.remove("b").expect("the store does it");
     assert_eq!(faulty.memory.keys(), Vec::<String>::new());
     assert!(matches!(store.copy("a", "b", true), Err(Error::NotFound(_))));
 }
@@ -489,20 +489,20 @@ fn a_record_holds_for_one_version_and_goes_with_its_object() {
 fn an_upload_is_continued_where_it_was_left() {
     let runtime = runtime();
     let (_, store) = open(&runtime);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&upload, 1).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
     drop(upload);
     // another content of the same name
-    let other = store.begin_upload("a", &offer(2)).unwrap();
+    let other = store.begin_upload("a", &offer(2)).expect("the store does it");
     assert_eq!(other.values(1), None);
-    other.abandon().unwrap();
+    other.abandon().expect("the store does it");
     drop(other);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
     assert_eq!(upload.values(0), None);
     assert_eq!(upload.values(1), Some(part(1).1));
     assert_eq!(upload.values(2), None);
-    put_part(&upload, 0).unwrap();
-    upload.complete([7; 32], Condition::New).unwrap();
+    put_part(&upload, 0).expect("the store does it");
+    upload.complete([7; 32], Condition::New).expect("the store does it");
     drop(upload);
     assert!(is_whole(&store, "a"));
     assert_eq!(store.requests().part, 2);
@@ -514,13 +514,13 @@ fn a_lost_answer_to_a_completion_is_a_completion() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
     for (key, condition) in [("a", Condition::Any), ("b", Condition::New)] {
-        let upload = store.begin_upload(key, &offer(1)).unwrap();
-        put_part(&upload, 0).unwrap();
-        put_part(&upload, 1).unwrap();
+        let upload = store.begin_upload(key, &offer(1)).expect("the store does it");
+        put_part(&upload, 0).expect("the store does it");
+        put_part(&upload, 1).expect("the store does it");
         faulty.will("complete", [Fault::Lost]);
-        let version = upload.complete([7; 32], condition).unwrap();
+        let version = upload.complete([7; 32], condition).expect("the store does it");
         assert!(is_whole(&store, key));
-        assert_eq!(store.look(key).unwrap().unwrap().version, version);
+        assert_eq!(store.look(key).expect("an answer").expect("it is there").version, version);
     }
     assert_eq!(store.requests().complete, 4);
 }
@@ -529,18 +529,18 @@ fn a_lost_answer_to_a_completion_is_a_completion() {
 fn a_completion_that_nobody_saw_is_found_by_who_continues() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&upload, 0).unwrap();
-    put_part(&upload, 1).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
     faulty.will("complete", [Fault::Lost]);
     faulty.will("complete", vec![Fault::Fails(FailureKind::Passing); 3]);
     faulty.will("head", vec![Fault::Fails(FailureKind::Passing); 4]);
-    let error = upload.complete([7; 32], Condition::New).unwrap_err();
+    let error = upload.complete([7; 32], Condition::Any).expect_err("it is refused");
     assert!(matches!(error, Error::Unavailable(_)), "{error}");
     drop(upload);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
     assert_eq!(upload.values(0), Some(part(0).1));
-    upload.complete([7; 32], Condition::New).unwrap();
+    upload.complete([7; 32], Condition::New).expect("the store does it");
     drop(upload);
     assert!(is_whole(&store, "a"));
     assert_eq!(faulty.memory.keys().len(), 2, "{:?}", faulty.memory.keys());
@@ -550,13 +550,13 @@ fn a_completion_that_nobody_saw_is_found_by_who_continues() {
 fn the_condition_of_a_completion_is_checked() {
     let runtime = runtime();
     let (_, store) = open(&runtime);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&upload, 0).unwrap();
-    put_part(&upload, 1).unwrap();
-    let there = put(&store, "a").unwrap();
-    let error = upload.complete([7; 32], Condition::New).unwrap_err();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
+    let there = put(&store, "a").expect("the store does it");
+    let error = upload.complete([7; 32], Condition::New).expect_err("it is refused");
     assert!(matches!(error, Error::Changed(_)), "{error}");
-    upload.complete([7; 32], Condition::Is(there)).unwrap();
+    upload.complete([7; 32], Condition::Is(there)).expect("the store does it");
     assert!(is_whole(&store, "a"));
 }
 
@@ -564,24 +564,29 @@ fn the_condition_of_a_completion_is_checked() {
 fn one_of_two_writers_is_told_that_the_other_is_busy() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let first = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&first, 0).unwrap();
-    let error = store.begin_upload("a", &offer(1)).unwrap_err();
+    let first = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&first, 0).expect("the store does it");
+    let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
     assert!(matches!(error, Error::Busy(_)), "{error}");
     assert!(error.is_passing());
-    // the first one seems to be dead
+    // the first one seems to be dead, as soon as it does not write just now
     let journal = faulty.memory.keys().remove(0);
-    let long_ago = SystemTime::now() - Duration::from_secs(61);
-    faulty.memory.set_modified(&journal, long_ago);
-    let second = store.begin_upload("a", &offer(1)).unwrap();
+    let second = loop {
+        let long_ago = SystemTime::now() - Duration::from_secs(61);
+        faulty.memory.set_modified(&journal, long_ago);
+        match store.begin_upload("a", &offer(1)) {
+            Ok(second) => break second,
+            Err(error) => assert!(matches!(error, Error::Busy(_)), "{error}"),
+        }
+    };
     // it replaces a part, and sees its journal in other hands
-    let error = put_part(&first, 0).unwrap_err();
+    let error = put_part(&first, 0).expect_err("it is refused");
     assert!(matches!(error, Error::Busy(_)), "{error}");
     assert!(matches!(put_part(&first, 1), Err(Error::Busy(_))));
     assert!(matches!(first.complete([7; 32], Condition::Any), Err(Error::Busy(_))));
-    put_part(&second, 0).unwrap();
-    put_part(&second, 1).unwrap();
-    second.complete([7; 32], Condition::Any).unwrap();
+    put_part(&second, 0).expect("the store does it");
+    put_part(&second, 1).expect("the store does it");
+    second.complete([7; 32], Condition::Any).expect("the store does it");
     drop(first);
     drop(second);
     assert!(is_whole(&store, "a"));
@@ -593,14 +598,14 @@ fn a_lost_answer_to_a_journal_stops_nobody() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
     faulty.will("put", [Fault::Lost]);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&upload, 0).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
     faulty.will("put", [Fault::Lost]);
     // this writes the journal first
-    put_part(&upload, 0).unwrap();
-    put_part(&upload, 0).unwrap();
-    put_part(&upload, 1).unwrap();
-    upload.complete([7; 32], Condition::New).unwrap();
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
+    upload.complete([7; 32], Condition::New).expect("the store does it");
     assert!(is_whole(&store, "a"));
 }
 
@@ -608,18 +613,18 @@ fn a_lost_answer_to_a_journal_stops_nobody() {
 fn an_upload_that_the_store_has_dropped_begins_again() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&upload, 0).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
     faulty.will("part", [Fault::Fails(FailureKind::NotFound)]);
     assert!(matches!(put_part(&upload, 1), Err(Error::Gone(_))));
     assert!(matches!(put_part(&upload, 1), Err(Error::Gone(_))));
     drop(upload);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
     assert_eq!(upload.values(0), None);
-    put_part(&upload, 0).unwrap();
-    put_part(&upload, 1).unwrap();
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
     faulty.will("complete", [Fault::Fails(FailureKind::Invalid)]);
-    let error = upload.complete([7; 32], Condition::Any).unwrap_err();
+    let error = upload.complete([7; 32], Condition::Any).expect_err("it is refused");
     assert!(matches!(error, Error::Gone(_)), "{error}");
     drop(upload);
     assert_eq!(faulty.memory.keys(), Vec::<String>::new());
@@ -629,17 +634,17 @@ fn an_upload_that_the_store_has_dropped_begins_again() {
 fn a_damaged_journal_is_replaced() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
     let journal = faulty.memory.keys().remove(0);
     drop(upload);
     let damaged = Bytes::from_static(b"\x9f\xff\x00damaged");
     runtime
         .block_on(faulty.memory.put(&journal, damaged, &Metadata::new(), &Condition::Any))
-        .unwrap();
-    let upload = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&upload, 0).unwrap();
-    put_part(&upload, 1).unwrap();
-    upload.complete([7; 32], Condition::New).unwrap();
+        .expect("the store does it");
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
+    upload.complete([7; 32], Condition::New).expect("the store does it");
     assert!(is_whole(&store, "a"));
 }
 
@@ -647,15 +652,15 @@ fn a_damaged_journal_is_replaced() {
 fn uploads_that_nobody_continues_are_given_up() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let left = store.begin_upload("a", &offer(1)).unwrap();
-    put_part(&left, 0).unwrap();
+    let left = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&left, 0).expect("the store does it");
     drop(left);
-    let living = store.begin_upload("b", &offer(1)).unwrap();
-    assert_eq!(store.abort_uploads(Duration::from_secs(3600)).unwrap(), 0);
+    let living = store.begin_upload("b", &offer(1)).expect("the store does it");
+    assert_eq!(store.abort_uploads(Duration::from_secs(3600)).expect("the store does it"), 0);
     assert_eq!(faulty.memory.uploads(), 2);
-    assert_eq!(store.abort_uploads(Duration::ZERO).unwrap(), 1);
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 1);
     assert_eq!(faulty.memory.uploads(), 1);
-    living.abandon().unwrap();
+    living.abandon().expect("the store does it");
     drop(living);
     assert_eq!(faulty.memory.uploads(), 0);
     assert_eq!(faulty.memory.keys(), Vec::<String>::new());

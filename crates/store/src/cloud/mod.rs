@@ -116,7 +116,7 @@ impl Cloud {
         metadata: &Metadata,
         condition: &Condition,
     ) -> Vec<(HeaderName, HeaderValue)> {
-        let mut headers = Vec::new();
+        let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
         let mut add = |name: &str, value: &str| {
             if let (Ok(name), Ok(value)) = (name.parse(), value.parse()) {
                 headers.push((name, value));
@@ -189,7 +189,7 @@ impl Backend for Cloud {
             .result
             .common_prefixes
             .into_iter()
-            .map(|prefix| format!("{}/", prefix.as_ref()))
+            .map(|prefix| format!("{prefix}/"))
             .collect();
         Ok(Page {
             objects,

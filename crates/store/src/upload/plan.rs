@@ -94,23 +94,23 @@ mod tests {
     use super::*;
 
     fn plan(size: u64) -> Result<Plan, Error> {
-        Plan::new(&Key::parse("", "a").unwrap(), size)
+        Plan::new(&Key::parse("", "a").expect("a name"), size)
     }
 
     #[test]
     fn parts_have_8_mib_while_10_000_are_enough() {
-        let small = plan(1).unwrap();
+        let small = plan(1).expect("a division");
         assert_eq!((small.part_bytes, small.parts, small.bytes(0)), (SMALLEST, 1, 1));
-        let exact = plan(2 * SMALLEST).unwrap();
+        let exact = plan(2 * SMALLEST).expect("a division");
         assert_eq!((exact.parts, exact.bytes(1), exact.bytes(2)), (2, SMALLEST, 0));
-        let most = plan(MOST_PARTS * SMALLEST).unwrap();
+        let most = plan(MOST_PARTS * SMALLEST).expect("a division");
         assert_eq!((most.part_bytes, most.parts), (SMALLEST, 10_000));
     }
 
     #[test]
     fn larger_objects_have_larger_parts() {
         for size in [MOST_PARTS * SMALLEST + 1, 1 << 40, 5 << 40, 48 << 40] {
-            let plan = plan(size).unwrap();
+            let plan = plan(size).expect("a division");
             assert_eq!(plan.part_bytes % SPAN, 0, "{size}");
             assert!(plan.parts <= 10_000, "{size}");
             let whole: u64 = (0..plan.parts).map(|part| plan.bytes(part)).sum();
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn takes_parts_of_the_right_length_alone() {
-        let plan = plan(SMALLEST + SPAN + 1).unwrap();
-        plan.check(0, SMALLEST, 8).unwrap();
-        plan.check(1, SPAN + 1, 2).unwrap();
+        let plan = plan(SMALLEST + SPAN + 1).expect("a division");
+        plan.check(0, SMALLEST, 8).expect("a division");
+        plan.check(1, SPAN + 1, 2).expect("a division");
         for (part, bytes, values) in [(0, SMALLEST, 7), (0, SPAN, 1), (1, SMALLEST, 8), (2, 0, 0)] {
             assert!(plan.check(part, bytes, values).is_err(), "{part} {bytes} {values}");
         }
