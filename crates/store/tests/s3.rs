@@ -184,6 +184,31 @@ fn inside_parts() {
 }
 
 #[test]
+fn markers_of_directories_are_taken() {
+    run("inside_markers", &KEYS);
+}
+
+#[test]
+#[ignore = "run by markers_of_directories_are_taken"]
+fn inside_markers() {
+    let runtime = runtime();
+    let store = open(&runtime);
+    let mut metadata = Metadata::new();
+    metadata.set("headroom-mode", "755").expect("metadata");
+    store.put("e/", Bytes::new(), &metadata, Condition::Any).expect("the store does it");
+    store.put("f/x", Bytes::new(), &metadata, Condition::Any).expect("the store does it");
+    // this server makes directories of markers, and neither lists them nor keeps their metadata
+    assert_eq!(store.look("e/").expect("an answer"), None);
+    assert_eq!(store.look("f/").expect("an answer"), None);
+    assert_eq!(store.look("g/").expect("an answer"), None);
+    assert_eq!(store.requests().retried, 0);
+    assert_eq!(names(store.list("")), ["f/"]);
+    store.remove("e/").expect("the store does it");
+    store.remove("f/").expect("the store does it");
+    assert_eq!(names(store.list_all("")), ["f/", "f/x"]);
+}
+
+#[test]
 fn many_objects_are_listed_in_pages() {
     run("inside_pages", &KEYS);
 }

@@ -60,9 +60,17 @@ impl Exchange {
         self.reply.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The status that came back last.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self.reply() {
+            Some(Reply::Status(status, _)) => Some(status),
+            _ => None,
+        }
+    }
+
     /// The store has done what it was asked.
     pub(super) fn has_succeeded(&self) -> bool {
-        matches!(self.reply(), Some(Reply::Status(200..=299, _)))
+        self.status().is_some_and(|status| (200..300).contains(&status))
     }
 
     fn note(&self, reply: Reply) {

@@ -110,6 +110,20 @@ impl Cloud {
         }
     }
 
+    /// Says whether a listing has the marker of a directory, which would be its first entry.
+    async fn lists(&self, marker: &str) -> Result<bool, Failure> {
+        let options = PaginatedListOptions {
+            max_keys: Some(1),
+            ..PaginatedListOptions::default()
+        };
+        let answer = self
+            .exchange(self.pages.list_paginated(Some(marker), options))
+            .await?;
+        let bare = marker.strip_suffix('/').unwrap_or(marker);
+        let mut objects = answer.result.objects.iter();
+        Ok(objects.any(|object| object.location.as_ref() == bare))
+    }
+
     /// The headers that a completion needs and `object_store` does not write.
     fn completion_headers(
         &self,
@@ -204,8 +218,20 @@ impl Backend for Cloud {
             head: true,
             ..GetOptions::default()
         };
-        let answer = self.exchange(self.objects.get_opts(&path, options)).await?;
-        Ok(self.head_of(&answer))
+        let exchange = Arc::new(Exchange::default());
+        let request = self.objects.get_opts(&path, options);
+        match self.exchange_with(Arc::clone(&exchange), request).await {
+            Ok(answer) => Ok(self.head_of(&answer)),
+            Err(failure) if key.ends_with('/') && exchange.status() == Some(500) => {
+                // servers that keep directories of a file system say so of each (s3s-fs), and
+                // list none of them
+                if self.lists(key).await? {
+                    return Err(failure);
+                }
+                Err(Failure::new(FailureKind::NotFound, "it is not listed"))
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     async fn get(
