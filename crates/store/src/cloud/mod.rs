@@ -316,7 +316,8 @@ impl Backend for Cloud {
 
     async fn delete(&self, key: &str) -> Result<(), Failure> {
         let path = location::of(key)?;
-        let paths = Box::pin(stream::once(future::ready(Ok(path))));
+        let path = Ok::<_, object_store::Error>(path);
+        let paths = Box::pin(stream::once(future::ready(path)));
         let mut removed = self.objects.delete_stream(paths);
         self.exchange(async move { removed.try_next().await.map(|_| ()) })
             .await
