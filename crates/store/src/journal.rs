@@ -50,7 +50,7 @@ pub(crate) struct Journal {
     /// What the object has in its metadata, by which a completion is recognised whose answer was
     /// lost.
     #[n(7)]
-    pub(crate) mark: String,
+    pub(crate) nonce: String,
     /// The parts that are stored.
     #[n(8)]
     pub(crate) parts: Vec<StoredPart>,
@@ -115,7 +115,7 @@ impl Journal {
     pub(crate) fn parse(content: &[u8]) -> Option<Self> {
         let journal: Self = minicbor::decode(content).ok()?;
         let is_sound = journal.upload.len() <= LONGEST_NAME
-            && is_mark(&journal.mark)
+            && is_nonce(&journal.nonce)
             && Key::parse("", &journal.key).is_ok()
             && journal.parts.iter().all(|part| part.id.len() <= LONGEST_NAME);
         is_sound.then_some(journal)
@@ -127,8 +127,8 @@ impl Journal {
     }
 }
 
-/// Says whether it could be a mark: 32 hexadecimal digits.
-fn is_mark(text: &str) -> bool {
+/// Says whether it could be a nonce: 32 hexadecimal digits.
+fn is_nonce(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
@@ -145,7 +145,7 @@ mod tests {
             owner: "o".to_owned(),
             counter: 3,
             is_released: false,
-            mark: "0123456789abcdef0123456789abcdef".to_owned(),
+            nonce: "0123456789abcdef0123456789abcdef".to_owned(),
             parts: vec![StoredPart {
                 number: 1,
                 id: "e".to_owned(),
@@ -175,7 +175,7 @@ mod tests {
         // a list that promises 2^32 parts
         assert_eq!(Journal::parse(&[0xa1, 8, 0x9a, 0xff, 0xff, 0xff, 0xff]), None);
         for damaged in [
-            Journal { mark: "x".to_owned(), ..journal() },
+            Journal { nonce: "x".to_owned(), ..journal() },
             Journal { upload: "u".repeat(LONGEST_NAME + 1), ..journal() },
             Journal { key: "../b".to_owned(), ..journal() },
         ] {

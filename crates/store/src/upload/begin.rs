@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::keeper::Writer;
 use super::plan::Plan;
-use super::{Inner, MARK, Parts, Upload, UploadOffer};
+use super::{Inner, NONCE, Parts, Upload, UploadOffer};
 use crate::backend::FailureKind;
 use crate::client::{Client, Trouble};
 use crate::error::Error;
@@ -46,7 +46,7 @@ pub(crate) async fn begin(
                 client: Arc::clone(client),
                 owner: begun.journal.owner,
                 upload: begun.journal.upload,
-                mark: begun.journal.mark,
+                nonce: begun.journal.nonce,
                 metadata: begun.metadata,
                 plan,
                 parts: Parts::new(begun.places).into(),
@@ -86,9 +86,9 @@ async fn fresh(
     offer: &UploadOffer,
     condition: &Condition,
 ) -> Result<Option<Begun>, Error> {
-    let mark = format!("{:032x}", rand::random::<u128>());
+    let nonce = format!("{:032x}", rand::random::<u128>());
     let mut metadata = offer.metadata.clone();
-    metadata.set(MARK, &mark)?;
+    metadata.set(NONCE, &nonce)?;
     let upload = client.create_upload(key, &metadata).await?;
     let journal = Journal {
         key: key.as_str().to_owned(),
@@ -98,7 +98,7 @@ async fn fresh(
         owner: owner::name(),
         counter: 1,
         is_released: false,
-        mark,
+        nonce,
         parts: Vec::new(),
     };
     let written = write(client, key, name, plan, &journal, condition).await;
@@ -139,7 +139,7 @@ async fn taken(
         return fresh(client, key, name, plan, offer, &condition).await;
     };
     let mut metadata = offer.metadata.clone();
-    metadata.set(MARK, &journal.mark)?;
+    metadata.set(NONCE, &journal.nonce)?;
     journal.owner = owner::name();
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Inner, MARK};
+use super::{Inner, NONCE};
 use crate::backend::{FailureKind, Head};
 use crate::client::Trouble;
 use crate::error::Error;
@@ -77,7 +77,7 @@ impl Inner {
         let is_met = match (condition, &there) {
             (Condition::Any, _) | (Condition::New, None) => true,
             // an earlier attempt whose answer was lost
-            (_, Some(head)) if self.is_marked(head) => true,
+            (_, Some(head)) if self.has_nonce(head) => true,
             (Condition::Is(version), Some(head)) => head.version == *version,
             (Condition::New, Some(_)) | (Condition::Is(_), None) => false,
         };
@@ -89,7 +89,7 @@ impl Inner {
         let mut pause = FIRST_PAUSE;
         for look in 1..=LOOKS {
             match self.client.head(&self.key).await? {
-                Some(head) if self.is_marked(&head) || head.version == *version => {
+                Some(head) if self.has_nonce(&head) || head.version == *version => {
                     return self.checked(&head);
                 }
                 Some(_) if look == LOOKS => return Err(self.changed()),
@@ -110,7 +110,7 @@ impl Inner {
     async fn after(&self, trouble: Trouble) -> Result<Version, Error> {
         let there = self.client.head(&self.key).await;
         if let Ok(Some(head)) = &there
-            && self.is_marked(head)
+            && self.has_nonce(head)
         {
             return self.checked(head);
         }
@@ -139,8 +139,8 @@ impl Inner {
         )))
     }
 
-    fn is_marked(&self, head: &Head) -> bool {
-        head.metadata.get(MARK) == Some(self.mark.as_str())
+    fn has_nonce(&self, head: &Head) -> bool {
+        head.metadata.get(NONCE) == Some(self.nonce.as_str())
     }
 
     fn changed(&self) -> Error {

@@ -82,7 +82,7 @@ impl Inner {
             owner: self.owner.clone(),
             counter: 0,
             is_released,
-            mark: self.mark.clone(),
+            nonce: self.nonce.clone(),
             parts,
         };
         // the second time in place of a version of which the answer was lost

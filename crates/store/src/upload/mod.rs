@@ -30,7 +30,7 @@ use keeper::Writer;
 use plan::Plan;
 
 /// The metadata by which an upload recognises its object.
-const MARK: &str = "headroom-upload";
+const NONCE: &str = "headroom-upload";
 
 /// How long a dropped upload waits for its journal.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -65,8 +65,8 @@ struct Inner {
     /// The store's name of the upload.
     upload: String,
     owner: String,
-    mark: String,
-    /// That of the object, with the mark.
+    nonce: String,
+    /// That of the object, with the nonce.
     metadata: Metadata,
     plan: Plan,
     parts: Mutex<Parts>,
