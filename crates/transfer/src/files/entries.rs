@@ -10,7 +10,7 @@ use super::{disk, store};
 #[derive(Debug)]
 pub(super) enum Entries {
     Disk(disk::Entries),
-    Store(store::Entries),
+    Store(Box<store::Entries>),
 }
 
 impl Entries {
@@ -18,7 +18,7 @@ impl Entries {
     pub(super) fn open(root: &Root, path: Option<RelPath>) -> Result<Self, Error> {
         Ok(match root {
             Root::Disk(root) => Self::Disk(disk::Entries::open(root, path)?),
-            Root::Store(root) => Self::Store(store::Entries::open(root, path)?),
+            Root::Store(root) => Self::Store(Box::new(store::Entries::open(root, path)?)),
         })
     }
 

@@ -17,7 +17,7 @@ use super::{disk, store};
 #[derive(Debug)]
 pub enum Partial {
     /// On a disk of this machine, under a temporary name.
-    Disk(disk::Partial),
+    Disk(Box<disk::Partial>),
     /// In an object store.
     Store(store::Partial),
 }

@@ -16,7 +16,7 @@ pub enum SourceFile {
     /// On a disk of this machine.
     Disk(disk::SourceFile),
     /// In an object store.
-    Store(store::SourceFile),
+    Store(Box<store::SourceFile>),
 }
 
 impl SourceFile {
@@ -51,7 +51,7 @@ impl SourceFile {
     pub fn open(&self) -> Result<Reader, Error> {
         Ok(match self {
             Self::Disk(file) => Reader::Disk(file.open()?),
-            Self::Store(file) => Reader::Store(file.open()?),
+            Self::Store(file) => Reader::Store(Box::new(file.open()?)),
         })
     }
 
@@ -63,7 +63,7 @@ impl SourceFile {
         Ok(match self {
             Self::Disk(file) => Reader::Disk(file.open_changed()?),
             // what is read is the content that was found, or an error
-            Self::Store(file) => Reader::Store(file.open()?),
+            Self::Store(file) => Reader::Store(Box::new(file.open()?)),
         })
     }
 }
@@ -74,7 +74,7 @@ pub enum Reader {
     /// On a disk of this machine.
     Disk(disk::Reader),
     /// In an object store.
-    Store(store::Reader),
+    Store(Box<store::Reader>),
 }
 
 impl Reader {

@@ -261,7 +261,7 @@ impl Root {
     /// As those of [`Self::begin`].
     pub fn begin_as(&self, path: &RelPath, offer: &Offer, mode: u32) -> Result<Partial, Error> {
         Ok(match self {
-            Self::Disk(root) => Partial::Disk(root.begin(path, offer)?),
+            Self::Disk(root) => Partial::Disk(Box::new(root.begin(path, offer)?)),
             Self::Store(root) => Partial::Store(root.begin(path, offer, mode)?),
         })
     }

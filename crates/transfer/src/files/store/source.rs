@@ -347,7 +347,7 @@ impl Wanted {
         if self.policy.most_ahead.is_some_and(|most| metadata.size <= most) {
             file.read_ahead();
         }
-        let kind = SourceKind::File(reader::SourceFile::Store(file));
+        let kind = SourceKind::File(reader::SourceFile::Store(Box::new(file)));
         Ok(Found { path: self.path, kind, attributes: None })
     }
 }
