@@ -201,6 +201,8 @@ fn inside_markers() {
     assert_eq!(store.look("e/").expect("an answer"), None);
     assert_eq!(store.look("f/").expect("an answer"), None);
     assert_eq!(store.look("g/").expect("an answer"), None);
+    assert_eq!(store.look("e").expect("an answer"), None);
+    assert_eq!(store.look("f").expect("an answer"), None);
     assert_eq!(store.requests().retried, 0);
     assert_eq!(names(store.list("")), ["f/"]);
     store.remove("e/").expect("the store does it");

@@ -222,9 +222,9 @@ impl Backend for Cloud {
         let request = self.objects.get_opts(&path, options);
         match self.exchange_with(Arc::clone(&exchange), request).await {
             Ok(answer) => Ok(self.head_of(&answer)),
-            Err(failure) if key.ends_with('/') && exchange.status() == Some(500) => {
-                // servers that keep directories of a file system say so of each (s3s-fs), and
-                // list none of them
+            Err(failure) if exchange.status() == Some(500) => {
+                // servers that keep directories of a file system say so of each, with and without
+                // its slash (s3s-fs), and list none of them
                 if self.lists(key).await? {
                     return Err(failure);
                 }
