@@ -25,7 +25,7 @@ impl Root {
     ) -> Result<Status, Error> {
         // what a store cannot hold is not there: storing it fails
         let Ok(key) = key(path) else { return Ok(Status::Missing) };
-        let error = |kind| Error::new(path.as_bytes(), "read", kind);
+        let error = |kind: ErrorKind| Error::new(path.as_bytes(), "read", kind);
         let sealed = |same| if same { Status::Same } else { Status::MetadataDiffers };
         if let Sent::Directory { mode } = sent {
             // most are: one request less
