@@ -26,13 +26,25 @@ pub struct ChunkHash {
     /// Its length in bytes, at least 1.
     pub len: u32,
     /// The first 16 bytes of the BLAKE3 hash of the chunk's content; of a group, of the encodings
-    /// of its chunks ([`Self::to_bytes`]).
+    /// of its chunks ([`Self::to_bytes`]). [`Self::NO_HASH`] of a chunk of less than
+    /// [`Self::LEAST_HASHED`] bytes, and of a group that has one.
     pub hash: [u8; 16],
 }
 
 impl ChunkHash {
     /// Bytes of an encoding.
     pub const BYTES: usize = 20;
+    /// The least length in bytes of a chunk that is hashed. The end of a range may be shorter, and
+    /// a sender chooses the ranges: who tries all contents would find few bytes by their hash.
+    pub const LEAST_HASHED: u32 = 1 << 10;
+    /// What stands for the hash of a shorter chunk. It equals no other.
+    pub const NO_HASH: [u8; 16] = [0; 16];
+
+    /// Whether it has a hash, and can be compared.
+    #[must_use]
+    pub fn has_hash(&self) -> bool {
+        self.hash != Self::NO_HASH
+    }
 
     /// Encodes it: the length in four bytes, most significant first, then the hash.
     #[must_use]

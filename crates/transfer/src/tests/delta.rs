@@ -67,7 +67,11 @@ impl Versions {
 }
 
 /// Sends the new version in both directions, and checks the bytes of content and of datagrams that
-/// move. The second bound includes the handshake, values of spans and chunks, and headers.
+/// move. The second bound includes the handshake, values of spans and chunks, headers, and half a
+/// MiB of what a busy machine lets be sent again.
+///
+/// Behind a change the cuts of both versions meet again after 1.6 average lengths of a chunk on
+/// average, and of 10 that are left 9 meet within each 1.6 that follow: after 32 none is left.
 fn assert_moves_at_most(old: &[u8], new: &[u8], content: u64, wire: u64) {
     for up in [true, false] {
         let versions = Versions::new(up, old, new.to_vec());
@@ -84,7 +88,7 @@ fn of_a_log_that_grew_the_new_lines_are_sent() {
     let added = content(100_000);
     let new = [&old[..], &added].concat();
     // and the last block of before
-    assert_moves_at_most(&old, &new, 100_000 + 16 * KIB, 100_000 + 150 * KIB);
+    assert_moves_at_most(&old, &new, 100_000 + 4 * KIB, 100_000 + 600 * KIB);
 }
 
 #[test]
@@ -97,14 +101,15 @@ fn of_a_disk_image_with_scattered_writes_only_these_are_sent() {
         new[at..at + 4096].copy_from_slice(&content(4096 + n as usize)[..4096]);
     }
     // each is a block; 256 blocks of its span are described by 20 bytes each
-    assert_moves_at_most(&old, &new, WRITES * 4 * KIB, WRITES * 12 * KIB + 100 * KIB);
+    assert_moves_at_most(&old, &new, WRITES * 4 * KIB, WRITES * 12 * KIB + 600 * KIB);
 }
 
 #[test]
 fn of_a_small_file_with_an_insertion_that_is_sent() {
     let old = content(3 << 20);
     let new = [&old[..700_001], b"inserted", &old[700_001..]].concat();
-    assert_moves_at_most(&old, &new, 64 * KIB, 250 * KIB);
+    // chunks of 4 KiB on average
+    assert_moves_at_most(&old, &new, 160 * KIB, 700 * KIB);
 }
 
 #[test]
@@ -112,14 +117,15 @@ fn of_an_archive_with_a_file_inserted_in_front_that_file_is_sent() {
     let old = content(64 << 20);
     let inserted = content(70_000);
     let new = [&inserted[..], &old].concat();
-    assert_moves_at_most(&old, &new, 70_000 + 128 * KIB, 70_000 + 400 * KIB);
+    // chunks of 8 KiB on average
+    assert_moves_at_most(&old, &new, 70_000 + 320 * KIB, 70_000 + 1000 * KIB);
 }
 
 #[test]
 fn of_a_log_that_lost_its_beginning_nearly_nothing_is_sent() {
     let old = content(24 << 20);
     let new = old[5_000_003..].to_vec();
-    assert_moves_at_most(&old, &new, 128 * KIB, 400 * KIB);
+    assert_moves_at_most(&old, &new, 320 * KIB, 1000 * KIB);
 }
 
 #[test]
@@ -127,7 +133,8 @@ fn blocks_that_changed_places_are_found() {
     let old = content(24 << 20);
     let middle = 11_111_111;
     let new = [&old[middle..], &old[..middle]].concat();
-    assert_moves_at_most(&old, &new, 256 * KIB, 600 * KIB);
+    // the cuts meet again at two places
+    assert_moves_at_most(&old, &new, 640 * KIB, 1300 * KIB);
 }
 
 #[test]
@@ -267,7 +274,9 @@ fn an_interrupted_sync_resumes() {
             }
             server.stop();
             let (summary, _) = versions.sync(&SyncOptions::default(), Compress::Never).await;
-            assert!(summary.moved <= MIB, "{summary:?}");
+            // a chunk of 32 KiB at most for each insertion, and where cuts have to meet again for
+            // some: far less than the 23 spans that differ
+            assert!(summary.moved <= 4 * MIB, "{summary:?}");
         });
     }
 }

@@ -17,7 +17,7 @@ use crate::files::{self, Partial};
 const DESCRIPTIONS: u64 = 4;
 /// Chunks of one message, fewer than it may have: the sender need not wait for all of them.
 const CHUNKS_AT_ONCE: usize = 4096;
-/// Chunks between two looks at the connection.
+/// Chunks between two looks whether the transfer has ended.
 const CHUNKS_UNSEEN: usize = 256;
 
 impl Worker {
@@ -77,7 +77,7 @@ impl Worker {
             // a group is as long as many chunks
             if kind == ChunkKind::Group || unseen == CHUNKS_UNSEEN {
                 unseen = 0;
-                return self.connection.close_reason().is_none();
+                return !self.answer.is_closed();
             }
             true
         });

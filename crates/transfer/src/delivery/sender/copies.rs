@@ -40,6 +40,11 @@ impl Copies {
         self.0.iter().map(|copy| copy.len).sum()
     }
 
+    /// Returns how many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -68,6 +73,6 @@ mod tests {
         let all = copies.and(others);
         let expected = [copy(100, 0, 20), copy(130, 20, 20), copy(50, 40, 15)];
         assert_eq!(all.iter().copied().collect::<Vec<_>>(), expected);
-        assert_eq!((all.bytes(), all.is_empty()), (55, false));
+        assert_eq!((all.bytes(), all.len(), all.is_empty()), (55, 3, false));
     }
 }

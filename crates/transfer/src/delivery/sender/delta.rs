@@ -20,7 +20,9 @@ use tokio::sync::mpsc;
 use super::content::blocking;
 use super::copies::{Copies, CopyRange};
 use super::open_file::{OpenFile, changed};
-use super::search::{LEAST_OLD, Position, Search, first, match_groups, sample, total};
+use super::search::{
+    LEAST_OLD, Position, Search, first, match_groups, most_known, sample, total,
+};
 use super::shared::{Described, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -33,6 +35,8 @@ const PROBE: u64 = 16 << 20;
 const PROBE_WORTH: u64 = 32;
 /// Chunks between two looks whether the file is still sent.
 const CHUNKS_AT_ONCE: u32 = 256;
+/// Copies that need as much memory as one chunk of an old file.
+const COPIES_OF_A_CHUNK: usize = 4;
 
 /// Chunks, or groups of them, and their offsets.
 type Found = Vec<(u64, ChunkHash)>;
@@ -87,17 +91,21 @@ impl Shared {
             Err(error) => return Ok(Err(error.into())),
         };
         // this semaphore is never closed
-        let Ok(permits) = self.known_chunks.acquire_many(search.chunks()).await else {
+        let Ok(mut permits) = self.known_chunks.acquire_many(search.chunks()).await else {
             return Ok(Ok(0));
         };
         let copies = match self.find_copies(id, opened, &search, messages).await? {
             Ok(copies) => copies,
             Err(error) => return Ok(Err(error.into())),
         };
-        drop(permits);
         if copies.is_empty() {
             return Ok(Ok(0));
         }
+        let left = permits.num_permits().min(copies.len() / COPIES_OF_A_CHUNK);
+        let _permits_of_copies = permits.split(left);
+        drop(permits);
+        // each has a thread that waits for the peer; this semaphore is never closed
+        let Ok(_piece) = self.pieces.acquire().await else { return Ok(Ok(0)) };
         let (shared, opened) = (Arc::clone(self), Arc::clone(opened));
         let messages = messages.clone();
         blocking(move || shared.send_copies(id, &opened, &copies, &messages)).await
@@ -191,13 +199,13 @@ impl Shared {
         let theirs = self.describe(id, (kind, size), old, messages).await?;
         let (shared, opened, own) = (Arc::clone(self), Arc::clone(opened), listed(own));
         blocking(move || {
-            let places: HashMap<_, _> =
-                theirs.iter().map(|(offset, chunk)| (*chunk, *offset)).collect();
+            let known = theirs.iter().filter(|(_, chunk)| chunk.has_hash());
+            let places: HashMap<_, _> = known.map(|(offset, chunk)| (*chunk, *offset)).collect();
             let (mut copies, mut chunks) = (Copies::default(), 0_u32);
             opened.reader().describe(&own, size, kind, |to, chunk| {
                 // of equal chunks the one at the same place, so that copies are few and long
                 let from = match theirs.binary_search_by_key(&to, |(offset, _)| *offset) {
-                    Ok(at) if theirs[at].1 == chunk => Some(to),
+                    Ok(at) if theirs[at].1 == chunk && chunk.has_hash() => Some(to),
                     _ => places.get(&chunk).copied(),
                 };
                 if let Some(from) = from {
@@ -232,7 +240,8 @@ impl Shared {
     }
 
     /// Lets the receiver describe parts of its old file. If it fails meanwhile, or cannot read all
-    /// of them, there are fewer.
+    /// of them, there are fewer; and of content that gives far more chunks than others, as what
+    /// repeats may, the first.
     async fn describe(
         &self,
         id: u64,
@@ -240,7 +249,7 @@ impl Shared {
         old: &Ranges,
         messages: &mpsc::Sender<Message>,
     ) -> Result<Found, Error> {
-        let (mut found, old) = (Vec::new(), listed(old));
+        let (mut found, most, old) = (Vec::new(), most_known(old, size), listed(old));
         for ranges in old.chunks(MOST_DESCRIBED) {
             let Some(mut described) = self.await_description(id, size, ranges) else { break };
             let request = Message::Describe { id, size, kind, ranges: ranges.to_vec() };
@@ -253,7 +262,9 @@ impl Shared {
                     let offset = position.next(chunk.len).ok_or_else(|| {
                         Error::Protocol("it describes more of a file than was asked".to_owned())
                     })?;
-                    found.push((offset, chunk));
+                    if found.len() < most {
+                        found.push((offset, chunk));
+                    }
                 }
             }
         }
@@ -307,7 +318,12 @@ impl Shared {
                     }
                 }
             }
-            opened.hash_spans(run)?;
+            for span in run.clone() {
+                if !self.is_sending(id) {
+                    return Err(given_up());
+                }
+                opened.hash_span(span)?;
+            }
         }
         let sent = spans.iter().map(|run| opened.bytes(run).1).sum();
         opened.note_patched(spans);
@@ -381,9 +397,13 @@ impl Shared {
     ) -> Result<(), Failure> {
         match self.is_sending(id) && messages.blocking_send(part).is_ok() {
             true => Ok(()),
-            false => Err("it was given up".to_owned().into()),
+            false => Err(given_up()),
         }
     }
+}
+
+fn given_up() -> Failure {
+    "it was given up".to_owned().into()
 }
 
 fn listed(ranges: &Ranges) -> Vec<Range<u64>> {

@@ -108,16 +108,15 @@ impl OpenFile {
         Ok(found)
     }
 
-    /// Hashes spans that are not hashed yet.
-    pub(super) fn hash_spans(&self, spans: &Range<u64>) -> Result<(), files::Error> {
+    /// Hashes a span, unless that was done before.
+    pub(super) fn hash_span(&self, span: u64) -> Result<(), files::Error> {
         let tree = || self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-        for span in spans.clone() {
-            if tree().contains(span) {
-                continue;
-            }
-            if let Some(value) = self.reader.span_value(span)? {
-                tree().insert(span, value);
-            }
+        let is_hashed = tree().contains(span);
+        if is_hashed {
+            return Ok(());
+        }
+        if let Some(value) = self.reader.span_value(span)? {
+            tree().insert(span, value);
         }
         Ok(())
     }

@@ -15,7 +15,8 @@ use crate::files::{self, Ranges};
 const MOST_BYTES: u64 = 1 << 44;
 /// The least bytes of the old file that are searched: a round trip is worth more than fewer.
 pub(super) const LEAST_OLD: u64 = 16 << 10;
-/// How many times as much new data as old there may be, if all of it is to be searched.
+/// How many times as much there may be of one version as of the other, if all of it is to be
+/// searched.
 const FAR: u64 = 16;
 /// The most chunks on average of either file. Of larger ones chunks are longer.
 const MOST_CHUNKS: u64 = 1 << 19;
@@ -59,7 +60,9 @@ impl Search {
     fn of(lacking: Ranges, mut own: Ranges, size: u64, old: u64) -> Option<Self> {
         let mut parts = lacking;
         parts.remove(&(old..u64::MAX));
-        parts.insert(&(size.min(old)..old));
+        // of a log that lost nearly all, the end may be there
+        let end = size.max(old.saturating_sub(total(&own).saturating_mul(FAR)));
+        parts.insert(&(end.min(old)..old));
         if total(&own) / FAR > total(&parts) {
             // most of it was appended
             let end = parts.iter().last().map_or(0, |part| part.end);
@@ -175,7 +178,7 @@ pub(super) fn match_groups(old: &[(u64, ChunkHash)], own: &[(u64, ChunkHash)]) -
     let places: HashMap<_, _> = old.iter().map(|(offset, group)| (*group, *offset)).collect();
     let (mut matched, mut used) = (Matched::default(), HashSet::new());
     for (to, group) in own {
-        match places.get(group) {
+        match places.get(group).filter(|_| group.has_hash()) {
             Some(from) => {
                 used.insert(*group);
                 matched.copies.add(CopyRange { from: *from, to: *to, len: group.len.into() });
@@ -211,6 +214,12 @@ impl<'a> Position<'a> {
         self.left.start = offset.checked_add(len.into()).filter(|end| *end <= self.left.end)?;
         Some(offset)
     }
+}
+
+/// Returns how many chunks of these ranges there is memory for: twice the average.
+pub(super) fn most_known(ranges: &Ranges, size: ChunkSize) -> usize {
+    let chunks = 2 * (total(ranges) / u64::from(size.bytes())) + ranges.len() as u64;
+    usize::try_from(chunks).unwrap_or(usize::MAX)
 }
 
 /// Returns how many bytes ranges have.
@@ -277,6 +286,14 @@ mod tests {
         assert_eq!(listed(&search.old), [(0, 100 * MIB)]);
         assert_eq!(listed(&search.place()), [(0, 90 * MIB)]);
         assert!(search.is_large());
+    }
+
+    #[test]
+    fn of_a_far_larger_old_file_only_the_end_is_searched() {
+        let old = 100_000 * MIB + 5;
+        let search = plan(&[(0, 2 * MIB)], 2 * MIB, old).expect("a search");
+        assert_eq!(listed(&search.old), [(0, 2 * MIB), (old - 32 * MIB, old)]);
+        assert_eq!((listed(&search.place()), search.fine()), (vec![(0, 2 * MIB)], ChunkSize::LEAST));
     }
 
     #[test]
@@ -347,6 +364,14 @@ mod tests {
         assert_eq!(copies, [copy(0, 7, 30), copy(60, 37, 5)]);
         assert_eq!(listed(&matched.own), [(0, 7)]);
         assert_eq!(listed(&matched.old), [(30, 60)]);
+    }
+
+    #[test]
+    fn groups_without_a_hash_match_nothing() {
+        let group = [(0, ChunkHash { len: 9, hash: ChunkHash::NO_HASH })];
+        let matched = match_groups(&group, &group);
+        assert!(matched.copies.is_empty());
+        assert_eq!((listed(&matched.own), listed(&matched.old)), (vec![(0, 9)], vec![(0, 9)]));
     }
 
     #[test]
