@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn reading(file: &File) -> impl Fn(u64, &mut [u8]) -> io::Result<()> {
-        |offset, into: &mut [u8]| file.read_exact_at(into, offset)
+        move |offset, into: &mut [u8]| file.read_exact_at(into, offset)
     }
 
     fn one(range: Range<u64>) -> Vec<Range<u64>> {
