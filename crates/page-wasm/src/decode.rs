@@ -48,7 +48,7 @@ pub fn decode(body: &[u8]) -> Result<Object, JsError> {
         Message::EntriesEnd { files, bytes } => {
             object("entries-end").number("files", files as f64).number("bytes", bytes as f64)
         }
-        Message::Have { id, first_span, values, last } => object("have")
+        Message::Have { id, first_span, values, last, .. } => object("have")
             .number("id", id as f64)
             .number("first", first_span as f64)
             .bytes("values", &joined(&values))

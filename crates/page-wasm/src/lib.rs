@@ -239,7 +239,8 @@ pub fn have(id: f64, first: f64, values: &[u8], last: bool) -> Framed {
         .chunks_exact(32)
         .map(|value| array(value).map(ChainingValue))
         .collect::<Result<_, _>>()?;
-    frame(&Message::Have { id: id as u64, first_span: first as u64, values, last })
+    let (id, first_span) = (id as u64, first as u64);
+    frame(&Message::Have { id, first_span, values, last, old: None })
 }
 
 /// Says that all spans of a file were sent.

@@ -79,6 +79,19 @@ pub(crate) fn exposition(status: &Status, answers: &[(u16, u64)]) -> String {
     for (reason, count) in bytes {
         text.sample(&[("reason", reason)], count);
     }
+    if let Some(store) = &status.store {
+        let help = "Requests to the object store, repeated ones included, by kind.";
+        text.family("store_requests_total", "counter", help);
+        for (kind, count) in store.kinds() {
+            text.sample(&[("kind", kind)], count);
+        }
+        let help = "Requests to the object store that repeated one that had failed.";
+        text.family("store_retries_total", "counter", help);
+        text.sample(&[], store.retried);
+        let help = "How often the object store asked for fewer requests.";
+        text.family("store_slowdowns_total", "counter", help);
+        text.sample(&[], store.slowed);
+    }
     text.family("metrics_requests_total", "counter", "Requests to this server of metrics.");
     for (code, count) in answers {
         let code = code.to_string();
@@ -130,7 +143,7 @@ mod tests {
     use std::time::Duration;
 
     use headroom_testing::exposition::{metrics, value};
-    use headroom_transfer::server::{DropCounts, Outcome, RejectionCounts};
+    use headroom_transfer::server::{DropCounts, Outcome, RejectionCounts, Requests};
 
     use super::*;
 
@@ -153,6 +166,7 @@ mod tests {
             ],
             rejections: RejectionCounts { full: 1, draining: 2, ..RejectionCounts::default() },
             dropped: DropCounts { unopened: 3, beyond_end_bytes: 4, ..DropCounts::default() },
+            store: Some(Requests { put: 17, retried: 2, slowed: 1, ..Requests::default() }),
         }
     }
 
@@ -184,6 +198,10 @@ mod tests {
             ("rejections_total", &[("reason", "unauthorized")], 0.0),
             ("lane_dropped_packets_total", &[("reason", "unopened")], 3.0),
             ("lane_dropped_bytes_total", &[("reason", "beyond_end")], 4.0),
+            ("store_requests_total", &[("kind", "put")], 17.0),
+            ("store_requests_total", &[("kind", "list")], 0.0),
+            ("store_retries_total", &[], 2.0),
+            ("store_slowdowns_total", &[], 1.0),
             ("metrics_requests_total", &[("code", "200")], 13.0),
             ("metrics_requests_total", &[("code", "404")], 0.0),
         ] {

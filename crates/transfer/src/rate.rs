@@ -107,6 +107,11 @@ impl Stop {
         self.changed.notify_all();
     }
 
+    /// Whether all waits were stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn sleep_until(&self, turn: Instant) -> Result<(), Stopped> {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let left = turn.saturating_duration_since(Instant::now());

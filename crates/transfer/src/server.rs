@@ -8,6 +8,7 @@ mod listing;
 mod names;
 mod record;
 mod request;
+mod served;
 mod shares;
 mod status;
 mod stream;
@@ -16,7 +17,6 @@ mod web;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,8 @@ use crate::claims::ClaimTable;
 use crate::connection::Connection;
 use crate::control::{ClosedStream, Greeting, MessageReader, MessageWriter, hello};
 use crate::error::{Closing, Error, SHUTTING_DOWN};
-use crate::files::{Root, settable};
+use crate::files::Root;
+pub use crate::files::{Requests, StoreOptions};
 use crate::flow_control::FlowControlBudget;
 use crate::identity::Identity;
 use crate::key::PublicKey;
@@ -52,6 +53,7 @@ use crate::streams;
 use crate::trust::{AccessPolicy, Followed, Invitations};
 pub use counters::{RequestCount, Traffic};
 pub use record::{Log, Outcome, Record};
+pub use served::{Served, roots_below};
 pub use status::Status;
 pub use web::{Admits, PATH as WEB_PATH, TcpSlot, WebCertificate, WebEndpoint};
 
@@ -64,8 +66,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What is served, and to whom.
 #[derive(Debug)]
 pub struct Options {
-    /// The directory that clients see.
-    pub root: PathBuf,
+    /// What clients see.
+    pub root: Served,
     /// The address to listen on; port 0 chooses a free one.
     pub listen: SocketAddr,
     /// Which clients are accepted.
@@ -91,8 +93,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Serves this directory at this address to clients that `policy` accepts, with default limits.
-    pub fn new(root: PathBuf, listen: SocketAddr, policy: AccessPolicy) -> Self {
+    /// Serves this directory or store at this address to clients that `policy` accepts, with
+    /// default limits.
+    pub fn new(root: impl Into<Served>, listen: SocketAddr, policy: AccessPolicy) -> Self {
+        let root = root.into();
         let (limits, paths, rate_bps) = (Limits::default(), PathPolicy::default(), None);
         let (lane_ports, allow, insecure_measurement) = (None, Allow::default(), false);
         Self {
@@ -142,8 +146,8 @@ impl Allow {
     };
 
     /// Restricts how a client wants a tree to be stored.
-    fn limit(self, tree: Option<TreeOptions>) -> TreeOptions {
-        let keep = tree.unwrap_or_default().keep.and(self.keep).and(settable());
+    fn limit(self, tree: Option<TreeOptions>, root: &Root) -> TreeOptions {
+        let keep = tree.unwrap_or_default().keep.and(self.keep).and(root.settable());
         let links = if self.links { Links::Keep } else { Links::Refuse };
         TreeOptions { keep, links, changing: false }
     }
@@ -187,7 +191,7 @@ impl Server {
         let Options { root, listen: address, policy, limits, paths, rate_bps, .. } = options;
         let Options { lanes, lane_ports, allow, insecure_measurement, log, .. } = options;
         let access_control = AccessControl::new(policy);
-        let root = Root::open(&root)?;
+        let root = root.open()?;
         let flow_control = FlowControlBudget::default();
         let activity = flow_control.activity().clone();
         let (endpoint, port) =
@@ -260,7 +264,18 @@ impl Server {
     async fn follow(&self, mut file: Followed, policy: AccessPolicy) {
         loop {
             tokio::time::sleep(LOOK).await;
-            let looked = spawn_blocking(move || (file.look(), file)).await;
+            let root = self.shared.root.clone();
+            let look = move || {
+                let change = file.look().map(|read| {
+                    read.map(|(keys, mut wrong)| {
+                        let (keys, nowhere) = keys.with_roots_below(&root, file.path());
+                        wrong.extend(nowhere);
+                        (keys, wrong)
+                    })
+                });
+                (change, file)
+            };
+            let looked = spawn_blocking(look).await;
             // only when the runtime shuts down
             let Ok((change, same)) = looked else { return std::future::pending().await };
             file = same;
@@ -270,8 +285,7 @@ impl Server {
                     tracing::warn!("{error}. The former keys stay valid");
                 }
                 Some(Ok((keys, wrong))) => {
-                    let (keys, nowhere) = keys.with_roots_below(&self.shared.root, file.path());
-                    for error in wrong.into_iter().chain(nowhere) {
+                    for error in wrong {
                         tracing::warn!("{error}. This line is ignored");
                     }
                     self.set_policy(AccessPolicy { keys, ..policy.clone() });
@@ -362,7 +376,7 @@ impl Shared {
         let mut session = None;
         if let Some(principal) = Principal::certified(&connection) {
             // the key may have been removed since the handshake
-            let started = self.start_session(&connection, principal).inspect_err(|error| {
+            let started = self.start_session(&connection, principal).await.inspect_err(|error| {
                 self.admission.count(|rejected| rejected.unauthorized += 1);
                 connection.close(Closing::Refused, &error.reason());
             });
@@ -421,7 +435,7 @@ impl Shared {
                     let direction = Operation::of(&message).direction();
                     let mut request = Request {
                         connection: &connection,
-                        root: session.root.clone(),
+                        root: session.root.for_transfer(),
                         access_control: &self.access_control,
                         sharing: self.sharing.get(),
                         share_id: None,
@@ -556,7 +570,7 @@ impl Shared {
                 }
                 _ => Principal::Anonymous,
             };
-            *session = Some(self.start_session(connection, principal)?);
+            *session = Some(self.start_session(connection, principal).await?);
         }
         Ok((greeting, message))
     }
@@ -582,7 +596,7 @@ impl Shared {
     }
 
     /// Starts the session of a client, if the policy accepts it.
-    fn start_session(
+    async fn start_session(
         &self,
         connection: &Connection,
         principal: Principal,
@@ -591,13 +605,18 @@ impl Shared {
         tracing::debug!("{} is {}", connection.remote_address(), grant.name());
         let root = match &grant.access.root {
             // this is not about a path of the request: the client is refused
-            Some(root) => self.root.below(root).map_err(|error| match grant.share {
-                Some(_) => {
-                    let reason = "what this link shares is not there any longer".to_owned();
-                    Error::Denied { code: ErrorCode::NOT_FOUND, reason }
-                }
-                None => Error::Refused(error.to_string()),
-            })?,
+            Some(root) => {
+                let (outer, inner) = (self.root.clone(), root.clone());
+                let below = spawn_blocking(move || outer.below(&inner)).await;
+                let below = below.map_err(|error| Error::task(&error))?;
+                below.map_err(|error| match grant.share {
+                    Some(_) => {
+                        let reason = "what this link shares is not there any longer".to_owned();
+                        Error::Denied { code: ErrorCode::NOT_FOUND, reason }
+                    }
+                    None => Error::Refused(error.to_string()),
+                })?
+            }
             None => self.root.clone(),
         };
         open_request_window(connection);

@@ -502,7 +502,7 @@ async fn sync(shared: &Arc<Shared>, sync: Sync) -> Result<Reply, ApiError> {
     let Sync { server, upload, from, to, delete, checksum, exclude, dry_run, labels } = sync;
     let server = shared.servers.find(&server)?;
     let excludes = Excludes::new(exclude).map_err(|bad| ApiError::new("usage", bad.to_string()))?;
-    let options = SyncOptions { delete, dry_run, checksum, fsync: false, excludes };
+    let options = SyncOptions { delete, dry_run, checksum, excludes, ..SyncOptions::default() };
     let (here, there) = match upload {
         true => (local::path_of(&from)?, server.path_of(&to)?),
         false => (local::path_of(&to)?, server.path_of(&from)?),

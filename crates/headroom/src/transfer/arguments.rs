@@ -52,12 +52,13 @@ const EXIT_CODES: &str = exit_codes!();
 const SERVE_HELP: &str = "Runs until Ctrl-C, which ends transfers, or SIGTERM, which lets them finish (--drain; a second one \
 ends them). A client is accepted if its public key, as its `headroom identity` prints it, is in the file \
 of authorized keys. A line is [OPTIONS] KEY [COMMENT]; the options are read-only, root=\"/DIR\" (a directory \
-below --root that the client sees instead) and rate=100mbit, separated by commas.
+below --root or --store that the client sees instead) and rate=100mbit, separated by commas.
 
 Examples:
   headroom serve --root /srv/files
   headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read
-  headroom serve --root /srv/files --web --invite";
+  headroom serve --root /srv/files --web --invite
+  headroom serve --store s3://bucket/prefix --spool /var/tmp";
 
 const PUT_HELP: &str = concat!(
     "Examples:
@@ -93,7 +94,8 @@ written is not the file.
 
 const SYNC_HELP: &str = concat!(
     "Works like `rsync -a SRC/ DEST/`. Files whose size and time of change agree are not read. Of other files, \
-spans of 1 MiB are compared at the same offset: content that was shifted within a file is sent again.
+spans of 1 MiB are compared at the same offset. Those that differ are searched for content that DEST has in \
+its version of the file, also at other offsets (--delta), and the rest is sent.
 
 --delete removes what SRC does not have, after everything else, links themselves and not what they lead \
 to. If anything could not be read or stored, nothing is removed.
@@ -132,8 +134,20 @@ Examples:
 #[command(after_help = SERVE_HELP)]
 pub(crate) struct Serve {
     /// Serve this directory; nothing outside it is read or written
-    #[arg(long, value_name = "DIR")]
-    pub(crate) root: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "store")]
+    pub(crate) root: Option<PathBuf>,
+    /// Serve what is below a prefix of an object store instead of a directory:
+    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Credentials come from the
+    /// environment (AWS_ACCESS_KEY_ID and so on), a profile or the machine's role
+    #[arg(long, value_name = "URL", conflicts_with = "root")]
+    pub(crate) store: Option<String>,
+    /// Keep what is on its way into the store in this folder, up to 64 MiB of each file, and
+    /// streams (put -) as a whole [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR", requires = "store")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Read each object again when it is stored, and remove it if it is not what was sent
+    #[arg(long, requires = "store")]
+    pub(crate) read_back: bool,
     /// UDP address to listen on [default: port 4860 of all addresses]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
@@ -243,6 +257,14 @@ pub(crate) enum Allowed {
 }
 
 impl Serve {
+    /// Returns the directory, or the URL of the store, that is served.
+    pub(crate) fn shown_root(&self) -> PathBuf {
+        match (&self.root, &self.store) {
+            (Some(root), _) => root.clone(),
+            (None, store) => store.as_deref().unwrap_or_default().into(),
+        }
+    }
+
     /// Returns what clients may do.
     pub(crate) fn allowed(&self) -> Allow {
         self.allow.iter().fold(Allow::default(), |allow, allowed| match allowed {
@@ -307,6 +329,23 @@ impl From<Compress> for headroom_transfer::Compress {
             Compress::Auto => Self::Auto,
             Compress::Never => Self::Never,
             Compress::Always => Self::Always,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Delta {
+    Auto,
+    On,
+    Off,
+}
+
+impl From<Delta> for headroom_transfer::Delta {
+    fn from(delta: Delta) -> Self {
+        match delta {
+            Delta::Auto => Self::Auto,
+            Delta::On => Self::On,
+            Delta::Off => Self::Off,
         }
     }
 }
@@ -583,6 +622,10 @@ pub(crate) struct Sync {
     /// Compare files by hash, not by size and time; reads all files on both sides
     #[arg(short, long)]
     pub(crate) checksum: bool,
+    /// Send of a changed file only what DEST does not have in its version of it: auto searches
+    /// files of 1 MiB and more, on all of more than 64 KiB
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) delta: Delta,
     #[command(flatten)]
     pub(crate) moving: Moving,
 }

@@ -136,7 +136,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
-    let Sync { from, to, delete, exclude, dry_run, checksum, moving } = arguments;
+    let Sync { from, to, delete, exclude, dry_run, checksum, delta, moving } = arguments;
     let (upload, remote) = match (RemotePath::is_meant(from), RemotePath::is_meant(to)) {
         (false, true) => (true, spread_remote(to, &moving.over_ssh)?),
         (true, false) => (false, spread_remote(from, &moving.over_ssh)?),
@@ -152,6 +152,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         delete: *delete,
         dry_run: *dry_run,
         checksum: *checksum,
+        delta: (*delta).into(),
         fsync: *fsync,
         excludes,
     };

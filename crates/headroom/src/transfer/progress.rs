@@ -185,6 +185,7 @@ impl Progress {
             left_out,
             moved,
             kept,
+            reused,
             holes,
             saved,
             unchanged,
@@ -214,7 +215,9 @@ impl Progress {
                 end["unchanged"] = unchanged.into();
                 end["removed"] = removed.into();
                 end["dry_run"] = (self.operation == Operation::DryRun).into();
-                end["compared"] = "spans of 1 MiB at the same offset".into();
+                end["reused"] = reused.into();
+                end["compared"] =
+                    "spans of 1 MiB at the same offset, chunks of those that differ".into();
             }
             say(&end.to_string());
         } else if self.operation == Operation::DryRun {
@@ -445,14 +448,17 @@ fn dry_run_text(summary: &Summary) -> String {
 fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> String {
     let Summary { stored, failed, left_out, moved, kept, holes, saved, unchanged, removed, .. } =
         *summary;
-    let Summary { on_lanes, lost, cipher, .. } = *summary;
+    let Summary { reused, on_lanes, lost, cipher, .. } = *summary;
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = per_second(moved as f64 / seconds);
     let mut text =
         format!("{stored} stored, {} moved in {seconds:.1} s ({rate})", HumanBytes(moved));
-    for (bytes, what) in
-        [(kept, "already there"), (saved, "saved by compression"), (holes, "in holes")]
-    {
+    for (bytes, what) in [
+        (kept, "already there"),
+        (reused, "of it within changed spans"),
+        (saved, "saved by compression"),
+        (holes, "in holes"),
+    ] {
         if bytes > 0 {
             let _ = write!(text, ", {} {what}", HumanBytes(bytes));
         }
@@ -481,11 +487,6 @@ fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> S
     }
     if failed > 0 {
         let _ = write!(text, ", {failed} FAILED");
-    }
-    if operation == Operation::Sync && moved > 0 {
-        text.push_str(
-            "\nSpans of 1 MiB were compared at the same offset: content shifted within a file was sent again.",
-        );
     }
     text
 }
@@ -546,6 +547,7 @@ mod tests {
             failed: 2,
             left_out: 1,
             kept: 5 << 20,
+            reused: 2 << 20,
             holes: 1 << 30,
             saved: 3 << 20,
             unchanged: 40,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use headroom_transfer::path::shown;
 use headroom_transfer::server::{Log, Record};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::arguments::LogFormat;
 use super::names;
@@ -70,6 +70,11 @@ fn text(record: &Record<'_>) -> String {
     words.extend(record.paths.iter().map(|path| format!("path={}", quoted(path))));
     let Record { bytes, stored, failed, .. } = record;
     words.push(format!("bytes={bytes} stored={stored} failed={failed}"));
+    if let Some(store) = record.store {
+        // of the kinds that there were
+        let counts = store.kinds().into_iter().filter(|(_, count)| *count > 0);
+        words.extend(counts.map(|(kind, count)| format!("store_{kind}={count}")));
+    }
     words.push(format!("seconds={:.3}", record.took.as_secs_f64()));
     if let Some(reason) = record.reason {
         words.push(format!("reason={}", quoted(reason.as_bytes())));
@@ -92,6 +97,9 @@ fn object(record: &Record<'_>) -> Value {
         "bytes": record.bytes,
         "stored": record.stored,
         "failed": record.failed,
+        "store": record.store.map(|store| Map::from_iter(
+            store.kinds().map(|(kind, count)| (kind.to_owned(), json!(count))),
+        )),
         "seconds": record.took.as_secs_f64(),
         "reason": record.reason,
     })
@@ -107,7 +115,7 @@ fn time(record: &Record<'_>) -> String {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use headroom_transfer::server::Outcome;
+    use headroom_transfer::server::{Outcome, Requests};
 
     use super::*;
 
@@ -124,6 +132,7 @@ mod tests {
             bytes: 1_048_576,
             stored: 3,
             failed: 1,
+            store: None,
             outcome: Outcome::Failed,
             reason,
         }
@@ -133,6 +142,16 @@ mod tests {
     fn a_request_is_one_line_of_text() {
         let paths = [b"/photos/2026".to_vec()];
         insta::assert_snapshot!(text(&record(&paths, None)), @r#"2001-09-09T01:46:40Z put failed client="alice@laptop" address=192.0.2.1:51234 path="/photos/2026" bytes=1048576 stored=3 failed=1 seconds=1.234"#);
+    }
+
+    #[test]
+    fn requests_to_a_store_are_counted_by_kind() {
+        let paths = [b"/a".to_vec()];
+        let store = Some(Requests { head: 2, put: 3, ..Requests::default() });
+        let record = Record { store, ..record(&paths, None) };
+        insta::assert_snapshot!(text(&record), @r#"2001-09-09T01:46:40Z put failed client="alice@laptop" address=192.0.2.1:51234 path="/a" bytes=1048576 stored=3 failed=1 store_head=2 store_put=3 seconds=1.234"#);
+        let object = object(&record);
+        assert_eq!((&object["store"]["put"], &object["store"]["list"]), (&json!(3), &json!(0)));
     }
 
     #[test]

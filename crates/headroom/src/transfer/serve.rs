@@ -9,8 +9,9 @@ use anyhow::{Context, bail};
 use headroom_page::{
     AcmeOptions, CertificateSource, DEFAULT_METRICS_PORT, Intervals, Metrics, Page,
 };
-use headroom_transfer::files::Root;
-use headroom_transfer::server::{Limits, Options, PathPolicy};
+use headroom_transfer::server::{
+    Limits, Options, PathPolicy, Served, StoreOptions, roots_below,
+};
 use headroom_transfer::trust::{
     AccessPolicy, AuthorizedKeys, Followed, Invitation, Invitations, Shares,
 };
@@ -33,11 +34,12 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
     // before any thread is started
     let signals = Signals::block()?;
     let identity = settings::identity(arguments.identity.as_deref())?;
-    let (policy, followed) = policy(arguments)?;
     let log = Arc::new(RequestLog::open(arguments.log.as_deref(), arguments.log_format)?);
     block_on(async {
+        let served = served(arguments).await?;
+        let (policy, followed) = policy(arguments, &served).await?;
         let options = |listen| Options {
-            root: arguments.root.clone(),
+            root: served.clone(),
             listen,
             policy: policy.clone(),
             limits: Limits::default(),
@@ -69,7 +71,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         } else {
             say(&format!(
                 "serving {} at UDP {address}, as {fingerprint}",
-                arguments.root.display()
+                arguments.shown_root().display()
             ));
         }
         let page = page(arguments, &server, &identity)?;
@@ -139,7 +141,10 @@ fn page(arguments: &Serve, server: &Server, identity: &Identity) -> anyhow::Resu
             CertificateSource::Acme { options, meanwhile: own }
         }
     };
-    let root = arguments.root.canonicalize().ok();
+    let root = match arguments.store {
+        Some(_) => Some(arguments.shown_root()),
+        None => arguments.shown_root().canonicalize().ok(),
+    };
     let root_name = root.as_deref().and_then(|root| Some(root.file_name()?.to_string_lossy()));
     let options = |address| headroom_page::Options {
         address,
@@ -191,10 +196,13 @@ fn shares(arguments: &Serve) -> anyhow::Result<Option<Shares>> {
         Some(path) => path.clone(),
         None => match settings::file("shares") {
             Ok(folder) => {
-                let root = arguments
-                    .root
-                    .canonicalize()
-                    .with_context(|| format!("cannot find {}", arguments.root.display()))?;
+                let root = arguments.shown_root();
+                let root = match arguments.store {
+                    Some(_) => root,
+                    None => root
+                        .canonicalize()
+                        .with_context(|| format!("cannot find {}", root.display()))?,
+                };
                 folder.join(headroom_transfer::trust::root_name(&root))
             }
             Err(error) => {
@@ -242,9 +250,20 @@ pub(crate) fn serve_once(arguments: &ServeOnce) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is served: a directory, or an object store, which is opened.
+async fn served(arguments: &Serve) -> anyhow::Result<Served> {
+    let Some(url) = &arguments.store else { return Ok(arguments.shown_root().into()) };
+    let options =
+        StoreOptions { spool: arguments.spool.clone(), read_back: arguments.read_back };
+    Ok(Served::store(url, options).await?)
+}
+
 /// Who comes in, by what was said and by the user's settings, and the file that may
 /// say otherwise later.
-fn policy(arguments: &Serve) -> anyhow::Result<(AccessPolicy, Option<Followed>)> {
+async fn policy(
+    arguments: &Serve,
+    served: &Served,
+) -> anyhow::Result<(AccessPolicy, Option<Followed>)> {
     let authority = settings::authority(arguments.ca.as_deref())?;
     let anonymous_read = arguments.anonymous.is_some();
     let path = settings::file_or(arguments.authorized_keys.as_deref(), "authorized_keys");
@@ -256,8 +275,7 @@ fn policy(arguments: &Serve) -> anyhow::Result<(AccessPolicy, Option<Followed>)>
     };
     let keys = match &followed {
         Some(file) => {
-            let root = Root::open(&arguments.root).map_err(Error::from)?;
-            let (keys, wrong) = keys.with_roots_below(&root, file.path());
+            let (keys, wrong) = roots_below(keys, served, file.path()).await?;
             wrong.into_iter().next().map_or(Ok(keys), |wrong| Err(Error::from(wrong)))?
         }
         None => keys,

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use headroom_page::Page;
 use headroom_transfer::{Host, Identity};
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,9 @@ impl Registered {
     ) -> Self {
         let serving = || {
             let file = settings::file_or(arguments.identity.as_deref(), "identity")?;
+            let root = arguments.root.as_deref().context("it serves no directory")?;
             let serving = Serving {
-                root: arguments.root.canonicalize()?,
+                root: root.canonicalize()?,
                 address,
                 key: identity.public().to_string(),
                 identity: std::path::absolute(file)?,

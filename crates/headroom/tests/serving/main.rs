@@ -14,4 +14,5 @@ mod monitoring;
 mod roaming;
 mod server;
 mod spread;
+mod store;
 mod words;

@@ -1,12 +1,15 @@
 //! The messages of the control stream.
 
+use std::ops::Range;
+
 use minicbor::{Decode, Encode};
 
 use super::attributes::{Keep, TreeOptions};
-use super::bounded;
+use super::delta::{ChunkHash, ChunkKind, ChunkSize};
 use super::parts::{
     Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms, Wanted,
 };
+use super::{bounded, delta};
 use crate::path::RelPath;
 use crate::proof::{Binding, NONCE_BYTES};
 use crate::rate::Priority;
@@ -145,6 +148,10 @@ pub enum Message {
         /// Whether this is the last message about the file: now the sender sends the rest.
         #[n(3)]
         last: bool,
+        /// With the last message, in a sync: the size in bytes of the receiver's old file, which
+        /// the sender may let it [describe](Self::Describe) and [copy](Self::Copy).
+        #[n(4)]
+        old: Option<u64>,
     },
     /// Sender to receiver: everything was sent, and this is the file's BLAKE3 hash.
     #[n(9)]
@@ -536,6 +543,70 @@ pub enum Message {
         /// Streams that have ended since the request: so many more may be opened.
         #[n(1)]
         streams: u64,
+    },
+    /// Sender to receiver, in a sync: describe parts of the old file, whose size
+    /// [`Self::Have`] gave.
+    #[n(48)]
+    Describe {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The average length of chunks.
+        #[cbor(n(1), with = "delta::chunk_size")]
+        size: ChunkSize,
+        /// How to cut the ranges.
+        #[n(2)]
+        kind: ChunkKind,
+        /// At most [`MOST_DESCRIBED`](super::MOST_DESCRIBED) ranges of the old file, in order,
+        /// which neither touch nor overlap.
+        #[cbor(n(3), with = "delta::ranges")]
+        ranges: Vec<Range<u64>>,
+    },
+    /// Receiver to sender, in a sync: the content of the old file.
+    #[n(49)]
+    Described {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// At most [`MOST_CHUNKS`](super::MOST_CHUNKS): those after the ones before, from the
+        /// beginning of the first range on.
+        #[cbor(n(1), with = "delta::chunks")]
+        chunks: Vec<ChunkHash>,
+        /// Whether these are the last.
+        #[n(2)]
+        last: bool,
+    },
+    /// Sender to receiver, in a sync: copy a range of the old file.
+    #[n(50)]
+    Copy {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The offset in the old file.
+        #[n(1)]
+        from: u64,
+        /// The offset in the new one.
+        #[n(2)]
+        to: u64,
+        /// Its length in bytes, at most [`MOST_COPY`](super::MOST_COPY).
+        #[n(3)]
+        len: u64,
+    },
+    /// Sender to receiver, in a sync: bytes of the file, between those that are copied.
+    #[n(51)]
+    Literal {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The offset of the first.
+        #[n(1)]
+        offset: u64,
+        /// How many, at most [`MOST_INLINE`](super::MOST_INLINE).
+        #[n(2)]
+        len: u32,
+        /// The bytes; if shorter than `len`, one zstd frame (RFC 8878) of them.
+        #[cbor(n(3), with = "bounded::content")]
+        content: Vec<u8>,
     },
 }
 

@@ -18,6 +18,12 @@ pub const MOST_OPEN_FILES: usize = 64;
 pub const MOST_UNANSWERED: usize = 4096;
 /// The most bytes of one `Message::Hole`.
 pub const MOST_HOLE: u64 = 64 << 20;
+/// The most ranges of one `Message::Describe`.
+pub const MOST_DESCRIBED: usize = 4096;
+/// The most chunks of one `Message::Described`.
+pub const MOST_CHUNKS: usize = 16 << 10;
+/// The most bytes of one `Message::Copy`.
+pub const MOST_COPY: u64 = 64 << 20;
 /// The most patterns of one `Message::Sync`.
 pub const MOST_PATTERNS: usize = 256;
 /// The most extended attributes of one entry.

@@ -7,6 +7,7 @@
 mod attributes;
 mod bounded;
 mod control;
+mod delta;
 mod frame;
 mod limits;
 mod parts;
@@ -15,11 +16,12 @@ mod tests;
 
 pub use attributes::{Acls, Attributes, Keep, Links, Owner, TreeOptions, Xattr};
 pub use control::{Message, TICKET_BYTES, VERSION};
+pub use delta::{ChunkHash, ChunkKind, ChunkSize};
 pub use frame::{Error, MOST_BYTES, body_len};
 pub use limits::{
-    MOST_ATTRIBUTE_BYTES, MOST_HOLE, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_OPEN_FILES,
-    MOST_PATTERNS, MOST_SHARES_LISTED, MOST_SOURCES, MOST_SUITES, MOST_UNANSWERED, MOST_VALUES,
-    MOST_XATTRS,
+    MOST_ATTRIBUTE_BYTES, MOST_CHUNKS, MOST_COPY, MOST_DESCRIBED, MOST_HOLE, MOST_INLINE,
+    MOST_LANES, MOST_LISTED, MOST_OPEN_FILES, MOST_PATTERNS, MOST_SHARES_LISTED, MOST_SOURCES,
+    MOST_SUITES, MOST_UNANSWERED, MOST_VALUES, MOST_XATTRS,
 };
 pub use parts::{
     Compress, DataHeader, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed,

@@ -84,6 +84,7 @@ fn lengths_and_lists_are_bounded() {
         first_span: 0,
         values: vec![ChainingValue([7; 32]); count],
         last: true,
+        old: None,
     };
     let body = |message: Message| {
         let mut bytes = Vec::new();
@@ -320,12 +321,19 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),
         (id(), id()).prop_map(|(files, bytes)| Message::EntriesEnd { files, bytes }),
-        (id(), id(), vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40), any::<bool>())
-            .prop_map(|(id, first_span, values, last)| Message::Have {
+        (
+            id(),
+            id(),
+            vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40),
+            any::<bool>(),
+            option::of(id())
+        )
+            .prop_map(|(id, first_span, values, last, old)| Message::Have {
                 id,
                 first_span,
                 values,
-                last
+                last,
+                old
             }),
         (id(), any::<[u8; 32]>(), id()).prop_map(|(id, root, bytes)| Message::Sealed {
             id,
@@ -355,6 +363,7 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(reason, path, code)| Message::Unreadable { reason, path, code }),
         (sentence(), id()).prop_map(|(text, left_out)| Message::Remark { text, left_out }),
         of_a_sync(),
+        of_a_delta(),
     ]
 }
 
@@ -436,6 +445,96 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
             code
         }),
     ]
+}
+
+fn of_a_delta() -> impl Strategy<Value = Message> {
+    let id = any::<u64>;
+    let size = (12..=20_u32).prop_map(|bits| ChunkSize::new(1 << bits).expect("a size"));
+    let ranges = prop::collection::btree_set(any::<u64>(), 0..10).prop_map(|bounds| {
+        let bounds: Vec<_> = bounds.into_iter().collect();
+        bounds.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect::<Vec<_>>()
+    });
+    let chunk = (1..=u32::MAX, any::<[u8; 16]>()).prop_map(|(len, hash)| ChunkHash { len, hash });
+    let kind = sample::select(vec![ChunkKind::Block, ChunkKind::Chunk, ChunkKind::Group]);
+    prop_oneof![
+        (id(), size, kind, ranges)
+            .prop_map(|(id, size, kind, ranges)| Message::Describe { id, size, kind, ranges }),
+        (id(), vec(chunk, 0..40), any::<bool>())
+            .prop_map(|(id, chunks, last)| Message::Described { id, chunks, last }),
+        any::<(u64, u64, u64, u64)>().prop_map(|(id, from, to, len)| Message::Copy {
+            id,
+            from,
+            to,
+            len
+        }),
+        (id(), id(), any::<u32>(), vec(any::<u8>(), 0..100))
+            .prop_map(|(id, offset, len, content)| Message::Literal { id, offset, len, content }),
+    ]
+}
+
+#[test]
+fn chunks_and_ranges_are_bounded_and_in_order() {
+    let parsed = |message: Message| {
+        let mut bytes = Vec::new();
+        message.frame(&mut bytes).expect("within a frame");
+        Message::parse(&bytes[4..])
+    };
+    let described = |count, len| {
+        let chunks = vec![ChunkHash { len, hash: [7; 16] }; count];
+        parsed(Message::Described { id: 1, chunks, last: true })
+    };
+    assert!(described(MOST_CHUNKS, 1).is_ok());
+    assert!(described(MOST_CHUNKS + 1, 1).is_err());
+    assert!(described(1, 0).is_err(), "an empty chunk");
+    let describe = |ranges: Vec<std::ops::Range<u64>>| {
+        parsed(Message::Describe { id: 1, size: ChunkSize::LEAST, kind: ChunkKind::Group, ranges })
+    };
+    let many = |count: usize| (0..count as u64).map(|n| 4 * n..4 * n + 3).collect::<Vec<_>>();
+    assert!(describe(many(MOST_DESCRIBED)).is_ok());
+    assert!(describe(many(MOST_DESCRIBED + 1)).is_err());
+    assert!(describe(vec![0..5, 6..u64::MAX]).is_ok());
+    for (start, end, next) in [(5, 5, 7), (0, 5, 5), (0, 5, 4), (6, 5, 7)] {
+        assert!(describe(vec![start..end, next..9]).is_err(), "{start}..{end}, {next}..9");
+    }
+    let literal = |bytes| {
+        parsed(Message::Literal { id: 1, offset: 0, len: 1, content: vec![1; bytes] })
+    };
+    assert!(literal(MOST_INLINE).is_ok());
+    assert!(literal(MOST_INLINE + 1).is_err());
+}
+
+#[test]
+fn only_some_average_lengths_of_chunks_exist() {
+    let others = [0, 1, 2048, 4097, 6 << 10, (1 << 20) + 1, 2 << 20, u32::MAX];
+    for (bytes, exists) in others.map(|bytes| (bytes, false)).into_iter().chain([(8192, true)]) {
+        assert_eq!(ChunkSize::new(bytes).is_some(), exists, "{bytes}");
+        // as a message of a peer has it
+        let mut body = Vec::new();
+        let mut e = minicbor::Encoder::new(&mut body);
+        let map = e.array(2).and_then(|e| e.u32(48)).and_then(|e| e.map(4)).expect("a vector");
+        let map = map.u32(0).and_then(|e| e.u64(1)).and_then(|e| e.u32(1)).expect("a vector");
+        let map = map.u32(bytes).and_then(|e| e.u32(2)).and_then(|e| e.u32(0));
+        map.and_then(|e| e.u32(3)).and_then(|e| e.array(0)).expect("a vector");
+        assert_eq!(Message::parse(&body).is_ok(), exists, "{bytes}");
+    }
+    assert_eq!(ChunkSize::new(4 << 10), Some(ChunkSize::LEAST));
+    assert_eq!(ChunkSize::new(1 << 20), Some(ChunkSize::MOST));
+}
+
+/// A peer of before knows nothing of the old file's size, and a later one ignores it.
+#[test]
+fn values_of_spans_are_those_of_an_older_version() {
+    let mut body = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut body);
+    let map = e.array(2).and_then(|e| e.u32(8)).and_then(|e| e.map(4)).expect("a vector");
+    let map = map.u32(0).and_then(|e| e.u64(5)).and_then(|e| e.u32(1)).expect("a vector");
+    let map = map.u64(0).and_then(|e| e.u32(2)).and_then(|e| e.bytes(&[])).expect("a vector");
+    map.u32(3).and_then(|e| e.bool(true)).expect("a vector");
+    let have = |old| Message::Have { id: 5, first_span: 0, values: Vec::new(), last: true, old };
+    assert_eq!(Message::parse(&body), Ok(have(None)));
+    let mut framed = Vec::new();
+    have(None).frame(&mut framed).expect("a short message");
+    assert_eq!(framed[4..], body, "an older receiver's bytes");
 }
 
 fn offer() -> impl Strategy<Value = LanesOffer> {

@@ -50,7 +50,7 @@ impl Client {
         let options = SyncOptions { fsync, ..SyncOptions::default() };
         let request = options.request(self.below(to)?, true, self.compress, self.tree);
         let source = Source::listed(&open(from).await?, paths, self.tree.links);
-        self.sync_source(source, &request, options.offering(), observer).await
+        self.sync_source(source, &request, &options, observer).await
     }
 
     /// Fetches files of one directory, at most 1024: `names` in the directory `directory` below

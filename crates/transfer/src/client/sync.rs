@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use super::connection::{Client, limited};
 use super::copy::{make_directories, remove_if_failed};
-use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode};
+use crate::delivery::{Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode};
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
 use crate::rate::RateLimits;
@@ -24,6 +24,8 @@ pub struct SyncOptions {
     pub dry_run: bool,
     /// Compare files by hash instead of size and time.
     pub checksum: bool,
+    /// Search changed files for content that the receiver has.
+    pub delta: Delta,
     /// Count a file as stored only when it is on the disk.
     pub fsync: bool,
     /// Names that are neither sent nor removed.
@@ -32,8 +34,8 @@ pub struct SyncOptions {
 
 impl Default for SyncOptions {
     fn default() -> Self {
-        let excludes = Excludes::none();
-        Self { delete: false, dry_run: false, checksum: false, fsync: false, excludes }
+        let (excludes, delta) = (Excludes::none(), Delta::default());
+        Self { delete: false, dry_run: false, checksum: false, delta, fsync: false, excludes }
     }
 }
 
@@ -49,7 +51,7 @@ impl SyncOptions {
         compress: Compress,
         tree: TreeOptions,
     ) -> Message {
-        let &Self { delete, dry_run, checksum, fsync, ref excludes } = self;
+        let &Self { delete, dry_run, checksum, fsync, ref excludes, .. } = self;
         let exclude = excludes.patterns().to_vec();
         let (compress, tree) = (Some(compress), Some(tree));
         Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude, compress, tree }
@@ -59,7 +61,7 @@ impl SyncOptions {
 impl Client {
     /// Makes the content of the directory `to` below the server's root that of `from`. Files whose
     /// size and time agree are neither read nor sent; of others the spans of 1 MiB are sent that
-    /// differ at the same offset.
+    /// differ at the same offset, without what [`SyncOptions::delta`] finds in the old version.
     ///
     /// # Errors
     /// `from` is not a directory; else as those of [`Self::put`].
@@ -79,7 +81,7 @@ impl Client {
         let request = options.request(self.below(to)?, true, self.compress, self.tree);
         let excludes = Arc::new(options.excludes.clone());
         let source = Source::new([from.join(".")], self.tree.links).without(excludes);
-        self.sync_source(source, &request, options.offering(), observer).await
+        self.sync_source(source, &request, options, observer).await
     }
 
     /// Sends what differs of a source, as the request says.
@@ -87,16 +89,17 @@ impl Client {
         &mut self,
         source: Source,
         request: &Message,
-        offering: Offering,
+        options: &SyncOptions,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
         let (mut writer, mut reader, accepted) = self.request(request, None).await?;
         let limits = RateLimits::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let tree = accepted.limit(self.tree, &observer);
         let source = source.keeping(tree.keep);
-        let connection = self.connection.clone().into();
+        let (connection, offering) = (self.connection.clone().into(), options.offering());
         let sender = Sender::new(connection, offering, observer, limits, accepted.lanes);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
+        let sender = sender.searching(options.delta);
         sender.send(source, &mut self.next_id, &mut writer, &mut reader).await
     }
 
@@ -117,9 +120,9 @@ impl Client {
         let destination = spawn_blocking(move || here(&to, make));
         let (destination, is_missing, made) =
             destination.await.map_err(|error| Error::task(&error))??;
-        let SyncOptions { delete, dry_run, fsync, .. } = *options;
+        let SyncOptions { delete, dry_run, delta, fsync, .. } = *options;
         let excludes = Arc::new(options.excludes.clone());
-        let mode = SyncMode::new(delete, dry_run, is_missing, excludes);
+        let mode = SyncMode::new(delete, dry_run, is_missing, excludes).reusing(delta);
         let received = self.sync_into(destination, mode, &request, fsync, observer).await;
         remove_if_failed(&made, &received);
         received

@@ -4,6 +4,7 @@
 
 mod compression;
 mod data_stream;
+mod delta;
 mod event;
 mod failed_directories;
 mod lane_status;
@@ -13,6 +14,7 @@ mod receiver;
 mod sender;
 mod summary;
 
+pub use delta::Delta;
 pub use event::{Event, Observer};
 pub(crate) use receiver::{DataSession, Destination, Receiver, SyncMode, make_directories};
 pub(crate) use sender::{Offering, Sender, Terms};

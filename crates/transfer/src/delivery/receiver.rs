@@ -4,11 +4,14 @@
 //! streams.
 
 mod data_session;
+mod delta;
 mod destination;
+mod in_flight;
 mod incoming;
 mod lanes;
 mod linked;
 mod links;
+mod remote;
 mod shared;
 mod streams;
 mod sync;
@@ -23,6 +26,7 @@ use headroom_transfer_proto::message::{EntryKind, Message, TreeOptions};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use self::in_flight::InFlight;
 use self::lanes::{LaneSink, Lanes};
 use self::linked::Linked;
 use self::shared::{Shared, WorkerEvent};
@@ -130,6 +134,7 @@ impl Receiver {
             next_id: Some(0),
             failed_directories: FailedDirectories::default(),
             is_end: false,
+            in_flight: InFlight::new(events.downgrade()),
         };
         let worker = spawn_blocking(move || worker.run(worker_events));
         let failure = tokio::select! {
@@ -187,12 +192,15 @@ async fn receive_messages(
             | Message::Content { ref inline, .. } => {
                 limits.take(inline.content.len()).await;
             }
+            Message::Literal { ref content, .. } => limits.take(content.len()).await,
             // these are bounded and small
             Message::Entry { .. }
             | Message::Sealed { .. }
             | Message::Withdrawn { .. }
             | Message::Passed { .. }
             | Message::Hole { .. }
+            | Message::Describe { .. }
+            | Message::Copy { .. }
             | Message::Remark { .. }
             | Message::Unreadable { .. } => {}
             Message::Refused { reason, about_files, code } => {

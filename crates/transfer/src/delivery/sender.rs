@@ -1,20 +1,24 @@
 //! The sender: offers files, learns what the receiver has, sends the rest.
 
 mod content;
+mod copies;
+mod delta;
 mod open_file;
+mod search;
 mod shared;
 mod sync;
 mod walk;
 
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
+use headroom_transfer_proto::message::{Compress, MOST_INLINE, Message, TreeOptions};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use self::shared::Shared;
 use self::walk::Walk;
 use super::compression::AdaptiveCompressor;
+use super::delta::Delta;
 use super::event::{Event, Observer};
 use super::lane_status::report_lane_status;
 use super::summary::Summary;
@@ -68,6 +72,15 @@ impl Sender {
         self
     }
 
+    /// Sets whether changed files are searched for content that the receiver has. Without this they
+    /// are, if the receiver has offered it.
+    pub(crate) fn searching(mut self, delta: Delta) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.delta = delta;
+        }
+        self
+    }
+
     /// Sets how trees are sent, and whether the receiver's user is told what is left out.
     pub(crate) fn of_tree(mut self, tree: TreeOptions, tells_remarks: bool) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -99,6 +112,11 @@ impl Sender {
         agreed: impl AsyncFnOnce(&mut MessageReader) -> Result<Option<Terms>, Error>,
     ) -> Result<Summary, Error> {
         let shared = &self.shared;
+        // the content of small files goes with their names
+        let source = match shared.offering {
+            Offering::Content => source.reading_ahead(MOST_INLINE as u64),
+            Offering::Name | Offering::Hash => source,
+        };
         let (messages, outgoing) = mpsc::channel(WAITING);
         let walk = Walk::new(Arc::clone(shared), messages.clone(), *first_id);
         let walker = spawn_blocking(move || walk.run(source));
@@ -150,12 +168,17 @@ impl Sender {
                 }
             };
             match message {
-                Message::Have { id, first_span, values, last } => {
-                    if let Some((file, held)) = shared.note_held(id, first_span, values, last)? {
+                Message::Have { id, first_span, values, last, old } => {
+                    if let Some((file, held)) =
+                        shared.note_held(id, first_span, values, last, old)?
+                    {
                         let (shared, messages) = (Arc::clone(shared), messages.clone());
                         sending
                             .spawn(async move { shared.send_file(id, file, held, messages).await });
                     }
+                }
+                Message::Described { id, chunks, last } => {
+                    shared.note_described(id, chunks, last)?;
                 }
                 Message::Stored { id } => {
                     let entry = shared.answered(id)?;

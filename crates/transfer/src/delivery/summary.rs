@@ -17,6 +17,8 @@ pub struct Summary {
     pub moved: u64,
     /// Bytes that the receiver already had.
     pub kept: u64,
+    /// Of these, those that a sync copied within spans that changed.
+    pub reused: u64,
     /// Bytes of holes, which are not sent.
     pub holes: u64,
     /// Of the moved bytes, those that compression saved.

@@ -167,6 +167,35 @@ pub enum ErrorKind {
     /// Too many separate pieces.
     #[error("it arrives in too many separate pieces")]
     Scattered,
+    /// The name of an object is UTF-8.
+    #[error("its name is not UTF-8, and an object store has no other names; rename it")]
+    NotUtf8,
+    /// An object store has no directories that could be renamed.
+    #[error(
+        "an object store has no directories to rename, only files; send it under the new name and remove the old one"
+    )]
+    NoDirectoryRename,
+    /// An object store has no hard links.
+    #[error("an object store has no hard links")]
+    NoHardLinks,
+    /// A name is that of an object and of a directory.
+    #[error(
+        "it is a file and a directory at once, as only an object store allows; name the file itself to get it, or rename it"
+    )]
+    FileAndDirectory,
+    /// An object is not what was stored.
+    #[error(
+        "what the store returns is not what was stored, and was removed; send it again, and if that repeats, distrust the store"
+    )]
+    ReadBack,
+    /// Parts of an earlier upload do not belong to the file as it is now.
+    #[error(
+        "parts that an earlier transfer stored are not the file's any longer, and were discarded; send it again"
+    )]
+    StaleParts,
+    /// Any other error of an object store, as a sentence.
+    #[error("{0}")]
+    Store(Box<str>),
     /// Any other error of the system.
     #[error("{0}")]
     System(#[from] io::Error),

@@ -2,22 +2,24 @@
 //! order of a walk.
 
 use std::cmp::Ordering;
-use std::os::fd::OwnedFd;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
 
+use super::entries::Entries;
 use super::error::{Error, ErrorKind, FileType};
 use super::exclude::Excludes;
-use super::metadata::Metadata;
-use super::names::Names;
+use super::removing::Removing;
 use super::root::Root;
-use super::temporary;
 
 /// The most bytes of names to remove.
 const MOST_BYTES: usize = 32 << 20;
 /// The most names of nested directories in memory at once.
 const MOST_NAMES: usize = 1 << 18;
+
+/// Files of a store that are removed at once.
+const AT_ONCE: usize = 64;
 
 /// Compares a root with a tree whose names arrive in the order of a walk: those of one
 /// directory in byte order, a directory before its content.
@@ -66,11 +68,12 @@ pub enum Removal {
 #[derive(Debug)]
 struct Level {
     path: Option<RelPath>,
-    names: Names,
-    /// The next name, if it was read and not used.
-    next: Option<(RelPath, Metadata)>,
-    /// Open while this is the last level.
-    directory: Option<Arc<OwnedFd>>,
+    /// At rest unless this is the last level.
+    entries: Entries,
+    /// The next name, if it was read and not used, and whether it is a directory.
+    next: Option<(RelPath, bool)>,
+    /// Its files that are being removed.
+    removing: VecDeque<Removing>,
     /// Whether nothing stays in it.
     is_emptied: bool,
 }
@@ -109,7 +112,7 @@ impl Extraneous {
             return Ok(());
         }
         if let Some(level) = self.levels.last_mut() {
-            level.directory = None;
+            level.entries.rest();
         }
         self.levels.push(Level::open(&self.root, Some(path.clone()))?);
         Ok(())
@@ -149,16 +152,16 @@ impl Extraneous {
     /// Collects names before `path` as extraneous; all of them without `path`.
     fn skip_to(&mut self, path: Option<&RelPath>) -> Result<(), CompareError> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
-        while let Some((name, metadata)) = level.next(&self.root)? {
+        while let Some((name, is_directory)) = level.next()? {
             match path.map_or(Ordering::Less, |path| name.name().cmp(path.name())) {
                 Ordering::Less => {}
                 Ordering::Equal => break,
                 Ordering::Greater => {
-                    level.next = Some((name, metadata));
+                    level.next = Some((name, is_directory));
                     break;
                 }
             }
-            if self.excludes.matches(&name, metadata.file_type == FileType::Directory) {
+            if self.excludes.matches(&name, is_directory) {
                 continue;
             }
             self.bytes += name.as_bytes().len() + size_of::<RelPath>();
@@ -167,12 +170,43 @@ impl Extraneous {
             }
             self.found.push(name);
         }
-        let held: usize = self.levels.iter().map(|level| level.names.held()).sum();
+        let held: usize = self.levels.iter().map(|level| level.entries.held()).sum();
         if held > MOST_NAMES { Err(CompareError::TooWide) } else { Ok(()) }
     }
 }
 
 impl Root {
+    /// Removes several things as [`Self::remove_tree`] does each, in a store several at once.
+    pub fn remove_trees(
+        &self,
+        paths: Vec<RelPath>,
+        excludes: &Excludes,
+        dry_run: bool,
+        each: &mut dyn FnMut(Removal),
+    ) {
+        let Self::Store(store) = self else {
+            return paths.iter().for_each(|path| self.remove_tree(path, excludes, dry_run, each));
+        };
+        let mut paths = paths.into_iter();
+        let mut removing = VecDeque::new();
+        loop {
+            while removing.len() < AT_ONCE
+                && let Some(path) = paths.next()
+            {
+                let running = store.begin_removal_of_any(&path, dry_run);
+                removing.push_back((path, running));
+            }
+            let Some((path, running)) = removing.pop_front() else { return };
+            let failed = |kind: ErrorKind| Err(Error::new(path.as_bytes(), "removed", kind));
+            match running.wait().unwrap_or_else(failed) {
+                Ok(None) => {}
+                Ok(Some(true)) => self.remove_tree(&path, excludes, dry_run, each),
+                Ok(Some(false)) => each(Removal::Removed(path)),
+                Err(error) => each(Removal::Failed(error)),
+            }
+        }
+    }
+
     /// Removes something and its content, except excluded names; in a dry run only reports that. No
     /// link is followed.
     pub fn remove_tree(
@@ -187,26 +221,28 @@ impl Root {
             Ok(Some(metadata)) => metadata.file_type == FileType::Directory,
             Err(error) => return each(Removal::Failed(error)),
         };
-        let remove = |path: RelPath| match if dry_run { Ok(()) } else { self.remove(&path) } {
-            Ok(()) => Removal::Removed(path),
-            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty) => Removal::Kept(path),
-            Err(error) => Removal::Failed(error),
+        let remove = |path: RelPath, is_directory| {
+            let removed = if dry_run { Ok(()) } else { self.remove_found(&path, is_directory) };
+            Removal::of(path, removed)
         };
         if !is_directory {
-            return each(remove(path.clone()));
+            return each(remove(path.clone(), false));
         }
+        // a disk removes one after the other
+        let at_once = if self.is_remote() { AT_ONCE } else { 0 };
         let mut levels = Vec::new();
         match Level::open(self, Some(path.clone())) {
             Ok(level) => levels.push(level),
             Err(error) => return each(Removal::Failed(error)),
         }
         while let Some(level) = levels.last_mut() {
-            match level.next(self) {
-                Ok(Some((name, metadata))) => {
-                    if excludes.matches(&name, metadata.file_type == FileType::Directory) {
+            match level.next() {
+                Ok(Some((name, is_directory))) => {
+                    if excludes.matches(&name, is_directory) {
                         level.is_emptied = false;
-                    } else if metadata.file_type == FileType::Directory {
-                        level.directory = None;
+                    } else if is_directory {
+                        level.settle(0, each);
+                        level.entries.rest();
                         match Level::open(self, Some(name)) {
                             Ok(inner) => levels.push(inner),
                             Err(error) => {
@@ -215,18 +251,21 @@ impl Root {
                             }
                         }
                     } else {
-                        let removal = remove(name);
-                        level.is_emptied &= matches!(removal, Removal::Removed(_));
-                        each(removal);
+                        level.removing.push_back(match dry_run {
+                            true => Removing::pretend(name),
+                            false => Removing::begin(self, name),
+                        });
+                        level.settle(at_once, each);
                     }
                 }
                 end => {
+                    level.settle(0, each);
                     let Some(Level { path: Some(path), is_emptied, .. }) = levels.pop() else {
                         return;
                     };
                     let removal = match end {
                         Err(error) => Removal::Failed(error),
-                        Ok(_) if is_emptied => remove(path),
+                        Ok(_) if is_emptied => remove(path, true),
                         Ok(_) => Removal::Kept(path),
                     };
                     if let Some(outer) = levels.last_mut() {
@@ -239,51 +278,39 @@ impl Root {
     }
 }
 
+impl Removal {
+    fn of(path: RelPath, removed: Result<(), Error>) -> Self {
+        match removed {
+            Ok(()) => Self::Removed(path),
+            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty) => Self::Kept(path),
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
 impl Level {
     fn open(root: &Root, path: Option<RelPath>) -> Result<Self, Error> {
-        let mut level =
-            Self { path, names: Names::new(), next: None, directory: None, is_emptied: true };
-        level.directory(root)?;
-        Ok(level)
+        let entries = Entries::open(root, path.clone())?;
+        Ok(Self { path, entries, next: None, removing: VecDeque::new(), is_emptied: true })
     }
 
-    fn directory(&mut self, root: &Root) -> Result<Arc<OwnedFd>, Error> {
-        if let Some(directory) = &self.directory {
-            return Ok(Arc::clone(directory));
+    /// Waits until at most so many files are being removed.
+    fn settle(&mut self, most: usize, each: &mut dyn FnMut(Removal)) {
+        while self.removing.len() > most {
+            let Some(removing) = self.removing.pop_front() else { return };
+            let (path, removed) = removing.wait();
+            let removal = Removal::of(path, removed);
+            self.is_emptied &= matches!(removal, Removal::Removed(_));
+            each(removal);
         }
-        let path = self.path.as_ref().map(RelPath::as_bytes);
-        let directory = root.beneath().directory(path).map_err(|error| self.error(error))?;
-        self.directory = Some(Arc::clone(&directory));
-        Ok(directory)
     }
 
-    /// Returns the next name and its metadata. Partial files are skipped.
-    fn next(&mut self, root: &Root) -> Result<Option<(RelPath, Metadata)>, Error> {
-        if let Some(next) = self.next.take() {
-            return Ok(Some(next));
+    /// Returns the next name, and whether it is a directory.
+    fn next(&mut self) -> Result<Option<(RelPath, bool)>, Error> {
+        match self.next.take() {
+            Some(next) => Ok(Some(next)),
+            None => self.entries.next(),
         }
-        let directory = self.directory(root)?;
-        while let Some(name) = self.names.next(&directory) {
-            let name = name.map_err(|error| self.error(error))?;
-            if temporary::is_temporary(&name) {
-                continue;
-            }
-            let metadata = match Metadata::at(&directory, &name, false) {
-                // removed meanwhile
-                Err(nix::errno::Errno::ENOENT) => continue,
-                metadata => metadata.map_err(|error| self.error(error))?,
-            };
-            let path = match &self.path {
-                Some(path) => path.child(&name),
-                None => RelPath::single(&name),
-            };
-            return Ok(Some((path.map_err(|error| self.error(ErrorKind::Path(error)))?, metadata)));
-        }
-        Ok(None)
-    }
-
-    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
-        Error::new(self.path.as_ref().map_or(b".", RelPath::as_bytes), "compared", kind)
     }
 }
 

@@ -48,6 +48,22 @@ impl Metadata {
         fstat(file).map(Self::of_stat)
     }
 
+    /// Makes the metadata of an object, which has no inode: its key takes the place of one.
+    pub(super) fn of_object(
+        file_type: FileType,
+        size: u64,
+        mode: u32,
+        [mtime, ctime]: [Time; 2],
+        key: &str,
+    ) -> Self {
+        let mut inode = [0; 8];
+        inode.copy_from_slice(&blake3::hash(key.as_bytes()).as_bytes()[..8]);
+        let identity = Identity { device: u64::MAX, inode: u64::from_le_bytes(inode) };
+        let mode = mode & kept_mode(file_type);
+        let (allocated, links, owner, group) = (size, 1, 0, 0);
+        Self { file_type, size, mode, mtime, allocated, links, owner, group, identity, ctime }
+    }
+
     /// Whether this is the same file with, as far as the file system tells, the same content.
     pub(super) fn is_unchanged(&self, now: &Self) -> bool {
         (self.identity, self.size, self.mtime, self.ctime)

@@ -155,6 +155,11 @@ impl Progress {
         }
     }
 
+    /// Whether all bytes of a span arrived.
+    pub(super) fn is_whole(&self, span: u64) -> bool {
+        self.tree.contains(span)
+    }
+
     /// Whether nothing of a span arrived or is claimed.
     pub(super) fn is_untouched(&self, span: u64) -> bool {
         !self.tree.contains(span)

@@ -1,42 +1,47 @@
-//! Reads a file that is being sent at any offset, hashes its spans, and detects changes.
+//! Files to send, and their content.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
+use headroom_transfer_proto::message::{ChunkHash, ChunkKind, ChunkSize};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Hash, Spans};
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
 
-use super::beneath::Beneath;
-use super::content;
-use super::error::{Error, ErrorKind, FileType};
+use super::error::Error;
 use super::metadata::Metadata;
-use super::partial::open_ordinary;
+use super::{disk, store};
 
 /// A file that was found, and is not open yet.
 #[derive(Debug, Clone)]
-pub struct SourceFile {
-    pub(super) path: RelPath,
-    pub(super) beneath: Beneath,
-    /// Its directory below `beneath`.
-    pub(super) directory: Option<Box<[u8]>>,
-    pub(super) name: Box<[u8]>,
-    pub(super) metadata: Metadata,
+pub enum SourceFile {
+    /// On a disk of this machine.
+    Disk(disk::SourceFile),
+    /// In an object store.
+    Store(Box<store::SourceFile>),
 }
 
 impl SourceFile {
     /// Returns the name under which it is sent.
     #[must_use]
     pub fn path(&self) -> &RelPath {
-        &self.path
+        match self {
+            Self::Disk(file) => file.path(),
+            Self::Store(file) => file.path(),
+        }
+    }
+
+    /// Whether reading it waits for another machine.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Store(_))
     }
 
     /// Returns its metadata when it was found.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        match self {
+            Self::Disk(file) => file.metadata(),
+            Self::Store(file) => file.metadata(),
+        }
     }
 
     /// Opens the file.
@@ -44,9 +49,9 @@ impl SourceFile {
     /// # Errors
     /// It cannot be read, or has changed.
     pub fn open(&self) -> Result<Reader, Error> {
-        self.open_as(|found, now| match found.is_unchanged(now) {
-            true => Ok(()),
-            false => Err(ErrorKind::Changed),
+        Ok(match self {
+            Self::Disk(file) => Reader::Disk(file.open()?),
+            Self::Store(file) => Reader::Store(Box::new(file.open()?)),
         })
     }
 
@@ -55,58 +60,31 @@ impl SourceFile {
     /// # Errors
     /// It cannot be read, is another file, or is shorter than it was.
     pub fn open_changed(&self) -> Result<Reader, Error> {
-        self.open_as(|found, now| match found.identity == now.identity {
-            false => Err(ErrorKind::Replaced),
-            true if now.size < found.size => Err(ErrorKind::Shorter),
-            true => Ok(()),
+        Ok(match self {
+            Self::Disk(file) => Reader::Disk(file.open_changed()?),
+            // what is read is the content that was found, or an error
+            Self::Store(file) => Reader::Store(Box::new(file.open()?)),
         })
-    }
-
-    fn open_as(
-        &self,
-        is_it: impl Fn(&Metadata, &Metadata) -> Result<(), ErrorKind>,
-    ) -> Result<Reader, Error> {
-        let open = || {
-            let directory = self.beneath.directory(self.directory.as_deref())?;
-            let (file, metadata) = if self.beneath.follows() {
-                if Metadata::at(&directory, &self.name, true)?.file_type != FileType::File {
-                    return Err(ErrorKind::Replaced);
-                }
-                let flags =
-                    OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-                let file = File::from(openat(&directory, &*self.name, flags, Mode::empty())?);
-                let metadata = Metadata::of(&file)?;
-                (file, metadata)
-            } else {
-                match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
-                    Err(ErrorKind::Clash { .. }) => return Err(ErrorKind::Replaced),
-                    outcome => outcome?,
-                }
-            };
-            is_it(&self.metadata, &metadata)?;
-            Ok(file)
-        };
-        let file = open().map_err(|kind| self.error(kind))?;
-        Ok(Reader { source: self.clone(), file })
-    }
-
-    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
-        Error::new(self.path.as_bytes(), "read", kind)
     }
 }
 
 /// A file that is being sent. Several threads may read it at once.
 #[derive(Debug)]
-pub struct Reader {
-    source: SourceFile,
-    file: File,
+pub enum Reader {
+    /// On a disk of this machine.
+    Disk(disk::Reader),
+    /// In an object store.
+    Store(Box<store::Reader>),
 }
 
 impl Reader {
     /// Returns its size in bytes when it was found.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.source.metadata.size
+        match self {
+            Self::Disk(reader) => reader.size(),
+            Self::Store(reader) => reader.size(),
+        }
     }
 
     /// Returns its spans.
@@ -115,10 +93,13 @@ impl Reader {
         Spans::new(self.size())
     }
 
-    /// Returns its metadata when it was found.
+    /// Returns the name under which it is sent.
     #[must_use]
-    pub fn source(&self) -> &SourceFile {
-        &self.source
+    pub fn path(&self) -> &RelPath {
+        match self {
+            Self::Disk(reader) => reader.source().path(),
+            Self::Store(reader) => reader.source().path(),
+        }
     }
 
     /// Reads until `buffer` is full or the file ends; returns how many bytes.
@@ -126,10 +107,10 @@ impl Reader {
     /// # Errors
     /// It cannot be read, or is shorter than it was.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
-        let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let len = buffer.len().min(left);
-        self.file.read_exact_at(&mut buffer[..len], offset).map_err(|error| self.error(error))?;
-        Ok(len)
+        match self {
+            Self::Disk(reader) => reader.read_at(offset, buffer),
+            Self::Store(reader) => reader.read_at(offset, buffer),
+        }
     }
 
     /// Reads the whole file, whatever size it reports, but no more than `most` bytes.
@@ -137,23 +118,10 @@ impl Reader {
     /// # Errors
     /// It cannot be read.
     pub fn read_to_end(&self, most: usize) -> Result<Vec<u8>, Error> {
-        let (mut content, mut len) = (Vec::new(), 0);
-        loop {
-            // an ordinary file takes two reads: one for its content, one that finds its end
-            let size = usize::try_from(self.size()).unwrap_or(most);
-            content.resize((len + 4096).max(size + 1).min(most), 0);
-            if len == content.len() {
-                return Ok(content);
-            }
-            match self.file.read_at(&mut content[len..], len as u64) {
-                Ok(0) => break,
-                Ok(read) => len += read,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.error(error)),
-            }
+        match self {
+            Self::Disk(reader) => reader.read_to_end(most),
+            Self::Store(reader) => reader.read_to_end(most),
         }
-        content.truncate(len);
-        Ok(content)
     }
 
     /// Finds the next range of data at `from` or later; `None` up to the end.
@@ -161,14 +129,11 @@ impl Reader {
     /// # Errors
     /// The file system refuses.
     pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, Error> {
-        // a fully allocated file has no holes: the kernel need not inspect its pages
-        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
-        if now.allocated >= self.size() {
-            return Ok((from < self.size()).then(|| from..self.size()));
+        match self {
+            Self::Disk(reader) => reader.next_data(from),
+            // objects have no holes
+            Self::Store(reader) => Ok((from < reader.size()).then(|| from..reader.size())),
         }
-        let data = content::next_data_range(&self.file, from).map_err(|error| self.error(error))?;
-        // what was appended since is not sent
-        Ok(data.map(|data| data.start..data.end.min(self.size())).filter(|data| !data.is_empty()))
     }
 
     /// Hashes a span; `None` if the file has no such span.
@@ -176,7 +141,10 @@ impl Reader {
     /// # Errors
     /// It cannot be read, or is shorter than it was.
     pub fn span_value(&self, span: u64) -> Result<Option<ChainingValue>, Error> {
-        content::value(&self.file, self.spans(), span).map_err(|error| self.error(error))
+        match self {
+            Self::Disk(reader) => reader.span_value(span),
+            Self::Store(reader) => reader.span_value(span),
+        }
     }
 
     /// Hashes the whole file.
@@ -184,27 +152,40 @@ impl Reader {
     /// # Errors
     /// It cannot be read, or is shorter than it was.
     pub fn hash(&self) -> Result<Hash, Error> {
-        content::whole_hash(&self.file, self.size()).map_err(|error| self.error(error))
+        match self {
+            Self::Disk(reader) => reader.hash(),
+            Self::Store(reader) => reader.hash(),
+        }
+    }
+
+    /// Describes ranges of the file by their chunks. Each goes to `each` with its offset, in order,
+    /// until that returns `false`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn describe(
+        &self,
+        ranges: &[Range<u64>],
+        size: ChunkSize,
+        kind: ChunkKind,
+        each: impl FnMut(u64, ChunkHash) -> bool,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Disk(reader) => reader.describe(ranges, size, kind, each),
+            Self::Store(reader) => reader.describe(ranges, size, kind, each),
+        }
     }
 
     /// Whether the file is still the one that was found, and still has its name: size, modification
-    /// time, change time and identity.
+    /// time, change time and identity. Of an object every byte that was read is of the version that
+    /// was found, whatever became of it since.
     ///
     /// # Errors
     /// The file system refuses.
     pub fn is_unchanged(&self) -> Result<bool, Error> {
-        let SourceFile { beneath, directory, name, metadata, .. } = &self.source;
-        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
-        let named = beneath
-            .directory(directory.as_deref())
-            .and_then(|directory| Metadata::at(&directory, name, beneath.follows()));
-        Ok(metadata.is_unchanged(&now) && named.is_ok_and(|named| metadata.is_unchanged(&named)))
-    }
-
-    fn error(&self, error: std::io::Error) -> Error {
-        self.source.error(match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => ErrorKind::Shorter,
-            _ => ErrorKind::of(error),
-        })
+        match self {
+            Self::Disk(reader) => reader.is_unchanged(),
+            Self::Store(_) => Ok(true),
+        }
     }
 }

@@ -1,35 +1,34 @@
-//! The directory below which a receiver writes, and nowhere else.
+//! Where a receiver writes and what a sender's peer names are below, and nowhere else.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::time::Duration;
 
-use headroom_transfer_proto::message::Attributes;
+use headroom_transfer_proto::message::{Attributes, Keep, Time};
 use headroom_transfer_proto::path::RelPath;
-use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
-use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
+use tokio::runtime::Handle;
 
-use super::beneath::Beneath;
-use super::change::{change, change_all};
-use super::error::{Error, ErrorKind, FileType};
-use super::metadata::{Metadata, kept_mode, set_mtime, set_mtime_at};
-use super::names::Names;
-use super::partial::{Offer, Seal, Stored};
-use super::partial::{Partial, free_space, replaceable, sync_directory};
-use super::{attributes, temporary};
-use headroom_transfer_proto::message::Time;
+use super::cleanup::CleanupStats;
+use super::compare::{Sent, Status};
+use super::disk::settable;
+use super::error::{Error, ErrorKind};
+use super::metadata::Metadata;
+use super::offer::{Offer, Seal, Stored};
+use super::partial::Partial;
+use super::stream_file::StreamFile;
+use super::{disk, store};
 
-/// A directory that peers may use. Whatever they name, and whatever other programs do in it
-/// meanwhile: nothing outside is read, made, changed or removed, no symbolic link below it is
-/// followed, and no device, pipe or socket is opened.
+/// Permissions of a file whose sender says nothing about them.
+const MODE: u32 = 0o644;
+
+/// A place that peers may use. Whatever they name, and whatever other programs do in it meanwhile:
+/// nothing outside is read, made, changed or removed, no symbolic link below it is followed, and no
+/// device, pipe or socket is opened.
 #[derive(Debug, Clone)]
-pub struct Root {
-    beneath: Beneath,
-    path: PathBuf,
+pub enum Root {
+    /// A directory of this machine.
+    Disk(disk::Root),
+    /// The objects below a prefix of an object store.
+    Store(store::Root),
 }
 
 impl Root {
@@ -38,15 +37,69 @@ impl Root {
     /// # Errors
     /// It is missing, or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let beneath = Beneath::new(path)
-            .map_err(|error| Error::new(path.as_os_str().as_bytes(), "opened", error))?;
-        Ok(Self { beneath, path: path.to_owned() })
+        disk::Root::open(path).map(Self::Disk)
     }
 
-    /// Returns the directory's path as it was opened.
+    /// Opens an object store by its URL, such as `s3://bucket/prefix`. Blocks the calling thread,
+    /// which must not be one of the runtime's own.
+    ///
+    /// # Errors
+    /// The URL or the environment is wrong, the store cannot be reached, or refuses.
+    pub fn open_store(
+        url: &str,
+        options: &store::StoreOptions,
+        runtime: Handle,
+    ) -> Result<Self, Error> {
+        store::Root::open(url, options, runtime).map(Self::Store)
+    }
+
+    /// Opens an empty store in memory.
+    #[cfg(test)]
+    pub(crate) fn in_memory(runtime: Handle) -> Self {
+        let store = headroom_store::Store::in_memory(runtime.clone());
+        Self::Store(store::Root::new(store, &store::StoreOptions::default(), runtime))
+    }
+
+    /// Returns the directory's path as it was opened, or the store's URL.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        match self {
+            Self::Disk(root) => root.path(),
+            Self::Store(root) => root.path(),
+        }
+    }
+
+    /// Whether each operation waits for another machine, so that several should run at once.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+
+    /// Returns how many requests its store has answered; `None` of a disk.
+    #[must_use]
+    pub fn requests(&self) -> Option<store::Requests> {
+        match self {
+            Self::Disk(_) => None,
+            Self::Store(root) => Some(root.requests()),
+        }
+    }
+
+    /// Returns which attributes may be set: on a disk only root changes owners, a store has none.
+    #[must_use]
+    pub fn settable(&self) -> Keep {
+        match self {
+            Self::Disk(_) => settable(),
+            Self::Store(_) => Keep::NONE,
+        }
+    }
+
+    /// Returns the same root for a transfer, which remembers what it has learned of directories.
+    #[must_use]
+    pub fn for_transfer(&self) -> Self {
+        match self {
+            Self::Disk(root) => Self::Disk(root.clone()),
+            Self::Store(root) => Self::Store(root.for_transfer()),
+        }
     }
 
     /// Opens a directory below this one as a root of its own.
@@ -54,9 +107,10 @@ impl Root {
     /// # Errors
     /// It is missing, not a directory, or reached by a link.
     pub fn below(&self, path: &RelPath) -> Result<Self, Error> {
-        let beneath = self.beneath.below(path.as_bytes()).map_err(error(path, "opened"))?;
-        let path = self.path.join(std::ffi::OsStr::from_bytes(path.as_bytes()));
-        Ok(Self { beneath, path })
+        Ok(match self {
+            Self::Disk(root) => Self::Disk(root.below(path)?),
+            Self::Store(root) => Self::Store(root.below(path)?),
+        })
     }
 
     /// Reads the metadata of a name; `None` if nothing has it. Links are not followed.
@@ -64,11 +118,10 @@ impl Root {
     /// # Errors
     /// A directory on the way is missing or cannot be entered.
     pub fn look(&self, path: &RelPath) -> Result<Option<Metadata>, Error> {
-        let look = || match Metadata::at(self.parent(path)?, path.name(), false) {
-            Err(Errno::ENOENT) => Ok(None),
-            outcome => outcome.map(Some),
-        };
-        look().map_err(error(path, "read"))
+        match self {
+            Self::Disk(root) => root.look(path),
+            Self::Store(root) => root.look(path),
+        }
     }
 
     /// Reads the target of a symbolic link.
@@ -76,22 +129,23 @@ impl Root {
     /// # Errors
     /// There is no such link.
     pub fn target(&self, path: &RelPath) -> Result<Vec<u8>, Error> {
-        let read = || readlinkat(self.parent(path)?, path.name());
-        read().map(OsStringExt::into_vec).map_err(error(path, "read"))
+        match self {
+            Self::Disk(root) => root.target(path),
+            Self::Store(root) => root.target(path),
+        }
     }
 
     /// Lists a directory, `None` being this one, sorted by the bytes of names. Partial files are
-    /// not listed.
+    /// not listed. A store tells neither modes nor the times of files in a listing: they are 0644
+    /// and the store's.
     ///
     /// # Errors
     /// It is missing, or cannot be entered.
     pub fn list(&self, path: Option<&RelPath>) -> Result<Listing, Error> {
-        let shown = path.map_or(&b"."[..], RelPath::as_bytes);
-        let directory = self
-            .beneath
-            .directory(path.map(RelPath::as_bytes))
-            .map_err(|error| Error::new(shown, "listed", error))?;
-        Ok(Listing { directory, names: Names::new(), shown: shown.into() })
+        Ok(match self {
+            Self::Disk(root) => Listing::Disk(root.list(path)?),
+            Self::Store(root) => Listing::Store(Box::new(root.list(path)?)),
+        })
     }
 
     /// Makes a directory with permissions to put files in; [`Self::seal_directory`] sets its final
@@ -100,7 +154,10 @@ impl Root {
     /// # Errors
     /// Something else has the name, it cannot be made, or its parent is missing.
     pub fn make_directory(&self, path: &RelPath, mode: u32) -> Result<(), Error> {
-        self.mkdir(path, mode).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
+        match self {
+            Self::Disk(root) => root.make_directory(path, mode),
+            Self::Store(root) => root.make_directory(path),
+        }
     }
 
     /// Sets mode, time and attributes of a directory when it is complete.
@@ -115,18 +172,10 @@ impl Root {
         fsync: bool,
         attributes: Option<&Attributes>,
     ) -> Result<(), Error> {
-        let seal = || -> Result<(), ErrorKind> {
-            let looked_up = self.beneath.directory(Some(path.as_bytes()))?;
-            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-            let directory = File::from(openat(&looked_up, ".", flags, Mode::empty())?);
-            attributes::set(&directory, permissions(mode), attributes)?;
-            set_mtime(&directory, mtime)?;
-            if fsync {
-                directory.sync_all().map_err(ErrorKind::of)?;
-            }
-            Ok(())
-        };
-        seal().map_err(|kind| Error::new(path.as_bytes(), "given its mode and time", kind))
+        match self {
+            Self::Disk(root) => root.seal_directory(path, mode, mtime, fsync, attributes),
+            Self::Store(root) => root.seal_directory(path, mode, mtime),
+        }
     }
 
     /// Makes a symbolic link that stays below this directory, replacing a file or link of that
@@ -136,10 +185,13 @@ impl Root {
     /// It leads out, or could (see [`RelPath::holds_link_to`]); something else has the name; it
     /// cannot be made.
     pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
-        if !path.holds_link_to(target) {
-            return Err(Error::new(path.as_bytes(), "made", ErrorKind::LeavesRoot));
+        match self {
+            Self::Disk(root) => root.make_symlink(path, target),
+            Self::Store(_) if !path.holds_link_to(target) => {
+                Err(Error::new(path.as_bytes(), "made", ErrorKind::LeavesRoot))
+            }
+            Self::Store(root) => root.make_symlink(path, target),
         }
-        self.make_any_symlink(path, target)
     }
 
     /// Makes a symbolic link that may lead anywhere: nothing here follows it, but other programs
@@ -148,7 +200,10 @@ impl Root {
     /// # Errors
     /// Something else has the name; it may not be made.
     pub fn make_any_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
-        self.symlink(path, target).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
+        match self {
+            Self::Disk(root) => root.make_any_symlink(path, target),
+            Self::Store(root) => root.make_symlink(path, target),
+        }
     }
 
     /// Sets time and owner of a symbolic link, without following it.
@@ -161,32 +216,22 @@ impl Root {
         mtime: Option<Time>,
         attributes: Option<&Attributes>,
     ) -> Result<(), Error> {
-        let seal = || -> Result<(), ErrorKind> {
-            let directory = self.parent(path)?;
-            if let Some((user, group)) = attributes.map(attributes::to_whom)
-                && (user.is_some() || group.is_some())
-            {
-                match fchownat(&*directory, path.name(), user, group, AtFlags::AT_SYMLINK_NOFOLLOW)
-                {
-                    // other users than root may only use groups that they are in
-                    Err(Errno::EPERM) if user.is_none() => {}
-                    outcome => outcome?,
-                }
-            }
-            if let Some(mtime) = mtime {
-                set_mtime_at(&directory, path.name(), mtime)?;
-            }
-            Ok(())
-        };
-        seal().map_err(|kind| Error::new(path.as_bytes(), "given its time and owner", kind))
+        match self {
+            Self::Disk(root) => root.seal_symlink(path, mtime, attributes),
+            Self::Store(root) => root.seal_symlink(path, mtime),
+        }
     }
 
     /// Makes a hard link to a file below this directory, replacing a file or link of that name.
     ///
     /// # Errors
-    /// `to` is no ordinary file; something else has the name; the file system refuses.
+    /// `to` is no ordinary file; something else has the name; the file system refuses, as a store
+    /// does.
     pub fn make_hard_link(&self, path: &RelPath, to: &RelPath) -> Result<(), Error> {
-        self.hard_link(path, to).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
+        match self {
+            Self::Disk(root) => root.make_hard_link(path, to),
+            Self::Store(_) => Err(Error::new(path.as_bytes(), "made", ErrorKind::NoHardLinks)),
+        }
     }
 
     /// Whether two names are hard links to the same file.
@@ -194,8 +239,10 @@ impl Root {
     /// # Errors
     /// A directory on the way to one is missing or may not be entered.
     pub fn is_hard_link(&self, path: &RelPath, to: &RelPath) -> Result<bool, Error> {
-        let (one, other) = (self.look(path)?, self.look(to)?);
-        Ok(one.zip(other).is_some_and(|(one, other)| one.identity == other.identity))
+        match self {
+            Self::Disk(root) => root.is_hard_link(path, to),
+            Self::Store(_) => Ok(false),
+        }
     }
 
     /// Starts or resumes receiving a file. Its directory exists.
@@ -204,8 +251,19 @@ impl Root {
     /// Something has the name that is not replaced; another transfer of the offer is in progress;
     /// it is too large; it cannot be made.
     pub fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Partial, Error> {
-        let begin = || Partial::begin(self.parent(path)?, path, offer);
-        begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
+        self.begin_as(path, offer, MODE)
+    }
+
+    /// Does what [`Self::begin`] does for a file that will have these permissions: a store wants to
+    /// know them first.
+    ///
+    /// # Errors
+    /// As those of [`Self::begin`].
+    pub fn begin_as(&self, path: &RelPath, offer: &Offer, mode: u32) -> Result<Partial, Error> {
+        Ok(match self {
+            Self::Disk(root) => Partial::Disk(Box::new(root.begin(path, offer)?)),
+            Self::Store(root) => Partial::Store(root.begin(path, offer, mode)?),
+        })
     }
 
     /// Stores a file from memory.
@@ -216,7 +274,7 @@ impl Root {
         self.store_with(path, content, seal, None)
     }
 
-    /// Stores a file from memory, with attributes.
+    /// Stores a file from memory, with attributes, of which a store keeps none.
     ///
     /// # Errors
     /// As those of [`Self::store`].
@@ -227,19 +285,21 @@ impl Root {
         seal: &Seal,
         attributes: Option<&Attributes>,
     ) -> Result<Stored, Error> {
-        if blake3::hash(content) != seal.root {
-            return Err(Error::new(path.as_bytes(), "stored", ErrorKind::Mismatch));
+        match self {
+            Self::Disk(root) => root.store_with(path, content, seal, attributes),
+            Self::Store(root) => root.store(path, content, seal),
         }
-        let size = content.len() as u64;
-        let partial =
-            self.begin(path, &Offer { size, mtime: seal.mtime, data: size, reuse: false })?;
-        let stored =
-            partial.write_at(0, content).and_then(|_| partial.finish_with(seal, attributes));
-        if stored.is_err() {
-            // the first error is the one to report
-            let _ = partial.abandon();
-        }
-        stored
+    }
+
+    /// Creates a file of unknown length. Its directory exists.
+    ///
+    /// # Errors
+    /// Something has the name that is not replaced; it cannot be made.
+    pub fn create_stream_file(&self, path: &RelPath) -> Result<StreamFile, Error> {
+        Ok(match self {
+            Self::Disk(root) => StreamFile::Disk(root.create_stream_file(path)?),
+            Self::Store(root) => StreamFile::Store(root.create_stream_file(path)?),
+        })
     }
 
     /// Removes a file, link or empty directory.
@@ -247,19 +307,19 @@ impl Root {
     /// # Errors
     /// It is missing, not empty, or cannot be removed.
     pub fn remove(&self, path: &RelPath) -> Result<(), Error> {
-        let remove = || -> Result<(), ErrorKind> {
-            if temporary::is_temporary(path.name()) {
-                return Err(ErrorKind::Reserved);
-            }
-            let directory = self.parent(path)?;
-            let file_type = Metadata::at(&directory, path.name(), false)?.file_type;
-            let flag = match file_type {
-                FileType::Directory => UnlinkatFlags::RemoveDir,
-                _ => UnlinkatFlags::NoRemoveDir,
-            };
-            Ok(change(&directory, || unlinkat(&*directory, path.name(), flag))?)
-        };
-        remove().map_err(|kind| Error::new(path.as_bytes(), "removed", kind))
+        match self {
+            Self::Disk(root) => root.remove(path),
+            Self::Store(root) => root.remove(path),
+        }
+    }
+
+    /// Removes something that a listing has found. A directory of a store that was never made is
+    /// gone with what was in it.
+    pub(super) fn remove_found(&self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
+        match self {
+            Self::Disk(root) => root.remove(path),
+            Self::Store(root) => root.remove_found(path, is_directory),
+        }
     }
 
     /// Makes a new directory. Its parent exists.
@@ -267,22 +327,14 @@ impl Root {
     /// # Errors
     /// Something has the name, or it cannot be made.
     pub fn create_directory(&self, path: &RelPath) -> Result<(), Error> {
-        let create = || -> Result<(), ErrorKind> {
-            if temporary::is_temporary(path.name()) {
-                return Err(ErrorKind::Reserved);
-            }
-            let directory = self.parent(path)?;
-            let make = || mkdirat(&*directory, path.name(), permissions(0o777));
-            match change(&directory, make) {
-                Err(Errno::EEXIST) => Err(clash(&directory, path.name())?),
-                made => Ok(made?),
-            }
-        };
-        create().map_err(|kind| Error::new(path.as_bytes(), "made", kind))
+        match self {
+            Self::Disk(root) => root.create_directory(path),
+            Self::Store(root) => root.create_directory(path),
+        }
     }
 
     /// Renames something in this directory to a name in `there`, replacing a file or link only with
-    /// `replace`. Links themselves are renamed.
+    /// `replace`. Links themselves are renamed. A store renames no directories.
     ///
     /// With `confined`, links stay within the root as [`RelPath::holds_link_to`] defines it: a link
     /// must stay below it under its new name as well, and a directory, which may contain links, is
@@ -298,204 +350,135 @@ impl Root {
         replace: bool,
         confined: bool,
     ) -> Result<(), Error> {
-        let rename = || -> Result<(), ErrorKind> {
-            if [from, to].iter().any(|path| temporary::is_temporary(path.name())) {
-                return Err(ErrorKind::Reserved);
+        match (self, there) {
+            (Self::Disk(here), Self::Disk(there)) => {
+                here.rename(from, (there, to), replace, confined)
             }
-            let (source, target) = (self.parent(from)?, there.parent(to)?);
-            let give = |flags: RenameFlags| {
-                change_all(&[&source, &target], || match flags.is_empty() {
-                    true => renameat(&*source, from.name(), &*target, to.name()),
-                    false => renameat2(&*source, from.name(), &*target, to.name(), flags),
-                })
-            };
-            let metadata = Metadata::at(&source, from.name(), false)?;
-            match metadata.file_type {
-                FileType::Directory if confined && depth(to) < depth(from) => {
-                    return Err(ErrorKind::MovesUp);
-                }
-                FileType::Symlink if confined => {
-                    let held = readlinkat(&source, from.name())?.into_vec();
-                    if !to.holds_link_to(&held) {
-                        return Err(ErrorKind::LeavesRoot);
-                    }
-                }
-                _ => {}
+            (Self::Store(here), Self::Store(there)) if here.path() == there.path() => {
+                here.rename(from, to, replace, confined)
             }
-            if replace {
-                let here = replaceable(&target, to.name())?;
-                if let Some(here) = here.filter(|_| metadata.file_type == FileType::Directory) {
-                    return Err(ErrorKind::Clash { here: here.file_type });
-                }
-                if here.is_some_and(|here| here.identity == metadata.identity) {
-                    // two names of one file, which rename(2) would leave unchanged
-                    let places = (Metadata::of(&source)?.identity, Metadata::of(&target)?.identity);
-                    if (from.name(), places.0) != (to.name(), places.1) {
-                        let flag = UnlinkatFlags::NoRemoveDir;
-                        change(&source, || unlinkat(&*source, from.name(), flag))?;
-                    }
-                    return Ok(());
-                }
-                return match give(RenameFlags::empty()) {
-                    Err(Errno::EINVAL) if is_within(from, to) => Err(ErrorKind::IntoItself),
-                    renamed => Ok(renamed?),
-                };
-            }
-            match give(RenameFlags::RENAME_NOREPLACE) {
-                Err(Errno::EEXIST) => Err(clash(&target, to.name())?),
-                Err(Errno::EINVAL) if is_within(from, to) => Err(ErrorKind::IntoItself),
-                // this file system does not support RENAME_NOREPLACE
-                Err(Errno::EINVAL | Errno::ENOSYS) => match Metadata::at(&target, to.name(), false)
-                {
-                    Err(Errno::ENOENT) => Ok(give(RenameFlags::empty())?),
-                    metadata => Err(ErrorKind::Clash { here: metadata?.file_type }),
-                },
-                renamed => Ok(renamed?),
-            }
-        };
-        rename().map_err(|kind| {
-            let kind = match kind {
-                ErrorKind::NotBeneath if self.parent(from).is_ok() && there.parent(to).is_ok() => {
-                    ErrorKind::OtherFileSystem
-                }
-                kind => kind,
-            };
-            Error::new(from.as_bytes(), "renamed", kind)
-        })
+            _ => Err(Error::new(from.as_bytes(), "renamed", ErrorKind::OtherFileSystem)),
+        }
     }
 
-    /// Returns the free bytes below this directory.
+    /// Compares what has a name with a sender's entry.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn compare(&self, path: &RelPath, sent: &Sent<'_>) -> Result<Status, Error> {
+        match self {
+            Self::Disk(root) => root.compare(path, sent),
+            Self::Store(root) => root.compare(path, sent),
+        }
+    }
+
+    /// Sets permissions, time and attributes of an existing file.
+    ///
+    /// # Errors
+    /// It is not a file, or not this user's.
+    pub fn update_metadata(
+        &self,
+        path: &RelPath,
+        mode: u32,
+        mtime: Time,
+        attributes: Option<&Attributes>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Disk(root) => root.update_metadata(path, mode, mtime, attributes),
+            Self::Store(root) => root.update_metadata(path, mode, mtime),
+        }
+    }
+
+    /// Marks a directory as an incomplete copy of the tree `source`.
+    ///
+    /// # Errors
+    /// It is missing, or nothing can be made in it.
+    pub fn begin_tree(&self, path: &RelPath, source: &[u8]) -> Result<(), Error> {
+        match self {
+            Self::Disk(root) => root.begin_tree(path, source),
+            Self::Store(root) => root.begin_tree(path, source),
+        }
+    }
+
+    /// Whether a directory is an incomplete copy of the tree `source`.
+    #[must_use]
+    pub fn is_unfinished_tree(&self, path: &RelPath, source: &[u8]) -> bool {
+        match self {
+            Self::Disk(root) => root.is_unfinished_tree(path, source),
+            Self::Store(root) => root.is_unfinished_tree(path, source),
+        }
+    }
+
+    /// Removes the mark: the copy is complete.
+    ///
+    /// # Errors
+    /// It is missing, or nothing can be removed in it.
+    pub fn finish_tree(&self, path: &RelPath, source: &[u8]) -> Result<(), Error> {
+        match self {
+            Self::Disk(root) => root.finish_tree(path, source),
+            Self::Store(root) => root.finish_tree(path, source),
+        }
+    }
+
+    /// Deletes partial files that were not written to for `age`. Open files, files of other users
+    /// and files with a second name stay; what cannot be read is skipped. No link is followed. In a
+    /// store the parts of unfinished uploads are deleted.
+    pub fn remove_unfinished(&self, age: Duration) -> CleanupStats {
+        match self {
+            Self::Disk(root) => root.remove_unfinished(age),
+            Self::Store(root) => root.remove_unfinished(age),
+        }
+    }
+
+    /// Returns the free bytes below this directory. A store has room for everything.
     ///
     /// # Errors
     /// The file system does not say.
     pub fn free_space(&self) -> Result<u64, Error> {
-        let free = || free_space(self.beneath.directory(None)?.as_ref());
-        free().map_err(|kind| Error::new(self.path.as_os_str().as_bytes(), "measured", kind))
+        match self {
+            Self::Disk(root) => root.free_space(),
+            Self::Store(_) => Ok(u64::MAX),
+        }
     }
 
-    pub(super) fn beneath(&self) -> &Beneath {
-        &self.beneath
+    /// Syncs the directory of a path to the disk. What a store has confirmed is durable.
+    ///
+    /// # Errors
+    /// There is no such directory, or the disk refuses.
+    pub fn sync_parent(&self, path: &RelPath) -> Result<(), Error> {
+        match self {
+            Self::Disk(root) => root.sync_parent(path),
+            Self::Store(_) => Ok(()),
+        }
     }
 
     /// Resolves paths as on a kernel without `openat2`.
     #[cfg(test)]
     pub(super) fn by_components(self) -> Self {
-        Self { beneath: self.beneath.by_components(), ..self }
-    }
-
-    /// Opens the parent directory of a path.
-    pub(super) fn parent(&self, path: &RelPath) -> nix::Result<Arc<OwnedFd>> {
-        self.beneath.directory(path.split().0)
-    }
-
-    fn mkdir(&self, path: &RelPath, mode: u32) -> Result<(), ErrorKind> {
-        if temporary::is_temporary(path.name()) {
-            return Err(ErrorKind::Reserved);
+        match self {
+            Self::Disk(root) => Self::Disk(root.by_components()),
+            store @ Self::Store(_) => store,
         }
-        let directory = self.parent(path)?;
-        // set-group-id and sticky are set at the end
-        let mode = permissions(mode & 0o777 | 0o700);
-        let make = || mkdirat(&*directory, path.name(), mode);
-        match change(&directory, make) {
-            Err(Errno::EEXIST) => match Metadata::at(&directory, path.name(), false)?.file_type {
-                FileType::Directory => Ok(()),
-                here => Err(ErrorKind::Clash { here }),
-            },
-            outcome => Ok(outcome?),
-        }
-    }
-
-    fn symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, ErrorKind> {
-        let (directory, name) = (self.parent(path)?, path.name());
-        let here = replaceable(&directory, name)?;
-        if here.is_none() {
-            match change(&directory, || symlinkat(target, &*directory, name)) {
-                Err(Errno::EEXIST) => {}
-                outcome => return Ok(outcome.map(|()| Stored { replaced: false })?),
-            }
-        }
-        let held = readlinkat(&directory, name);
-        if held.is_ok_and(|held| held.into_vec() == target) {
-            return Ok(Stored { replaced: true });
-        }
-        let temporary = temporary::of_link(name, target);
-        // one left by an earlier attempt has the same target
-        match change(&directory, || symlinkat(target, &*directory, &*temporary)) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let metadata = Metadata::at(&directory, &temporary, false)?;
-        let held = readlinkat(&directory, &*temporary);
-        if metadata.file_type != FileType::Symlink
-            || held.is_ok_and(|held| held.into_vec() != target)
-        {
-            return Err(ErrorKind::Moved);
-        }
-        replaceable(&directory, name)?;
-        change(&directory, || renameat(&*directory, &*temporary, &*directory, name))?;
-        Ok(Stored { replaced: true })
-    }
-
-    fn hard_link(&self, path: &RelPath, to: &RelPath) -> Result<(), ErrorKind> {
-        let (from_directory, from) = (self.parent(to)?, to.name());
-        let (directory, name) = (self.parent(path)?, path.name());
-        let linked = Metadata::at(&from_directory, from, false)?;
-        if linked.file_type != FileType::File || temporary::is_temporary(from) {
-            return Err(ErrorKind::Clash { here: linked.file_type });
-        }
-        let here = replaceable(&directory, name)?;
-        if here.is_some_and(|here| here.identity == linked.identity) {
-            return Ok(());
-        }
-        let link = |name: &[u8]| {
-            change(&directory, || {
-                linkat(&*from_directory, from, &*directory, name, AtFlags::empty())
-            })
-        };
-        let made = if here.is_some() { temporary::of_link(name, from) } else { name.to_vec() };
-        match link(&made) {
-            // left by an earlier attempt
-            Err(Errno::EEXIST) if here.is_some() => {
-                change(&directory, || unlinkat(&*directory, &*made, UnlinkatFlags::NoRemoveDir))?;
-                link(&made)?;
-            }
-            outcome => outcome?,
-        }
-        // another program may have put something else there
-        if Metadata::at(&directory, &made, false)?.identity != linked.identity {
-            let _ =
-                change(&directory, || unlinkat(&*directory, &*made, UnlinkatFlags::NoRemoveDir));
-            return Err(ErrorKind::Moved);
-        }
-        if here.is_some() {
-            change(&directory, || renameat(&*directory, &*made, &*directory, name))?;
-        }
-        Ok(())
-    }
-
-    /// Syncs the directory of a path to the disk.
-    ///
-    /// # Errors
-    /// There is no such directory, or the disk refuses.
-    pub fn sync_parent(&self, path: &RelPath) -> Result<(), Error> {
-        let sync = || sync_directory(self.parent(path)?.as_ref());
-        sync().map_err(|kind| Error::new(path.as_bytes(), "made durable", kind))
     }
 }
 
 /// The entries of a directory.
 #[derive(Debug)]
-pub struct Listing {
-    directory: Arc<OwnedFd>,
-    names: Names,
-    shown: Box<[u8]>,
+pub enum Listing {
+    /// On a disk of this machine.
+    Disk(disk::Listing),
+    /// In an object store.
+    Store(Box<store::Listing>),
 }
 
 impl Listing {
     /// Reads the target of a symbolic link in the directory, if it still is one.
     #[must_use]
     pub fn target(&self, name: &RelPath) -> Option<Vec<u8>> {
-        readlinkat(&self.directory, name.name()).ok().map(OsStringExt::into_vec)
+        match self {
+            Self::Disk(listing) => listing.target(name),
+            Self::Store(listing) => listing.target(name),
+        }
     }
 }
 
@@ -504,48 +487,9 @@ impl Iterator for Listing {
     type Item = Result<(RelPath, Metadata), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let metadata = self.names.next(&self.directory)?.and_then(|name| {
-                if temporary::is_temporary(&name) {
-                    return Ok(None);
-                }
-                match Metadata::at(&self.directory, &name, false) {
-                    // removed just now
-                    Err(Errno::ENOENT) => Ok(None),
-                    outcome => {
-                        outcome.map(|metadata| RelPath::single(&name).ok().zip(Some(metadata)))
-                    }
-                }
-            });
-            match metadata {
-                Ok(None) => {}
-                Ok(Some(found)) => return Some(Ok(found)),
-                Err(error) => return Some(Err(Error::new(&self.shown, "listed", error))),
-            }
+        match self {
+            Self::Disk(listing) => listing.next(),
+            Self::Store(listing) => listing.next(),
         }
     }
-}
-
-/// Makes the error for a name that is taken.
-fn clash(directory: impl std::os::fd::AsFd, name: &[u8]) -> Result<ErrorKind, ErrorKind> {
-    Ok(ErrorKind::Clash { here: Metadata::at(directory, name, false)?.file_type })
-}
-
-fn depth(path: &RelPath) -> usize {
-    path.components().count()
-}
-
-/// Whether a path is a directory or below it.
-fn is_within(directory: &RelPath, path: &RelPath) -> bool {
-    let rest = path.as_bytes().strip_prefix(directory.as_bytes());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
-fn permissions(mode: u32) -> Mode {
-    Mode::from_bits_truncate(mode & kept_mode(FileType::Directory))
-}
-
-/// Makes an error of the system.
-fn error(path: &RelPath, done: &'static str) -> impl Fn(Errno) -> Error {
-    move |error| Error::new(path.as_bytes(), done, error)
 }

@@ -1,69 +1,32 @@
-//! Files of unknown length: written from the beginning under a temporary name. Nothing stays
-//! unless they are finished.
+//! Files of unknown length: written from the beginning, and stored at their end.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::time::SystemTime;
 
-use headroom_transfer_proto::path::RelPath;
-use nix::fcntl::renameat;
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use super::error::Error;
+use super::{disk, store};
 
-use super::change::change;
-use super::error::{Error, ErrorKind, FileType};
-use super::metadata::Identity;
-use super::partial::{leads_to, open_locked, replaceable, sync_directory};
-use super::root::Root;
-use super::temporary;
-use headroom_transfer_proto::message::Time;
-
-/// Permissions of a new file, before the umask.
-const MODE: u32 = 0o666;
-
-/// A file of unknown length. It is removed when it is dropped before [`Self::finish`].
+/// A file of unknown length. Nothing of it stays if it is dropped before [`Self::finish`].
 #[derive(Debug)]
-pub struct StreamFile {
-    path: RelPath,
-    directory: Arc<OwnedFd>,
-    temporary: Vec<u8>,
-    file: File,
-    identity: Identity,
-    is_finished: bool,
-}
-
-impl Root {
-    /// Creates a file of unknown length. Its directory exists.
-    ///
-    /// # Errors
-    /// Something has the name that is not replaced; it cannot be made.
-    pub fn create_stream_file(&self, path: &RelPath) -> Result<StreamFile, Error> {
-        let begin = || -> Result<StreamFile, ErrorKind> {
-            let directory = self.parent(path)?;
-            replaceable(&directory, path.name())?;
-            // files begun at different times have different names
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-            let began = Time { seconds, nanoseconds: now.subsec_nanos() };
-            let temporary = temporary::of_file(path.name(), u64::MAX, began);
-            let (file, metadata, _) = open_locked(&directory, &temporary)?;
-            file.set_len(0).map_err(ErrorKind::of)?;
-            let (path, identity) = (path.clone(), metadata.identity);
-            Ok(StreamFile { path, directory, temporary, file, identity, is_finished: false })
-        };
-        begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
-    }
+pub enum StreamFile {
+    /// On a disk of this machine, under a temporary name.
+    Disk(disk::StreamFile),
+    /// In an object store.
+    Store(store::StreamFile),
 }
 
 impl Write for StreamFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        match self {
+            Self::Disk(file) => file.write(bytes),
+            Self::Store(file) => file.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        match self {
+            Self::Disk(file) => file.flush(),
+            Self::Store(file) => file.flush(),
+        }
     }
 }
 
@@ -71,58 +34,21 @@ impl StreamFile {
     /// Makes the error for a failed write.
     #[must_use]
     pub fn error(&self, error: io::Error) -> Error {
-        let kind = match ErrorKind::of(error) {
-            ErrorKind::Full => ErrorKind::FullOnce,
-            kind => kind,
-        };
-        Error::new(self.path.as_bytes(), "stored", kind)
+        match self {
+            Self::Disk(file) => file.error(error),
+            Self::Store(file) => file.error(error),
+        }
     }
 
-    /// Renames it, replacing a file or link of that name, and sets the permissions of the replaced
-    /// file, or those of any new file.
+    /// Gives it its name, replacing a file or link of that name, and sets the permissions of the
+    /// replaced file, or those of any new file.
     ///
     /// # Errors
-    /// The name belongs to something that is not replaced, or the disk refuses.
-    pub fn finish(mut self, fsync: bool) -> Result<(), Error> {
-        self.rename(fsync).map_err(|kind| Error::new(self.path.as_bytes(), "stored", kind))
-    }
-
-    fn rename(&mut self, fsync: bool) -> Result<(), ErrorKind> {
-        let here = replaceable(&self.directory, self.path.name())?;
-        let here = here.filter(|here| here.file_type == FileType::File);
-        let mode = here.map_or_else(|| MODE & !umask(), |here| here.mode);
-        fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))?;
-        if fsync {
-            self.file.sync_all().map_err(ErrorKind::of)?;
-        }
-        if !leads_to(&self.directory, &self.temporary, self.identity)? {
-            return Err(ErrorKind::Moved);
-        }
-        change(&self.directory, || {
-            renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())
-        })?;
-        self.is_finished = true;
-        if fsync { sync_directory(&self.directory) } else { Ok(()) }
-    }
-}
-
-/// Returns the umask of this process. umask(2) would change it for a moment, for all threads.
-/// If the kernel does not report it, only the owner gets permissions.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o077)
-}
-
-impl Drop for StreamFile {
-    fn drop(&mut self) {
-        let is_there = leads_to(&self.directory, &self.temporary, self.identity);
-        if !self.is_finished && is_there.unwrap_or(false) {
-            // it is never resumed; if it cannot be removed now, the cleanup of partial files does
-            // it
-            let _ = change(&self.directory, || {
-                unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
-            });
+    /// The name belongs to something that is not replaced, or it cannot be stored.
+    pub fn finish(self, fsync: bool) -> Result<(), Error> {
+        match self {
+            Self::Disk(file) => file.finish(fsync),
+            Self::Store(file) => file.finish(),
         }
     }
 }

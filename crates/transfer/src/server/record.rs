@@ -7,6 +7,7 @@ use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::RelPath;
 
 use crate::error::Error;
+use crate::files::Requests;
 use crate::key::Fingerprint;
 
 /// Receives a record of each request when it has ended. Called from several threads.
@@ -41,6 +42,9 @@ pub struct Record<'a> {
     pub stored: u64,
     /// Those that failed.
     pub failed: u64,
+    /// The requests that the object store answered meanwhile, also those of other transfers;
+    /// `None` if a directory is served.
+    pub store: Option<Requests>,
     /// How it ended.
     pub outcome: Outcome,
     /// The reason for a failure.

@@ -71,12 +71,14 @@ impl Request<'_> {
             });
         }
         let running = operation.direction().map(|direction| self.counters.transfer(direction));
+        let earlier = self.root.requests();
         let outcome = self.perform(request, next_id).await;
         drop(running);
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let failed = count(&self.tally.failed);
         let ended = Outcome::of(&outcome, failed);
         self.counters.ended(operation, ended, failed);
+        let store = self.root.requests().zip(earlier).map(|(now, earlier)| now.since(&earlier));
         if let Some(log) = self.log {
             let reason = outcome.as_ref().err().map(Error::reason);
             let share = self.client.share.as_ref().map(|share| share.id.as_str());
@@ -92,6 +94,7 @@ impl Request<'_> {
                 bytes: count(&self.tally.bytes),
                 stored: count(&self.tally.stored),
                 failed,
+                store,
                 outcome: ended,
                 reason: reason.as_deref(),
             });
@@ -190,7 +193,7 @@ impl Request<'_> {
         // the rate of a lane cannot be limited at the receiver
         let limits = self.rates.incoming();
         let (lanes, handle) = self.accept(lanes.filter(|_| limits.rate_bps().is_none()))?;
-        let stored_as = self.allow.limit(tree);
+        let stored_as = self.allow.limit(tree, &self.root);
         let keep = tree.map(|_| stored_as.keep);
         // a browser's sessions share what it may do, and no congestion control
         let joinable = match self.connection.native() {
@@ -251,7 +254,7 @@ impl Request<'_> {
         let resolve = move || paths.directory(&root, path.as_ref(), !dry_run);
         let resolved = spawn_blocking(resolve).await.map_err(|error| Error::task(&error))??;
         let (destination, is_missing) = resolved;
-        let stored_as = self.allow.limit(tree);
+        let stored_as = self.allow.limit(tree, &self.root);
         let keep = tree.map(|_| stored_as.keep);
         self.writer.send(&Message::Accepted { lanes: None, keep, ticket: None }).await?;
         let receiver = Receiver {

@@ -6,6 +6,7 @@ use super::Server;
 use super::counters::{RequestCount, Traffic};
 use super::record::Direction;
 use crate::admission::RejectionCounts;
+use crate::files::Requests;
 use crate::lanes::{DropCounts, Port};
 
 /// The state of a server, and its counts since its start. Nothing in it names a client or a file.
@@ -35,6 +36,8 @@ pub struct Status {
     pub rejections: RejectionCounts,
     /// What lanes have dropped.
     pub dropped: DropCounts,
+    /// The requests that an object store has answered; `None` if a directory is served.
+    pub store: Option<Requests>,
 }
 
 impl Server {
@@ -56,6 +59,7 @@ impl Server {
             requests: shared.counters.requests(),
             rejections: self.rejections(),
             dropped: shared.lanes.as_ref().map(Port::drop_counts).unwrap_or_default(),
+            store: shared.root.requests(),
         }
     }
 }

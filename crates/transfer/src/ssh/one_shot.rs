@@ -89,7 +89,7 @@ fn bind(identity: &Identity, once: &OneShot) -> Result<(Server, u16), Error> {
             let mut keys = AuthorizedKeys::default();
             keys.insert(once.client, Access::default());
             let options = Options {
-                root: PathBuf::from("/"),
+                root: PathBuf::from("/").into(),
                 listen: SocketAddr::new(any, port),
                 policy: AccessPolicy { keys, ..AccessPolicy::default() },
                 limits: Limits { connections: CONNECTIONS, ..Limits::default() },

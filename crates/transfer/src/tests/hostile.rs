@@ -23,13 +23,13 @@ const A_TIME: Duration = Duration::from_secs(60);
 const A_WHILE: Duration = Duration::from_millis(300);
 
 /// A client that does what it wants.
-struct Raw {
+pub(super) struct Raw {
     _endpoint: Endpoint,
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 impl Raw {
-    async fn connect(ground: &Ground, server: &Server) -> Self {
+    pub(super) async fn connect(ground: &Ground, server: &Server) -> Self {
         let host_keys = HostKeys::Keys(vec![ground.server.public()]);
         let addresses = vec![server.address().expect("an address")];
         let identity = Some(&ground.client);
@@ -40,7 +40,7 @@ impl Raw {
     }
 
     /// Begins a request.
-    async fn ask(&self, request: Message) -> (MessageWriter, MessageReader) {
+    pub(super) async fn ask(&self, request: Message) -> (MessageWriter, MessageReader) {
         let (send, receive) = self.connection.open_bi().await.expect("a stream");
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
         writer.queue(&hello(Greeting::default())).await.expect("it is open");
@@ -51,18 +51,18 @@ impl Raw {
         (writer, reader)
     }
 
-    async fn put(&self) -> (MessageWriter, MessageReader) {
+    pub(super) async fn put(&self) -> (MessageWriter, MessageReader) {
         self.ask(Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None })
             .await
     }
 
     /// Why the server ends the connection.
-    async fn end(&self) -> String {
+    pub(super) async fn end(&self) -> String {
         self.connection.closed().await.to_string()
     }
 }
 
-fn file(id: u64, name: &str, size: u64) -> Message {
+pub(super) fn file(id: u64, name: &str, size: u64) -> Message {
     let path = RelPath::parse(name.as_bytes()).expect("a name");
     Message::Entry {
         id,
@@ -80,7 +80,7 @@ fn file(id: u64, name: &str, size: u64) -> Message {
 }
 
 /// An honest client comes, puts a file and fetches it.
-async fn assert_others_go_on(ground: &Ground, server: &Server) {
+pub(super) async fn assert_others_go_on(ground: &Ground, server: &Server) {
     let honest = content(300_000);
     write(&ground.here("honest"), &honest);
     let mut client = ground.connect(server).await.expect("a connection");
@@ -369,7 +369,7 @@ fn a_false_size_costs_no_memory() {
     let ground = Ground::new();
     run(async {
         let mut options = ground.options();
-        options.root = folder.path().to_owned();
+        options.root = folder.path().to_owned().into();
         let server = start(&ground.server, options);
         let raw = Raw::connect(&ground, &server).await;
         let (mut writer, mut reader) = raw.put().await;

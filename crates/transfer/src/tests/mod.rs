@@ -1,9 +1,11 @@
 //! Two ends in one process, over the loopback interface.
 
 mod delivery;
+mod delta;
 mod drain;
 mod faults;
 mod hostile;
+mod hostile_delta;
 mod lanes;
 mod listed;
 mod measurement;
@@ -11,6 +13,7 @@ mod outages;
 mod rate;
 mod resume;
 mod spread;
+mod store;
 mod sync;
 mod thrift;
 mod trees;
@@ -56,7 +59,7 @@ impl Ground {
         let mut keys = AuthorizedKeys::default();
         keys.insert(self.client.public(), Access::default());
         Options {
-            root: self.served(""),
+            root: self.served("").into(),
             listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
             policy: AccessPolicy { keys, ..AccessPolicy::default() },
             limits: Limits::default(),

@@ -322,7 +322,7 @@ fn a_server_with_another_key_gets_nothing_and_others_do_its_part() {
     let stranger = Identity::ephemeral().expect("a key");
     run(async {
         // the known hosts have the key of the others for it
-        let foreign = Options { root: ground.here(""), ..ground.options() };
+        let foreign = Options { root: ground.here("").into(), ..ground.options() };
         let servers = [ground.start(), start(&stranger, foreign), ground.start()];
         let (watch, paths) = (Watch::new(None), [ground.here("tree/.")]);
         let put = over!(ground, servers, watch, |all| all.put(

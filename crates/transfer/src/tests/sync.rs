@@ -61,14 +61,16 @@ fn sync_copies_a_tree_and_then_only_what_changed() {
             assert_eq!(none.kept, all.moved);
             assert_eq!(tree(&from), tree(&to));
 
-            // a span of three is another one; permissions alone move nothing
+            // a byte of three spans is another one; permissions alone move nothing
             let mut large = content(3 << 20);
             large[(1 << 20) + 7] ^= 1;
             write(&from.join("a/large"), &large);
             let mode = std::fs::Permissions::from_mode(0o640);
             std::fs::set_permissions(from.join("small"), mode).expect("chmod");
             let (some, _) = sync(&ground, up, &DELETE()).await;
-            assert_eq!((some.stored, some.unchanged, some.moved), (1, 7, 1 << 20));
+            assert_eq!((some.stored, some.unchanged), (1, 7));
+            assert!((1..64 << 10).contains(&some.moved) && some.reused > 0, "{some:?}");
+            assert_eq!(some.kept + some.moved, all.moved);
             assert_eq!(tree(&from), tree(&to));
         });
     }

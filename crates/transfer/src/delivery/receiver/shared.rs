@@ -32,4 +32,6 @@ pub(super) enum WorkerEvent {
     PieceStored(u64),
     /// A piece of this file could not be written.
     WriteFailed(u64, files::Error),
+    /// Work in flight is done.
+    WorkDone,
 }

@@ -14,7 +14,7 @@ use super::worker::Worker;
 use crate::delivery::event::Event;
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::files::{CompareError, Extraneous, FileType, Removal, Sent, Status};
+use crate::files::{self, CompareError, Extraneous, FileType, Removal, Root, Sent, Status};
 
 impl Worker {
     pub(super) fn begin_sync(&mut self) {
@@ -34,7 +34,7 @@ impl Worker {
 
     /// Opens waiting large files, as many as may be open.
     pub(super) fn begin_waiting(&mut self) -> Result<(), Error> {
-        while self.files.len() < MOST_OPEN_FILES {
+        while self.open_files() < MOST_OPEN_FILES {
             let next = self.sync.as_mut().and_then(|sync| sync.waiting.pop_front());
             let Some((id, path, kind)) = next else { return Ok(()) };
             self.store(id, &path, kind)?;
@@ -52,21 +52,52 @@ impl Worker {
     ) -> Result<Option<EntryKind>, Error> {
         let Some(sync) = &self.sync else { return Ok(Some(kind)) };
         self.check_excluded(path, matches!(kind, EntryKind::Directory { .. }))?;
-        let (dry_run, is_missing) = (sync.dry_run, sync.is_missing);
-        let sent = match &kind {
+        let is_missing = sync.is_missing;
+        if matches!(kind, EntryKind::HardLink { .. }) {
+            return Ok(Some(kind));
+        }
+        if self.is_remote() && !is_missing && matches!(kind, EntryKind::File { .. }) {
+            self.matched(path, false)?;
+            self.compare_later(id, path, kind)?;
+            return Ok(None);
+        }
+        let status = match is_missing {
+            true => Ok(Status::Missing),
+            false => Self::status(&self.destination.root, path, &kind),
+        };
+        self.matched(path, matches!(kind, EntryKind::Directory { .. }))?;
+        self.compared(id, path, kind, status)
+    }
+
+    /// Compares an entry with what is here.
+    pub(super) fn status(
+        root: &Root,
+        path: &RelPath,
+        kind: &EntryKind,
+    ) -> Result<Status, files::Error> {
+        let sent = match kind {
             EntryKind::Directory { mode, .. } => Sent::Directory { mode: *mode },
             EntryKind::Symlink { target, .. } => Sent::Symlink { target },
             EntryKind::File { size, mode, mtime, hash, more, .. } => {
                 let (hash, attributes) = (hash.map(Hash::from_bytes), more.as_deref());
                 Sent::File { size: *size, mode: *mode, mtime: *mtime, hash, attributes }
             }
-            EntryKind::HardLink { .. } => return Ok(Some(kind)),
+            // these are not compared
+            EntryKind::HardLink { .. } => return Ok(Status::Missing),
         };
-        let status = match is_missing {
-            true => Ok(Status::Missing),
-            false => self.destination.root.compare(path, &sent),
-        };
-        self.matched(path, matches!(kind, EntryKind::Directory { .. }))?;
+        root.compare(path, &sent)
+    }
+
+    /// Answers an entry that is up to date and requests a small file; returns what is to be stored
+    /// at once.
+    pub(super) fn compared(
+        &mut self,
+        id: u64,
+        path: &RelPath,
+        kind: EntryKind,
+        status: Result<Status, files::Error>,
+    ) -> Result<Option<EntryKind>, Error> {
+        let dry_run = self.is_dry_run();
         let status = match status {
             Ok(status) => status,
             Err(error) => {
@@ -105,6 +136,11 @@ impl Worker {
         if let (Status::MetadataDiffers, EntryKind::File { mode, mtime, more, .. }) =
             (status, &kind)
         {
+            if self.is_remote() {
+                let sealed = (*mode, *mtime);
+                self.update_later(id, path, kind, sealed)?;
+                return Ok(None);
+            }
             match self.destination.root.update_metadata(path, *mode, *mtime, more.as_deref()) {
                 Ok(()) => self.current(id, &kind),
                 Err(error) => self.failed(id, error),
@@ -115,7 +151,7 @@ impl Worker {
     }
 
     /// Handles the content of a small file.
-    pub(super) fn content(&mut self, id: u64, inline: &Inline) -> Result<(), Error> {
+    pub(super) fn content(&mut self, id: u64, inline: Inline) -> Result<(), Error> {
         let wanted = self.sync.as_mut().and_then(|sync| sync.wanted.remove(&id));
         let Some(Small { path, size, mode, mtime, attributes }) = wanted else {
             return Err(Error::Protocol(
@@ -127,7 +163,10 @@ impl Worker {
                 "it sends {path} with another length than it said"
             )));
         }
-        match self.store_small(&path, inline, mode, mtime, attributes.as_deref()) {
+        if self.is_remote() {
+            return self.store_small_later(id, &path, inline, (mode, mtime));
+        }
+        match self.store_small(&path, &inline, mode, mtime, attributes.as_deref()) {
             Ok(()) => self.stored(id, &path),
             Err(error) => self.failed(id, error),
         }
@@ -161,9 +200,7 @@ impl Worker {
             Err(error) => return self.not_removed(error.to_string().into(), true),
         };
         let root = self.destination.root.clone();
-        for path in extraneous {
-            root.remove_tree(&path, &excludes, dry_run, &mut |removal| self.removal(removal));
-        }
+        root.remove_trees(extraneous, &excludes, dry_run, &mut |removal| self.removal(removal));
     }
 
     /// Notes that the sender has this name: it is not removed here.

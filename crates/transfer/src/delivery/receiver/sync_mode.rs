@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headroom_transfer_proto::message::{Attributes, EntryKind, Time};
 use headroom_transfer_proto::path::RelPath;
 
+use crate::delivery::delta::Delta;
 use crate::files::{Excludes, Extraneous};
 
 /// The state of a sync at the receiver.
@@ -18,6 +19,8 @@ pub(crate) struct SyncMode {
     /// Whether the directory is missing, as it may be in a dry run.
     pub(super) is_missing: bool,
     pub(super) excludes: Arc<Excludes>,
+    /// Whether to offer the sender the old versions of changed files.
+    pub(super) delta: Delta,
     /// What is here and was not named by the sender so far.
     pub(super) extraneous: Option<Extraneous>,
     /// Large files that wait until fewer are open.
@@ -42,9 +45,22 @@ impl SyncMode {
         is_missing: bool,
         excludes: Arc<Excludes>,
     ) -> Self {
-        let (waiting, wanted, keeps_files) = (VecDeque::new(), HashMap::new(), false);
-        let extraneous = None;
-        Self { delete, dry_run, keeps_files, is_missing, excludes, extraneous, waiting, wanted }
+        Self {
+            delete,
+            dry_run,
+            keeps_files: false,
+            is_missing,
+            excludes,
+            delta: Delta::On,
+            extraneous: None,
+            waiting: VecDeque::new(),
+            wanted: HashMap::new(),
+        }
+    }
+
+    /// Sets of which files the sender may reuse the old version; without this of all.
+    pub(crate) fn reusing(self, delta: Delta) -> Self {
+        Self { delta, ..self }
     }
 
     /// Lets no directory replace a file.

@@ -15,6 +15,7 @@ use headroom_transfer_proto::span::Hash;
 use tokio::sync::mpsc;
 
 use super::destination::Destination;
+use super::in_flight::InFlight;
 use super::incoming::Incoming;
 use super::lanes::Lanes;
 use super::linked::Linked;
@@ -42,7 +43,7 @@ const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
 const LINGER: u32 = 100;
 
 /// A file that was begun and locked, and the claim that covers the lock.
-struct Begun {
+pub(super) struct Begun {
     pub(super) partial: Partial,
     pub(super) claim: Option<Claim>,
 }
@@ -57,6 +58,9 @@ pub(super) struct File {
     pub(super) sealed: Option<[u8; 32]>,
     /// Bytes of holes.
     pub(super) holes: u64,
+    /// Bytes of its old version that the sender let be described, and copied.
+    pub(super) described: u64,
+    pub(super) copied: u64,
 }
 
 /// A directory that exists and does not have its final metadata yet.
@@ -89,13 +93,19 @@ pub(super) struct Worker {
     pub(super) next_id: Option<u64>,
     pub(super) failed_directories: FailedDirectories,
     pub(super) is_end: bool,
+    /// What a store is asked to do.
+    pub(super) in_flight: InFlight<Self>,
 }
 
 impl Worker {
     /// Handles events; returns whether everything arrived and is answered.
     pub(super) fn run(mut self, mut events: mpsc::Receiver<WorkerEvent>) -> Result<bool, Error> {
         self.begin_sync();
-        while !(self.is_end && self.files.is_empty() && self.waits_for_none()) {
+        while !(self.is_end
+            && self.files.is_empty()
+            && self.in_flight.is_empty()
+            && self.waits_for_none())
+        {
             // the channel closes with the connection; its end reports why
             let Some(next) = events.blocking_recv() else { return Ok(false) };
             match next {
@@ -106,7 +116,9 @@ impl Worker {
                         self.failed(id, error);
                     }
                 }
+                WorkerEvent::WorkDone => {}
             }
+            self.take_done()?;
             self.begin_waiting()?;
         }
         self.end_sync();
@@ -115,6 +127,9 @@ impl Worker {
             && let Err(error) = self.destination.finish_tree()
         {
             self.shared.observer.event(Event::Warning { reason: &error.to_string() });
+        }
+        if self.is_remote() {
+            self.seal_all()?;
         }
         for directory in std::mem::take(&mut self.directories).into_iter().rev() {
             if let Err(error) = self.seal(&directory) {
@@ -154,7 +169,10 @@ impl Worker {
                 }
             }
             Message::Hole { id, offset, len } => self.hole(id, offset, len)?,
-            Message::Content { id, inline } => self.content(id, &inline)?,
+            Message::Content { id, inline } => self.content(id, inline)?,
+            message @ (Message::Describe { .. }
+            | Message::Copy { .. }
+            | Message::Literal { .. }) => self.delta(message)?,
             Message::Passed { path } => self.passed(&path)?,
             Message::Unreadable { reason, path: Some(path), code } => {
                 self.failed_there(&reason, code);
@@ -271,13 +289,16 @@ impl Worker {
                 }
                 made.map(drop)
             }
+            EntryKind::File { mode, mtime, inline: Some(inline), .. } if self.is_remote() => {
+                return self.store_small_later(id, path, inline, (mode, mtime));
+            }
             EntryKind::File { mode, mtime, inline: Some(inline), more, .. } => {
                 self.store_small(path, &inline, mode, mtime, more.as_deref())
             }
             // handled by `entry`
             EntryKind::HardLink { .. } => return Ok(()),
             EntryKind::File { size, mode, mtime, inline: None, data, more, .. } => {
-                if self.files.len() >= MOST_OPEN_FILES {
+                if self.open_files() >= MOST_OPEN_FILES {
                     return Err(Error::Protocol(format!(
                         "it offers more than {MOST_OPEN_FILES} files at once"
                     )));
@@ -285,13 +306,26 @@ impl Worker {
                 self.lanes.iter().for_each(Lanes::start);
                 let data = data.unwrap_or_default();
                 let offer = Offer { size, mtime, data, reuse: true };
+                if self.is_remote() {
+                    return self.begin_later(id, path, offer, mode);
+                }
                 match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
                     Ok(incoming) => {
                         self.shared.observer.event(Event::Begun { path });
                         let attributes = more;
-                        let (sealed, holes) = (None, 0);
-                        let file = File { incoming, mode, mtime, attributes, sealed, holes };
-                        self.files.insert(id, file);
+                        self.files.insert(
+                            id,
+                            File {
+                                incoming,
+                                mode,
+                                mtime,
+                                attributes,
+                                sealed: None,
+                                holes: 0,
+                                described: 0,
+                                copied: 0,
+                            },
+                        );
                         return Ok(());
                     }
                     Err(error) => Err(error),
@@ -377,7 +411,7 @@ impl Worker {
     }
 
     /// Sends the hashes of the spans that are present.
-    fn have(&self, id: u64, begun: Begun) -> Result<Arc<Incoming>, files::Error> {
+    pub(super) fn have(&self, id: u64, begun: Begun) -> Result<Arc<Incoming>, files::Error> {
         let Begun { mut partial, claim } = begun;
         let (mut first_span, mut values) = (0, Vec::new());
         let mut next = partial.next_present(0)?;
@@ -391,7 +425,7 @@ impl Worker {
             let is_behind = first_span + values.len() as u64 != span;
             if !values.is_empty() && (value.is_none() || is_behind || values.len() == MOST_VALUES) {
                 let values = std::mem::take(&mut values);
-                self.send(Message::Have { id, first_span, values, last: false });
+                self.send(Message::Have { id, first_span, values, last: false, old: None });
             }
             if let Some(value) = value {
                 if values.is_empty() {
@@ -400,6 +434,7 @@ impl Worker {
                 values.push(value);
             }
         }
+        let old = self.old_to_reuse(&partial);
         let incoming = Arc::new(Incoming {
             partial,
             _claim: claim,
@@ -407,7 +442,7 @@ impl Worker {
             writing: AtomicU64::new(0),
         });
         self.shared.open().insert(id, Arc::clone(&incoming));
-        self.send(Message::Have { id, first_span, values, last: true });
+        self.send(Message::Have { id, first_span, values, last: true, old });
         Ok(incoming)
     }
 
@@ -439,6 +474,9 @@ impl Worker {
         if !file.incoming.is_whole() {
             return;
         }
+        if self.is_remote() {
+            return self.finish_later(id, root);
+        }
         let came = file.incoming.partial.came();
         let size = file.incoming.partial.spans().size();
         let kept = size.saturating_sub(came);
@@ -460,8 +498,13 @@ impl Worker {
         }
     }
 
+    /// Returns how many files are open, or are being opened or finished.
+    pub(super) fn open_files(&self) -> usize {
+        self.files.len() + self.in_flight.files
+    }
+
     /// Stops receiving a file.
-    fn close(&mut self, id: u64) -> Option<File> {
+    pub(super) fn close(&mut self, id: u64) -> Option<File> {
         self.shared.open().remove(&id);
         self.files.remove(&id)
     }
@@ -499,6 +542,6 @@ impl Worker {
     }
 }
 
-fn seal(root: [u8; 32], mode: u32, mtime: Time, fsync: bool) -> Seal {
+pub(super) fn seal(root: [u8; 32], mode: u32, mtime: Time, fsync: bool) -> Seal {
     Seal { root: Hash::from_bytes(root), mode, mtime, fsync }
 }

@@ -88,8 +88,12 @@ impl Shared {
         if let Some(entry) = self.offered().get_mut(&id) {
             entry.opened = Some(Arc::clone(&opened));
         }
+        let mut bytes = match self.send_delta(id, &opened, messages).await? {
+            Ok(bytes) => bytes,
+            Err(failure) => return Ok(Err(failure)),
+        };
         let mut pieces = JoinSet::new();
-        let (mut next, mut bytes) = (0, 0);
+        let mut next = 0;
         while let Some(piece) = opened.piece(next, SPANS_OF_PIECE) {
             let looking = Arc::clone(&opened);
             let mut piece = match blocking(move || looking.extent(piece)).await? {
@@ -430,7 +434,8 @@ impl Shared {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+/// Does work that takes time or waits for the disk, on a thread of its own.
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     spawn_blocking(work).await.map_err(|error| Error::task(&error))

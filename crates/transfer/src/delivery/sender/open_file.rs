@@ -1,15 +1,15 @@
 //! A file that is being sent: reads and hashes the spans that the receiver lacks.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::{ErrorCode, MOST_HOLE};
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Tree};
+use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Spans, Tree};
 
 use crate::failure::Failure;
-use crate::files::{self, Reader, SourceFile};
+use crate::files::{self, Ranges, Reader, SourceFile};
 use crate::lanes::{self, LaneHandle, PART, Part};
 use crate::rate::Stopped;
 
@@ -25,6 +25,8 @@ pub(super) struct OpenFile {
     tree: Mutex<Tree>,
     /// Whether the receiver has each span; spans beyond the end of this list are missing.
     has: Vec<bool>,
+    /// Spans that were sent as copies and literals, after a search.
+    patched: OnceLock<Ranges>,
     /// Bytes that the receiver has.
     pub(super) kept: u64,
     /// A range known to be data: some file systems inspect every page to answer that.
@@ -63,7 +65,65 @@ impl OpenFile {
                 kept += reader.spans().range(*span).map_or(0, |range| range.end - range.start);
             }
         }
-        Ok(Self { reader, tree: Mutex::new(tree), has, kept, data: Mutex::default(), changing })
+        let (tree, patched, data) = (Mutex::new(tree), OnceLock::new(), Mutex::default());
+        Ok(Self { reader, tree, has, patched, kept, data, changing })
+    }
+
+    /// Returns the file's spans.
+    pub(super) fn spans(&self) -> Spans {
+        self.reader.spans()
+    }
+
+    /// Returns the file itself.
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Returns the bytes of all spans that the receiver lacks.
+    pub(super) fn lacking(&self) -> Ranges {
+        let (mut lacking, mut next) = (Ranges::default(), 0);
+        while let Some(piece) = self.piece(next, usize::MAX) {
+            next = piece.end;
+            let (start, len) = self.bytes(&piece);
+            lacking.insert(&(start..start + len));
+        }
+        lacking
+    }
+
+    /// Returns the bytes of the spans in these ranges that are not all hole.
+    pub(super) fn with_data(&self, ranges: &Ranges) -> Result<Ranges, files::Error> {
+        let mut found = Ranges::default();
+        for range in ranges.iter() {
+            let mut at = range.start;
+            while at < range.end {
+                let Some(data) = self.next_data(at)?.filter(|data| data.start < range.end) else {
+                    break;
+                };
+                let start = (data.start.max(at) / SPAN_BYTES * SPAN_BYTES).max(at);
+                let end = data.end.div_ceil(SPAN_BYTES).saturating_mul(SPAN_BYTES).min(range.end);
+                found.insert(&(start..end));
+                at = end;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Hashes a span, unless that was done before.
+    pub(super) fn hash_span(&self, span: u64) -> Result<(), files::Error> {
+        let tree = || self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_hashed = tree().contains(span);
+        if is_hashed {
+            return Ok(());
+        }
+        if let Some(value) = self.reader.span_value(span)? {
+            tree().insert(span, value);
+        }
+        Ok(())
+    }
+
+    /// Notes once which spans were sent as copies and literals: they are not sent again.
+    pub(super) fn note_patched(&self, spans: Ranges) {
+        let _ = self.patched.set(spans);
     }
 
     /// Returns the extent that begins a piece: data, or a hole, which may be longer than the piece.
@@ -110,7 +170,9 @@ impl OpenFile {
     pub(super) fn piece(&self, from: u64, most: usize) -> Option<Range<u64>> {
         let count = self.reader.spans().count();
         let has = |span: &u64| {
+            let is_patched = |patched: &Ranges| patched.reach(*span) > *span;
             usize::try_from(*span).is_ok_and(|span| self.has.get(span).is_some_and(|has| *has))
+                || self.patched.get().is_some_and(is_patched)
         };
         let start = (from..count).find(|span| !has(span))?;
         let len = (start..count).take(most).take_while(|span| !has(span)).count();
@@ -175,7 +237,7 @@ impl OpenFile {
 
     /// Returns the file's hash, if the file is unchanged or may change.
     pub(super) fn seal(&self) -> Result<Sealed, Failure> {
-        let path = self.reader.source().path();
+        let path = self.reader.path();
         let warning = match self.reader.is_unchanged() {
             Ok(true) => None,
             Ok(false) if self.changing => Some(sent_changed(path)),

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headroom_transfer_proto::message::{
-    Compress, ErrorCode, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
+    ChunkHash, Compress, ErrorCode, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::OpenFile;
 use crate::connection::Connection;
 use crate::delivery::compression::AdaptiveCompressor;
+use crate::delivery::delta::Delta;
 use crate::delivery::event::{Event, Observer};
 use crate::delivery::failed_directories::FailedDirectories;
 use crate::delivery::summary::Counts;
@@ -29,6 +30,8 @@ const PIECES: usize = 3;
 /// Spans on streams at once while a lane is silent: they may have to be sent again on the lane
 /// when it answers.
 const FALLBACK_SPANS: usize = 8;
+/// Chunks of old files in memory at once, of about 100 bytes each.
+pub(super) const MOST_KNOWN_CHUNKS: u32 = 1 << 20;
 
 /// What is sent with the entry of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub(super) struct Shared {
     pub(super) connection: Connection,
     pub(super) offering: Offering,
     pub(super) tree: TreeOptions,
+    /// Whether to search changed files for content that the receiver has.
+    pub(super) delta: Delta,
     /// Whether to tell the receiver's user what is left out.
     pub(super) tells_remarks: bool,
     pub(super) observer: Arc<dyn Observer>,
@@ -68,6 +73,8 @@ pub(super) struct Shared {
     /// spans.
     pub(super) fallbacks: Semaphore,
     pub(super) fallbacks_begun: Arc<Semaphore>,
+    /// Permits for chunks of old files in memory.
+    pub(super) known_chunks: Semaphore,
 }
 
 /// What both sides have agreed on: how fast to send, and what carries data beside streams.
@@ -85,10 +92,21 @@ pub(super) struct Offered {
     pub(super) file: Option<SourceFile>,
     /// Spans that the receiver reports to have.
     pub(super) held: Vec<(u64, ChainingValue)>,
+    /// The size in bytes of the receiver's old file, if the receiver offers to reuse it.
+    pub(super) old: Option<u64>,
+    /// The description of the old file that was requested.
+    pub(super) described: Option<Described>,
     /// The file, while it is sent.
     pub(super) opened: Option<Arc<OpenFile>>,
     /// Permits that are released when it is answered.
     pub(super) permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+}
+
+/// A description that was requested, until its last part has arrived.
+pub(super) struct Described {
+    pub(super) parts: mpsc::UnboundedSender<Vec<ChunkHash>>,
+    /// The most chunks that may still arrive.
+    pub(super) left: usize,
 }
 
 impl Shared {
@@ -102,6 +120,7 @@ impl Shared {
             connection,
             offering,
             tree: TreeOptions::default(),
+            delta: Delta::On,
             tells_remarks: false,
             observer,
             own_limits,
@@ -117,6 +136,7 @@ impl Shared {
             failed_directories: Mutex::default(),
             fallbacks: Semaphore::new(FALLBACK_SPANS),
             fallbacks_begun: Arc::new(Semaphore::new(FALLBACK_SPANS)),
+            known_chunks: Semaphore::new(MOST_KNOWN_CHUNKS as usize),
         }
     }
 
@@ -195,6 +215,12 @@ impl Shared {
         self.observer.event(failure.event());
     }
 
+    /// Whether a file is still sent: neither has it failed at the receiver, nor has the transfer
+    /// ended.
+    pub(super) fn is_sending(&self, id: u64) -> bool {
+        !self.stop.is_stopped() && self.offered().contains_key(&id)
+    }
+
     /// Notes spans that the receiver has. With the last message about a file, returns the file to
     /// be sent.
     #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
@@ -204,6 +230,7 @@ impl Shared {
         first_span: u64,
         values: Vec<ChainingValue>,
         last: bool,
+        old: Option<u64>,
     ) -> Result<Option<(SourceFile, Vec<(u64, ChainingValue)>)>, Error> {
         let wrong = |what: &str| Err(Error::Protocol(format!("it says that it has {what}")));
         let mut offered = self.offered();
@@ -230,6 +257,7 @@ impl Shared {
         if !last {
             return Ok(None);
         }
+        entry.old = old;
         let held = std::mem::take(&mut entry.held);
         Ok(entry.file.take().map(|file| (file, held)))
     }

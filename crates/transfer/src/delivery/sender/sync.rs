@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{MOST_INLINE, Message};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 
 use super::shared::{Offering, Shared};
@@ -14,18 +15,30 @@ use crate::error::{Error, from_peer};
 use crate::failure::Failure;
 use crate::files::SourceFile;
 
+/// Files of a store that are read at once.
+const READ_AT_ONCE: usize = 64;
+
 /// Files whose content was requested, bounded by the entries without an answer.
 pub(super) type Wanted = mpsc::UnboundedSender<(u64, SourceFile)>;
 
 impl Shared {
-    /// Sends requested content, one file after the other.
+    /// Sends requested content, one file after the other; files of a store several at once.
     pub(super) fn send_contents(self: &Arc<Self>, messages: &mpsc::Sender<Message>) -> Wanted {
-        let (wanted, mut wants) = mpsc::unbounded_channel();
+        let (wanted, mut wants): (Wanted, _) = mpsc::unbounded_channel();
         if self.offering != Offering::Content {
             let (shared, messages) = (Arc::clone(self), messages.clone());
             spawn_blocking(move || {
+                let at_once = Arc::new(Semaphore::new(READ_AT_ONCE));
                 while let Some((id, file)) = wants.blocking_recv() {
-                    if !shared.send_content(id, &file, &messages) {
+                    if file.is_remote() {
+                        let permit = Arc::clone(&at_once).acquire_owned();
+                        let permit = Handle::current().block_on(permit);
+                        let (shared, messages) = (Arc::clone(&shared), messages.clone());
+                        drop(spawn_blocking(move || {
+                            shared.send_content(id, &file, &messages);
+                            drop(permit);
+                        }));
+                    } else if !shared.send_content(id, &file, &messages) {
                         return;
                     }
                 }

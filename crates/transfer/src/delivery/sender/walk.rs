@@ -172,6 +172,8 @@ impl Walk {
             bytes,
             file,
             held: Vec::new(),
+            old: None,
+            described: None,
             opened: None,
             permits: (unanswered, open_permit.flatten()),
         };

@@ -1,6 +1,7 @@
 //! Files sent and received on this machine's file system, and what hostile peers
 //! and neighbours do to them.
 
+mod delta;
 mod fsync;
 mod full;
 mod hostile;

@@ -37,7 +37,7 @@ fn is_unchanged(reader: &Reader) -> bool {
 fn a_file_is_read_anywhere_and_hashed_in_spans() {
     let Here { content, found, _folder, .. } = found();
     let reader = found.open().expect("open");
-    assert_eq!((reader.size(), reader.source().path()), (content.len() as u64, &path("file")));
+    assert_eq!((reader.size(), reader.path()), (content.len() as u64, &path("file")));
     let mut room = vec![0; MIB];
     for offset in [0, 5, MIB, 2 * MIB, 2 * MIB + 98] {
         let read = reader.read_at(offset as u64, &mut room).expect("read");

@@ -15,8 +15,8 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown, geteuid};
 use xattr::FileExt;
 
-use super::error::ErrorKind;
-use super::metadata::Metadata;
+use crate::files::error::ErrorKind;
+use crate::files::metadata::Metadata;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";

@@ -8,11 +8,11 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
-use super::error::{Error, FileType};
-use super::metadata::Metadata;
 use super::partial::HARMLESS;
 use super::root::Root;
-use super::temporary;
+use crate::files::error::{Error, FileType};
+use crate::files::metadata::Metadata;
+use crate::files::temporary;
 
 impl Root {
     /// Marks a directory as an incomplete copy of the tree `source`.

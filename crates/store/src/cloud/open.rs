@@ -1,0 +1,149 @@
+//! How a bucket is opened.
+
+use std::sync::Arc;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum, S3CopyIfNotExists};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::{ClientConfigKey, RetryConfig};
+
+use super::Cloud;
+use super::exchange::{Connector, deepest};
+use super::failure::plain;
+use super::profile;
+use crate::address::{Address, Service};
+use crate::error::Error;
+
+/// How long `object_store` lets a request take. The client above has limits by size.
+const REQUEST: &str = "1h";
+
+/// Opens a bucket with what the environment says. Nothing is sent yet.
+///
+/// # Errors
+///
+/// [`Error::Refused`]: the environment lacks something, or contradicts itself.
+pub(crate) fn open(address: &Address) -> Result<Cloud, Error> {
+    match address.service {
+        Service::S3 => open_s3(address),
+        Service::Gcs => open_gcs(address),
+        Service::Azure => open_azure(address),
+    }
+}
+
+fn open_s3(address: &Address) -> Result<Cloud, Error> {
+    let mut builder = profile::apply(AmazonS3Builder::from_env())?;
+    let endpoint = builder
+        .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
+        .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
+    let allows = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    check_scheme(endpoint.as_deref(), allows.as_deref(), "AWS_ALLOW_HTTP")?;
+    if builder.get_config_value(&AmazonS3ConfigKey::Checksum).is_none() {
+        builder = builder.with_checksum_algorithm(Checksum::SHA256);
+    }
+    if builder
+        .get_config_value(&AmazonS3ConfigKey::CopyIfNotExists)
+        .is_none()
+    {
+        let header = S3CopyIfNotExists::Header("if-none-match".to_owned(), "*".to_owned());
+        builder = builder.with_copy_if_not_exists(header);
+    }
+    let store = builder
+        .with_bucket_name(&address.bucket)
+        .with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), REQUEST)
+        .with_retry(once())
+        // not every server has it, and an answer that names other keys would end the process
+        .with_disable_bulk_delete(true)
+        .with_http_connector(Connector::default())
+        .build()
+        .map_err(|error| refused(address, &error))?;
+    Ok(Cloud::new(Service::S3, store))
+}
+
+fn open_gcs(address: &Address) -> Result<Cloud, Error> {
+    let builder = GoogleCloudStorageBuilder::from_env();
+    let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+    let allows = builder.get_config_value(&GoogleConfigKey::Client(ClientConfigKey::AllowHttp));
+    check_scheme(endpoint.as_deref(), allows.as_deref(), "GOOGLE_ALLOW_HTTP")?;
+    let store = builder
+        .with_bucket_name(&address.bucket)
+        .with_config(GoogleConfigKey::Client(ClientConfigKey::Timeout), REQUEST)
+        .with_retry(once())
+        .with_http_connector(Connector::default())
+        .build()
+        .map_err(|error| refused(address, &error))?;
+    Ok(Cloud::new(Service::Gcs, store))
+}
+
+fn open_azure(address: &Address) -> Result<Cloud, Error> {
+    let builder = MicrosoftAzureBuilder::from_env();
+    let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
+    let allows = builder.get_config_value(&AzureConfigKey::Client(ClientConfigKey::AllowHttp));
+    check_scheme(endpoint.as_deref(), allows.as_deref(), "AZURE_ALLOW_HTTP")?;
+    let account = builder.get_config_value(&AzureConfigKey::AccountName);
+    let connector = Connector::default();
+    let signer = Arc::clone(&connector.azure);
+    let store = builder
+        .with_container_name(&address.bucket)
+        .with_config(AzureConfigKey::Client(ClientConfigKey::Timeout), REQUEST)
+        .with_retry(once())
+        .with_http_connector(connector)
+        .build()
+        .map_err(|error| refused(address, &error))?;
+    if let Some(account) = account {
+        // it is set once: the connector is this function's own
+        let _ = signer.set((Arc::clone(store.credentials()), account));
+    }
+    Ok(Cloud::new(Service::Azure, store))
+}
+
+/// The client above repeats requests, so that it can count them.
+fn once() -> RetryConfig {
+    RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
+    }
+}
+
+fn check_scheme(endpoint: Option<&str>, allows: Option<&str>, name: &str) -> Result<(), Error> {
+    let is_clear = endpoint.is_some_and(|endpoint| {
+        endpoint
+            .get(..7)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
+    });
+    let is_allowed = allows.is_some_and(|allows| {
+        matches!(
+            allows.to_ascii_lowercase().as_str(),
+            "1" | "true" | "on" | "yes" | "y"
+        )
+    });
+    if is_clear && !is_allowed {
+        return Err(Error::Refused(format!(
+            "the endpoint of the store is http://, without encryption: use https://, or set {name}=true where the network is trusted"
+        )));
+    }
+    Ok(())
+}
+
+fn refused(address: &Address, error: &object_store::Error) -> Error {
+    Error::Refused(format!(
+        "cannot open {}: {}. Check the variables of the environment",
+        address.url(),
+        plain(&deepest(error))
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clear_text_has_to_be_allowed() {
+        let check = |endpoint, allows| check_scheme(endpoint, allows, "X").is_ok();
+        assert!(check(None, None));
+        assert!(check(Some("https://h"), None));
+        assert!(!check(Some("http://h"), None));
+        assert!(!check(Some("HTTP://h"), Some("false")));
+        assert!(check(Some("http://h"), Some("true")));
+        assert!(check(Some("ü"), None));
+    }
+}

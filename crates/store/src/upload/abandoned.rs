@@ -1,0 +1,78 @@
+//! Uploads that nobody continues.
+
+use std::time::{Duration, SystemTime};
+
+use super::begin::is_held;
+use crate::backend::FailureKind;
+use crate::client::Client;
+use crate::error::Error;
+use crate::journal;
+use crate::key::Key;
+use crate::metadata::Metadata;
+use crate::owner;
+use crate::version::Condition;
+
+/// Gives up all uploads whose journals are older, and returns how many.
+pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result<u64, Error> {
+    let directory = journal::directory();
+    let mut count = 0;
+    let mut page: Option<String> = None;
+    loop {
+        let answer = client.list(&directory, page.as_deref()).await?;
+        let prefix = format!("{}{directory}", client.prefix());
+        for listed in answer.objects {
+            let name = listed
+                .key
+                .strip_prefix(prefix.as_str())
+                .filter(|name| !name.is_empty() && !name.contains('/'));
+            let age = SystemTime::now()
+                .duration_since(listed.modified)
+                .unwrap_or_default();
+            if let Some(name) = name
+                && age >= older_than
+                && abort(client, &Key::reserved(&format!("uploads/{name}"))).await?
+            {
+                count += 1;
+            }
+        }
+        if answer.next.is_some() && answer.next == page {
+            return Err(Error::Reply(
+                "cannot list unfinished uploads: the next page is the same one".to_owned(),
+            ));
+        }
+        match answer.next {
+            Some(next) => page = Some(next),
+            None => return Ok(count),
+        }
+    }
+}
+
+/// Gives an upload up, unless somebody continues it.
+async fn abort(client: &Client, name: &Key) -> Result<bool, Error> {
+    let Some(found) = journal::read(client, name, journal::MOST).await? else {
+        return Ok(false);
+    };
+    if let Some(mut journal) = found.journal {
+        if is_held(&journal, found.modified) {
+            return Ok(false);
+        }
+        let key = Key::parse(client.prefix(), &journal.key)?;
+        // whoever would continue it now sees that it has changed
+        journal.owner = owner::name();
+        journal.counter = journal.counter.saturating_add(1);
+        journal.is_released = true;
+        let content = journal.encode(&key)?;
+        let condition = Condition::Is(found.version);
+        match client
+            .try_put(name, content.into(), &Metadata::new(), &condition)
+            .await
+        {
+            Ok(_) => {}
+            Err(trouble) if trouble.kind == FailureKind::Changed => return Ok(false),
+            Err(trouble) => return Err(trouble.into()),
+        }
+        client.abort_upload(&key, &journal.upload).await?;
+    }
+    client.delete(name).await?;
+    Ok(true)
+}

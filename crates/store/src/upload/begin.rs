@@ -1,0 +1,194 @@
+//! The beginning of an upload, or its continuation.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::keeper::Writer;
+use super::plan::Plan;
+use super::{Inner, NONCE, Parts, Upload, UploadOffer};
+use crate::backend::FailureKind;
+use crate::client::{Client, Trouble};
+use crate::error::Error;
+use crate::journal::{self, Found, Journal, StoredPart};
+use crate::key::Key;
+use crate::metadata::Metadata;
+use crate::owner;
+use crate::version::{Condition, Version};
+
+/// A journal that was not written for so long belongs to nobody: its writer writes it three
+/// times as often.
+const HELD: Duration = Duration::from_secs(60);
+
+/// How often another server may be faster.
+const ATTEMPTS: u32 = 3;
+
+/// Begins an upload, or takes over what an earlier one of the same tag has stored.
+///
+/// # Errors
+///
+/// [`Error::Busy`]: another server uploads this content, or another connection to this one.
+pub(crate) async fn begin(
+    client: &Arc<Client>,
+    key: Key,
+    offer: &UploadOffer,
+) -> Result<Upload, Error> {
+    let plan = Plan::new(&key, offer.size)?;
+    let name = journal::name(&key, &offer.tag);
+    let most = journal::most_bytes(plan.size, plan.parts);
+    for _ in 0..ATTEMPTS {
+        let found = journal::read(client, &name, most).await?;
+        let begun = match found {
+            None => fresh(client, &key, &name, &plan, offer, &Condition::New).await?,
+            Some(found) => taken(client, &key, &name, &plan, offer, found).await?,
+        };
+        if let Some(begun) = begun {
+            return Ok(Upload::new(Inner {
+                client: Arc::clone(client),
+                owner: begun.journal.owner,
+                upload: begun.journal.upload,
+                nonce: begun.journal.nonce,
+                metadata: begun.metadata,
+                plan,
+                parts: Parts::new(begun.places).into(),
+                writer: tokio::sync::Mutex::new(Writer {
+                    version: begun.version,
+                    counter: begun.journal.counter,
+                    is_closed: false,
+                }),
+                key,
+                journal: name,
+            }));
+        }
+    }
+    Err(busy(&key))
+}
+
+/// Says whether the writer of a journal is still there.
+pub(super) fn is_held(journal: &Journal, modified: SystemTime) -> bool {
+    // a time in the future is that of a clock that differs: then it is new
+    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+    !journal.is_released && age < HELD && !owner::has_ended(&journal.owner)
+}
+
+struct Begun {
+    journal: Journal,
+    version: Version,
+    metadata: Metadata,
+    places: Vec<Option<StoredPart>>,
+}
+
+/// Begins a new upload; `None`: another server was faster.
+async fn fresh(
+    client: &Client,
+    key: &Key,
+    name: &Key,
+    plan: &Plan,
+    offer: &UploadOffer,
+    condition: &Condition,
+) -> Result<Option<Begun>, Error> {
+    let nonce = format!("{:032x}", rand::random::<u128>());
+    let mut metadata = offer.metadata.clone();
+    metadata.set(NONCE, &nonce)?;
+    let upload = client.create_upload(key, &metadata).await?;
+    let journal = Journal {
+        key: key.as_str().to_owned(),
+        upload,
+        size: plan.size,
+        part_bytes: plan.part_bytes,
+        owner: owner::name(),
+        counter: 1,
+        is_released: false,
+        nonce,
+        parts: Vec::new(),
+    };
+    let written = write(client, key, name, plan, &journal, condition).await;
+    if !matches!(written, Ok(Some(_)))
+        && let Err(error) = client.abort_upload(key, &journal.upload).await
+    {
+        tracing::warn!(%error, "an upload stays behind");
+    }
+    Ok(written?.map(|version| Begun {
+        places: vec![None; plan.parts as usize],
+        journal,
+        version,
+        metadata,
+    }))
+}
+
+/// Takes over what another upload left; `None`: another server was faster.
+async fn taken(
+    client: &Client,
+    key: &Key,
+    name: &Key,
+    plan: &Plan,
+    offer: &UploadOffer,
+    found: Found,
+) -> Result<Option<Begun>, Error> {
+    let condition = Condition::Is(found.version);
+    let Some(mut journal) = found.journal else {
+        tracing::warn!(key = key.as_str(), "a damaged journal is replaced");
+        return fresh(client, key, name, plan, offer, &condition).await;
+    };
+    if is_held(&journal, found.modified) {
+        return Err(busy(key));
+    }
+    let places = plan.places(&journal).filter(|_| journal.key == key.as_str());
+    let Some(places) = places else {
+        // of another version of this program, or forged: the upload that it names need not be
+        // ours to give up
+        return fresh(client, key, name, plan, offer, &condition).await;
+    };
+    let mut metadata = offer.metadata.clone();
+    metadata.set(NONCE, &journal.nonce)?;
+    journal.owner = owner::name();
+    journal.counter = journal.counter.saturating_add(1);
+    journal.is_released = false;
+    let written = write(client, key, name, plan, &journal, &condition).await?;
+    Ok(written.map(|version| Begun {
+        journal,
+        version,
+        metadata,
+        places,
+    }))
+}
+
+/// Writes a journal for the first time; `None`: another server was faster.
+async fn write(
+    client: &Client,
+    key: &Key,
+    name: &Key,
+    plan: &Plan,
+    journal: &Journal,
+    condition: &Condition,
+) -> Result<Option<Version>, Error> {
+    let content = journal.encode(key)?;
+    let trouble: Trouble = match client
+        .try_put(name, content.into(), &Metadata::new(), condition)
+        .await
+    {
+        Ok(version) => return Ok(Some(version)),
+        Err(trouble) => trouble,
+    };
+    if !matches!(trouble.kind, FailureKind::Changed | FailureKind::Conflict) {
+        return Err(trouble.into());
+    }
+    // perhaps it was this one, and the answer was lost
+    let most = journal::most_bytes(plan.size, plan.parts);
+    let there = journal::read(client, name, most).await?;
+    Ok(there
+        .filter(|found| {
+            found
+                .journal
+                .as_ref()
+                .is_some_and(|there| there.owner == journal.owner)
+        })
+        .map(|found| found.version))
+}
+
+fn busy(key: &Key) -> Error {
+    Error::Busy(format!(
+        "another server or connection receives {:?}: wait until it ends, at most {} s after it was stopped",
+        key.as_str(),
+        HELD.as_secs()
+    ))
+}

@@ -1,0 +1,607 @@
+//! Partial files: written in any order under a temporary name, hashed span by span, and renamed
+//! when they are complete and verified.
+
+use std::fs::{File, TryLockError};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::message::Attributes;
+use headroom_transfer_proto::path::{RelPath, shown};
+use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::fstatvfs;
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::attributes;
+use super::change::change;
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::{Identity, Metadata, set_mtime};
+use crate::files::offer::{Offer, Seal, Stored};
+use crate::files::progress::Progress;
+use crate::files::{content, temporary};
+
+/// Aligned runs of this many zeros become a hole.
+const HOLE: usize = 64 << 10;
+
+/// Flags that prevent side effects of opening.
+pub(super) const HARMLESS: OFlag =
+    OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
+
+/// A partial file. Several threads may write to it at once.
+///
+/// When this is dropped, received data stays for the next transfer of the same offer; an
+/// untouched file is removed.
+#[derive(Debug)]
+pub struct Partial {
+    path: RelPath,
+    directory: Arc<OwnedFd>,
+    temporary: Vec<u8>,
+    file: File,
+    identity: Identity,
+    /// The current file of that name, if its content may be reused.
+    old: Option<(File, u64)>,
+    spans: Spans,
+    /// Whether everything that was not written here is a hole.
+    is_blank: AtomicBool,
+    progress: Mutex<Progress>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing was written.
+    Untouched,
+    Written,
+    /// The temporary name is gone.
+    Ended,
+}
+
+impl Partial {
+    /// Creates or finds the temporary file of an offer, in the directory of `path`'s last
+    /// component.
+    pub(super) fn begin(
+        directory: Arc<OwnedFd>,
+        path: &RelPath,
+        offer: &Offer,
+    ) -> Result<Self, ErrorKind> {
+        let name = path.name();
+        let here = replaceable(&directory, name)?;
+        if i64::try_from(offer.size).is_err() {
+            return Err(ErrorKind::TooLarge(offer.size));
+        }
+        let temporary = temporary::of_file(name, offer.size, offer.mtime);
+        let (file, metadata, is_new) = open_locked(&directory, &temporary)?;
+        let mut partial = Self {
+            path: path.clone(),
+            directory,
+            temporary,
+            file,
+            identity: metadata.identity,
+            old: None,
+            spans: Spans::new(offer.size),
+            is_blank: AtomicBool::new(is_new),
+            progress: Mutex::new(Progress::new(Spans::new(offer.size))),
+            state: Mutex::new(if is_new { State::Untouched } else { State::Written }),
+        };
+        let needed = offer.data.min(offer.size).saturating_sub(metadata.allocated);
+        // not worth the system call for a small file
+        if needed > SPAN_BYTES {
+            let free = free_space(&partial.directory)?;
+            if free < needed {
+                return Err(ErrorKind::NoSpace { needed, free });
+            }
+        }
+        if metadata.size != offer.size {
+            partial.file.set_len(offer.size).map_err(|error| match ErrorKind::of(error) {
+                ErrorKind::System(error) if error.raw_os_error() == Some(Errno::EFBIG as i32) => {
+                    ErrorKind::TooLarge(offer.size)
+                }
+                kind => kind,
+            })?;
+        }
+        if offer.reuse && here.is_some_and(|here| here.file_type == FileType::File) {
+            partial.old = open_old(&partial.directory, name);
+        }
+        Ok(partial)
+    }
+
+    /// Makes a partial file of an empty file without a name: what comes is read from it and stored
+    /// elsewhere, and it is never sealed.
+    pub(in crate::files) fn spooled(
+        path: &RelPath,
+        size: u64,
+        file: File,
+    ) -> Result<Self, ErrorKind> {
+        let spans = Spans::new(size);
+        file.set_len(size).map_err(ErrorKind::of)?;
+        let identity = Metadata::of(&file)?.identity;
+        let directory = Arc::new(OwnedFd::from(file.try_clone().map_err(ErrorKind::of)?));
+        Ok(Self {
+            path: path.clone(),
+            directory,
+            temporary: Vec::new(),
+            file,
+            identity,
+            old: None,
+            spans,
+            is_blank: AtomicBool::new(true),
+            progress: Mutex::new(Progress::new(spans)),
+            state: Mutex::new(State::Ended),
+        })
+    }
+
+    /// Claims that a span with this value is stored elsewhere, if nothing of it has arrived.
+    pub(in crate::files) fn claim(&self, span: u64, value: ChainingValue) {
+        let mut progress = self.progress();
+        if progress.is_untouched(span) {
+            progress.claim(span, value);
+        }
+    }
+
+    /// Whether all bytes of a span arrived.
+    pub(in crate::files) fn has_arrived(&self, span: u64) -> bool {
+        self.progress().is_whole(span)
+    }
+
+    /// Returns the hash of what arrived and is claimed.
+    pub(in crate::files) fn root(&self) -> Result<Hash, ErrorKind> {
+        self.progress().root()
+    }
+
+    /// Reads bytes of spans that arrived.
+    pub(in crate::files) fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ErrorKind> {
+        self.file.read_exact_at(into, offset).map_err(ErrorKind::of)
+    }
+
+    /// Frees the disk space of bytes that were stored elsewhere.
+    pub(in crate::files) fn free(&self, range: &Range<u64>) {
+        // what is not freed now is freed with the file
+        let _ = content::clear(&self.file, range);
+    }
+
+    /// Returns the file's name.
+    #[must_use]
+    pub fn path(&self) -> &RelPath {
+        &self.path
+    }
+
+    /// Returns the file's spans.
+    #[must_use]
+    pub fn spans(&self) -> Spans {
+        self.spans
+    }
+
+    /// Hashes a span that is present: in what an earlier transfer left, or in the current file of
+    /// that name, from which it is then copied. `None` if nothing is present.
+    ///
+    /// The span counts as the sender's unless data for it is written: the caller reports it to the
+    /// sender, which sends spans with other values.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the copy cannot be written.
+    pub fn present(&mut self, span: u64) -> Result<Option<ChainingValue>, Error> {
+        self.find(span).map_err(|kind| self.error("resumed", kind))
+    }
+
+    /// Returns the first span from `from` on that may be [`Self::present`]. Holes are skipped: an
+    /// offer may have more spans than anybody can ask for.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_present(&self, from: u64) -> Result<Option<u64>, Error> {
+        self.next(from).map_err(|kind| self.error("resumed", kind))
+    }
+
+    /// Writes bytes at an offset, in any order. Bytes that arrived before are not written again;
+    /// returns how many were written. Pieces of 64 KiB and more that follow others are hashed from
+    /// `bytes`; smaller ones are read back.
+    ///
+    /// # Errors
+    /// They are beyond the file's end, cannot be written (they may arrive again), or there are too
+    /// many separate pieces.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+        let written = self.each_span(offset, bytes.len() as u64, |span, range| {
+            let at = |position: u64| usize::try_from(position - offset).unwrap_or(bytes.len());
+            self.write_span(span, range, Some(&bytes[at(range.start)..at(range.end)]))
+        });
+        written.map_err(|kind| self.error("written", kind))
+    }
+
+    /// Does what [`Self::write_at`] does with `len` zeros, which use no disk space if the file
+    /// system supports holes.
+    ///
+    /// # Errors
+    /// As those of `write_at`.
+    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<u64, Error> {
+        let written = self.each_span(offset, len, |span, range| self.write_span(span, range, None));
+        written.map_err(|kind| self.error("written", kind))
+    }
+
+    /// Returns the bytes of complete spans, without those that were [`Self::present`].
+    #[must_use]
+    pub fn came(&self) -> u64 {
+        self.progress().came()
+    }
+
+    /// Returns the number of complete spans, including those that were [`Self::present`].
+    #[must_use]
+    pub fn whole_spans(&self) -> u64 {
+        self.progress().present()
+    }
+
+    /// Verifies the complete file, sets its attributes, and renames it, replacing the file or link
+    /// of that name.
+    ///
+    /// # Errors
+    /// Spans are missing: the data stays. The hash is wrong: the data is removed. The name now
+    /// belongs to something that is not replaced, or the disk refuses: the data stays.
+    pub fn finish_with(
+        &self,
+        seal: &Seal,
+        attributes: Option<&Attributes>,
+    ) -> Result<Stored, Error> {
+        self.seal(seal, attributes).map_err(|kind| self.error("stored", kind))
+    }
+
+    /// Removes the data.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn abandon(&self) -> Result<(), Error> {
+        self.remove().map_err(|kind| self.error("removed", kind))
+    }
+
+    /// Returns the current file of that name and its size in bytes, if its content may be reused.
+    pub(super) fn old(&self) -> Option<(&File, u64)> {
+        self.old.as_ref().map(|(file, size)| (file, *size))
+    }
+
+    fn error(&self, done: &'static str, kind: ErrorKind) -> Error {
+        Error::new(self.path.as_bytes(), done, kind)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self, from: u64) -> Result<Option<u64>, ErrorKind> {
+        let Some(range) = self.spans.range(from) else { return Ok(None) };
+        if self.old.as_ref().is_some_and(|(_, size)| range.end <= *size) {
+            return Ok(Some(from));
+        }
+        if self.is_blank.load(Relaxed) {
+            return Ok(None);
+        }
+        let data = content::next_data(&self.file, range.start).map_err(ErrorKind::of)?;
+        let span = data.map(|start| start / SPAN_BYTES);
+        Ok(span.filter(|span| *span < self.spans.count()))
+    }
+
+    fn find(&mut self, span: u64) -> Result<Option<ChainingValue>, ErrorKind> {
+        let Some(range) = self.spans.range(span) else { return Ok(None) };
+        {
+            let progress = self.progress();
+            if !progress.is_untouched(span) {
+                return Ok(progress.claimed(span));
+            }
+        }
+        // nobody else writes: `&mut self`
+        if !self.has_data(&range)? {
+            let Some((old, size)) = &self.old else { return Ok(None) };
+            if range.end > *size {
+                return Ok(None);
+            }
+            self.is_blank.store(false, Relaxed);
+            *self.state() = State::Written;
+            if content::copy(old, &self.file, &range).is_err() {
+                // a partial copy does no harm: nothing is claimed of it
+                return Ok(None);
+            }
+        }
+        let value = content::value(&self.file, self.spans, span).map_err(ErrorKind::of)?;
+        if let Some(value) = value {
+            self.progress().claim(span, value);
+        }
+        Ok(value)
+    }
+
+    fn each_span(
+        &self,
+        offset: u64,
+        len: u64,
+        write: impl Fn(u64, &Range<u64>) -> Result<u64, ErrorKind>,
+    ) -> Result<u64, ErrorKind> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.spans.size());
+        let bytes = offset..end.ok_or(ErrorKind::BeyondEnd)?;
+        let mut new = 0;
+        for span in self.spans.touched(bytes.clone()) {
+            let Some(whole) = self.spans.range(span) else { return Err(ErrorKind::BeyondEnd) };
+            new += write(span, &(whole.start.max(bytes.start)..whole.end.min(bytes.end)))?;
+        }
+        Ok(new)
+    }
+
+    /// Writes bytes or zeros of one span, and hashes what is contiguous.
+    fn write_span(
+        &self,
+        span: u64,
+        range: &Range<u64>,
+        bytes: Option<&[u8]>,
+    ) -> Result<u64, ErrorKind> {
+        let gaps = self.progress().take(span, range)?;
+        if gaps.is_empty() {
+            return Ok(0);
+        }
+        *self.state() = State::Written;
+        let of_gap = |gap: &Range<u64>| {
+            let at = |position: u64| usize::try_from(position - range.start).unwrap_or(0);
+            bytes.map(|bytes| &bytes[at(gap.start)..at(gap.end)])
+        };
+        for (n, gap) in gaps.iter().enumerate() {
+            let outcome = match of_gap(gap) {
+                Some(bytes) => self.put(gap.start, bytes),
+                None => self.put_zeros(gap),
+            };
+            let mut progress = self.progress();
+            if let Err(kind) = outcome {
+                // a part of it may have been written
+                self.is_blank.store(false, Relaxed);
+                gaps[n..].iter().for_each(|gap| progress.given_back(span, gap));
+                return Err(kind);
+            }
+            progress.written(span, gap);
+        }
+        self.hash_span(span, |wanted| {
+            let gap = gaps.iter().find(|gap| gap.start <= wanted.start && wanted.end <= gap.end)?;
+            let at = |position: u64| usize::try_from(position - gap.start).unwrap_or(0);
+            Some(of_gap(gap).map(|bytes| &bytes[at(wanted.start)..at(wanted.end)]))
+        })?;
+        Ok(gaps.iter().map(|gap| gap.end - gap.start).sum())
+    }
+
+    /// Hashes what can be hashed of a span. `in_memory` returns a range's bytes (`Some(None)` for
+    /// zeros), or `None` if they must be read back.
+    fn hash_span<'a>(
+        &self,
+        span: u64,
+        in_memory: impl Fn(&Range<u64>) -> Option<Option<&'a [u8]>>,
+    ) -> Result<(), ErrorKind> {
+        loop {
+            let Some(mut task) = self.progress().next_task(span) else { return Ok(()) };
+            match in_memory(&task.range) {
+                Some(Some(bytes)) => {
+                    task.hasher.update(bytes);
+                }
+                Some(None) => {
+                    content::hash_zeros(task.range.end - task.range.start, &mut task.hasher);
+                }
+                None => {
+                    let outcome = content::hash(&self.file, &task.range, &mut task.hasher);
+                    if let Err(error) = outcome {
+                        self.progress().not_hashed(span);
+                        return Err(ErrorKind::of(error));
+                    }
+                }
+            }
+            self.progress().hashed(span, task);
+        }
+    }
+
+    /// Writes bytes; runs of zeros become holes.
+    fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
+        let lead = usize::try_from(offset.next_multiple_of(HOLE as u64) - offset)
+            .unwrap_or(0)
+            .min(bytes.len());
+        let (mut done, mut at) = (0, lead);
+        // `done..at` is to be written; from `at` on is not decided yet
+        while at < bytes.len() {
+            let block = &bytes[at..bytes.len().min(at + HOLE)];
+            if block.len() == HOLE && is_zero(block) {
+                self.write_all(offset + done as u64, &bytes[done..at])?;
+                let start = offset + at as u64;
+                self.put_zeros(&(start..start + HOLE as u64))?;
+                done = at + HOLE;
+            }
+            at += block.len();
+        }
+        self.write_all(offset + done as u64, &bytes[done..])
+    }
+
+    fn write_all(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all_at(bytes, offset).map_err(ErrorKind::of)
+    }
+
+    fn put_zeros(&self, range: &Range<u64>) -> Result<(), ErrorKind> {
+        if self.has_data(range)? {
+            content::clear(&self.file, range).map_err(ErrorKind::of)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a range that was not written here contains data.
+    fn has_data(&self, range: &Range<u64>) -> Result<bool, ErrorKind> {
+        Ok(!self.is_blank.load(Relaxed)
+            && content::has_data(&self.file, range).map_err(ErrorKind::of)?)
+    }
+
+    fn seal(&self, seal: &Seal, attributes: Option<&Attributes>) -> Result<Stored, ErrorKind> {
+        let root = self.progress().root()?;
+        if root != seal.root {
+            self.remove()?;
+            return Err(ErrorKind::Mismatch);
+        }
+        let mut state = self.state();
+        if *state == State::Ended {
+            return Err(ErrorKind::Moved);
+        }
+        attributes::set(&self.file, Mode::from_bits_truncate(seal.mode & 0o777), attributes)?;
+        set_mtime(&self.file, seal.mtime)?;
+        if seal.fsync {
+            self.file.sync_all().map_err(ErrorKind::of)?;
+        }
+        // somebody with write access could have put something else there
+        if !leads_to(&self.directory, &self.temporary, self.identity)? {
+            return Err(ErrorKind::Moved);
+        }
+        let replaced = replaceable(&self.directory, self.path.name())?.is_some();
+        change(&self.directory, || {
+            renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())
+        })?;
+        *state = State::Ended;
+        if seal.fsync {
+            sync_directory(&self.directory)?;
+        }
+        Ok(Stored { replaced })
+    }
+
+    fn remove(&self) -> Result<(), ErrorKind> {
+        let mut state = self.state();
+        if *state != State::Ended && leads_to(&self.directory, &self.temporary, self.identity)? {
+            change(&self.directory, || {
+                unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
+            })?;
+        }
+        *state = State::Ended;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if *self.state() == State::Untouched {
+            // a remaining empty file is harmless
+            let _ = self.remove();
+        }
+    }
+}
+
+/// Returns the metadata of what has a name, if it may be replaced by a file or link.
+pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Metadata>, ErrorKind> {
+    if temporary::is_temporary(name) {
+        return Err(ErrorKind::Reserved);
+    }
+    match Metadata::at(directory, name, false) {
+        Ok(metadata) if matches!(metadata.file_type, FileType::File | FileType::Symlink) => {
+            Ok(Some(metadata))
+        }
+        Ok(metadata) => Err(ErrorKind::Clash { here: metadata.file_type }),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the free bytes of a file system for this user.
+pub(super) fn free_space(directory: &OwnedFd) -> Result<u64, ErrorKind> {
+    let system = fstatvfs(directory)?;
+    Ok(system.blocks_available().saturating_mul(system.fragment_size()))
+}
+
+/// Makes names in a directory durable.
+pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), ErrorKind> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let directory = openat(directory, ".", flags, Mode::empty())?;
+    File::from(directory).sync_all().map_err(ErrorKind::of)
+}
+
+/// Opens and locks the temporary file. Returns its metadata, and whether it was created.
+pub(super) fn open_locked(
+    directory: &OwnedFd,
+    name: &[u8],
+) -> Result<(File, Metadata, bool), ErrorKind> {
+    // each iteration means that another transfer ended between two steps of this one
+    for _ in 0..16 {
+        let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
+        let mode = Mode::from_bits_truncate(0o600);
+        let (file, is_new) = match change(directory, || openat(directory, name, made, mode)) {
+            Ok(file) => (File::from(file), true),
+            Err(Errno::EEXIST) => match open_ordinary(directory, name, OFlag::O_RDWR) {
+                Ok((file, _)) => (file, false),
+                Err(ErrorKind::Missing) => continue,
+                Err(ErrorKind::Clash { .. }) => return Err(foreign(name)),
+                Err(ErrorKind::Denied) => {
+                    // if killed just before the rename, it has the final mode
+                    if Metadata::at(directory, name, false)?.owner != geteuid().as_raw() {
+                        return Err(foreign(name));
+                    }
+                    change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
+                    continue;
+                }
+                Err(kind) => return Err(kind),
+            },
+            Err(error) => return Err(error.into()),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(ErrorKind::Busy),
+            Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
+        }
+        let metadata = Metadata::of(&file)?;
+        // a file of another user, or with another name, may have been put
+        if metadata.owner != geteuid().as_raw() || metadata.links > 1 {
+            return Err(foreign(name));
+        }
+        if leads_to(directory, name, metadata.identity)? {
+            return Ok((file, metadata, is_new));
+        }
+    }
+    Err(ErrorKind::Busy)
+}
+
+fn foreign(name: &[u8]) -> ErrorKind {
+    ErrorKind::Foreign(shown(name).to_string().into())
+}
+
+/// Opens an ordinary file, and returns its metadata.
+pub(super) fn open_ordinary(
+    directory: &OwnedFd,
+    name: &[u8],
+    access: OFlag,
+) -> Result<(File, Metadata), ErrorKind> {
+    // checked first, because opening some devices has effects
+    let before = Metadata::at(directory, name, false)?;
+    if before.file_type != FileType::File {
+        return Err(ErrorKind::Clash { here: before.file_type });
+    }
+    let file = File::from(openat(directory, name, access | HARMLESS, Mode::empty())?);
+    let metadata = Metadata::of(&file)?;
+    if metadata.identity != before.identity {
+        return Err(ErrorKind::Missing);
+    }
+    Ok((file, metadata))
+}
+
+/// Opens a file to reuse; `None` if it cannot be read.
+fn open_old(directory: &OwnedFd, name: &[u8]) -> Option<(File, u64)> {
+    let (file, metadata) = open_ordinary(directory, name, OFlag::O_RDONLY).ok()?;
+    Some((file, metadata.size))
+}
+
+pub(super) fn leads_to(
+    directory: &OwnedFd,
+    name: &[u8],
+    identity: Identity,
+) -> Result<bool, ErrorKind> {
+    match Metadata::at(directory, name, false) {
+        Ok(metadata) => Ok(metadata.identity == identity),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    let (first, rest) = block.split_at(block.len().min(16));
+    first.iter().all(|byte| *byte == 0)
+        && rest.chunks(1024).all(|piece| piece == &[0; 1024][..piece.len()])
+}

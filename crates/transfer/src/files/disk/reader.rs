@@ -1,0 +1,214 @@
+//! Reads a file that is being sent at any offset, hashes its spans, and detects changes.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{ChainingValue, Hash, Spans};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+use super::beneath::Beneath;
+use super::partial::open_ordinary;
+use crate::files::content;
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::Metadata;
+
+/// A file that was found, and is not open yet.
+#[derive(Debug, Clone)]
+pub struct SourceFile {
+    pub(super) path: RelPath,
+    pub(super) beneath: Beneath,
+    /// Its directory below `beneath`.
+    pub(super) directory: Option<Box<[u8]>>,
+    pub(super) name: Box<[u8]>,
+    pub(super) metadata: Metadata,
+}
+
+impl SourceFile {
+    /// Returns the name under which it is sent.
+    #[must_use]
+    pub fn path(&self) -> &RelPath {
+        &self.path
+    }
+
+    /// Returns its metadata when it was found.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or has changed.
+    pub fn open(&self) -> Result<Reader, Error> {
+        self.open_as(|found, now| match found.is_unchanged(now) {
+            true => Ok(()),
+            false => Err(ErrorKind::Changed),
+        })
+    }
+
+    /// Opens the file, even if its content has changed since.
+    ///
+    /// # Errors
+    /// It cannot be read, is another file, or is shorter than it was.
+    pub fn open_changed(&self) -> Result<Reader, Error> {
+        self.open_as(|found, now| match found.identity == now.identity {
+            false => Err(ErrorKind::Replaced),
+            true if now.size < found.size => Err(ErrorKind::Shorter),
+            true => Ok(()),
+        })
+    }
+
+    fn open_as(
+        &self,
+        is_it: impl Fn(&Metadata, &Metadata) -> Result<(), ErrorKind>,
+    ) -> Result<Reader, Error> {
+        let open = || {
+            let directory = self.beneath.directory(self.directory.as_deref())?;
+            let (file, metadata) = if self.beneath.follows() {
+                if Metadata::at(&directory, &self.name, true)?.file_type != FileType::File {
+                    return Err(ErrorKind::Replaced);
+                }
+                let flags =
+                    OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+                let file = File::from(openat(&directory, &*self.name, flags, Mode::empty())?);
+                let metadata = Metadata::of(&file)?;
+                (file, metadata)
+            } else {
+                match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
+                    Err(ErrorKind::Clash { .. }) => return Err(ErrorKind::Replaced),
+                    outcome => outcome?,
+                }
+            };
+            is_it(&self.metadata, &metadata)?;
+            Ok(file)
+        };
+        let file = open().map_err(|kind| self.error(kind))?;
+        Ok(Reader { source: self.clone(), file })
+    }
+
+    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
+        Error::new(self.path.as_bytes(), "read", kind)
+    }
+}
+
+/// A file that is being sent. Several threads may read it at once.
+#[derive(Debug)]
+pub struct Reader {
+    source: SourceFile,
+    file: File,
+}
+
+impl Reader {
+    /// Returns its size in bytes when it was found.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.source.metadata.size
+    }
+
+    /// Returns its spans.
+    #[must_use]
+    pub fn spans(&self) -> Spans {
+        Spans::new(self.size())
+    }
+
+    /// Returns its metadata when it was found.
+    #[must_use]
+    pub fn source(&self) -> &SourceFile {
+        &self.source
+    }
+
+    /// Reads until `buffer` is full or the file ends; returns how many bytes.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = buffer.len().min(left);
+        self.file.read_exact_at(&mut buffer[..len], offset).map_err(|error| self.error(error))?;
+        Ok(len)
+    }
+
+    /// Reads the whole file, whatever size it reports, but no more than `most` bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_to_end(&self, most: usize) -> Result<Vec<u8>, Error> {
+        let (mut content, mut len) = (Vec::new(), 0);
+        loop {
+            // an ordinary file takes two reads: one for its content, one that finds its end
+            let size = usize::try_from(self.size()).unwrap_or(most);
+            content.resize((len + 4096).max(size + 1).min(most), 0);
+            if len == content.len() {
+                return Ok(content);
+            }
+            match self.file.read_at(&mut content[len..], len as u64) {
+                Ok(0) => break,
+                Ok(read) => len += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+        content.truncate(len);
+        Ok(content)
+    }
+
+    /// Finds the next range of data at `from` or later; `None` up to the end.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, Error> {
+        // a fully allocated file has no holes: the kernel need not inspect its pages
+        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
+        if now.allocated >= self.size() {
+            return Ok((from < self.size()).then(|| from..self.size()));
+        }
+        let data = content::next_data_range(&self.file, from).map_err(|error| self.error(error))?;
+        // what was appended since is not sent
+        Ok(data.map(|data| data.start..data.end.min(self.size())).filter(|data| !data.is_empty()))
+    }
+
+    /// Hashes a span; `None` if the file has no such span.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn span_value(&self, span: u64) -> Result<Option<ChainingValue>, Error> {
+        content::value(&self.file, self.spans(), span).map_err(|error| self.error(error))
+    }
+
+    /// Hashes the whole file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn hash(&self) -> Result<Hash, Error> {
+        content::whole_hash(&self.file, self.size()).map_err(|error| self.error(error))
+    }
+
+    /// Whether the file is still the one that was found, and still has its name: size, modification
+    /// time, change time and identity.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub fn is_unchanged(&self) -> Result<bool, Error> {
+        let SourceFile { beneath, directory, name, metadata, .. } = &self.source;
+        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
+        let named = beneath
+            .directory(directory.as_deref())
+            .and_then(|directory| Metadata::at(&directory, name, beneath.follows()));
+        Ok(metadata.is_unchanged(&now) && named.is_ok_and(|named| metadata.is_unchanged(&named)))
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn error(&self, error: std::io::Error) -> Error {
+        self.source.error(match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => ErrorKind::Shorter,
+            _ => ErrorKind::of(error),
+        })
+    }
+}

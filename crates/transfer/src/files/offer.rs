@@ -1,0 +1,37 @@
+//! What a sender offers, and what becomes of it.
+
+use headroom_transfer_proto::message::Time;
+use headroom_transfer_proto::span::Hash;
+
+/// A file as its sender offers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its modification time at the sender.
+    pub mtime: Time,
+    /// Bytes that are not holes, if known; at most `size`. They must fit on the disk.
+    pub data: u64,
+    /// Whether content of the current file of that name may be reused.
+    pub reuse: bool,
+}
+
+/// What a complete file must be and get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// Its BLAKE3 hash.
+    pub root: Hash,
+    /// Permission bits; others than `0o777` are not set.
+    pub mode: u32,
+    /// Its modification time.
+    pub mtime: Time,
+    /// Whether to sync file and directory to the disk.
+    pub fsync: bool,
+}
+
+/// A stored file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Whether something else had the name.
+    pub replaced: bool,
+}

@@ -1,0 +1,43 @@
+//! Bounds the memory that requests of all transfers take together.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// A number of bytes that may be taken.
+#[derive(Debug)]
+pub(super) struct Budget {
+    most: u64,
+    taken: Mutex<u64>,
+    given_back: Condvar,
+}
+
+/// Bytes of a budget, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Taken {
+    of: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Budget {
+    pub(super) fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::new(0), given_back: Condvar::new() })
+    }
+
+    /// Takes bytes, and waits until there are that many. More than all there are count as all.
+    pub(super) fn take(self: &Arc<Self>, bytes: u64) -> Taken {
+        let bytes = bytes.min(self.most);
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self
+            .given_back
+            .wait_while(taken, |taken| *taken + bytes > self.most)
+            .unwrap_or_else(PoisonError::into_inner);
+        *taken += bytes;
+        Taken { of: Arc::clone(self), bytes }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        *self.of.taken.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        self.of.given_back.notify_all();
+    }
+}

@@ -1,0 +1,106 @@
+//! Compares what is to be stored with what a store has.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headroom_store::{Condition, Object};
+use headroom_transfer_proto::message::Time;
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Hash;
+
+use super::reader::SourceFile;
+use super::root::{Root, key, written_key};
+use super::tags;
+use super::whole::{Read, Whole};
+use crate::files::compare::{Sent, Status, is_time};
+use crate::files::error::{Error, ErrorKind, FileType};
+use crate::files::metadata::kept_mode;
+
+impl Root {
+    pub(in crate::files) fn compare(
+        &self,
+        path: &RelPath,
+        sent: &Sent<'_>,
+    ) -> Result<Status, Error> {
+        // what a store cannot hold is not there: storing it fails
+        let Ok(key) = key(path) else { return Ok(Status::Missing) };
+        let error = |kind: ErrorKind| Error::new(path.as_bytes(), "read", kind);
+        let sealed = |same| if same { Status::Same } else { Status::MetadataDiffers };
+        if let Sent::Directory { mode } = sent {
+            // most are: one request less
+            if let Some(here) = self.directory(key).map_err(error)? {
+                return Ok(sealed(mode & kept_mode(FileType::Directory) == here.mode));
+            }
+        }
+        if self.is_in_new_directory(key) {
+            return Ok(Status::Missing);
+        }
+        let Some(object) = self.object(key).map_err(error)? else {
+            return Ok(match self.is_directory(key).map_err(error)? {
+                true => Status::TypeDiffers(FileType::Directory),
+                false => Status::Missing,
+            });
+        };
+        let here = tags::metadata(key, &object);
+        Ok(match (sent, here.file_type) {
+            (Sent::Symlink { target }, FileType::Symlink) => {
+                match tags::target(&object).as_deref() == Some(*target) {
+                    true => Status::Same,
+                    false => Status::ContentDiffers,
+                }
+            }
+            (Sent::File { size, .. }, FileType::File) if *size != here.size => {
+                Status::ContentDiffers
+            }
+            (Sent::File { mode, mtime, hash, .. }, FileType::File) => {
+                let is_time = is_time(here.mtime, *mtime);
+                let is_same = match hash {
+                    Some(hash) => self.hash(path, key, object)? == *hash,
+                    None => is_time,
+                };
+                match is_same {
+                    true => sealed(is_time && mode & 0o777 == here.mode),
+                    false => Status::ContentDiffers,
+                }
+            }
+            (_, file_type) => Status::TypeDiffers(file_type),
+        })
+    }
+
+    /// Sets permissions and time of a file, by storing it again: the metadata of an object is part
+    /// of it.
+    pub(in crate::files) fn update_metadata(
+        &self,
+        path: &RelPath,
+        mode: u32,
+        mtime: Time,
+    ) -> Result<(), Error> {
+        let update = || {
+            let key = written_key(path)?;
+            let object = self.object(key)?.ok_or(ErrorKind::Missing)?;
+            let here = tags::metadata(key, &object);
+            if here.file_type != FileType::File {
+                return Err(ErrorKind::Clash { here: here.file_type });
+            }
+            let (size, version) = (object.size, object.version);
+            let (store, name, of) = (self.store.clone(), key.to_owned(), version.clone());
+            let read: Arc<Read> = Arc::new(move |range: Range<u64>| -> Result<Bytes, ErrorKind> {
+                Ok(store.read(&name, range, Some(&of))?)
+            });
+            let whole = Whole { size, mode, mtime };
+            match self.store_whole(key, whole, &read, Condition::Is(version)) {
+                Err(ErrorKind::Changed) => Err(ErrorKind::Replaced),
+                stored => stored,
+            }
+        };
+        update().map_err(|kind| Error::new(path.as_bytes(), "given its mode and time", kind))
+    }
+
+    fn hash(&self, path: &RelPath, key: &str, object: Object) -> Result<Hash, Error> {
+        match tags::hash(&object) {
+            Some(hash) => Ok(hash),
+            None => SourceFile::new(self.clone(), key, path.clone(), object).open()?.hash(),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Runs requests on other threads, many at once.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use tokio::runtime::Handle;
+
+use crate::files::error::ErrorKind;
+
+/// The threads of a runtime that may block.
+#[derive(Debug, Clone)]
+pub(super) struct Threads(Handle);
+
+/// Work that runs on another thread.
+#[derive(Debug)]
+pub(in crate::files) struct Running<T>(Receiver<T>);
+
+impl Threads {
+    pub(super) fn new(runtime: Handle) -> Self {
+        Self(runtime)
+    }
+
+    /// Runs work on another thread. It runs to its end, also if nobody waits for it.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Running<T> {
+        let (sender, receiver) = sync_channel(1);
+        drop(self.0.spawn_blocking(move || {
+            // nobody waits for it any longer
+            let _ = sender.send(work());
+        }));
+        Running(receiver)
+    }
+}
+
+impl<T> Running<T> {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// It panicked, or the program ends.
+    pub(in crate::files) fn wait(self) -> Result<T, ErrorKind> {
+        self.0.recv().map_err(|_| ErrorKind::Store("the request was not carried out".into()))
+    }
+}
