@@ -622,8 +622,8 @@ pub(crate) struct Sync {
     /// Compare files by hash, not by size and time; reads all files on both sides
     #[arg(short, long)]
     pub(crate) checksum: bool,
-    /// Send of a changed file only what DEST does not have in its version of it: auto searches
-    /// files of 1 MiB and more, on all of more than 64 KiB
+    /// Send only the parts of a changed file that DEST's version lacks: auto searches files of
+    /// 1 MiB and more, on those of more than 64 KiB, off none
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(crate) delta: Delta,
     #[command(flatten)]

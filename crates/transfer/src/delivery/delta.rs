@@ -1,7 +1,7 @@
 //! Whether a sync searches changed files for content that the receiver has.
 
-/// The least size in bytes of files that are searched on one's own accord. A search costs a round
-/// trip or two, and in that time a shorter file is sent.
+/// The least size in bytes of files that [`Delta::Auto`] searches. A search costs a round trip or
+/// two, and in that time a shorter file is sent.
 const WORTH_A_ROUND_TRIP: u64 = 1 << 20;
 
 /// Whether a sync searches within the spans of a file that changed: for blocks that did not, and

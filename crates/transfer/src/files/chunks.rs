@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_more_chunks_than_wanted() {
+    fn a_description_ends_when_no_more_is_wanted() {
         let file = file(&noise(1 << 20));
         for kind in [Block, Chunk, Groups] {
             let mut told = 0;

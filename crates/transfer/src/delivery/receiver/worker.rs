@@ -58,8 +58,9 @@ pub(super) struct File {
     pub(super) sealed: Option<[u8; 32]>,
     /// Bytes of holes.
     pub(super) holes: u64,
-    /// Bytes of its old version that the sender let be described, and copied.
+    /// Bytes of its old version that the sender requested descriptions of, repetitions included.
     pub(super) described: u64,
+    /// Bytes of its old version that the sender had copied.
     pub(super) copied: u64,
 }
 
