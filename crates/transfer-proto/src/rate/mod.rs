@@ -223,6 +223,8 @@ pub struct Controller {
     startup_window: f64,
     /// The largest measured in startup.
     capacity: Option<Capacity>,
+    /// Whether startup may take it at once: no congestion came after the first packets.
+    may_jump: bool,
     cubic: Cubic,
     ledbat: Ledbat,
     probe_rtt_at: Duration,
@@ -263,6 +265,7 @@ impl Controller {
             full_rounds: 0,
             startup_window: INITIAL_PACKETS * mss,
             capacity: None,
+            may_jump: true,
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss, 1.0),
             ledbat: Ledbat::new(INITIAL_PACKETS * mss, mss),
             probe_rtt_at: Duration::ZERO,
@@ -432,6 +435,9 @@ impl Controller {
         match self.mode {
             Mode::Startup => {
                 if congested {
+                    // the first packets cause no more than their own queue; what follows shows
+                    // that others use a part of the capacity, or that it is less
+                    self.may_jump &= round <= 1;
                     // what was lost exceeded the capacity
                     let most = bdp.max(self.startup_window - report.lost as f64);
                     self.startup_window = self.startup_window.min(most);
@@ -443,10 +449,11 @@ impl Controller {
                     let seen = [self.capacity, report.capacity].into_iter().flatten();
                     self.capacity = seen.max_by(|a, b| a.least().total_cmp(&b.least()));
                     if let Some(capacity) = self.capacity {
-                        let rtt = self.model.min_rtt().as_secs_f64();
+                        // infinity times nothing is no number
+                        let rtt = self.model.min_rtt().as_secs_f64().max(1e-6);
                         let tried = !round_over && self.has_tried();
                         let share = if tried { 1.0 } else { CAPACITY_SHARE };
-                        let jump = share * capacity.least() * rtt;
+                        let jump = if self.may_jump { share * capacity.least() * rtt } else { 0.0 };
                         let most = capacity.most() * rtt;
                         self.startup_window = self.startup_window.max(jump).min(most.max(jump));
                     }
