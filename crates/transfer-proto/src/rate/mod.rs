@@ -526,7 +526,7 @@ impl Controller {
     }
 
     /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or a queue
-    /// overflows.
+    /// overflows, or a policer drops, which lets the first packets pass at the rate of the line.
     fn is_full(&mut self, report: &Report) -> bool {
         let stood = self.model.queue_stood_this_round();
         if stood && self.model.was_congested() {
@@ -545,7 +545,7 @@ impl Controller {
         self.full_rounds += 1;
         self.full_rounds >= FULL_ROUNDS
             || stood
-            || self.model.overflowed_this_round()
+            || self.model.loses_more_than_by_chance()
             || self.capacity.is_some_and(|capacity| capacity.is_reached(bandwidth))
     }
 
