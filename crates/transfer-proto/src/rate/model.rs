@@ -202,7 +202,8 @@ impl Model {
         self.highest.get()
     }
 
-    fn latest_rate(&self) -> f64 {
+    /// Returns the latest rate: of three the lowest.
+    pub(super) fn latest_rate(&self) -> f64 {
         self.latest.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
