@@ -618,6 +618,10 @@ impl Controller {
     }
 
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
+        // the priority was changed
+        if self.config.priority == Priority::Scavenger {
+            return self.begin_retreat();
+        }
         let rtt = self.model.smoothed().unwrap_or_default();
         let acked = report.acked as f64;
         if congested {
@@ -766,6 +770,21 @@ mod tests {
             }
         }
         control.cubic.window()
+    }
+
+    #[test]
+    fn a_competitor_that_becomes_a_scavenger_retreats_at_once() {
+        let mut control = Controller::new(RateConfig::default(), 1200);
+        control.model.sample_rtt(Duration::ZERO, Duration::from_millis(50));
+        control.mode = Mode::Compete;
+        control.probe_rtt_at = Duration::from_secs(20);
+        control.probe_rtt_alone_at = control.probe_rtt_at;
+        let report = Report { acked: 1200, delivered: 1200, ..Report::default() };
+        control.report(Duration::from_secs(1), &report);
+        assert_eq!(control.mode, Mode::Compete);
+        control.set_priority(Priority::Scavenger);
+        control.report(Duration::from_secs(2), &report);
+        assert!(matches!(control.mode, Mode::Retreat { .. }), "{:?}", control.mode);
     }
 
     #[test]
