@@ -773,6 +773,26 @@ mod tests {
     }
 
     #[test]
+    fn startup_takes_a_measured_capacity_only_until_congestion_follows() {
+        let mut control = Controller::new(RateConfig::default(), 1200);
+        control.model.sample_rtt(Duration::ZERO, Duration::from_millis(100));
+        let mut reports = |report: Report| {
+            control.report(Duration::from_millis(200), &report);
+            assert_eq!(control.mode, Mode::Startup);
+            control.window()
+        };
+        // ten million bytes per second at least, of which three quarters for 100 ms
+        let capacity = Some(Capacity { bytes: 20_000.0, took: Duration::from_micros(1800) });
+        let first = Report { acked: 12_000, delivered: 12_000, capacity, ..Report::default() };
+        assert!((749_000..=751_000).contains(&reports(first)));
+        let next = Report { delivered_before: 12_000, delivered: 24_000, ..Report::default() };
+        let overflow = Report { acked: 12_000, lost: 400_000, congested: true, ..next };
+        assert!((349_000..=351_000).contains(&reports(overflow)));
+        let grown = reports(Report { acked: 1200, delivered: 25_200, ..next });
+        assert!((350_000..=353_000).contains(&grown), "{grown}");
+    }
+
+    #[test]
     fn a_competitor_that_becomes_a_scavenger_retreats_at_once() {
         let mut control = Controller::new(RateConfig::default(), 1200);
         control.model.sample_rtt(Duration::ZERO, Duration::from_millis(50));
