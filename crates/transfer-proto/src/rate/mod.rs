@@ -583,6 +583,8 @@ impl Controller {
             let measured = self.capacity.map_or(0.0, Capacity::least);
             self.known_capacity = self.model.highest_bandwidth().max(measured);
             self.may_catch_up = !self.saw_congestion;
+            // a probe of another time says nothing about these others
+            self.probed_floor = None;
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
             Mode::ProbeRtt { since: now, drained: None, competing: false }
