@@ -137,6 +137,11 @@ const DEEP_QUEUE_OTHERS: f64 = 1.2;
 /// Share of the window by which it grows to that in a round trip: if several do so, each must see
 /// the others' part before it is far too much.
 const CATCH_UP: f64 = 0.125;
+/// What twice the window must bring, as a multiple of the rate, to be raised further. Alone, on a
+/// path that carries less than it did, it brings nothing but a longer queue. Ours: less than
+/// beside others whose window grows meanwhile, and more than noise;
+/// `the_window_catches_up_with_others_and_not_with_its_own_queue`.
+const CAUGHT_UP: f64 = 1.125;
 /// Share of the window in flight from which it counts as used, so that it may grow (RFC 9438,
 /// section 5.8, without a number). Ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const USED_SHARE: f64 = 0.8;
@@ -223,6 +228,8 @@ pub struct Controller {
     startup_window: f64,
     /// The largest measured in startup.
     capacity: Option<Capacity>,
+    /// Whether startup may take it at once: no congestion came after the first packets.
+    may_jump: bool,
     cubic: Cubic,
     ledbat: Ledbat,
     probe_rtt_at: Duration,
@@ -233,8 +240,11 @@ pub struct Controller {
     probed_floor: Option<Duration>,
     /// The capacity in bytes per second, as far as it was known when competing began.
     known_capacity: f64,
-    /// Whether the queue has not overflowed since then.
-    never_overflowed: bool,
+    /// Whether the window may catch up with others': the queue has not overflowed since then, and
+    /// is not our own.
+    may_catch_up: bool,
+    /// Window and rate from which it is catching up, in bytes and bytes per second.
+    catches_up_from: Option<(f64, f64)>,
     cycles: u64,
     /// The path's parameters before a silence.
     saved: Option<SavedPath>,
@@ -263,6 +273,7 @@ impl Controller {
             full_rounds: 0,
             startup_window: INITIAL_PACKETS * mss,
             capacity: None,
+            may_jump: true,
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss, 1.0),
             ledbat: Ledbat::new(INITIAL_PACKETS * mss, mss),
             probe_rtt_at: Duration::ZERO,
@@ -270,7 +281,8 @@ impl Controller {
             probe_rtt_after: Duration::ZERO,
             probed_floor: None,
             known_capacity: 0.0,
-            never_overflowed: false,
+            may_catch_up: false,
+            catches_up_from: None,
             cycles: 0,
             saved: None,
         }
@@ -413,6 +425,7 @@ impl Controller {
         let congested = report.congested || (report.lost > 0 && self.model.queue_is_long());
         if congested {
             self.model.note_congestion();
+            self.may_catch_up = false;
         }
         self.advance(now, report, round_over, congested);
         if round_over {
@@ -432,6 +445,9 @@ impl Controller {
         match self.mode {
             Mode::Startup => {
                 if congested {
+                    // the first packets cause no more than their own queue; what follows shows
+                    // that others use a part of the capacity, or that it is less
+                    self.may_jump &= round <= 1;
                     // what was lost exceeded the capacity
                     let most = bdp.max(self.startup_window - report.lost as f64);
                     self.startup_window = self.startup_window.min(most);
@@ -443,10 +459,11 @@ impl Controller {
                     let seen = [self.capacity, report.capacity].into_iter().flatten();
                     self.capacity = seen.max_by(|a, b| a.least().total_cmp(&b.least()));
                     if let Some(capacity) = self.capacity {
-                        let rtt = self.model.min_rtt().as_secs_f64();
+                        // infinity times nothing is no number
+                        let rtt = self.model.min_rtt().as_secs_f64().max(1e-6);
                         let tried = !round_over && self.has_tried();
                         let share = if tried { 1.0 } else { CAPACITY_SHARE };
-                        let jump = share * capacity.least() * rtt;
+                        let jump = if self.may_jump { share * capacity.least() * rtt } else { 0.0 };
                         let most = capacity.most() * rtt;
                         self.startup_window = self.startup_window.max(jump).min(most.max(jump));
                     }
@@ -519,7 +536,7 @@ impl Controller {
     }
 
     /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or a queue
-    /// overflows.
+    /// overflows, or a policer drops, which lets the first packets pass at the rate of the line.
     fn is_full(&mut self, report: &Report) -> bool {
         let stood = self.model.queue_stood_this_round();
         if stood && self.model.was_congested() {
@@ -538,7 +555,7 @@ impl Controller {
         self.full_rounds += 1;
         self.full_rounds >= FULL_ROUNDS
             || stood
-            || self.model.overflowed_this_round()
+            || self.model.loses_more_than_by_chance()
             || self.capacity.is_some_and(|capacity| capacity.is_reached(bandwidth))
     }
 
@@ -565,7 +582,9 @@ impl Controller {
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
             let measured = self.capacity.map_or(0.0, Capacity::least);
             self.known_capacity = self.model.highest_bandwidth().max(measured);
-            self.never_overflowed = !self.saw_congestion;
+            self.may_catch_up = !self.saw_congestion;
+            // a probe of another time says nothing about these others
+            self.probed_floor = None;
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
             Mode::ProbeRtt { since: now, drained: None, competing: false }
@@ -601,10 +620,13 @@ impl Controller {
     }
 
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
+        // the priority was changed
+        if self.config.priority == Priority::Scavenger {
+            return self.begin_retreat();
+        }
         let rtt = self.model.smoothed().unwrap_or_default();
         let acked = report.acked as f64;
         if congested {
-            self.never_overflowed = false;
             self.cubic.congested(now, congested_at(now, report, rtt));
         } else if report.in_flight as f64 + acked >= USED_SHARE * self.cubic.window() {
             self.cubic.acked(now, acked, rtt);
@@ -622,11 +644,19 @@ impl Controller {
     fn catch_up(&mut self, acked: f64, rtt: Duration) {
         let in_flight = self.known_capacity * rtt.as_secs_f64();
         let path = self.known_capacity * self.model.min_rtt().as_secs_f64();
-        let others = in_flight - self.cubic.window();
-        if self.never_overflowed && others >= DEEP_QUEUE * path {
+        let (window, rate) = (self.cubic.window(), self.model.latest_rate());
+        if !self.may_catch_up || in_flight - window < DEEP_QUEUE * path {
+            return;
+        }
+        let (from, rate_then) = *self.catches_up_from.get_or_insert((window, rate));
+        if window >= 2.0 * from {
+            self.catches_up_from = None;
+            self.may_catch_up = rate >= CAUGHT_UP * rate_then;
+        }
+        if self.may_catch_up {
             let flows = self.config.priority.flows();
             let due = flows / (flows + DEEP_QUEUE_OTHERS) * in_flight;
-            self.cubic.raise(due.min(self.cubic.window() + CATCH_UP * acked));
+            self.cubic.raise(due.min(window + CATCH_UP * acked));
         }
     }
 
@@ -686,6 +716,7 @@ impl Controller {
             self.begin_retreat();
         } else if is_crowded {
             self.cubic.pause(now.saturating_sub(since));
+            self.catches_up_from = None;
             self.probe_rtt_after =
                 (self.probe_rtt_after * 2).clamp(PROBE_RTT_INTERVAL, MOST_PROBE_RTT_INTERVAL);
             let rounds = PROBE_RTT_ROUNDS * self.model.smoothed().unwrap_or_default();
@@ -716,4 +747,74 @@ impl Controller {
 fn congested_at(now: Duration, report: &Report, rtt: Duration) -> Duration {
     // a mark carries no time: it is about a round trip old
     if report.lost > 0 { report.lost_sent } else { now.saturating_sub(rtt) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Competes from `window` bytes on, on a path of 50 ms that carried 100 Mbit/s and now carries
+    /// `carries` bytes per second, while others have `others` bytes in flight. Returns its window
+    /// after 200 round trips.
+    fn caught_up(window: f64, others: f64, carries: f64) -> f64 {
+        let mut control = Controller::new(RateConfig::default(), 1200);
+        control.model.sample_rtt(Duration::ZERO, Duration::from_millis(50));
+        control.cubic = Cubic::new(Duration::ZERO, window, 1200.0, 1.0);
+        (control.known_capacity, control.may_catch_up) = (12.5e6, true);
+        for round in 0..200 {
+            let window = control.cubic.window();
+            let rtt = (window + others) / carries;
+            let report = Report { rate: Some(window / rtt), ..Report::default() };
+            control.model.report(Duration::ZERO, &report);
+            // of three rates the lowest counts
+            if round >= 2 {
+                control.catch_up(window, Duration::from_secs_f64(rtt));
+            }
+        }
+        control.cubic.window()
+    }
+
+    #[test]
+    fn startup_takes_a_measured_capacity_only_until_congestion_follows() {
+        let mut control = Controller::new(RateConfig::default(), 1200);
+        control.model.sample_rtt(Duration::ZERO, Duration::from_millis(100));
+        let mut reports = |report: Report| {
+            control.report(Duration::from_millis(200), &report);
+            assert_eq!(control.mode, Mode::Startup);
+            control.window()
+        };
+        // ten million bytes per second at least, of which three quarters for 100 ms
+        let capacity = Some(Capacity { bytes: 20_000.0, took: Duration::from_micros(1800) });
+        let first = Report { acked: 12_000, delivered: 12_000, capacity, ..Report::default() };
+        assert!((749_000..=751_000).contains(&reports(first)));
+        let next = Report { delivered_before: 12_000, delivered: 24_000, ..Report::default() };
+        let overflow = Report { acked: 12_000, lost: 400_000, congested: true, ..next };
+        assert!((349_000..=351_000).contains(&reports(overflow)));
+        let grown = reports(Report { acked: 1200, delivered: 25_200, ..next });
+        assert!((350_000..=353_000).contains(&grown), "{grown}");
+    }
+
+    #[test]
+    fn a_competitor_that_becomes_a_scavenger_retreats_at_once() {
+        let mut control = Controller::new(RateConfig::default(), 1200);
+        control.model.sample_rtt(Duration::ZERO, Duration::from_millis(50));
+        control.mode = Mode::Compete;
+        control.probe_rtt_at = Duration::from_secs(20);
+        control.probe_rtt_alone_at = control.probe_rtt_at;
+        let report = Report { acked: 1200, delivered: 1200, ..Report::default() };
+        control.report(Duration::from_secs(1), &report);
+        assert_eq!(control.mode, Mode::Compete);
+        control.set_priority(Priority::Scavenger);
+        control.report(Duration::from_secs(2), &report);
+        assert!(matches!(control.mode, Mode::Retreat { .. }), "{:?}", control.mode);
+    }
+
+    #[test]
+    fn the_window_catches_up_with_others_and_not_with_its_own_queue() {
+        let window = caught_up(1e6, 8e6, 12.5e6);
+        let share = window / (window + 8e6);
+        assert!((0.44..0.46).contains(&share), "{share}");
+        let window = caught_up(2e6, 0.0, 1.25e6);
+        assert!(window < 2.3 * 2e6, "{window} bytes where the path carries a tenth");
+    }
 }

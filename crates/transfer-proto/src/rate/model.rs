@@ -171,11 +171,6 @@ impl Model {
         self.round_loss().is_some_and(|lost| lost > MAX_CHANCE_LOSS)
     }
 
-    /// Whether a queue overflowed in this round, by more than chance.
-    pub(super) fn overflowed_this_round(&self) -> bool {
-        self.round_congested && self.loses_more_than_by_chance()
-    }
-
     /// Returns the bytes acknowledged in this round.
     pub(super) fn round_acked(&self) -> u64 {
         self.round_acked
@@ -207,7 +202,8 @@ impl Model {
         self.highest.get()
     }
 
-    fn latest_rate(&self) -> f64 {
+    /// Returns the latest rate: of three the lowest.
+    pub(super) fn latest_rate(&self) -> f64 {
         self.latest.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
