@@ -36,7 +36,7 @@ fn open_s3(address: &Address) -> Result<Cloud, Error> {
         .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
         .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
     let allows = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
-    check_scheme(endpoint.as_deref(), allows.as_deref(), "AWS_ALLOW_HTTP")?;
+    let is_clear = is_clear(endpoint.as_deref(), allows.as_deref(), "AWS_ALLOW_HTTP")?;
     if builder.get_config_value(&AmazonS3ConfigKey::Checksum).is_none() {
         builder = builder.with_checksum_algorithm(Checksum::SHA256);
     }
@@ -53,7 +53,7 @@ fn open_s3(address: &Address) -> Result<Cloud, Error> {
         .with_retry(once())
         // not every server has it, and an answer that names other keys would end the process
         .with_disable_bulk_delete(true)
-        .with_http_connector(Connector::default())
+        .with_http_connector(Connector { is_clear, ..Connector::default() })
         .build()
         .map_err(|error| refused(address, &error))?;
     Ok(Cloud::new(Service::S3, store))
@@ -63,12 +63,12 @@ fn open_gcs(address: &Address) -> Result<Cloud, Error> {
     let builder = GoogleCloudStorageBuilder::from_env();
     let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
     let allows = builder.get_config_value(&GoogleConfigKey::Client(ClientConfigKey::AllowHttp));
-    check_scheme(endpoint.as_deref(), allows.as_deref(), "GOOGLE_ALLOW_HTTP")?;
+    let is_clear = is_clear(endpoint.as_deref(), allows.as_deref(), "GOOGLE_ALLOW_HTTP")?;
     let store = builder
         .with_bucket_name(&address.bucket)
         .with_config(GoogleConfigKey::Client(ClientConfigKey::Timeout), REQUEST)
         .with_retry(once())
-        .with_http_connector(Connector::default())
+        .with_http_connector(Connector { is_clear, ..Connector::default() })
         .build()
         .map_err(|error| refused(address, &error))?;
     Ok(Cloud::new(Service::Gcs, store))
@@ -78,9 +78,9 @@ fn open_azure(address: &Address) -> Result<Cloud, Error> {
     let builder = MicrosoftAzureBuilder::from_env();
     let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
     let allows = builder.get_config_value(&AzureConfigKey::Client(ClientConfigKey::AllowHttp));
-    check_scheme(endpoint.as_deref(), allows.as_deref(), "AZURE_ALLOW_HTTP")?;
+    let is_clear = is_clear(endpoint.as_deref(), allows.as_deref(), "AZURE_ALLOW_HTTP")?;
     let account = builder.get_config_value(&AzureConfigKey::AccountName);
-    let connector = Connector::default();
+    let connector = Connector { is_clear, ..Connector::default() };
     let signer = Arc::clone(&connector.azure);
     let store = builder
         .with_container_name(&address.bucket)
@@ -104,7 +104,8 @@ fn once() -> RetryConfig {
     }
 }
 
-fn check_scheme(endpoint: Option<&str>, allows: Option<&str>, name: &str) -> Result<(), Error> {
+/// Says whether the endpoint is `http://`, which has to be allowed.
+fn is_clear(endpoint: Option<&str>, allows: Option<&str>, name: &str) -> Result<bool, Error> {
     let is_clear = endpoint.is_some_and(|endpoint| {
         endpoint
             .get(..7)
@@ -121,7 +122,7 @@ fn check_scheme(endpoint: Option<&str>, allows: Option<&str>, name: &str) -> Res
             "the endpoint of the store is http://, without encryption: use https://, or set {name}=true where the network is trusted"
         )));
     }
-    Ok(())
+    Ok(is_clear)
 }
 
 fn refused(address: &Address, error: &object_store::Error) -> Error {
@@ -138,12 +139,12 @@ mod tests {
 
     #[test]
     fn clear_text_has_to_be_allowed() {
-        let check = |endpoint, allows| check_scheme(endpoint, allows, "X").is_ok();
-        assert!(check(None, None));
-        assert!(check(Some("https://h"), None));
-        assert!(!check(Some("http://h"), None));
-        assert!(!check(Some("HTTP://h"), Some("false")));
-        assert!(check(Some("http://h"), Some("true")));
-        assert!(check(Some("ü"), None));
+        let check = |endpoint, allows| is_clear(endpoint, allows, "X").ok();
+        assert_eq!(check(None, None), Some(false));
+        assert_eq!(check(Some("https://h"), None), Some(false));
+        assert_eq!(check(Some("http://h"), None), None);
+        assert_eq!(check(Some("HTTP://h"), Some("false")), None);
+        assert_eq!(check(Some("http://h"), Some("true")), Some(true));
+        assert_eq!(check(Some("ü"), None), Some(false));
     }
 }
