@@ -28,6 +28,7 @@ mod memory;
 mod metadata;
 mod object;
 mod owner;
+mod pages;
 mod record;
 mod requests;
 mod slots;
