@@ -22,6 +22,9 @@ use crate::version::{Condition, Version};
 /// which cannot be longer than 64 KiB.
 const LONGEST_NAME: usize = 8 << 10;
 
+/// Entries of a page that are accepted at most: twice as many as Azure lists, which lists most.
+const MOST_ENTRIES: usize = 10_000;
+
 /// How often and how long a request is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -391,6 +394,13 @@ impl Client {
             .call_named(Kind::List, 0, ("list", directory), || backend.list(target, page))
             .await?;
         answer.next = answer.next.filter(|next| !next.is_empty());
+        let entries = answer.objects.len() + answer.prefixes.len();
+        if entries > MOST_ENTRIES {
+            return Err(Error::Reply(format!(
+                "cannot list {directory:?} in {}: a page has {entries} entries",
+                self.url
+            )));
+        }
         match &answer.next {
             Some(next) if next.len() > LONGEST_NAME => Err(Error::Reply(format!(
                 "cannot list {directory:?} in {}: the name of the next page has {} bytes",

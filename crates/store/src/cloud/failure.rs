@@ -45,6 +45,13 @@ fn kind(service: Service, error: &Error, reply: Option<&Reply>, code: Option<&st
         Some("RequestTimeout" | "InternalError" | "OperationAborted") => {
             return FailureKind::Passing;
         }
+        // some of them with 400
+        Some(
+            "ExpiredToken"
+            | "InvalidToken"
+            | "TokenRefreshRequired"
+            | "AuthorizationHeaderMalformed",
+        ) => return FailureKind::Refused,
         // listings and completions have no variant for it
         Some("NoSuchBucket" | "NoSuchKey" | "NoSuchUpload" | "ContainerNotFound" | "BlobNotFound") => {
             return FailureKind::NotFound;
@@ -178,6 +185,8 @@ mod tests {
         assert_eq!(of(Service::Gcs, &gone, Some(&status(404))).kind, FailureKind::NotFound);
         let slow = generic("<Code>SlowDown</Code>");
         assert_eq!(of(Service::S3, &slow, Some(&status(200))).kind, FailureKind::Slow);
+        let expired = generic("<Code>ExpiredToken</Code>");
+        assert_eq!(of(Service::S3, &expired, Some(&status(400))).kind, FailureKind::Refused);
         let long = format!("<Code>{}</Code>", "x".repeat(65));
         assert_eq!(code(&long), None);
         assert_eq!(code("<Code>a b</Code>"), None);

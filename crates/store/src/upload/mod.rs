@@ -130,8 +130,9 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`]: a part is missing, or the condition is an unknown version. [`Error::Changed`]: the condition is not met; parts
-    /// and journal stay. [`Error::Gone`]: the store does not have the upload, or not all parts.
+    /// [`Error::Misuse`]: a part is missing, or the condition is an unknown version.
+    /// [`Error::Changed`]: the condition is not met; parts and journal stay. [`Error::Gone`]: the
+    /// store does not have the upload, or not all parts.
     pub fn complete(&self, root: [u8; 32], condition: Condition) -> Result<Version, Error> {
         condition.check(self.inner.key.as_str())?;
         let inner = &self.inner;
