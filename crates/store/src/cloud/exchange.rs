@@ -158,7 +158,7 @@ impl HttpService for Service {
             }
             Err(error) => {
                 if let Some(exchange) = &exchange {
-                    exchange.note(Reply::Broken(deepest(&error), host));
+                    exchange.note(Reply::Broken(root_cause(&error), host));
                 }
                 Err(error)
             }
@@ -206,7 +206,7 @@ fn as_http_error(error: Box<dyn StdError + Send + Sync>) -> HttpError {
 }
 
 /// What the innermost cause says: outer ones repeat URLs.
-pub(super) fn deepest(error: &(dyn StdError + 'static)) -> String {
+pub(super) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

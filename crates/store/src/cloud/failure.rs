@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::exchange::{Reply, deepest};
+use super::exchange::{Reply, root_cause};
 use crate::address::Service;
 use crate::backend::{Failure, FailureKind};
 
@@ -21,10 +21,10 @@ pub(super) fn of(service: Service, error: &Error, reply: Option<&Reply>) -> Fail
             format!("HTTP {status} from {}", plain(host))
         }
         Some(Reply::Status(_, host)) => {
-            format!("{}, from {}", plain(&deepest(error)), plain(host))
+            format!("{}, from {}", plain(&root_cause(error)), plain(host))
         }
         Some(Reply::Broken(cause, host)) => format!("{}, of {}", plain(cause), plain(host)),
-        None => plain(&deepest(error)),
+        None => plain(&root_cause(error)),
     };
     if let Some(code) = &code {
         text = format!("{text}: {code}");

@@ -260,7 +260,8 @@ impl Backend for Cloud {
                 let answer = self.objects.get_opts(&path, options).await?;
                 let head = self.head_of(&answer);
                 let expected = answer.range.end.saturating_sub(answer.range.start);
-                let mut content = BytesMut::with_capacity(expected.min(most).min(RESERVED) as usize);
+                let mut content =
+                    BytesMut::with_capacity(expected.min(most).min(RESERVED) as usize);
                 let mut pieces = answer.into_stream();
                 while let Some(piece) = pieces.try_next().await? {
                     if (content.len() + piece.len()) as u64 > most {

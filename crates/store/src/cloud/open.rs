@@ -10,7 +10,7 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientConfigKey, RetryConfig};
 
 use super::Cloud;
-use super::exchange::{Connector, deepest};
+use super::exchange::{Connector, root_cause};
 use super::failure::plain;
 use super::profile;
 use crate::address::{Address, Service};
@@ -174,7 +174,7 @@ fn refused(address: &Address, error: &object_store::Error) -> Error {
     Error::Refused(format!(
         "cannot open {}: {}. Check the variables of the environment",
         address.url(),
-        plain(&deepest(error))
+        plain(&root_cause(error))
     ))
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
             };
             match abort(client, &Key::reserved(&format!("uploads/{name}"))).await {
                 Ok(is_given_up) => count += u64::from(is_given_up),
-                // a forged journal, or one of a store with a shorter prefix: others follow
+                // a forged journal, or one of a store with a shorter prefix, keeps no other one
                 Err(error @ (Error::Reply(_) | Error::Name(_))) => {
                     tracing::warn!(name, %error, "an unfinished upload stays behind");
                 }
@@ -69,7 +69,7 @@ async fn abort(client: &Client, name: &Key) -> Result<bool, Error> {
             return Ok(false);
         }
         let key = Key::parse(client.prefix(), &journal.key)?;
-        // whoever would continue it now sees that it has changed, and is held until it is gone
+        // who would resume it now sees that it has changed; until it is gone, it is this process's
         journal.owner = owner::name();
         journal.counter = journal.counter.saturating_add(1);
         journal.is_released = false;

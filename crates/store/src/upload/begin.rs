@@ -9,7 +9,7 @@ use super::keeper::Writer;
 use super::plan::Plan;
 use super::{Inner, NONCE, Parts, Upload, UploadOffer};
 use crate::backend::FailureKind;
-use crate::client::{Client, Trouble};
+use crate::client::{Client, RequestError};
 use crate::error::Error;
 use crate::journal::{self, Found, Journal, StoredPart};
 use crate::key::Key;
@@ -78,10 +78,10 @@ pub(super) async fn is_held(
     Ok(age < HELD)
 }
 
-/// The time of the store's clock, by which journals have theirs: this machine's may be minutes
-/// ahead, and take what another one still writes.
+/// Reads the store's clock, by which journals have their times. If this machine's clock is ahead
+/// of it, the journal of a living writer would look abandoned.
 async fn store_time(client: &Client) -> Result<SystemTime, Error> {
-    // among the journals, with which it is cleaned up if it stays behind
+    // among the journals, so that `abort_older` removes it if it stays behind
     let name = Key::reserved(&format!("uploads/clock-{:032x}", rand::random::<u128>()));
     let content = Bytes::from_static(b"clock");
     client.put(&name, content, &Metadata::new(), &Condition::Any).await?;
@@ -186,7 +186,7 @@ async fn write(
     condition: &Condition,
 ) -> Result<Option<Version>, Error> {
     let content = journal.encode(key)?;
-    let trouble: Trouble = match client
+    let trouble: RequestError = match client
         .try_put(name, content.into(), &Metadata::new(), condition)
         .await
     {

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{Inner, NONCE};
 use crate::backend::{FailureKind, Head};
-use crate::client::Trouble;
+use crate::client::RequestError;
 use crate::error::Error;
 use crate::record::{self, Record};
 use crate::version::{Condition, Version};
@@ -110,7 +110,7 @@ impl Inner {
     }
 
     /// Finds out whether a completion that failed has succeeded all the same.
-    async fn after(&self, trouble: Trouble) -> Result<Version, Error> {
+    async fn after(&self, trouble: RequestError) -> Result<Version, Error> {
         // while that is unknown, the journal stays: who continues finds out
         let there = self.client.head(&self.key).await?;
         if let Some(head) = there

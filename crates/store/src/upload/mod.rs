@@ -50,8 +50,9 @@ pub struct UploadOffer {
 /// An upload in parts, used by any number of threads.
 ///
 /// Every part but the last has [`part_bytes`](Self::part_bytes), and parts are stored in any
-/// order. Dropping it keeps the parts, and leaves the journal to whoever continues, for which it
-/// waits at most 10 s; on a thread of a runtime, and after the runtime's end, it does not wait.
+/// order. Dropping it keeps the parts, and releases the journal, so that the next process can
+/// resume at once. The drop waits for that at most 10 s. On a thread of a runtime, and after the
+/// runtime's end, it does not wait.
 pub struct Upload {
     inner: Arc<Inner>,
     keeper: JoinHandle<()>,
@@ -203,15 +204,15 @@ impl Inner {
     }
 
     async fn abandon(&self) -> Result<(), Error> {
-        // who has it: the journal of another server, and what that names, stay
+        // if another server has taken it over, that fails, and its journal and parts stay
         self.write(false).await?;
         self.end().await?;
         self.lose(Error::Misuse("this upload was given up".to_owned()));
         Ok(())
     }
 
-    /// The store does not have the upload any more, or not all parts: nobody shall try to
-    /// continue it.
+    /// Removes the journal of an upload that the store no longer has, or not all parts of, and
+    /// returns the error for it.
     async fn vanished(&self) -> Error {
         let ended = match self.write(false).await {
             Ok(()) => self.end().await,
@@ -228,8 +229,8 @@ impl Inner {
         )))
     }
 
-    /// Lets the store forget the parts, which would be paid for, and removes the journal. It was
-    /// written just now: until it is gone, others leave it alone.
+    /// Aborts the upload, whose parts the store would charge for, and removes the journal. The
+    /// caller has just written the journal: until it is gone, other processes leave it alone.
     async fn end(&self) -> Result<(), Error> {
         self.client.abort_upload(&self.key, &self.upload).await?;
         self.close().await
