@@ -22,6 +22,9 @@ use crate::version::{Condition, Version};
 /// which cannot be longer than 64 KiB.
 const LONGEST_NAME: usize = 8 << 10;
 
+/// Entries of a page that are accepted at most: twice as many as Azure lists, which lists most.
+const MOST_ENTRIES: usize = 10_000;
+
 /// How often and how long a request is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -63,7 +66,7 @@ pub(crate) struct Client {
 
 /// A failure after the last attempt.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct RequestError {
     /// The kind of the last failure.
     pub(crate) kind: FailureKind,
     /// An attempt before the last may have had an effect, unknown to us.
@@ -71,8 +74,8 @@ pub(crate) struct Trouble {
     error: Error,
 }
 
-impl From<Trouble> for Error {
-    fn from(trouble: Trouble) -> Self {
+impl From<RequestError> for Error {
+    fn from(trouble: RequestError) -> Self {
         trouble.error
     }
 }
@@ -205,7 +208,7 @@ impl Client {
         range: Range<u64>,
         version: Option<&Version>,
         is_content: bool,
-    ) -> Result<(Head, Bytes), Trouble> {
+    ) -> Result<(Head, Bytes), RequestError> {
         let whole = self.whole(key);
         let (backend, target) = (&self.backend, whole.as_str());
         let wanted = range.end.saturating_sub(range.start);
@@ -266,7 +269,7 @@ impl Client {
         content: Bytes,
         metadata: &Metadata,
         condition: &Condition,
-    ) -> Result<Version, Trouble> {
+    ) -> Result<Version, RequestError> {
         let whole = self.whole(key);
         let (backend, target) = (&self.backend, whole.as_str());
         let version = self
@@ -285,7 +288,12 @@ impl Client {
     }
 
     /// Copies an object.
-    pub(crate) async fn copy(&self, from: &Key, to: &Key, replace: bool) -> Result<(), Trouble> {
+    pub(crate) async fn copy(
+        &self,
+        from: &Key,
+        to: &Key,
+        replace: bool,
+    ) -> Result<(), RequestError> {
         let (from_whole, to_whole) = (self.whole(from), self.whole(to));
         let (backend, source, target) = (&self.backend, from_whole.as_str(), to_whole.as_str());
         self.call(Kind::Copy, 0, ("copy", from), || {
@@ -330,7 +338,7 @@ impl Client {
         upload: &str,
         part: u32,
         content: Bytes,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, RequestError> {
         let whole = self.whole(key);
         let (backend, target) = (&self.backend, whole.as_str());
         self.call(Kind::Part, content.len() as u64, ("store a part of", key), || {
@@ -357,7 +365,7 @@ impl Client {
         parts: &[String],
         metadata: &Metadata,
         condition: &Condition,
-    ) -> Result<Version, Trouble> {
+    ) -> Result<Version, RequestError> {
         let whole = self.whole(key);
         let (backend, target) = (&self.backend, whole.as_str());
         // a store may copy what it puts together: 16 MiB a second, at the limit of 64 KiB
@@ -391,6 +399,13 @@ impl Client {
             .call_named(Kind::List, 0, ("list", directory), || backend.list(target, page))
             .await?;
         answer.next = answer.next.filter(|next| !next.is_empty());
+        let entries = answer.objects.len() + answer.prefixes.len();
+        if entries > MOST_ENTRIES {
+            return Err(Error::Reply(format!(
+                "cannot list {directory:?} in {}: a page has {entries} entries",
+                self.url
+            )));
+        }
         match &answer.next {
             Some(next) if next.len() > LONGEST_NAME => Err(Error::Reply(format!(
                 "cannot list {directory:?} in {}: the name of the next page has {} bytes",
@@ -419,7 +434,7 @@ impl Client {
         bytes: u64,
         (doing, key): (&str, &Key),
         attempt: impl Fn() -> F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, RequestError>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -433,7 +448,7 @@ impl Client {
         bytes: u64,
         (doing, name): (&str, &str),
         attempt: impl Fn() -> F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, RequestError>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -464,7 +479,7 @@ impl Client {
                 self.slots.slowed(Instant::now());
             }
             if !failure.kind.is_passing() || attempts >= self.patience.attempts {
-                return Err(Trouble {
+                return Err(RequestError {
                     kind: failure.kind,
                     is_repeated: attempts > 1,
                     error: self.explain(&failure, attempts, doing, name),

@@ -1,19 +1,20 @@
-//! Object stores (S3 and its kin, Google Cloud Storage, Azure Blob Storage) as blocking calls.
+//! Object stores (S3 and what is compatible with it, Google Cloud Storage, Azure Blob Storage) as
+//! blocking calls.
 //!
 //! A [`Store`] is a bucket, or what is below a prefix of one. Its calls block the calling thread
 //! and drive their requests on a tokio runtime that the caller owns: call them from threads of
 //! the standard library or from `spawn_blocking`, never from a task, where they would panic. The
 //! runtime has to be a multi-threaded one.
 //!
-//! - Requests are repeated with backoff and jitter; a store that asks for less gets fewer requests
-//!   at a time; [`Store::requests`] counts them by kind, because stores charge by kind.
-//! - [`Upload`] stores a large object in parts. What another process needs to continue it lies
-//!   in the store as a small object, its journal; conditional writes keep two writers apart.
-//! - A store's answers are not trusted: lengths, versions, names and pages are checked, and what
-//!   an answer can occupy in memory is bounded.
+//! - A client retries requests with backoff and jitter, and sends fewer at a time when the store
+//!   answers 503 or 429. [`Store::requests`] counts them by kind, because stores charge by kind.
+//! - [`Upload`] stores a large object in parts. A small object beside it, its journal, has what
+//!   another process needs to resume it. Conditional writes of the journal keep two writers apart.
+//! - A client does not trust a store's answers: it checks lengths, versions, names and pages, and
+//!   bounds the memory that an answer can occupy.
 //! - No error and no `Debug` has a credential or a signed URL in it.
 //!
-//! Names below `.headroom/` are this crate's own: journals in `.headroom/uploads/`, hashes of
+//! This crate reserves the names below `.headroom/`: journals in `.headroom/uploads/`, hashes of
 //! large objects in `.headroom/records/`.
 
 mod address;
@@ -28,6 +29,7 @@ mod memory;
 mod metadata;
 mod object;
 mod owner;
+mod pages;
 mod record;
 mod requests;
 mod slots;

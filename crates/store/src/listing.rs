@@ -11,10 +11,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::key::{Key, RESERVED};
 use crate::object::{Entry, Object};
-
-/// Pages without an entry that may follow each other. Stores answer with some where many objects
-/// were deleted.
-const MOST_EMPTY_PAGES: u32 = 1000;
+use crate::pages::Pages;
 
 /// What is directly in a directory, in the order of the bytes of keys, in which a directory has a
 /// `/` at its end.
@@ -28,10 +25,10 @@ pub struct Listing {
     directory: String,
     ready: VecDeque<Result<Entry, Error>>,
     coming: Option<JoinHandle<Result<Page, Error>>>,
-    /// The greatest entry so far, and the name of the page that is coming.
-    greatest: String,
+    /// The name of the page that is coming.
     page: Option<String>,
-    empty_pages: u32,
+    /// Those before.
+    pages: Pages,
 }
 
 impl Listing {
@@ -42,9 +39,8 @@ impl Listing {
             directory: String::new(),
             ready: VecDeque::new(),
             coming: None,
-            greatest: String::new(),
             page: None,
-            empty_pages: 0,
+            pages: Pages::default(),
         };
         match directory {
             Ok(directory) => {
@@ -110,22 +106,15 @@ impl Listing {
             entries.push((format!("{bare}/"), self.checked(bare).map(Entry::Directory)));
         }
         entries.sort_by(|(one, _), (other, _)| one.cmp(other));
-        match entries.last() {
-            Some((last, _)) if *last > self.greatest => {
-                self.greatest.clone_from(last);
-                self.empty_pages = 0;
-            }
-            // a hostile store could go round in circles
-            Some(_) => return Err(self.refuse("it lists the same names again")),
-            None => self.empty_pages += 1,
-        }
+        // what is in a directory may be on two pages
+        entries.retain(|(name, _)| !(name.ends_with('/') && self.pages.end_with(name)));
+        let ends = entries.first().zip(entries.last());
+        let names = ends.map(|((least, _), (greatest, _))| (least.as_str(), greatest.as_str()));
+        self.pages.follow(names).map_err(|found| self.refuse(found))?;
         self.ready.extend(entries.into_iter().map(|(_, entry)| entry));
         match page.next {
             Some(next) if self.page.as_ref() == Some(&next) => {
                 return Err(self.refuse("its next page is the same one"));
-            }
-            Some(_) if self.empty_pages > MOST_EMPTY_PAGES => {
-                return Err(self.refuse("its pages are empty, and more are promised"));
             }
             Some(next) => self.ask(Some(next)),
             None => {}

@@ -22,7 +22,8 @@ pub(crate) fn has_ended(name: &str) -> bool {
     let [boot_then, namespace, process, start, _] = parts[..] else {
         return false;
     };
-    let (Ok(process), false, false) = (process.parse::<u32>(), start.is_empty(), boot_then.is_empty())
+    let (Ok(process), false, false) =
+        (process.parse::<u32>(), start.is_empty(), boot_then.is_empty())
     else {
         return false;
     };

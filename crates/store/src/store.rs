@@ -184,7 +184,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Changed`]: the condition is not met. [`Error::Name`], and the store's.
+    /// [`Error::Changed`]: the condition is not met. [`Error::Misuse`]: it is an unknown version,
+    /// or a marker has content. [`Error::Name`], and the store's.
     pub fn put(
         &self,
         key: &str,
@@ -199,6 +200,7 @@ impl Store {
                 key.as_str()
             )));
         }
+        condition.check(key.as_str())?;
         if self.is_unkept(&key) {
             return Ok(Version::unknown());
         }
@@ -344,7 +346,8 @@ async fn copy(client: &Client, from: &Key, to: &Key, replace: bool) -> Result<()
         return Ok(());
     };
     match client.head(to).await? {
-        Some(copied) if copied.size == record.size => {
+        // an upload's metadata has its nonce: what was copied is what was looked at
+        Some(copied) if copied.size == record.size && copied.metadata == head.metadata => {
             record::write(client, to, &copied.version, &record).await
         }
         _ => Ok(()),

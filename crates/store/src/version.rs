@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::error::Error;
+
 /// Bytes of an ETag or a generation that are accepted at most.
 const LONGEST: usize = 1024;
 
@@ -76,6 +78,18 @@ pub enum Condition {
     Is(Version),
 }
 
+impl Condition {
+    /// Refuses a version that is unknown: no request could require it.
+    pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
+        match self {
+            Self::Is(version) if !version.is_known() => Err(Error::Misuse(format!(
+                "cannot replace {name:?} in a version that is unknown: look at it first"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
 fn bare(etag: Option<&str>) -> Option<&str> {
     etag.map(|etag| etag.trim_matches('"'))
 }
@@ -98,6 +112,14 @@ mod tests {
         assert_eq!(etag("\"0x8D\""), etag("0x8D"));
         assert_ne!(etag("\"1\""), etag("\"2\""));
         assert_ne!(etag("\"1\""), Version::unknown());
+    }
+
+    #[test]
+    fn an_unknown_version_is_no_condition() {
+        assert!(Condition::New.check("a").is_ok());
+        assert!(Condition::Is(etag("\"1\"")).check("a").is_ok());
+        let unknown = Condition::Is(Version::unknown()).check("a");
+        assert!(matches!(unknown, Err(Error::Misuse(_))));
     }
 
     #[test]

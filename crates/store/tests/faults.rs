@@ -38,6 +38,8 @@ enum Fault {
 struct Faulty {
     memory: Memory,
     faults: Mutex<Vec<(&'static str, Fault)>>,
+    /// How far its clock is behind.
+    behind: Mutex<Duration>,
 }
 
 impl Faulty {
@@ -50,6 +52,11 @@ impl Faulty {
         let mut all = self.faults.lock().expect("not poisoned");
         let index = all.iter().position(|(of, _)| *of == call)?;
         Some(all.remove(index).1)
+    }
+
+    fn with_its_time(&self, head: Head) -> Head {
+        let behind = *self.behind.lock().expect("not poisoned");
+        Head { modified: head.modified - behind, ..head }
     }
 
     async fn meddle<T: Send>(
@@ -83,7 +90,8 @@ impl Backend for Faulty {
     }
 
     async fn head(&self, key: &str) -> Result<Head, Failure> {
-        self.meddle("head", self.memory.head(key)).await
+        let head = self.meddle("head", self.memory.head(key)).await?;
+        Ok(self.with_its_time(head))
     }
 
     async fn get(
@@ -92,18 +100,21 @@ impl Backend for Faulty {
         range: Range<u64>,
         version: Option<&Version>,
     ) -> Result<(Head, Bytes), Failure> {
-        match self.next("get") {
+        let (head, content) = match self.next("get") {
             Some(Fault::Cut) => {
                 let (head, content) = self.memory.get(key, range, version).await?;
-                Ok((head, content.slice(..content.len() / 2)))
+                (head, content.slice(..content.len() / 2))
             }
             Some(Fault::Wrong(wrong)) => {
                 let (head, content) = self.memory.get(key, range, None).await?;
-                Ok((Head { version: wrong, ..head }, content))
+                (Head { version: wrong, ..head }, content)
             }
-            Some(Fault::Fails(kind)) => Err(Failure::new(kind, "HTTP 500 from the test")),
-            _ => self.memory.get(key, range, version).await,
-        }
+            Some(Fault::Fails(kind)) => {
+                return Err(Failure::new(kind, "HTTP 500 from the test"));
+            }
+            _ => self.memory.get(key, range, version).await?,
+        };
+        Ok((self.with_its_time(head), content))
     }
 
     async fn put(
@@ -220,6 +231,20 @@ fn part(number: u32) -> (Bytes, Vec<[u8; 32]>) {
 fn put_part(upload: &Upload, number: u32) -> Result<(), Error> {
     let (content, values) = part(number);
     upload.put_part(number, content, values)
+}
+
+/// Continues the only upload, of `a`, as if its writer had been silent for long: as soon as that
+/// does not write just now.
+fn take_over(faulty: &Faulty, store: &Store) -> Upload {
+    let journal = faulty.memory.keys().remove(0);
+    loop {
+        let long_ago = SystemTime::now() - Duration::from_secs(61);
+        faulty.memory.set_modified(&journal, long_ago);
+        match store.begin_upload("a", &offer(1)) {
+            Ok(upload) => return upload,
+            Err(error) => assert!(matches!(error, Error::Busy(_)), "{error}"),
+        }
+    }
 }
 
 fn is_whole(store: &Store, key: &str) -> bool {
@@ -404,6 +429,14 @@ fn endless_listings_end_with_an_error() {
     faulty.will("list", [page(&["a"], Some("1")), page(&["b"], Some("1"))].map(Fault::Answers));
     let last = store.list("").last().expect("an item");
     assert!(matches!(last, Err(Error::Reply(_))), "{last:?}");
+    faulty.will("list", [page(&["b"], Some("1")), page(&["a"], None)].map(Fault::Answers));
+    let last = store.list("").last().expect("an item");
+    assert!(matches!(last, Err(Error::Reply(_))), "{last:?}");
+    let journals = [".headroom/uploads/x"];
+    let pages = [page(&journals, Some("1")), page(&journals, Some("2"))];
+    faulty.will("list", pages.map(Fault::Answers));
+    let error = store.abort_uploads(Duration::ZERO).expect_err("it is refused");
+    assert!(matches!(error, Error::Reply(_)), "{error}");
     let empty = (0..2000).map(|number| Fault::Answers(page(&[], Some(&number.to_string()))));
     faulty.will("list", empty);
     let entries: Vec<_> = store.list("").collect();
@@ -569,16 +602,7 @@ fn one_of_two_writers_is_told_that_the_other_is_busy() {
     let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
     assert!(matches!(error, Error::Busy(_)), "{error}");
     assert!(error.is_passing());
-    // the first one seems to be dead, as soon as it does not write just now
-    let journal = faulty.memory.keys().remove(0);
-    let second = loop {
-        let long_ago = SystemTime::now() - Duration::from_secs(61);
-        faulty.memory.set_modified(&journal, long_ago);
-        match store.begin_upload("a", &offer(1)) {
-            Ok(second) => break second,
-            Err(error) => assert!(matches!(error, Error::Busy(_)), "{error}"),
-        }
-    };
+    let second = take_over(&faulty, &store);
     // it replaces a part, and sees its journal in other hands
     let error = put_part(&first, 0).expect_err("it is refused");
     assert!(matches!(error, Error::Busy(_)), "{error}");
@@ -591,6 +615,49 @@ fn one_of_two_writers_is_told_that_the_other_is_busy() {
     drop(second);
     assert!(is_whole(&store, "a"));
     assert_eq!(faulty.memory.keys().len(), 2, "{:?}", faulty.memory.keys());
+}
+
+#[test]
+fn a_writer_is_not_taken_for_dead_because_the_clock_of_the_store_is_behind() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    *faulty.behind.lock().expect("not poisoned") = Duration::from_secs(600);
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+    assert!(matches!(error, Error::Busy(_)), "{error}");
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 0);
+    // what told the time is gone
+    assert_eq!(faulty.memory.keys().len(), 1, "{:?}", faulty.memory.keys());
+    drop(upload);
+}
+
+#[test]
+fn a_writer_that_lost_its_upload_leaves_the_next_one_alone() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let first = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&first, 0).expect("the store does it");
+    let second = take_over(&faulty, &store);
+    faulty.will("part", [Fault::Fails(FailureKind::NotFound)]);
+    assert!(matches!(put_part(&second, 1), Err(Error::Gone(_))));
+    let third = store.begin_upload("a", &offer(1)).expect("the store does it");
+    assert!(matches!(put_part(&first, 1), Err(Error::Busy(_))));
+    assert!(matches!(first.abandon(), Err(Error::Busy(_))));
+    drop(first);
+    drop(second);
+    put_part(&third, 0).expect("the store does it");
+    put_part(&third, 1).expect("the store does it");
+    third.complete([7; 32], Condition::New).expect("the store does it");
+    assert!(is_whole(&store, "a"));
+}
+
+#[test]
+fn an_upload_may_outlive_the_runtime() {
+    let runtime = runtime();
+    let (_, store) = open(&runtime);
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    drop(runtime);
+    drop(upload);
 }
 
 #[test]
@@ -678,5 +745,8 @@ fn what_cannot_be_uploaded_is_refused() {
     assert!(matches!(store.begin_upload("a//", &offer(1)), Err(Error::Name(_))));
     let marker = store.put("d/", Bytes::from_static(b"x"), &Metadata::new(), Condition::Any);
     assert!(matches!(marker, Err(Error::Misuse(_))));
+    let unknown = Condition::Is(Version::unknown());
+    let put = store.put("a", Bytes::from_static(b"x"), &Metadata::new(), unknown);
+    assert!(matches!(put, Err(Error::Misuse(_))));
     assert_eq!(store.requests().total(), 0);
 }

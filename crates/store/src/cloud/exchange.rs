@@ -87,6 +87,8 @@ pub(super) type AzureSigner = Arc<OnceLock<(AzureCredentialProvider, String)>>;
 pub(super) struct Connector {
     /// Set for Azure.
     pub(super) azure: AzureSigner,
+    /// The endpoint is `http://`.
+    pub(super) is_clear: bool,
 }
 
 impl fmt::Debug for Connector {
@@ -97,10 +99,16 @@ impl fmt::Debug for Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Service {
-            client: ReqwestConnector::default().connect(options)?,
-            azure: Arc::clone(&self.azure),
-        }))
+        let connector = ReqwestConnector::default();
+        let client = match connector.connect(options) {
+            // a system without certificates of authorities, of which http:// needs none
+            Err(_) if self.is_clear => {
+                connector.connect(&options.clone().with_no_system_certificates(true))?
+            }
+            client => client?,
+        };
+        let azure = Arc::clone(&self.azure);
+        Ok(HttpClient::new(Service { client, azure }))
     }
 }
 
@@ -150,7 +158,7 @@ impl HttpService for Service {
             }
             Err(error) => {
                 if let Some(exchange) = &exchange {
-                    exchange.note(Reply::Broken(deepest(&error), host));
+                    exchange.note(Reply::Broken(root_cause(&error), host));
                 }
                 Err(error)
             }
@@ -198,7 +206,7 @@ fn as_http_error(error: Box<dyn StdError + Send + Sync>) -> HttpError {
 }
 
 /// What the innermost cause says: outer ones repeat URLs.
-pub(super) fn deepest(error: &(dyn StdError + 'static)) -> String {
+pub(super) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::exchange::{Reply, deepest};
+use super::exchange::{Reply, root_cause};
 use crate::address::Service;
 use crate::backend::{Failure, FailureKind};
 
@@ -21,10 +21,10 @@ pub(super) fn of(service: Service, error: &Error, reply: Option<&Reply>) -> Fail
             format!("HTTP {status} from {}", plain(host))
         }
         Some(Reply::Status(_, host)) => {
-            format!("{}, from {}", plain(&deepest(error)), plain(host))
+            format!("{}, from {}", plain(&root_cause(error)), plain(host))
         }
         Some(Reply::Broken(cause, host)) => format!("{}, of {}", plain(cause), plain(host)),
-        None => plain(&deepest(error)),
+        None => plain(&root_cause(error)),
     };
     if let Some(code) = &code {
         text = format!("{text}: {code}");
@@ -45,6 +45,13 @@ fn kind(service: Service, error: &Error, reply: Option<&Reply>, code: Option<&st
         Some("RequestTimeout" | "InternalError" | "OperationAborted") => {
             return FailureKind::Passing;
         }
+        // some of them with 400
+        Some(
+            "ExpiredToken"
+            | "InvalidToken"
+            | "TokenRefreshRequired"
+            | "AuthorizationHeaderMalformed",
+        ) => return FailureKind::Refused,
         // listings and completions have no variant for it
         Some("NoSuchBucket" | "NoSuchKey" | "NoSuchUpload" | "ContainerNotFound" | "BlobNotFound") => {
             return FailureKind::NotFound;
@@ -178,6 +185,8 @@ mod tests {
         assert_eq!(of(Service::Gcs, &gone, Some(&status(404))).kind, FailureKind::NotFound);
         let slow = generic("<Code>SlowDown</Code>");
         assert_eq!(of(Service::S3, &slow, Some(&status(200))).kind, FailureKind::Slow);
+        let expired = generic("<Code>ExpiredToken</Code>");
+        assert_eq!(of(Service::S3, &expired, Some(&status(400))).kind, FailureKind::Refused);
         let long = format!("<Code>{}</Code>", "x".repeat(65));
         assert_eq!(code(&long), None);
         assert_eq!(code("<Code>a b</Code>"), None);

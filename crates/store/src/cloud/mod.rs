@@ -124,6 +124,14 @@ impl Cloud {
         Ok(objects.any(|object| object.location.as_ref() == bare))
     }
 
+    /// The ETag of a listing as headers have it: Azure lists it without its quotes.
+    fn quoted(&self, etag: String) -> String {
+        match self.service {
+            Service::Azure if !etag.ends_with('"') => format!("\"{etag}\""),
+            _ => etag,
+        }
+    }
+
     /// The headers that a completion needs and `object_store` does not write.
     fn completion_headers(
         &self,
@@ -195,7 +203,7 @@ impl Backend for Cloud {
             .map(|object| Listed {
                 modified: SystemTime::from(object.last_modified),
                 size: object.size,
-                version: Version::new(object.e_tag, object.version),
+                version: Version::new(object.e_tag.map(|etag| self.quoted(etag)), object.version),
                 key: object.location.into(),
             })
             .collect();
@@ -252,7 +260,8 @@ impl Backend for Cloud {
                 let answer = self.objects.get_opts(&path, options).await?;
                 let head = self.head_of(&answer);
                 let expected = answer.range.end.saturating_sub(answer.range.start);
-                let mut content = BytesMut::with_capacity(expected.min(most).min(RESERVED) as usize);
+                let mut content =
+                    BytesMut::with_capacity(expected.min(most).min(RESERVED) as usize);
                 let mut pieces = answer.into_stream();
                 while let Some(piece) = pieces.try_next().await? {
                     if (content.len() + piece.len()) as u64 > most {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+
 use super::keeper::Writer;
 use super::plan::Plan;
 use super::{Inner, NONCE, Parts, Upload, UploadOffer};
 use crate::backend::FailureKind;
-use crate::client::{Client, Trouble};
+use crate::client::{Client, RequestError};
 use crate::error::Error;
 use crate::journal::{self, Found, Journal, StoredPart};
 use crate::key::Key;
@@ -63,11 +65,33 @@ pub(crate) async fn begin(
     Err(busy(&key))
 }
 
-/// Says whether the writer of a journal is still there.
-pub(super) fn is_held(journal: &Journal, modified: SystemTime) -> bool {
-    // a time in the future is that of a clock that differs: then it is new
-    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-    !journal.is_released && age < HELD && !owner::has_ended(&journal.owner)
+/// Says whether the writer of a journal, here or on another machine, is still there.
+pub(super) async fn is_held(
+    client: &Client,
+    journal: &Journal,
+    modified: SystemTime,
+) -> Result<bool, Error> {
+    if journal.is_released || owner::has_ended(&journal.owner) {
+        return Ok(false);
+    }
+    let age = store_time(client).await?.duration_since(modified).unwrap_or_default();
+    Ok(age < HELD)
+}
+
+/// Reads the store's clock, by which journals have their times. If this machine's clock is ahead
+/// of it, the journal of a living writer would look abandoned.
+async fn store_time(client: &Client) -> Result<SystemTime, Error> {
+    // among the journals, so that `abort_older` removes it if it stays behind
+    let name = Key::reserved(&format!("uploads/clock-{:032x}", rand::random::<u128>()));
+    let content = Bytes::from_static(b"clock");
+    client.put(&name, content, &Metadata::new(), &Condition::Any).await?;
+    let head = client.head(&name).await;
+    if let Err(error) = client.delete(&name).await {
+        tracing::debug!(%error, "an object that told the time stays behind");
+    }
+    head?.map(|head| head.modified).ok_or_else(|| {
+        Error::Reply("the store does not have what was stored just now. Repeat it later".to_owned())
+    })
 }
 
 struct Begun {
@@ -129,7 +153,7 @@ async fn taken(
         tracing::warn!(key = key.as_str(), "a damaged journal is replaced");
         return fresh(client, key, name, plan, offer, &condition).await;
     };
-    if is_held(&journal, found.modified) {
+    if is_held(client, &journal, found.modified).await? {
         return Err(busy(key));
     }
     let places = plan.places(&journal).filter(|_| journal.key == key.as_str());
@@ -162,7 +186,7 @@ async fn write(
     condition: &Condition,
 ) -> Result<Option<Version>, Error> {
     let content = journal.encode(key)?;
-    let trouble: Trouble = match client
+    let trouble: RequestError = match client
         .try_put(name, content.into(), &Metadata::new(), condition)
         .await
     {

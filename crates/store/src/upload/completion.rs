@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{Inner, NONCE};
 use crate::backend::{FailureKind, Head};
-use crate::client::Trouble;
+use crate::client::RequestError;
 use crate::error::Error;
 use crate::record::{self, Record};
 use crate::version::{Condition, Version};
@@ -89,7 +89,10 @@ impl Inner {
         let mut pause = FIRST_PAUSE;
         for look in 1..=LOOKS {
             match self.client.head(&self.key).await? {
-                Some(head) if self.has_nonce(&head) || head.version == *version => {
+                Some(head)
+                    if self.has_nonce(&head)
+                        || (version.is_known() && head.version == *version) =>
+                {
                     return self.checked(&head);
                 }
                 Some(_) if look == LOOKS => return Err(self.changed()),
@@ -107,20 +110,19 @@ impl Inner {
     }
 
     /// Finds out whether a completion that failed has succeeded all the same.
-    async fn after(&self, trouble: Trouble) -> Result<Version, Error> {
-        let there = self.client.head(&self.key).await;
-        if let Ok(Some(head)) = &there
-            && self.has_nonce(head)
+    async fn after(&self, trouble: RequestError) -> Result<Version, Error> {
+        // while that is unknown, the journal stays: who continues finds out
+        let there = self.client.head(&self.key).await?;
+        if let Some(head) = there
+            && self.has_nonce(&head)
         {
-            return self.checked(head);
+            return self.checked(&head);
         }
         match trouble.kind {
             // no such upload, or parts that are not those
             FailureKind::NotFound | FailureKind::Invalid => {
                 let error = Error::from(trouble);
                 tracing::warn!(%error, "an upload cannot be completed");
-                // what is left of it would be paid for
-                let _ = self.client.abort_upload(&self.key, &self.upload).await;
                 Err(self.vanished().await)
             }
             _ => Err(trouble.into()),

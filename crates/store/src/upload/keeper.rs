@@ -87,7 +87,7 @@ impl Inner {
         };
         // the second time in place of a version of which the answer was lost
         for _ in 0..2 {
-            writer.counter += 1;
+            writer.counter = writer.counter.wrapping_add(1);
             journal.counter = writer.counter;
             let content = journal.encode(&self.key)?;
             let condition = Condition::Is(writer.version.clone());
@@ -130,10 +130,12 @@ impl Inner {
         ))))
     }
 
-    /// Removes the journal, which nobody writes any more.
+    /// Removes the journal once; nobody writes it any more.
     pub(super) async fn close(&self) -> Result<(), Error> {
         let mut writer = self.writer.lock().await;
-        writer.is_closed = true;
+        if std::mem::replace(&mut writer.is_closed, true) {
+            return Ok(());
+        }
         self.client.delete(&self.journal).await
     }
 

@@ -7,7 +7,7 @@ mod keeper;
 mod plan;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,8 +50,9 @@ pub struct UploadOffer {
 /// An upload in parts, used by any number of threads.
 ///
 /// Every part but the last has [`part_bytes`](Self::part_bytes), and parts are stored in any
-/// order. Dropping it keeps the parts, and leaves the journal for whoever continues; drop it
-/// before the runtime, on a thread that is not one of the runtime's.
+/// order. Dropping it keeps the parts, and releases the journal, so that the next process can
+/// resume at once. The drop waits for that at most 10 s. On a thread of a runtime, and after the
+/// runtime's end, it does not wait.
 pub struct Upload {
     inner: Arc<Inner>,
     keeper: JoinHandle<()>,
@@ -130,27 +131,22 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`]: a part is missing. [`Error::Changed`]: the condition is not met; parts
-    /// and journal stay. [`Error::Gone`]: the store does not have the upload, or not all parts.
+    /// [`Error::Misuse`]: a part is missing, or the condition is an unknown version.
+    /// [`Error::Changed`]: the condition is not met; parts and journal stay. [`Error::Gone`]: the
+    /// store does not have the upload, or not all parts.
     pub fn complete(&self, root: [u8; 32], condition: Condition) -> Result<Version, Error> {
+        condition.check(self.inner.key.as_str())?;
         let inner = &self.inner;
-        inner
-            .client
-            .wait(async move { inner.complete(root, &condition).await })
+        inner.client.wait(async move { inner.complete(root, &condition).await })
     }
 
     /// Gives the upload up: the store forgets its parts, the journal goes.
     ///
     /// # Errors
     ///
-    /// The store's.
+    /// [`Error::Busy`]: another server has taken it over, and keeps it. Otherwise the store's.
     pub fn abandon(&self) -> Result<(), Error> {
-        let inner = &self.inner;
-        inner.client.wait(async {
-            inner.client.abort_upload(&inner.key, &inner.upload).await?;
-            inner.lose(Error::Misuse("this upload was given up".to_owned()));
-            inner.close().await
-        })
+        self.inner.client.wait(self.inner.abandon())
     }
 
     fn new(inner: Inner) -> Self {
@@ -207,16 +203,37 @@ impl Inner {
         }
     }
 
-    /// The store does not have the upload any more: nobody shall try to continue it.
+    async fn abandon(&self) -> Result<(), Error> {
+        // if another server has taken it over, that fails, and its journal and parts stay
+        self.write(false).await?;
+        self.end().await?;
+        self.lose(Error::Misuse("this upload was given up".to_owned()));
+        Ok(())
+    }
+
+    /// Removes the journal of an upload that the store no longer has, or not all parts of, and
+    /// returns the error for it.
     async fn vanished(&self) -> Error {
-        let error = self.lose(Error::Gone(format!(
-            "the store no longer has the unfinished upload of {:?}, or not all of its parts: it was given up elsewhere or expired. Send the file again",
-            self.key.as_str()
-        )));
-        if let Err(error) = self.close().await {
+        let ended = match self.write(false).await {
+            Ok(()) => self.end().await,
+            // another server has taken it over, or has begun again
+            Err(error @ Error::Busy(_)) => return error,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
             tracing::warn!(%error, "a journal stays behind");
         }
-        error
+        self.lose(Error::Gone(format!(
+            "the store no longer has the unfinished upload of {:?}, or not all of its parts: it was given up elsewhere or expired. Send the file again",
+            self.key.as_str()
+        )))
+    }
+
+    /// Aborts the upload, whose parts the store would charge for, and removes the journal. The
+    /// caller has just written the journal: until it is gone, other processes leave it alone.
+    async fn end(&self) -> Result<(), Error> {
+        self.client.abort_upload(&self.key, &self.upload).await?;
+        self.close().await
     }
 }
 
@@ -255,18 +272,19 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.keeper.abort();
         let inner = Arc::clone(&self.inner);
-        let release = async move {
+        let (done, released) = mpsc::channel::<()>();
+        // a task, which cannot panic here: the runtime may have ended
+        self.inner.client.runtime().spawn(async move {
             match timeout(RELEASE, inner.write(true)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a journal is not released"),
                 Err(_) => tracing::debug!("a journal is not released: the store is slow"),
             }
-        };
-        let client = &self.inner.client;
-        if Handle::try_current().is_ok() {
-            client.runtime().spawn(release);
-        } else {
-            client.wait(release);
+            drop(done);
+        });
+        if Handle::try_current().is_err() {
+            // nothing is sent: it waits until the task, or the runtime, is done with it
+            let _ = released.recv();
         }
     }
 }

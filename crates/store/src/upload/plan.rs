@@ -56,7 +56,8 @@ impl Plan {
 
     /// Bytes of a part.
     pub(super) fn bytes(&self, part: u32) -> u64 {
-        let begin = u64::from(part) * self.part_bytes;
+        // a journal may number a part as it likes
+        let begin = u64::from(part).saturating_mul(self.part_bytes);
         self.size.saturating_sub(begin).min(self.part_bytes)
     }
 
