@@ -12,6 +12,22 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::DirectoryKey;
 
+/// The leases of an item that may end one after another without a settlement. A worker that is
+/// killed says nothing about its item, but an item may be what ends its workers.
+pub const MOST_LOSSES: u32 = 20;
+/// Why an item is set aside that lost as many workers.
+pub(crate) const SILENT: &str = "its workers ended, or were silent for longer than their leases";
+/// The pause before something that failed is tried again, in milliseconds: at first, and at most.
+const PAUSE_MS: (u64, u64) = (500, 30_000);
+
+/// Returns the pause before something that has failed so many times is tried again, in
+/// milliseconds.
+pub(crate) const fn pause_ms(attempts: u32) -> u64 {
+    let doublings = attempts.saturating_sub(1);
+    let doubled = PAUSE_MS.0 << if doublings < 16 { doublings } else { 16 };
+    if doubled < PAUSE_MS.1 { doubled } else { PAUSE_MS.1 }
+}
+
 /// What the user wants a job to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -119,6 +135,9 @@ pub struct Settlement {
     pub copied: Vec<CopiedFile>,
     /// Entries that are left; without any the item is done.
     pub left: Vec<Entry>,
+    /// How many entries are neither copied nor left: the source has lost them since they were
+    /// listed.
+    pub vanished: u64,
     /// Why they are.
     pub outcome: Outcome,
 }
@@ -162,6 +181,8 @@ pub struct Counts {
     pub unchanged_files: u64,
     /// Links, devices, pipes and sockets that are never copied.
     pub left_out: u64,
+    /// Names that the source has lost since they were listed.
+    pub vanished: u64,
     /// Names that the delete pass removed.
     pub removed: u64,
     /// Items that wait.
@@ -226,8 +247,12 @@ pub trait Engine {
     /// Notes that a worker has ended. The leases that it has end as well.
     fn leave(&mut self, worker: &str, now_ms: u64) -> Result<(), Error>;
 
+    /// Returns the workers that have items or were heard of: some may have been killed.
+    fn holders(&mut self) -> Result<Vec<String>, Error>;
+
     /// Takes the next item for a worker, while the job runs. Items whose lease has ended return to
-    /// the queue first; one that ended so as often as the job allows is split, or set aside.
+    /// the queue first. That is no attempt; but one that has lost [`MOST_LOSSES`] workers in a row
+    /// is split, or set aside.
     fn take(&mut self, worker: &str, now_ms: u64) -> Result<Option<Item>, Error>;
 
     /// Records what became of an item; returns whether the lease still held. If not, nothing was

@@ -51,6 +51,8 @@ pub struct Job {
     pub connect: Connect,
     /// Whether files count as stored only when they are on the disk.
     pub fsync: bool,
+    /// Whether the delete pass may empty the destination, because the source is empty.
+    pub allow_empty_source: bool,
 }
 
 /// Where files come from and go to. Both are directories, and the content of one goes into the
@@ -143,6 +145,8 @@ struct JobFile {
     timeout: Option<Spanned<String>>,
     #[serde(default)]
     fsync: bool,
+    #[serde(default)]
+    allow_empty_source: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -170,6 +174,8 @@ struct Stored {
     ca: Option<String>,
     timeout: Duration,
     fsync: bool,
+    #[serde(default)]
+    allow_empty_source: bool,
 }
 
 /// What is wrong with a job file, and where.
@@ -237,6 +243,7 @@ impl Job {
             ca: text(ca),
             timeout: *timeout,
             fsync: self.fsync,
+            allow_empty_source: self.allow_empty_source,
         };
         // texts and numbers alone, which are always written
         serde_json::to_string(&stored).unwrap_or_default()
@@ -280,6 +287,7 @@ impl Job {
             batch: stored.batch,
             connect,
             fsync: stored.fsync,
+            allow_empty_source: stored.allow_empty_source,
         })
     }
 }
@@ -343,6 +351,7 @@ impl JobFile {
             ca: path(&self.ca)?,
             timeout: duration("timeout", self.timeout.as_ref(), &TIMEOUTS, TIMEOUT)?,
             fsync: self.fsync,
+            allow_empty_source: self.allow_empty_source,
             name: self.name.into_inner(),
             from,
             to,
@@ -468,6 +477,7 @@ mod tests {
         assert_eq!((job.workers, job.attempts, job.rate_bps), (4, 5, None));
         assert_eq!(job.batch, Batch { files: 1000, bytes: 64 << 20 });
         assert_eq!(job.lease, Duration::from_secs(30));
+        assert!(!job.allow_empty_source);
     }
 
     #[test]
@@ -475,6 +485,7 @@ mod tests {
         let text = "name = \"a-1.b_2\"\nfrom = \"[2001:db8::1]:4999:x\"\nto = \"/data\"\n\
             mode = \"sync\"\ndelete = true\nworkers = 8\nrate = \"100mbit\"\nattempts = 2\n\
             lease = \"5s\"\nidentity = \"key\"\nca = \"/ca.pem\"\ntimeout = \"3s\"\nfsync = true\n\
+            allow_empty_source = true\n\
             fingerprint = \"SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA\"\n\
             [batch]\nfiles = 10\nbytes = \"1MiB\"\n";
         let job = parse(text).expect("a job");
@@ -486,6 +497,7 @@ mod tests {
         assert_eq!(seconds, [5, 3]);
         assert_eq!(job.connect.identity.as_deref(), Some(Path::new("/jobs/key")));
         assert_eq!(job.batch, Batch { files: 10, bytes: 1 << 20 });
+        assert!(job.fsync && job.allow_empty_source);
         assert_eq!(Job::from_json(&job.to_json()), Ok(job));
     }
 

@@ -26,8 +26,8 @@ pub mod worker;
 
 pub use clock::now_ms;
 pub use engine::{
-    Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, Orders, Outcome, Phase,
-    Receipt, Settlement, State, Step,
+    Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, MOST_LOSSES, Orders,
+    Outcome, Phase, Receipt, Settlement, State, Step,
 };
 pub use entry::{Entry, Kind};
 pub use error::Error;

@@ -11,14 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headroom_transfer::{Client, Error as TransferError};
+use headroom_transfer::files::Root;
+use headroom_transfer::{Client, Error as TransferError, ErrorCode};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
 use crate::copy::copy;
 use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State};
+use crate::entry::Entry;
 use crate::error::Error;
-use crate::job::Job;
+use crate::job::{Direction, Job};
 use crate::ledger::{Ledger, Sorted};
 use crate::stop::Stop;
 
@@ -36,6 +41,21 @@ const SAME_SHARE: u64 = 50;
 pub fn name_of(process: u32) -> String {
     let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
     format!("{}.{process}", host.as_deref().unwrap_or("localhost"))
+}
+
+/// Whether a worker was a process of this machine and is no more. Of other machines nobody knows.
+pub(crate) fn is_gone(worker: &str) -> bool {
+    let process = worker.rsplit_once('.').and_then(|(_, process)| process.parse::<u32>().ok());
+    let Some(process) = process.filter(|process| name_of(*process) == worker) else {
+        return false;
+    };
+    let Ok(pid) = i32::try_from(process) else { return true };
+    if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) {
+        return true;
+    }
+    // one that nobody has waited for: behind the name, in parentheses, is its state
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
 /// Works until the job is done or cancelled, or until it is stopped. `open` opens a handle of the
@@ -105,7 +125,12 @@ where
 {
     let ledger = Ledger::new(Arc::clone(&pulse.in_flight));
     let done = attempt(job, client, connect, &item, &ledger, pulse, stop).await;
-    let Sorted { copied, left, reason, disk_full } = ledger.sorted(item.entries);
+    let Sorted { copied, mut left, reason, disk_full } = ledger.sorted(item.entries);
+    let before = left.len();
+    if let Attempt::Done = done {
+        drop_vanished(&job.direction, client, &mut left).await;
+    }
+    let vanished = (before - left.len()) as u64;
     // a single file may need more than others; of several, not even the small ones fit
     let disk_full = disk_full.filter(|_| left.len() > 1);
     let (reason, fatal) = match (done, disk_full) {
@@ -117,7 +142,36 @@ where
         (Attempt::Fatal(error), _) => (None, Some(error.into())),
     };
     let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
-    (Settlement { copied, left, outcome }, fatal)
+    (Settlement { copied, left, vanished, outcome }, fatal)
+}
+
+/// Drops entries that the source has lost since they were listed: that is no failure. On a server
+/// only a single file is looked for: of several that failed, nobody knows which are lost.
+async fn drop_vanished(direction: &Direction, client: &mut Option<Client>, left: &mut Vec<Entry>) {
+    match (direction, client) {
+        (Direction::Up { from, .. }, _) => {
+            // a source that is missing as a whole has not lost single files
+            if let Ok(root) = Root::open(from) {
+                left.retain(|entry| !matches!(root.look(&entry.path), Ok(None)));
+            }
+        }
+        (Direction::Down { from, .. }, Some(client)) => {
+            let [entry] = left.as_slice() else { return };
+            if !entry.is_file() {
+                return;
+            }
+            let path = match from.path.as_slice() {
+                b"" => entry.path.as_bytes().to_vec(),
+                from => [from, b"/", entry.path.as_bytes()].concat(),
+            };
+            let listed = client.list(&path, |_| {}).await;
+            let is_lost = |error: &TransferError| error.code() == Some(ErrorCode::NOT_FOUND);
+            if listed.is_err_and(|error| is_lost(&error)) {
+                left.clear();
+            }
+        }
+        (Direction::Down { .. }, None) => {}
+    }
 }
 
 /// How an attempt at an item ended.
@@ -310,7 +364,11 @@ impl Drop for Pulse {
 
 #[cfg(test)]
 mod tests {
+    use headroom_transfer::path::RelPath;
+    use headroom_transfer::{RemotePath, Time};
+
     use super::*;
+    use crate::entry::Kind;
 
     const ORDERS: Orders =
         Orders { state: State::Running, is_done: false, share_bps: Some(1000), holds_lease: true };
@@ -336,5 +394,38 @@ mod tests {
     fn a_worker_is_named_by_its_machine_and_process() {
         let name = name_of(77);
         assert!(name.ends_with(".77") && name.len() > 3, "{name}");
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_here_is_gone_and_others_are_not() {
+        assert!(!is_gone(&name_of(std::process::id())));
+        let program = std::env::current_exe().expect("this program");
+        let mut command = std::process::Command::new(program);
+        let mut child =
+            command.arg("--list").stdout(std::process::Stdio::null()).spawn().expect("it starts");
+        let name = name_of(child.id());
+        child.wait().expect("it ends");
+        assert!(is_gone(&name));
+        for other in ["elsewhere.1", "no process", ""] {
+            assert!(!is_gone(other), "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn entries_that_the_source_has_lost_are_dropped_and_others_stay() {
+        let ground = tempfile::tempdir().expect("a folder");
+        std::fs::write(ground.path().join("there"), "there").expect("a file");
+        let entry = |name: &str| {
+            let kind = Kind::File { size: 5, mode: 0o644, mtime: Time { seconds: 0, nanoseconds: 0 } };
+            Entry { number: 0, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
+        };
+        let to = RemotePath::parse("host:".as_ref()).expect("a remote path");
+        let up = |from: &Path| Direction::Up { from: from.to_owned(), to: to.clone() };
+        let mut left = vec![entry("lost"), entry("there"), entry("lost/too")];
+        drop_vanished(&up(ground.path()), &mut None, &mut left).await;
+        assert_eq!(left, [entry("there")]);
+        // the disk with the source is not there
+        drop_vanished(&up(&ground.path().join("missing")), &mut None, &mut left).await;
+        assert_eq!(left, [entry("there")]);
     }
 }

@@ -70,6 +70,7 @@ fn text(name: &str, control: &Control, counts: &Counts) -> String {
         format!("workers    {}", counts.workers),
         format!("rate       {}", limit.as_deref().unwrap_or("no limit")),
         format!("left out   {}", counts.left_out),
+        format!("vanished   {}", counts.vanished),
         format!("removed    {}", counts.removed),
         format!("set aside  {}", counts.aside),
     ]
@@ -128,6 +129,7 @@ mod tests {
         workers    2
         rate       100 Mbit/s
         left out   0
+        vanished   0
         removed    0
         set aside  1
         ");
