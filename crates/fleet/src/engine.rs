@@ -221,9 +221,11 @@ pub struct Checkpoint<'a> {
 }
 
 /// Keeps a job's queue and state. A handle is for one thread; others open their own. All times
-/// are milliseconds since 1970.
+/// are milliseconds since 1970; an engine for many machines may have leases end by its own clock.
 ///
-/// Every method fails if the engine cannot be reached or refuses; nothing has happened then.
+/// Every method waits for the engine, and fails if that cannot be reached or refuses; nothing has
+/// happened then, or the same call makes no difference. An engine for many machines waits for
+/// servers that are lost until the end of its process is requested.
 pub trait Engine {
     /// Returns what steers the job.
     fn control(&mut self) -> Result<Control, Error>;
@@ -303,6 +305,106 @@ pub trait Engine {
     /// Returns what was set aside, at most so much of it.
     fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error>;
 
-    /// Passes every receipt to `each`, in the order of the listing, until it returns `false`.
+    /// Passes every receipt to `each`, each file once, until it returns `false`.
     fn receipts(&mut self, each: &mut dyn FnMut(Receipt) -> bool) -> Result<(), Error>;
+}
+
+/// A handle of an engine that is chosen when the program runs.
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn control(&mut self) -> Result<Control, Error> {
+        (**self).control()
+    }
+
+    fn set_state(&mut self, state: State) -> Result<Control, Error> {
+        (**self).set_state(state)
+    }
+
+    fn set_rate(&mut self, rate_bps: Option<u64>) -> Result<(), Error> {
+        (**self).set_rate(rate_bps)
+    }
+
+    fn beat(
+        &mut self,
+        worker: &str,
+        lease: Option<Lease>,
+        in_flight: u64,
+        now_ms: u64,
+    ) -> Result<Orders, Error> {
+        (**self).beat(worker, lease, in_flight, now_ms)
+    }
+
+    fn leave(&mut self, worker: &str, now_ms: u64) -> Result<(), Error> {
+        (**self).leave(worker, now_ms)
+    }
+
+    fn holders(&mut self) -> Result<Vec<String>, Error> {
+        (**self).holders()
+    }
+
+    fn take(&mut self, worker: &str, now_ms: u64) -> Result<Option<Item>, Error> {
+        (**self).take(worker, now_ms)
+    }
+
+    fn settle(
+        &mut self,
+        lease: Lease,
+        settlement: &Settlement,
+        now_ms: u64,
+    ) -> Result<bool, Error> {
+        (**self).settle(lease, settlement, now_ms)
+    }
+
+    fn advance(&mut self) -> Result<Phase, Error> {
+        (**self).advance()
+    }
+
+    fn record_delete_pass(
+        &mut self,
+        copied: &[CopiedFile],
+        removed: u64,
+        is_complete: bool,
+        worker: &str,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        (**self).record_delete_pass(copied, removed, is_complete, worker, now_ms)
+    }
+
+    fn retry_aside(&mut self) -> Result<(), Error> {
+        (**self).retry_aside()
+    }
+
+    fn begin_listing(&mut self) -> Result<u64, Error> {
+        (**self).begin_listing()
+    }
+
+    fn next_directory(
+        &mut self,
+        after: Option<&DirectoryKey>,
+    ) -> Result<Option<DirectoryKey>, Error> {
+        (**self).next_directory(after)
+    }
+
+    fn stage(&mut self, entries: &[Entry]) -> Result<(), Error> {
+        (**self).stage(entries)
+    }
+
+    fn stage_directories(&mut self, found: &[(DirectoryKey, Entry)]) -> Result<(), Error> {
+        (**self).stage_directories(found)
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint<'_>) -> Result<(), Error> {
+        (**self).checkpoint(checkpoint)
+    }
+
+    fn counts(&mut self, now_ms: u64) -> Result<Counts, Error> {
+        (**self).counts(now_ms)
+    }
+
+    fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error> {
+        (**self).aside(most)
+    }
+
+    fn receipts(&mut self, each: &mut dyn FnMut(Receipt) -> bool) -> Result<(), Error> {
+        (**self).receipts(each)
+    }
 }

@@ -1,5 +1,7 @@
 //! A job: what goes where, and by which rules.
 
+mod nats;
+
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,8 @@ use headroom_transfer::{Fingerprint, RemotePath};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use self::nats::NatsServers;
+use self::nats::NatsFile;
 use crate::error::Error;
 
 /// The longest name of a job, in bytes: it names a folder.
@@ -53,6 +57,8 @@ pub struct Job {
     pub fsync: bool,
     /// Whether the delete pass may empty the destination, because the source is empty.
     pub allow_empty_source: bool,
+    /// The NATS servers that keep the queue; without any it is in a folder of this machine.
+    pub nats: Option<NatsServers>,
 }
 
 /// Where files come from and go to. Both are directories, and the content of one goes into the
@@ -147,6 +153,7 @@ struct JobFile {
     fsync: bool,
     #[serde(default)]
     allow_empty_source: bool,
+    nats: Option<NatsFile>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -176,6 +183,8 @@ struct Stored {
     fsync: bool,
     #[serde(default)]
     allow_empty_source: bool,
+    #[serde(default)]
+    nats: Option<NatsServers>,
 }
 
 /// What is wrong with a job file, and where.
@@ -244,6 +253,7 @@ impl Job {
             timeout: *timeout,
             fsync: self.fsync,
             allow_empty_source: self.allow_empty_source,
+            nats: self.nats.clone(),
         };
         // texts and numbers alone, which are always written
         serde_json::to_string(&stored).unwrap_or_default()
@@ -262,6 +272,21 @@ impl Job {
             ("mode", mode(other), mode(self)),
         ];
         settings.into_iter().find(|(_, there, here)| there != here)
+    }
+
+    /// Returns the first setting in which another machine's job differs so that both cannot work
+    /// on one queue. Local folders may be mounted elsewhere there.
+    pub(crate) fn difference_elsewhere(
+        &self,
+        other: &Self,
+    ) -> Option<(&'static str, String, String)> {
+        let mut other = other.clone();
+        match (&self.direction, &other.direction) {
+            (Direction::Up { .. }, Direction::Up { .. }) => other.from.clone_from(&self.from),
+            (Direction::Down { .. }, Direction::Down { .. }) => other.to.clone_from(&self.to),
+            _ => {}
+        }
+        self.difference(&other)
     }
 
     fn of(stored: Stored) -> Result<Self, String> {
@@ -288,6 +313,7 @@ impl Job {
             connect,
             fsync: stored.fsync,
             allow_empty_source: stored.allow_empty_source,
+            nats: stored.nats,
         })
     }
 }
@@ -352,6 +378,7 @@ impl JobFile {
             timeout: duration("timeout", self.timeout.as_ref(), &TIMEOUTS, TIMEOUT)?,
             fsync: self.fsync,
             allow_empty_source: self.allow_empty_source,
+            nats: self.nats.map(|nats| nats.checked(folder)).transpose()?,
             name: self.name.into_inner(),
             from,
             to,

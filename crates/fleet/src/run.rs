@@ -18,8 +18,8 @@ use crate::error::Error;
 use crate::job::{Direction, Job};
 use crate::ledger::{Ledger, Noting};
 use crate::listing::{Advice, Switch, list_folder, list_server};
+use crate::process::{is_gone, name_of};
 use crate::stop::Stop;
-use crate::worker::{is_gone, name_of};
 
 /// How often a run looks at workers and figures.
 const TICK: Duration = Duration::from_millis(200);

@@ -13,9 +13,6 @@ use std::time::Duration;
 
 use headroom_transfer::files::Root;
 use headroom_transfer::{Client, Error as TransferError, ErrorCode};
-use nix::errno::Errno;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
@@ -25,6 +22,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::{Direction, Job};
 use crate::ledger::{Ledger, Sorted};
+use crate::process::name_of;
 use crate::stop::Stop;
 
 /// How often the engine hears of a worker.
@@ -35,28 +33,6 @@ const IDLE: Duration = Duration::from_millis(250);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// A share of the rate that changes by less than this part of it interrupts nothing.
 const SAME_SHARE: u64 = 50;
-
-/// Returns the name of the worker that is the process of this ID on this machine.
-#[must_use]
-pub fn name_of(process: u32) -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
-    format!("{}.{process}", host.as_deref().unwrap_or("localhost"))
-}
-
-/// Whether a worker was a process of this machine and is no more. Of other machines nobody knows.
-pub(crate) fn is_gone(worker: &str) -> bool {
-    let process = worker.rsplit_once('.').and_then(|(_, process)| process.parse::<u32>().ok());
-    let Some(process) = process.filter(|process| name_of(*process) == worker) else {
-        return false;
-    };
-    let Ok(pid) = i32::try_from(process) else { return true };
-    if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) {
-        return true;
-    }
-    // one that nobody has waited for: behind the name, in parentheses, is its state
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
-}
 
 /// Works until the job is done or cancelled, or until it is stopped. `open` opens a handle of the
 /// engine, `connect` connects to the job's server.
@@ -390,33 +366,13 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_worker_is_named_by_its_machine_and_process() {
-        let name = name_of(77);
-        assert!(name.ends_with(".77") && name.len() > 3, "{name}");
-    }
-
-    #[test]
-    fn a_worker_that_was_killed_here_is_gone_and_others_are_not() {
-        assert!(!is_gone(&name_of(std::process::id())));
-        let program = std::env::current_exe().expect("this program");
-        let mut command = std::process::Command::new(program);
-        let mut child =
-            command.arg("--list").stdout(std::process::Stdio::null()).spawn().expect("it starts");
-        let name = name_of(child.id());
-        child.wait().expect("it ends");
-        assert!(is_gone(&name));
-        for other in ["elsewhere.1", "no process", ""] {
-            assert!(!is_gone(other), "{other}");
-        }
-    }
-
     #[tokio::test]
     async fn entries_that_the_source_has_lost_are_dropped_and_others_stay() {
         let ground = tempfile::tempdir().expect("a folder");
         std::fs::write(ground.path().join("there"), "there").expect("a file");
         let entry = |name: &str| {
-            let kind = Kind::File { size: 5, mode: 0o644, mtime: Time { seconds: 0, nanoseconds: 0 } };
+            let mtime = Time { seconds: 0, nanoseconds: 0 };
+            let kind = Kind::File { size: 5, mode: 0o644, mtime };
             Entry { number: 0, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
         };
         let to = RemotePath::parse("host:".as_ref()).expect("a remote path");

@@ -6,7 +6,8 @@ use serde_json::json;
 /// The figures for programs.
 pub(super) fn figures(counts: &Counts) -> serde_json::Value {
     let Counts { is_listed, found_files, found_bytes, copied_files, copied_bytes, .. } = *counts;
-    let Counts { unchanged_files, left_out, vanished, removed, queued, leased, aside, .. } = *counts;
+    let Counts { unchanged_files, left_out, vanished, removed, .. } = *counts;
+    let Counts { queued, leased, aside, .. } = *counts;
     json!({
         "listed": is_listed,
         "found_files": found_files,
