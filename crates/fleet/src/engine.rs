@@ -6,6 +6,9 @@
 //! transition: it happens as a whole or not at all, and a lease that was lost changes nothing. So
 //! a caller that crashes may repeat whatever it did last.
 
+#[cfg(test)]
+pub(crate) mod cases;
+
 use headroom_transfer::path::RelPath;
 
 use crate::entry::Entry;

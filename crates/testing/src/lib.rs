@@ -1,6 +1,6 @@
 //! Helpers for the tests of several crates: two hosts on one link, a capture of the frames
-//! between them, programs to execute, servers of a message queue, and a parser of metrics. For tests alone: every failure
-//! panics.
+//! between them, programs to execute, servers of a message queue, and a parser of metrics. For
+//! tests alone: every failure panics.
 
 mod capture;
 mod executable;

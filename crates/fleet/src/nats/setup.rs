@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::job::{Job, NatsServers};
 
 /// How long servers may refuse to make a stream, as they do until a new cluster has a leader.
-const REFUSALS: Duration = Duration::from_secs(20);
+const REFUSALS: Duration = Duration::from_secs(30);
 /// The most items that are with workers, or wait for their next attempt.
 const MOST_PENDING: i64 = 20_000;
 

@@ -15,8 +15,8 @@ pub(super) const LIVE: Duration = Duration::from_secs(10);
 /// How often a worker says that it lives.
 const ANNOUNCE: Duration = Duration::from_secs(2);
 
-/// What a worker has said last: where its item is acknowledged, if it has one, and when.
-pub(super) type Said = Option<(Option<String>, Instant)>;
+/// What a worker has said last: its name, where its item is acknowledged, if it has one, and when.
+pub(super) type Said = Option<(String, Option<String>, Instant)>;
 
 impl Inner {
     /// Notes that a worker lives, extends its lease, and says what it is to do.
@@ -37,7 +37,7 @@ impl Inner {
             (Some(_), None) => false,
             (None, _) => true,
         };
-        if self.is_due(held.as_ref()) {
+        if self.is_due(worker, held.as_ref()) {
             self.announce(worker, held.as_ref(), in_flight).await?;
         }
         let (steering, _) = self.link.steering().await?;
@@ -54,10 +54,11 @@ impl Inner {
         Ok(Orders { state, is_done, share_bps, holds_lease })
     }
 
-    fn is_due(&self, held: Option<&Held>) -> bool {
+    fn is_due(&self, worker: &str, held: Option<&Held>) -> bool {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.as_ref().is_none_or(|(reply, at)| {
-            reply.as_deref() != held.map(|held| held.reply.as_str()) || at.elapsed() >= ANNOUNCE
+        let reply = held.map(|held| held.reply.as_str());
+        said.as_ref().is_none_or(|(name, said, at)| {
+            name != worker || said.as_deref() != reply || at.elapsed() >= ANNOUNCE
         })
     }
 
@@ -72,7 +73,7 @@ impl Inner {
         let value = WorkerValue { name: worker.to_owned(), in_flight, reply: reply.clone() };
         let subject = subject_of(&self.link.names.workers(), &key_of(worker));
         self.link.publish(&subject, None, json(&value)).await?;
-        let said = Some((reply, Instant::now()));
+        let said = Some((worker.to_owned(), reply, Instant::now()));
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
         Ok(())
     }

@@ -7,6 +7,7 @@ use headroom_transfer::path::RelPath;
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::cases::{self, Bench};
 use crate::engine::{MOST_LOSSES, Outcome, Step};
 use crate::entry::Kind;
 
@@ -81,6 +82,36 @@ fn receipts(engine: &mut Sqlite) -> Vec<Receipt> {
     };
     engine.receipts(&mut each).expect("they are read");
     receipts
+}
+
+/// An engine in a folder, whose time is made up.
+struct MadeUp {
+    ground: tempfile::TempDir,
+    now_ms: u64,
+}
+
+impl Bench for MadeUp {
+    type Engine = Sqlite;
+
+    fn begin(&mut self, job: &Job) -> Result<Sqlite, Error> {
+        Sqlite::begin(self.ground.path(), job, Path::new("job.toml"))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn pass(&mut self, time_ms: u64) {
+        self.now_ms += time_ms;
+    }
+}
+
+#[test]
+fn does_what_every_engine_does() {
+    cases::run(|_| {
+        let ground = tempfile::tempdir().expect("a folder");
+        MadeUp { ground, now_ms: 1_000_000 }
+    });
 }
 
 #[test]
