@@ -44,7 +44,11 @@ const CREDENTIALS: [&str; 5] =
 #[derive(Debug, Clone)]
 pub(super) enum Patience {
     /// Until somebody requests the end.
-    Until(Stop),
+    Until {
+        stop: Stop,
+        /// How long the first connection may take, if not as long.
+        first: Option<Duration>,
+    },
     /// So long.
     For(Duration),
 }
@@ -394,10 +398,10 @@ impl Attempts<'_> {
             Failure::Temporary(cause) => cause,
         };
         let is_over = match &self.link.patience {
-            Patience::Until(stop) if stop.is_stopped() => {
+            Patience::Until { stop, .. } if stop.is_stopped() => {
                 self.stopped.get_or_insert_with(Instant::now).elapsed() >= GRACE
             }
-            Patience::Until(_) => false,
+            Patience::Until { .. } => false,
             Patience::For(time) => self.since.elapsed() >= *time,
         };
         if is_over {
@@ -482,12 +486,11 @@ async fn connect(
     addresses: Vec<String>,
     patience: Patience,
 ) -> Result<(Client, Context), Error> {
-    // who waits without end has been connected before
-    let time = match patience {
-        Patience::Until(_) => Duration::from_secs(30),
-        Patience::For(time) => time,
+    let time = match &patience {
+        Patience::Until { first, .. } => *first,
+        Patience::For(time) => Some(*time),
     };
-    let since = Instant::now();
+    let (since, mut is_told) = (Instant::now(), false);
     loop {
         let error = match options.clone().connect(addresses.as_slice()).await {
             Ok(client) => {
@@ -503,11 +506,16 @@ async fn connect(
                 | ConnectErrorKind::AuthorizationViolation
                 | ConnectErrorKind::Tls
         );
-        let is_stopped = matches!(&patience, Patience::Until(stop) if stop.is_stopped());
-        if is_final || is_stopped || since.elapsed() >= time {
+        let is_stopped = matches!(&patience, Patience::Until { stop, .. } if stop.is_stopped());
+        let is_over = time.is_some_and(|time| since.elapsed() >= time);
+        if is_final || is_stopped || is_over {
             return Err(wrong("connect to", format!("{}: {error}", addresses.join(", "))));
         }
-        tokio::time::sleep(PAUSE.0).await;
+        if since.elapsed() >= GRACE && !is_told {
+            is_told = true;
+            tracing::warn!("cannot connect to NATS, and tries again until it can: {error}");
+        }
+        tokio::time::sleep(PAUSE.0 * 5).await;
     }
 }
 

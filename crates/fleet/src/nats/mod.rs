@@ -49,6 +49,8 @@ use crate::job::{Batch, Job, NatsServers};
 use crate::key::DirectoryKey;
 use crate::stop::Stop;
 
+/// How long a run waits for its first connection.
+const FIRST: Duration = Duration::from_secs(30);
 /// How long a command waits for NATS.
 const COMMAND: Duration = Duration::from_secs(15);
 /// How old the figures of workers may be.
@@ -63,13 +65,22 @@ pub struct NatsJob {
 }
 
 impl NatsJob {
-    /// Connects for a run or a worker: once connected, it waits for servers that are lost until the
+    /// Connects for a run, within 30 s: once connected, it waits for servers that are lost until the
     /// end is requested.
     ///
     /// # Errors
     /// The job has no NATS servers, none of them can be reached, or they refuse the credentials.
     pub fn connect(job: &Job, stop: &Stop) -> Result<Self, Error> {
-        Self::connected(job, Patience::Until(stop.clone()))
+        Self::connected(job, Patience::Until { stop: stop.clone(), first: Some(FIRST) })
+    }
+
+    /// Connects for a worker, which may be started while no server can be reached: it waits for the
+    /// first, too, until the end is requested.
+    ///
+    /// # Errors
+    /// The job has no NATS servers, or they refuse the credentials.
+    pub fn connect_patiently(job: &Job, stop: &Stop) -> Result<Self, Error> {
+        Self::connected(job, Patience::Until { stop: stop.clone(), first: None })
     }
 
     /// Connects for a command that ends at once: it waits for servers no longer than 15 s.

@@ -25,7 +25,7 @@ pub(super) struct Held {
 }
 
 impl Place {
-    /// Finds the place of a job for a run or a worker, which end when they are told to.
+    /// Finds the place of a job for a run, which ends when it is told to.
     pub(super) fn of(job: &Job, named: Option<&Path>, stop: &Stop) -> anyhow::Result<Self> {
         match (&job.nats, named) {
             (None, named) => Ok(Self::Folder(folder(job, named)?)),
@@ -101,8 +101,8 @@ pub(super) fn of_worker(which: &Which, stop: &Stop) -> anyhow::Result<(Job, Plac
         let job = Job::read(file)?;
         if job.nats.is_some() {
             // local folders, keys and certificates are where they are on this machine
-            let place = Place::of(&job, None, stop)?;
-            return Ok((job, place));
+            let nats = NatsJob::connect_patiently(&job, stop)?;
+            return Ok((job, Place::Nats(Box::new(nats))));
         }
     }
     let folder = folder_of(which)?;
