@@ -12,8 +12,8 @@ use headroom_transfer::{Fingerprint, RemotePath};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-pub use self::nats::NatsServers;
 use self::nats::NatsFile;
+pub use self::nats::NatsServers;
 use crate::error::Error;
 
 /// The longest name of a job, in bytes: it names a folder.

@@ -128,7 +128,11 @@ async fn drop_vanished(direction: &Direction, client: &mut Option<Client>, left:
         (Direction::Up { from, .. }, _) => {
             // a source that is missing as a whole has not lost single files
             if let Ok(root) = Root::open(from) {
-                left.retain(|entry| !matches!(root.look(&entry.path), Ok(None)));
+                left.retain(|entry| match root.look(&entry.path) {
+                    Ok(found) => found.is_some(),
+                    // its directory may be lost, too
+                    Err(error) => TransferError::from(error).code() != Some(ErrorCode::NOT_FOUND),
+                });
             }
         }
         (Direction::Down { from, .. }, Some(client)) => {

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -234,7 +234,8 @@ impl Inner {
             let staged = (listing.progress.epoch, listing.staged);
             let page = with_entries(&PageHead { staged, is_again }, part);
             let subject = self.link.names.directories_subject();
-            let page = self.link.publish(&subject, None, page).await?;
+            let id = format!("p.{}.{}", staged.0, staged.1);
+            let page = self.link.publish(&subject, Some(&id), page).await?;
             let key = DirectoryKey::of(Some(&first.path));
             listing.pages.push((key, Place { page, entry: 0 }));
         }
@@ -330,11 +331,13 @@ impl Inner {
         let stream = self.link.names.directories();
         let (last, _) = self.link.extent(&stream).await?;
         let mut walk = Walk::new(stream, 1, last);
-        let mut items = 0;
+        let (mut items, mut last_seen) = (0, None);
         while let Some(page) = walk.next(&self.link).await? {
             let read = read_with_entries(&page.payload);
             let (head, entries): (PageHead, Vec<Entry>) = self.link.whole(read, "directories")?;
-            if head.is_again || !progress.is_seen(head.staged) {
+            // one that was written twice, because the first answer was lost, is there twice
+            let is_known = last_seen.replace(head.staged) == Some(head.staged);
+            if head.is_again || is_known || !progress.is_seen(head.staged) {
                 continue;
             }
             let Some(first) = entries.first() else { continue };

@@ -24,7 +24,6 @@ mod tests;
 mod totals;
 mod workers;
 
-use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -79,8 +79,9 @@ pub(crate) struct Run {
     /// ~/.local/state/headroom/fleet/NAME]
     #[arg(long, value_name = "DIR", conflicts_with = "hosts")]
     pub(crate) state: Option<PathBuf>,
-    /// Start workers on these hosts by ssh, and none here: a line for each, [USER@]HOST [WORKERS].
-    /// For jobs with a table [nats]; `headroom` and the job file are there under the same names
+    /// Start workers on these hosts by ssh, and none here: in each line a host as ssh knows it, and
+    /// how many workers, if not as many as the job says. For jobs whose queue is at NATS; on each
+    /// host are `headroom` and the job file, under the same path
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
     /// The ssh command with its options [default: `$HEADROOM_SSH`, else ssh]
