@@ -9,7 +9,6 @@
 //! delivery, is done afterwards. If the worker dies before, the old delivery is repeated, and
 //! whoever gets it does what is left to do.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use super::Inner;
@@ -17,7 +16,7 @@ use super::link::{Delivery, Held};
 use super::listing::Sight;
 use super::names::{stream_of, subject_of};
 use super::record::{
-    AsideValue, Done, Next, Record, WorkHead, body, bounded, json, read, read_body,
+    AsideValue, Done, Next, Record, WorkHead, body, bounded, json, nonce, read, read_body,
     read_with_entries, with_entries,
 };
 use crate::engine::{
@@ -477,14 +476,8 @@ fn item_of(reply: &str) -> i64 {
     words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Returns a number that nobody else has.
-pub(super) fn nonce() -> u64 {
-    // its keys are random, and others for each
-    RandomState::new().hash_one(std::process::id()).max(1)
-}
-
 /// Converts a sequence for a lease.
-pub(super) fn int(sequence: u64) -> i64 {
+fn int(sequence: u64) -> i64 {
     i64::try_from(sequence).unwrap_or(i64::MAX)
 }
 

@@ -11,9 +11,9 @@ use std::sync::{Arc, PoisonError};
 
 use super::Inner;
 use super::cells::LISTING;
-use super::items::nonce;
 use super::record::{
-    AsideValue, PageHead, Progress, WorkHead, bounded, chunks, read_with_entries, with_entries,
+    AsideValue, PageHead, Progress, WorkHead, bounded, chunks, nonce, read_with_entries,
+    with_entries,
 };
 use super::totals::Walk;
 use crate::engine::Checkpoint;

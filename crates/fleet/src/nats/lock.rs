@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::cells::RUN;
-use super::items::nonce;
 use super::link::Link;
-use super::record::Owner;
+use super::record::{Owner, nonce};
 use crate::error::Error;
 use crate::process::{is_gone, name_of};
 
@@ -60,11 +59,10 @@ async fn take(link: &Link, nonce: u64) -> Result<u64, Error> {
     loop {
         let found = link.cell::<Owner>(RUN).await?;
         let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
-        let is_free = found.as_ref().is_none_or(|(owner, _)| {
-            owner.nonce == 0 || is_gone(&owner.process)
-        });
-        let is_silent = matches!(watched, Some((seen, silent))
-            if seen == revision && silent >= SILENCE);
+        let has_ended = |owner: &Owner| owner.nonce == 0 || is_gone(&owner.process);
+        let is_free = found.as_ref().is_none_or(|(owner, _)| has_ended(owner));
+        let is_silent = watched
+            .is_some_and(|(seen, silent): (u64, Duration)| seen == revision && silent >= SILENCE);
         if is_free || is_silent {
             if let Some(taken) = link.set_cell(RUN, &own, revision).await? {
                 return Ok(taken);

@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use headroom_transfer::path::RelPath;
 
 use super::Inner;
-use super::items::nonce;
-use super::record::{Done, Record, body, chunks, json, read, read_body};
+use super::record::{Done, Record, body, chunks, json, nonce, read, read_body};
 use super::totals::Walk;
 use crate::engine::{CopiedFile, Phase, Receipt};
 use crate::entry::{Damaged, Entry, Kind};

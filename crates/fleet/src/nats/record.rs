@@ -2,6 +2,7 @@
 //! bytes behind it.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 
 use headroom_transfer::path::RelPath;
 use serde::de::DeserializeOwned;
@@ -272,6 +273,12 @@ pub(super) struct Owner {
     /// Tells this run from all others; 0 if it has ended.
     pub(super) nonce: u64,
     pub(super) beat: u64,
+}
+
+/// Returns a number that nobody else has.
+pub(super) fn nonce() -> u64 {
+    // its keys are random, and others for each
+    RandomState::new().hash_one(std::process::id()).max(1)
 }
 
 /// Returns the beginning of a reason, which has a bound.
