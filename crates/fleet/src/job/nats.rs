@@ -59,7 +59,7 @@ impl NatsFile {
         }
         let default = if servers.len() < 3 { 1 } else { 3 };
         let replicas = number("replicas", self.replicas.as_ref(), &REPLICAS, default)?;
-        if let Some(written) = self.replicas.as_ref().filter(|_| replicas % 2 == 0) {
+        if let Some(written) = self.replicas.as_ref().filter(|_| replicas.is_multiple_of(2)) {
             let reason = "`replicas` is 1, 3 or 5: an even number survives no more failures";
             return Err(wrong(written, reason.to_owned()));
         }

@@ -11,6 +11,7 @@ use super::link::{Attempts, Failure, Link, wrong};
 use super::names::{CONSUMER, stream_of, subject_of};
 use super::record::{PhaseName, Progress, StateName, Steering, json};
 use super::workers::LIVE;
+use crate::clock::now_ms;
 use crate::engine::{Phase, State};
 use crate::error::Error;
 use crate::job::{Job, NatsServers};
@@ -62,7 +63,10 @@ impl Link {
             finish_round: 0,
             finish_items: 0,
         };
-        let progress = Progress { has_root: true, ..Progress::default() };
+        // a worker that has missed the removal of a former state takes no epoch of this one for one
+        // of that
+        let epoch = now_ms();
+        let progress = Progress { epoch, has_root: true, ..Progress::default() };
         self.put_cell(CONTROL, json(&steering)).await?;
         self.put_cell(LISTING, json(&progress)).await?;
         // last: a job that is there has all else
