@@ -126,8 +126,9 @@ where
 async fn drop_vanished(direction: &Direction, client: &mut Option<Client>, left: &mut Vec<Entry>) {
     match (direction, client) {
         (Direction::Up { from, .. }, _) => {
-            // a source that is missing as a whole has not lost single files
-            if let Ok(root) = Root::open(from) {
+            // a source without any name has not lost single files: its disk may not be mounted
+            let has_names = std::fs::read_dir(from).is_ok_and(|mut names| names.next().is_some());
+            if has_names && let Ok(root) = Root::open(from) {
                 left.retain(|entry| match root.look(&entry.path) {
                     Ok(found) => found.is_some(),
                     // its directory may be lost, too
@@ -385,7 +386,10 @@ mod tests {
         drop_vanished(&up(ground.path()), &mut None, &mut left).await;
         assert_eq!(left, [entry("there")]);
         // the disk with the source is not there
-        drop_vanished(&up(&ground.path().join("missing")), &mut None, &mut left).await;
-        assert_eq!(left, [entry("there")]);
+        let empty = tempfile::tempdir().expect("a folder");
+        for from in [empty.path(), &empty.path().join("missing")] {
+            drop_vanished(&up(from), &mut None, &mut left).await;
+            assert_eq!(left, [entry("there")]);
+        }
     }
 }
