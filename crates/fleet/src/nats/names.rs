@@ -3,8 +3,8 @@
 /// The queue's one consumer: whatever takes items does so through it.
 pub(super) const CONSUMER: &str = "workers";
 
-/// The names of a job's parts. All begin with `headroom`, so that an account can be given rights to
-/// these alone.
+/// The names of a job's parts. All begin with `headroom`, which tells them from others of the
+/// account.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     /// The job's name without dots, which separate the words of a subject.
