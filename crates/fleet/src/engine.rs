@@ -6,11 +6,30 @@
 //! transition: it happens as a whole or not at all, and a lease that was lost changes nothing. So
 //! a caller that crashes may repeat whatever it did last.
 
+#[cfg(test)]
+pub(crate) mod cases;
+
 use headroom_transfer::path::RelPath;
 
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::DirectoryKey;
+
+/// The leases of an item that may end one after another without a settlement. A worker that is
+/// killed says nothing about its item, but an item may be what ends its workers.
+pub const MOST_LOSSES: u32 = 20;
+/// Why an item is set aside that lost as many workers.
+pub(crate) const SILENT: &str = "its workers ended, or were silent for longer than their leases";
+/// The pause before something that failed is tried again, in milliseconds: at first, and at most.
+const PAUSE_MS: (u64, u64) = (500, 30_000);
+
+/// Returns the pause before something that has failed so many times is tried again, in
+/// milliseconds.
+pub(crate) const fn pause_ms(attempts: u32) -> u64 {
+    let doublings = attempts.saturating_sub(1);
+    let doubled = PAUSE_MS.0 << if doublings < 16 { doublings } else { 16 };
+    if doubled < PAUSE_MS.1 { doubled } else { PAUSE_MS.1 }
+}
 
 /// What the user wants a job to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +138,9 @@ pub struct Settlement {
     pub copied: Vec<CopiedFile>,
     /// Entries that are left; without any the item is done.
     pub left: Vec<Entry>,
+    /// How many entries are neither copied nor left: the source has lost them since they were
+    /// listed.
+    pub vanished: u64,
     /// Why they are.
     pub outcome: Outcome,
 }
@@ -162,6 +184,8 @@ pub struct Counts {
     pub unchanged_files: u64,
     /// Links, devices, pipes and sockets that are never copied.
     pub left_out: u64,
+    /// Names that the source has lost since they were listed.
+    pub vanished: u64,
     /// Names that the delete pass removed.
     pub removed: u64,
     /// Items that wait.
@@ -200,9 +224,11 @@ pub struct Checkpoint<'a> {
 }
 
 /// Keeps a job's queue and state. A handle is for one thread; others open their own. All times
-/// are milliseconds since 1970.
+/// are milliseconds since 1970; an engine for many machines may have leases end by its own clock.
 ///
-/// Every method fails if the engine cannot be reached or refuses; nothing has happened then.
+/// Every method waits for the engine, and fails if that cannot be reached or refuses; nothing has
+/// happened then, or the same call makes no difference. An engine for many machines waits for
+/// servers that are lost until the end of its process is requested.
 pub trait Engine {
     /// Returns what steers the job.
     fn control(&mut self) -> Result<Control, Error>;
@@ -226,8 +252,12 @@ pub trait Engine {
     /// Notes that a worker has ended. The leases that it has end as well.
     fn leave(&mut self, worker: &str, now_ms: u64) -> Result<(), Error>;
 
+    /// Returns the workers that have items or were heard of: some may have been killed.
+    fn holders(&mut self) -> Result<Vec<String>, Error>;
+
     /// Takes the next item for a worker, while the job runs. Items whose lease has ended return to
-    /// the queue first; one that ended so as often as the job allows is split, or set aside.
+    /// the queue first. That is no attempt; but one that has lost [`MOST_LOSSES`] workers in a row
+    /// is split, or set aside.
     fn take(&mut self, worker: &str, now_ms: u64) -> Result<Option<Item>, Error>;
 
     /// Records what became of an item; returns whether the lease still held. If not, nothing was
@@ -278,6 +308,106 @@ pub trait Engine {
     /// Returns what was set aside, at most so much of it.
     fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error>;
 
-    /// Passes every receipt to `each`, in the order of the listing, until it returns `false`.
+    /// Passes every receipt to `each`, each file once, until it returns `false`.
     fn receipts(&mut self, each: &mut dyn FnMut(Receipt) -> bool) -> Result<(), Error>;
+}
+
+/// A handle of an engine that is chosen when the program runs.
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn control(&mut self) -> Result<Control, Error> {
+        (**self).control()
+    }
+
+    fn set_state(&mut self, state: State) -> Result<Control, Error> {
+        (**self).set_state(state)
+    }
+
+    fn set_rate(&mut self, rate_bps: Option<u64>) -> Result<(), Error> {
+        (**self).set_rate(rate_bps)
+    }
+
+    fn beat(
+        &mut self,
+        worker: &str,
+        lease: Option<Lease>,
+        in_flight: u64,
+        now_ms: u64,
+    ) -> Result<Orders, Error> {
+        (**self).beat(worker, lease, in_flight, now_ms)
+    }
+
+    fn leave(&mut self, worker: &str, now_ms: u64) -> Result<(), Error> {
+        (**self).leave(worker, now_ms)
+    }
+
+    fn holders(&mut self) -> Result<Vec<String>, Error> {
+        (**self).holders()
+    }
+
+    fn take(&mut self, worker: &str, now_ms: u64) -> Result<Option<Item>, Error> {
+        (**self).take(worker, now_ms)
+    }
+
+    fn settle(
+        &mut self,
+        lease: Lease,
+        settlement: &Settlement,
+        now_ms: u64,
+    ) -> Result<bool, Error> {
+        (**self).settle(lease, settlement, now_ms)
+    }
+
+    fn advance(&mut self) -> Result<Phase, Error> {
+        (**self).advance()
+    }
+
+    fn record_delete_pass(
+        &mut self,
+        copied: &[CopiedFile],
+        removed: u64,
+        is_complete: bool,
+        worker: &str,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        (**self).record_delete_pass(copied, removed, is_complete, worker, now_ms)
+    }
+
+    fn retry_aside(&mut self) -> Result<(), Error> {
+        (**self).retry_aside()
+    }
+
+    fn begin_listing(&mut self) -> Result<u64, Error> {
+        (**self).begin_listing()
+    }
+
+    fn next_directory(
+        &mut self,
+        after: Option<&DirectoryKey>,
+    ) -> Result<Option<DirectoryKey>, Error> {
+        (**self).next_directory(after)
+    }
+
+    fn stage(&mut self, entries: &[Entry]) -> Result<(), Error> {
+        (**self).stage(entries)
+    }
+
+    fn stage_directories(&mut self, found: &[(DirectoryKey, Entry)]) -> Result<(), Error> {
+        (**self).stage_directories(found)
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint<'_>) -> Result<(), Error> {
+        (**self).checkpoint(checkpoint)
+    }
+
+    fn counts(&mut self, now_ms: u64) -> Result<Counts, Error> {
+        (**self).counts(now_ms)
+    }
+
+    fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error> {
+        (**self).aside(most)
+    }
+
+    fn receipts(&mut self, each: &mut dyn FnMut(Receipt) -> bool) -> Result<(), Error> {
+        (**self).receipts(each)
+    }
 }

@@ -53,7 +53,7 @@ pub enum Error {
     },
     /// The state folder has another job.
     #[error(
-        "{} has another job: its `{setting}` is {there}, and that of {} is {here}. Name another folder with --state, or start again with --restart",
+        "{} has another job: its `{setting}` is {there}, and that of {} is {here}. Give the job another name or folder, or start again with --restart",
         folder.display(), job.display()
     )]
     OtherJob {
@@ -74,6 +74,14 @@ pub enum Error {
     /// The job was cancelled.
     #[error("this job was cancelled: `headroom fleet run --restart` starts it again")]
     Cancelled,
+    /// NATS did not do something.
+    #[error("cannot {doing} NATS: {cause}")]
+    Nats {
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        cause: String,
+    },
     /// The database refused something.
     #[error("cannot use the database {}: {cause}", path.display())]
     Database {

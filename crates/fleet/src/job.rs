@@ -1,5 +1,7 @@
 //! A job: what goes where, and by which rules.
 
+mod nats;
+
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,8 @@ use headroom_transfer::{Fingerprint, RemotePath};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use self::nats::NatsFile;
+pub use self::nats::NatsServers;
 use crate::error::Error;
 
 /// The longest name of a job, in bytes: it names a folder.
@@ -51,6 +55,10 @@ pub struct Job {
     pub connect: Connect,
     /// Whether files count as stored only when they are on the disk.
     pub fsync: bool,
+    /// Whether the delete pass may empty the destination, because the source is empty.
+    pub allow_empty_source: bool,
+    /// The NATS servers that keep the queue; without any it is in a folder of this machine.
+    pub nats: Option<NatsServers>,
 }
 
 /// Where files come from and go to. Both are directories, and the content of one goes into the
@@ -143,6 +151,9 @@ struct JobFile {
     timeout: Option<Spanned<String>>,
     #[serde(default)]
     fsync: bool,
+    #[serde(default)]
+    allow_empty_source: bool,
+    nats: Option<NatsFile>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -170,6 +181,10 @@ struct Stored {
     ca: Option<String>,
     timeout: Duration,
     fsync: bool,
+    #[serde(default)]
+    allow_empty_source: bool,
+    #[serde(default)]
+    nats: Option<NatsServers>,
 }
 
 /// What is wrong with a job file, and where.
@@ -237,6 +252,8 @@ impl Job {
             ca: text(ca),
             timeout: *timeout,
             fsync: self.fsync,
+            allow_empty_source: self.allow_empty_source,
+            nats: self.nats.clone(),
         };
         // texts and numbers alone, which are always written
         serde_json::to_string(&stored).unwrap_or_default()
@@ -255,6 +272,21 @@ impl Job {
             ("mode", mode(other), mode(self)),
         ];
         settings.into_iter().find(|(_, there, here)| there != here)
+    }
+
+    /// Returns the first setting in which another machine's job differs so that both cannot work
+    /// on one queue. Local folders may be mounted elsewhere there.
+    pub(crate) fn difference_elsewhere(
+        &self,
+        other: &Self,
+    ) -> Option<(&'static str, String, String)> {
+        let mut other = other.clone();
+        match (&self.direction, &other.direction) {
+            (Direction::Up { .. }, Direction::Up { .. }) => other.from.clone_from(&self.from),
+            (Direction::Down { .. }, Direction::Down { .. }) => other.to.clone_from(&self.to),
+            _ => {}
+        }
+        self.difference(&other)
     }
 
     fn of(stored: Stored) -> Result<Self, String> {
@@ -280,6 +312,8 @@ impl Job {
             batch: stored.batch,
             connect,
             fsync: stored.fsync,
+            allow_empty_source: stored.allow_empty_source,
+            nats: stored.nats,
         })
     }
 }
@@ -343,6 +377,8 @@ impl JobFile {
             ca: path(&self.ca)?,
             timeout: duration("timeout", self.timeout.as_ref(), &TIMEOUTS, TIMEOUT)?,
             fsync: self.fsync,
+            allow_empty_source: self.allow_empty_source,
+            nats: self.nats.map(|nats| nats.checked(folder)).transpose()?,
             name: self.name.into_inner(),
             from,
             to,
@@ -468,6 +504,7 @@ mod tests {
         assert_eq!((job.workers, job.attempts, job.rate_bps), (4, 5, None));
         assert_eq!(job.batch, Batch { files: 1000, bytes: 64 << 20 });
         assert_eq!(job.lease, Duration::from_secs(30));
+        assert!(!job.allow_empty_source);
     }
 
     #[test]
@@ -475,6 +512,7 @@ mod tests {
         let text = "name = \"a-1.b_2\"\nfrom = \"[2001:db8::1]:4999:x\"\nto = \"/data\"\n\
             mode = \"sync\"\ndelete = true\nworkers = 8\nrate = \"100mbit\"\nattempts = 2\n\
             lease = \"5s\"\nidentity = \"key\"\nca = \"/ca.pem\"\ntimeout = \"3s\"\nfsync = true\n\
+            allow_empty_source = true\n\
             fingerprint = \"SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA\"\n\
             [batch]\nfiles = 10\nbytes = \"1MiB\"\n";
         let job = parse(text).expect("a job");
@@ -486,6 +524,7 @@ mod tests {
         assert_eq!(seconds, [5, 3]);
         assert_eq!(job.connect.identity.as_deref(), Some(Path::new("/jobs/key")));
         assert_eq!(job.batch, Batch { files: 10, bytes: 1 << 20 });
+        assert!(job.fsync && job.allow_empty_source);
         assert_eq!(Job::from_json(&job.to_json()), Ok(job));
     }
 

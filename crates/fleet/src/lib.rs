@@ -3,11 +3,11 @@
 //! A [`Job`] says what goes where. [`run::run`] lists the source, writes what it finds into a
 //! queue, an [`Engine`], and starts workers; [`worker::work`] takes items from the queue, copies
 //! them by the transfer's own client, and acknowledges what was verified. Everything that has to
-//! outlive a process is in the engine: [`Sqlite`] is one, for a single machine. What a crash
-//! repeats changes nothing: an item that is copied twice has one receipt for each file.
+//! outlive a process is in the engine: [`Sqlite`] is one, for a single machine, and [`Nats`] one for
+//! many. What a crash repeats changes nothing: an item that is copied twice has one receipt for
+//! each file. Everything above an [`Engine`] is generic.
 //!
-//! Stores, ranges of large files and engines for many machines are not here yet. A second engine
-//! implements [`Engine`]; everything above it is generic.
+//! Stores and ranges of large files are not here yet.
 
 mod clock;
 mod copy;
@@ -18,6 +18,8 @@ mod job;
 mod key;
 mod ledger;
 mod listing;
+mod nats;
+mod process;
 pub mod run;
 mod sqlite;
 mod state_folder;
@@ -26,13 +28,14 @@ pub mod worker;
 
 pub use clock::now_ms;
 pub use engine::{
-    Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, Orders, Outcome, Phase,
-    Receipt, Settlement, State, Step,
+    Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, MOST_LOSSES, Orders,
+    Outcome, Phase, Receipt, Settlement, State, Step,
 };
 pub use entry::{Entry, Kind};
 pub use error::Error;
-pub use job::{Batch, Connect, Direction, Job, Mode};
+pub use job::{Batch, Connect, Direction, Job, Mode, NatsServers};
 pub use key::DirectoryKey;
+pub use nats::{Nats, NatsJob, NatsLock};
 pub use sqlite::Sqlite;
 pub use state_folder::{Lock, StateFolder};
 pub use stop::Stop;

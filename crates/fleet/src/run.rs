@@ -18,8 +18,8 @@ use crate::error::Error;
 use crate::job::{Direction, Job};
 use crate::ledger::{Ledger, Noting};
 use crate::listing::{Advice, Switch, list_folder, list_server};
+use crate::process::{is_gone, name_of};
 use crate::stop::Stop;
-use crate::worker::name_of;
 
 /// How often a run looks at workers and figures.
 const TICK: Duration = Duration::from_millis(200);
@@ -27,6 +27,8 @@ const TICK: Duration = Duration::from_millis(200);
 const RESTART: Duration = Duration::from_secs(1);
 /// How long workers have to return their items.
 const ENDING: Duration = Duration::from_secs(10);
+/// Why a delete pass does not begin.
+const EMPTY_SOURCE: &str = "the source is empty, so that everything at the destination would be removed. Check that its disk is mounted, or set `allow_empty_source = true` in the job file";
 /// The exit code of a program that has panicked.
 const PANICKED: i32 = 101;
 
@@ -72,6 +74,12 @@ where
     // while somebody is here who can be asked whether to trust the server
     connect().await?.close().await;
     engine.retry_aside()?;
+    // after a crash nobody waits for the ends of their leases
+    for holder in engine.holders()? {
+        if is_gone(&holder) {
+            engine.leave(&holder, now_ms())?;
+        }
+    }
     engine.set_state(State::Running)?;
     let mut children = Children { spawn, wanted: job.workers, running: Vec::new(), next: None };
     let copied = copy(&open, &mut engine, job, &mut connect, &mut children, show, stop).await;
@@ -209,6 +217,22 @@ where
         }
         let mut client = connect().await?;
         client.limit(control.rate_bps);
+        if !job.allow_empty_source {
+            match is_source_empty(job, &mut client).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    client.close().await;
+                    return Ok(Ended::NotDeleted(EMPTY_SOURCE.to_owned()));
+                }
+                Err(Error::Transfer(error)) if error.is_temporary() => {
+                    client.close().await;
+                    tracing::info!("{error}");
+                    wait(stop).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let in_flight = Arc::new(AtomicU64::new(0));
         let ledger = Ledger::new(in_flight);
         let observer = Arc::new(Noting { ledger: Arc::clone(&ledger), directory: None });
@@ -241,8 +265,9 @@ where
                 show(&engine.control()?, &engine.counts(now_ms())?);
                 return Ok(Ended::Done);
             }
-            Some(Ok(_)) => {
-                return Ok(Ended::NotDeleted(reason.unwrap_or_default()));
+            Some(Ok(summary)) => {
+                let nameless = || format!("{} names could not be read or stored", summary.failed);
+                return Ok(Ended::NotDeleted(reason.unwrap_or_else(nameless)));
             }
             Some(Err(error)) if error.is_temporary() => {
                 tracing::info!("{error}");
@@ -251,6 +276,22 @@ where
             Some(Err(error)) => return Err(error.into()),
             // it shall wait, end, or go at another rate
             None => {}
+        }
+    }
+}
+
+/// Whether the source has no names at all.
+async fn is_source_empty(job: &Job, client: &mut Client) -> Result<bool, Error> {
+    match &job.direction {
+        Direction::Up { from, .. } => {
+            let mut names = std::fs::read_dir(from).map_err(Error::system("list", from))?;
+            Ok(names.next().is_none())
+        }
+        Direction::Down { from, .. } => {
+            let path = if from.path.is_empty() { b".".as_slice() } else { &from.path };
+            let mut is_empty = true;
+            client.list(path, |_| is_empty = false).await?;
+            Ok(is_empty)
         }
     }
 }

@@ -11,15 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headroom_transfer::{Client, Error as TransferError};
+use headroom_transfer::files::Root;
+use headroom_transfer::{Client, Error as TransferError, ErrorCode};
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
 use crate::copy::copy;
 use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State};
+use crate::entry::Entry;
 use crate::error::Error;
-use crate::job::Job;
+use crate::job::{Direction, Job};
 use crate::ledger::{Ledger, Sorted};
+use crate::process::name_of;
 use crate::stop::Stop;
 
 /// How often the engine hears of a worker.
@@ -30,13 +33,6 @@ const IDLE: Duration = Duration::from_millis(250);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// A share of the rate that changes by less than this part of it interrupts nothing.
 const SAME_SHARE: u64 = 50;
-
-/// Returns the name of the worker that is the process of this ID on this machine.
-#[must_use]
-pub fn name_of(process: u32) -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
-    format!("{}.{process}", host.as_deref().unwrap_or("localhost"))
-}
 
 /// Works until the job is done or cancelled, or until it is stopped. `open` opens a handle of the
 /// engine, `connect` connects to the job's server.
@@ -105,7 +101,12 @@ where
 {
     let ledger = Ledger::new(Arc::clone(&pulse.in_flight));
     let done = attempt(job, client, connect, &item, &ledger, pulse, stop).await;
-    let Sorted { copied, left, reason, disk_full } = ledger.sorted(item.entries);
+    let Sorted { copied, mut left, reason, disk_full } = ledger.sorted(item.entries);
+    let before = left.len();
+    if let Attempt::Done = done {
+        drop_vanished(&job.direction, client, &mut left).await;
+    }
+    let vanished = (before - left.len()) as u64;
     // a single file may need more than others; of several, not even the small ones fit
     let disk_full = disk_full.filter(|_| left.len() > 1);
     let (reason, fatal) = match (done, disk_full) {
@@ -117,7 +118,41 @@ where
         (Attempt::Fatal(error), _) => (None, Some(error.into())),
     };
     let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
-    (Settlement { copied, left, outcome }, fatal)
+    (Settlement { copied, left, vanished, outcome }, fatal)
+}
+
+/// Drops entries that the source has lost since they were listed: that is no failure. On a server
+/// only a single file is looked for: of several that failed, nobody knows which are lost.
+async fn drop_vanished(direction: &Direction, client: &mut Option<Client>, left: &mut Vec<Entry>) {
+    match (direction, client) {
+        (Direction::Up { from, .. }, _) => {
+            // a source without any name has not lost single files: its disk may not be mounted
+            let has_names = std::fs::read_dir(from).is_ok_and(|mut names| names.next().is_some());
+            if has_names && let Ok(root) = Root::open(from) {
+                left.retain(|entry| match root.look(&entry.path) {
+                    Ok(found) => found.is_some(),
+                    // its directory may be lost, too
+                    Err(error) => TransferError::from(error).code() != Some(ErrorCode::NOT_FOUND),
+                });
+            }
+        }
+        (Direction::Down { from, .. }, Some(client)) => {
+            let [entry] = left.as_slice() else { return };
+            if !entry.is_file() {
+                return;
+            }
+            let path = match from.path.as_slice() {
+                b"" => entry.path.as_bytes().to_vec(),
+                from => [from, b"/", entry.path.as_bytes()].concat(),
+            };
+            let listed = client.list(&path, |_| {}).await;
+            let is_lost = |error: &TransferError| error.code() == Some(ErrorCode::NOT_FOUND);
+            if listed.is_err_and(|error| is_lost(&error)) {
+                left.clear();
+            }
+        }
+        (Direction::Down { .. }, None) => {}
+    }
 }
 
 /// How an attempt at an item ended.
@@ -310,7 +345,11 @@ impl Drop for Pulse {
 
 #[cfg(test)]
 mod tests {
+    use headroom_transfer::path::RelPath;
+    use headroom_transfer::{RemotePath, Time};
+
     use super::*;
+    use crate::entry::Kind;
 
     const ORDERS: Orders =
         Orders { state: State::Running, is_done: false, share_bps: Some(1000), holds_lease: true };
@@ -332,9 +371,25 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_worker_is_named_by_its_machine_and_process() {
-        let name = name_of(77);
-        assert!(name.ends_with(".77") && name.len() > 3, "{name}");
+    #[tokio::test]
+    async fn entries_that_the_source_has_lost_are_dropped_and_others_stay() {
+        let ground = tempfile::tempdir().expect("a folder");
+        std::fs::write(ground.path().join("there"), "there").expect("a file");
+        let entry = |name: &str| {
+            let mtime = Time { seconds: 0, nanoseconds: 0 };
+            let kind = Kind::File { size: 5, mode: 0o644, mtime };
+            Entry { number: 0, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
+        };
+        let to = RemotePath::parse("host:".as_ref()).expect("a remote path");
+        let up = |from: &Path| Direction::Up { from: from.to_owned(), to: to.clone() };
+        let mut left = vec![entry("lost"), entry("there"), entry("lost/too")];
+        drop_vanished(&up(ground.path()), &mut None, &mut left).await;
+        assert_eq!(left, [entry("there")]);
+        // the disk with the source is not there
+        let empty = tempfile::tempdir().expect("a folder");
+        for from in [empty.path(), &empty.path().join("missing")] {
+            drop_vanished(&up(from), &mut None, &mut left).await;
+            assert_eq!(left, [entry("there")]);
+        }
     }
 }

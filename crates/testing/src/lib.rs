@@ -1,16 +1,18 @@
 //! Helpers for the tests of several crates: two hosts on one link, a capture of the frames
-//! between them, programs to execute, and a parser of metrics. For tests alone: every failure
-//! panics.
+//! between them, programs to execute, servers of a message queue, and a parser of metrics. For
+//! tests alone: every failure panics.
 
 mod capture;
 mod executable;
 pub mod exposition;
 mod host;
+mod nats;
 
 pub use capture::{Capture, contains};
 pub use executable::write_executable;
 pub use headroom_netio::retried;
 pub use host::{Host, address, link};
+pub use nats::{NatsServers, nats_server};
 
 /// Tells whether this process may create network namespaces.
 ///

@@ -115,11 +115,28 @@ pub(super) fn count_removed(connection: &Connection, removed: u64) -> rusqlite::
     connection.execute("UPDATE job SET removed = ?1", [removed]).map(drop)
 }
 
+/// Counts names that the source has lost since they were listed.
+pub(super) fn count_vanished(connection: &Connection, vanished: u64) -> rusqlite::Result<()> {
+    let before = connection.query_row("SELECT vanished FROM job", [], |row| nat(row, 0))?;
+    let vanished = int(before.saturating_add(vanished));
+    connection.execute("UPDATE job SET vanished = ?1", [vanished]).map(drop)
+}
+
+/// Returns the workers that have items or were heard of.
+pub(super) fn holders(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut holders = connection.prepare(
+        "SELECT worker FROM items WHERE state = 'leased' AND worker IS NOT NULL \
+         UNION SELECT name FROM workers",
+    )?;
+    let names = holders.query_map([], |row| row.get(0))?;
+    names.collect()
+}
+
 /// Reads the figures.
 pub(super) fn counts(connection: &Connection, now_ms: u64) -> rusqlite::Result<Counts> {
     let mut counts = connection.query_row(
         "SELECT is_listed, found_files, found_bytes, copied_files, copied_bytes, unchanged_files, \
-         left_out, removed FROM job",
+         left_out, vanished, removed FROM job",
         [],
         |row: &Row<'_>| {
             Ok(Counts {
@@ -130,7 +147,8 @@ pub(super) fn counts(connection: &Connection, now_ms: u64) -> rusqlite::Result<C
                 copied_bytes: nat(row, 4)?,
                 unchanged_files: nat(row, 5)?,
                 left_out: nat(row, 6)?,
-                removed: nat(row, 7)?,
+                vanished: nat(row, 7)?,
+                removed: nat(row, 8)?,
                 ..Counts::default()
             })
         },

@@ -3,16 +3,14 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Rules, control, damaged, entries, int, receipts, small};
-use crate::engine::{Aside, Item, Lease, Outcome, Phase, Settlement, State, Step};
+use crate::engine::{
+    Aside, Item, Lease, MOST_LOSSES, Outcome, Phase, SILENT, Settlement, State, Step, pause_ms,
+};
 use crate::entry::{Entry, encode};
 use crate::key::DirectoryKey;
 
-/// The pause before something that failed is tried again: at first, and at most.
-const PAUSE_MS: (u64, u64) = (500, 30_000);
 /// The bytes at which an item of directories gets no more of them.
 const MOST_ITEM_BYTES: usize = 4 << 20;
-/// Why an item is set aside whose worker did not settle it.
-const SILENT: &str = "its worker ended, or was silent for longer than its lease";
 
 /// Whether an item can be taken, without the write lock.
 pub(super) fn may_take(connection: &Connection, now_ms: u64) -> rusqlite::Result<bool> {
@@ -37,7 +35,7 @@ pub(super) fn take(
     if control::read(connection)?.state != State::Running {
         return Ok(None);
     }
-    expire(connection, rules, now_ms)?;
+    expire(connection, now_ms)?;
     let read = |row: &Row<'_>| -> rusqlite::Result<_> {
         let (id, step, bytes): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok((id, step, bytes, row.get::<_, i64>(3)?))
@@ -76,8 +74,12 @@ pub(super) fn settle(
         )
         .optional()?;
     let Some((attempts, worker)) = held else { return Ok(false) };
-    let Settlement { copied, left, outcome } = settlement;
+    let Settlement { copied, left, vanished, outcome } = settlement;
     receipts::record(connection, copied, &worker, attempts, now_ms)?;
+    if *vanished > 0 {
+        control::count_vanished(connection, *vanished)?;
+    }
+    connection.execute("UPDATE items SET losses = 0 WHERE id = ?1", [lease.item])?;
     match outcome {
         _ if left.is_empty() => remove(connection, lease.item)?,
         Outcome::Failed(reason) => {
@@ -93,22 +95,30 @@ pub(super) fn settle(
 }
 
 /// Ends leases: their workers ended, or are too slow.
-fn expire(connection: &Connection, rules: &Rules, now_ms: u64) -> rusqlite::Result<()> {
+fn expire(connection: &Connection, now_ms: u64) -> rusqlite::Result<()> {
     loop {
         let expired = connection
             .query_row(
-                "SELECT id, entries, attempts FROM items WHERE state = 'leased' AND lease_ms <= ?1 \
-                 ORDER BY id LIMIT 1",
+                "SELECT id, entries, attempts, losses FROM items \
+                 WHERE state = 'leased' AND lease_ms <= ?1 ORDER BY id LIMIT 1",
                 [int(now_ms)],
-                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, small(row, 2)?)),
+                |row| {
+                    let (id, bytes): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+                    Ok((id, bytes, small(row, 2)?, small(row, 3)?))
+                },
             )
             .optional()?;
-        let Some((id, bytes, attempts)) = expired else { return Ok(()) };
+        let Some((id, bytes, attempts, losses)) = expired else { return Ok(()) };
         let left = entries(&bytes)?;
         // a worker that was killed says nothing about the item, unless that happens again and again
-        match attempts < rules.attempts {
-            true => requeue(connection, id, attempts, &left, Some(SILENT), now_ms)?,
-            false => fail(connection, rules, id, attempts, &left, SILENT, now_ms)?,
+        let (attempts, losses) = (attempts.saturating_sub(1), losses.saturating_add(1));
+        connection.execute("UPDATE items SET losses = ?2 WHERE id = ?1", params![id, losses])?;
+        match left.as_slice() {
+            _ if losses < MOST_LOSSES => {
+                requeue(connection, id, attempts, &left, Some(SILENT), now_ms)?;
+            }
+            [] | [_] => set_aside(connection, id, &left, SILENT)?,
+            _ => split(connection, id, attempts, &left, SILENT, now_ms)?,
         }
     }
 }
@@ -126,30 +136,48 @@ fn fail(
 ) -> rusqlite::Result<()> {
     match left {
         [] => remove(connection, id),
-        [_] if attempts >= rules.attempts => connection
-            .execute(
-                "UPDATE items SET state = 'aside', entries = ?2, reason = ?3, worker = NULL, \
-                 lease_ms = NULL WHERE id = ?1",
-                params![id, encode(left), reason],
-            )
-            .map(drop),
+        [_] if attempts >= rules.attempts => set_aside(connection, id, left, reason),
         [_] => {
-            let doubled = PAUSE_MS.0 << attempts.saturating_sub(1).min(16);
-            let ready_ms = now_ms.saturating_add(doubled.min(PAUSE_MS.1));
+            let ready_ms = now_ms.saturating_add(pause_ms(attempts));
             requeue(connection, id, attempts, left, Some(reason), ready_ms)
         }
-        _ => {
-            let (one, other) = left.split_at(left.len() / 2);
-            requeue(connection, id, attempts, one, Some(reason), now_ms)?;
-            connection
-                .execute(
-                    "INSERT INTO items (step, state, entries, attempts, ready_ms, reason) \
-                     SELECT step, 'queued', ?2, ?3, ?4, ?5 FROM items WHERE id = ?1",
-                    params![id, encode(other), attempts, int(now_ms), reason],
-                )
-                .map(drop)
-        }
+        _ => split(connection, id, attempts, left, reason, now_ms),
     }
+}
+
+fn set_aside(
+    connection: &Connection,
+    id: i64,
+    left: &[Entry],
+    reason: &str,
+) -> rusqlite::Result<()> {
+    connection
+        .execute(
+            "UPDATE items SET state = 'aside', entries = ?2, reason = ?3, worker = NULL, \
+             lease_ms = NULL WHERE id = ?1",
+            params![id, encode(left), reason],
+        )
+        .map(drop)
+}
+
+/// Makes two items of one: each has half of what is left.
+fn split(
+    connection: &Connection,
+    id: i64,
+    attempts: u32,
+    left: &[Entry],
+    reason: &str,
+    now_ms: u64,
+) -> rusqlite::Result<()> {
+    let (one, other) = left.split_at(left.len() / 2);
+    requeue(connection, id, attempts, one, Some(reason), now_ms)?;
+    connection
+        .execute(
+            "INSERT INTO items (step, state, entries, attempts, losses, ready_ms, reason) \
+             SELECT step, 'queued', ?2, ?3, losses, ?4, ?5 FROM items WHERE id = ?1",
+            params![id, encode(other), attempts, int(now_ms), reason],
+        )
+        .map(drop)
 }
 
 fn requeue(
@@ -236,7 +264,7 @@ fn has_aside(connection: &Connection) -> rusqlite::Result<bool> {
 /// Puts what was set aside back into the queue. What cannot be copied at all stays.
 pub(super) fn retry_aside(connection: &rusqlite::Transaction<'_>) -> rusqlite::Result<()> {
     let items = connection.execute(
-        "UPDATE items SET state = 'queued', attempts = 0, ready_ms = 0 \
+        "UPDATE items SET state = 'queued', attempts = 0, losses = 0, ready_ms = 0 \
          WHERE state = 'aside' AND length(entries) > 0",
         [],
     )?;

@@ -167,6 +167,10 @@ impl Engine for Sqlite {
         self.within(|tx| control::leave(tx, worker, now_ms))
     }
 
+    fn holders(&mut self) -> Result<Vec<String>, Error> {
+        self.look(control::holders)
+    }
+
     fn take(&mut self, worker: &str, now_ms: u64) -> Result<Option<Item>, Error> {
         // workers that wait need no write lock
         if !self.look(|connection| items::may_take(connection, now_ms))? {

@@ -8,7 +8,7 @@ use crate::job::Job;
 /// Marks the database as one of this program: `HrFl`.
 const APPLICATION: i64 = 0x4872_466c;
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// Files are counted in `job`, so that nobody counts rows. An item has what is left of it, and an
 /// ID that no later one gets: leases name it. Names are bytes. Receipts have the numbers of
@@ -28,6 +28,7 @@ CREATE TABLE job (
     copied_bytes INTEGER NOT NULL DEFAULT 0,
     unchanged_files INTEGER NOT NULL DEFAULT 0,
     left_out INTEGER NOT NULL DEFAULT 0,
+    vanished INTEGER NOT NULL DEFAULT 0,
     removed INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE directories (
@@ -45,6 +46,7 @@ CREATE TABLE items (
     state TEXT NOT NULL CHECK (state IN ('staged', 'queued', 'leased', 'aside')),
     entries BLOB NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
+    losses INTEGER NOT NULL DEFAULT 0,
     takes INTEGER NOT NULL DEFAULT 0,
     ready_ms INTEGER NOT NULL DEFAULT 0,
     lease_ms INTEGER,

@@ -7,7 +7,8 @@ use headroom_transfer::path::RelPath;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::{Outcome, Step};
+use crate::engine::cases::{self, Bench};
+use crate::engine::{MOST_LOSSES, Outcome, Step};
 use crate::entry::Kind;
 
 const MTIME: Time = Time { seconds: 1_000_000_000, nanoseconds: 5 };
@@ -70,7 +71,7 @@ fn list(engine: &mut Sqlite, files: u64, of_item: usize) {
 
 fn settled(copied: Vec<CopiedFile>, left: Vec<Entry>, failed: Option<&str>) -> Settlement {
     let outcome = failed.map_or(Outcome::Interrupted, |reason| Outcome::Failed(reason.to_owned()));
-    Settlement { copied, left, outcome }
+    Settlement { copied, left, vanished: 0, outcome }
 }
 
 fn receipts(engine: &mut Sqlite) -> Vec<Receipt> {
@@ -81,6 +82,36 @@ fn receipts(engine: &mut Sqlite) -> Vec<Receipt> {
     };
     engine.receipts(&mut each).expect("they are read");
     receipts
+}
+
+/// An engine in a folder, whose time is made up.
+struct MadeUp {
+    ground: tempfile::TempDir,
+    now_ms: u64,
+}
+
+impl Bench for MadeUp {
+    type Engine = Sqlite;
+
+    fn begin(&mut self, job: &Job) -> Result<Sqlite, Error> {
+        Sqlite::begin(self.ground.path(), job, Path::new("job.toml"))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn pass(&mut self, time_ms: u64) {
+        self.now_ms += time_ms;
+    }
+}
+
+#[test]
+fn does_what_every_engine_does() {
+    cases::run(|_| {
+        let ground = tempfile::tempdir().expect("a folder");
+        MadeUp { ground, now_ms: 1_000_000 }
+    });
 }
 
 #[test]
@@ -109,7 +140,8 @@ fn an_item_is_taken_once_and_settled_by_the_lease_that_holds() {
     let receipts = receipts(&mut engine);
     let numbers: Vec<_> = receipts.iter().map(|receipt| receipt.file.number).collect();
     assert_eq!(numbers, [0, 1, 2]);
-    assert!(receipts.iter().all(|receipt| receipt.worker == "two" && receipt.attempts == 2));
+    // the first lease ended, which is no attempt
+    assert!(receipts.iter().all(|receipt| receipt.worker == "two" && receipt.attempts == 1));
     assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
     assert_eq!(engine.advance().expect("a phase"), Phase::Done);
     assert!(engine.beat("two", None, 0, 3003).expect("orders").is_done);
@@ -154,13 +186,37 @@ fn an_item_that_ends_its_workers_is_set_aside_and_one_that_was_interrupted_is_no
         let settlement = settled(Vec::new(), item.entries, None);
         assert!(engine.settle(item.lease, &settlement, now_ms).expect("an answer"));
     }
-    for now_ms in 10..13 {
+    // more often than the job allows attempts
+    let losses = u64::from(MOST_LOSSES);
+    for now_ms in 10..10 + losses {
+        engine.take("one", now_ms).expect("an answer").expect("an item");
+        assert_eq!(engine.holders().expect("workers"), ["one"]);
+        engine.leave("one", now_ms).expect("an answer");
+    }
+    assert_eq!(engine.take("one", 10 + losses).expect("an answer"), None);
+    assert_eq!(engine.holders().expect("workers"), [""; 0]);
+    let aside = engine.aside(10).expect("an answer");
+    assert!(aside[0].reason.contains("its workers ended"), "{aside:?}");
+}
+
+#[test]
+fn a_worker_that_is_killed_is_no_attempt_and_what_the_source_has_lost_is_done() {
+    let (ground, job) = (tempfile::tempdir().expect("a folder"), job("attempts = 2"));
+    let mut engine = begin(&ground, &job);
+    list(&mut engine, 2, 2);
+    for now_ms in 0..5 {
         engine.take("one", now_ms).expect("an answer").expect("an item");
         engine.leave("one", now_ms).expect("an answer");
     }
-    assert_eq!(engine.take("one", 13).expect("an answer"), None);
-    let aside = engine.aside(10).expect("an answer");
-    assert!(aside[0].reason.contains("its worker ended"), "{aside:?}");
+    let item = engine.take("two", 5).expect("an answer").expect("an item");
+    let copied = vec![copied(&item.entries[0])];
+    let settlement = Settlement { vanished: 1, ..settled(copied, Vec::new(), Some("it failed")) };
+    assert!(engine.settle(item.lease, &settlement, 5).expect("an answer"));
+    let receipts = receipts(&mut engine);
+    assert_eq!((receipts.len(), receipts[0].attempts), (1, 1));
+    let counts = engine.counts(5).expect("counts");
+    assert_eq!((counts.copied_files, counts.vanished, counts.aside), (1, 1, 0));
+    assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
 }
 
 #[test]
@@ -327,8 +383,8 @@ fn states_of_others_are_refused_and_settings_may_change() {
     let error = refused(&job("mode = \"sync\""));
     assert!(error.contains("its `mode` is copy") && error.contains("is sync"), "{error}");
 
-    engine.connection.execute_batch("PRAGMA user_version = 2").expect("it is set");
-    assert!(refused(&first).contains("version 2"));
+    engine.connection.execute_batch("PRAGMA user_version = 1").expect("it is set");
+    assert!(refused(&first).contains("version 1"));
     engine.connection.execute_batch("PRAGMA application_id = 7").expect("it is set");
     assert!(refused(&first).contains("another program"));
     drop(engine);

@@ -43,6 +43,7 @@ const fn of_fleet(error: &headroom_fleet::Error) -> u8 {
     use headroom_fleet::Error;
     match error {
         Error::Transfer(error) => of_transfer(error),
+        Error::Nats { .. } => 3,
         Error::Job { .. }
         | Error::NoJob(_)
         | Error::State { .. }

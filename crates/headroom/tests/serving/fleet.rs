@@ -1,6 +1,8 @@
 //! `headroom fleet`: trees between this machine and a server by several workers, some of which
 //! are killed.
 
+mod nats;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -296,6 +298,44 @@ fn a_sync_removes_at_last_and_only_after_everything_succeeded() {
         let content = fs::read(to.join(OsStr::from_bytes(&path))).expect("a file");
         assert_eq!(hash, Some(blake3::hash(&content).to_string()));
     }
+}
+
+#[test]
+fn a_file_that_the_source_has_lost_does_not_hold_the_delete_pass_and_an_empty_source_does() {
+    let hosts = Hosts::new("fleet-lost");
+    let (tree, to) = (hosts.ground.path("here/tree"), hosts.ground.path("served/to"));
+    make_tree(&tree);
+    fs::create_dir(&to).expect("a folder");
+    fs::write(to.join("surplus"), "not at the source").expect("a file");
+    let sync = |more: &str| {
+        hosts.job(true, &format!("mode = \"sync\"\ndelete = true\n{more}\n[batch]\nfiles = 10"));
+    };
+    sync("rate = \"100kbit\"");
+    let mut run = hosts.start();
+    let is_listed = |status: &Value| status["listed"] == true && status["leased_items"] != 0;
+    hosts.until(&mut run, "a listing", is_listed);
+    // the last of the walk, which is far from its turn
+    fs::remove_file(tree.join("5/sub/9")).expect("it is there");
+    assert_eq!(hosts.fleet(&["rate", "none"]).status.code(), Some(0));
+    let ended = run.end();
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let status = hosts.status().expect("figures");
+    assert_eq!((&status["vanished"], &status["set_aside"]), (&1.into(), &0.into()), "{status}");
+    assert_eq!((&status["removed"], &status["phase"]), (&1.into(), &"done".into()), "{status}");
+    assert_eq!(files(&to), files(&tree));
+
+    // its disk is not mounted
+    fs::rename(&tree, hosts.ground.path("here/elsewhere")).expect("it is there");
+    fs::create_dir(&tree).expect("a folder");
+    sync("");
+    let refused = hosts.fleet(&["run", "--restart"]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{told}");
+    assert!(told.contains("the source is empty"), "{told}");
+    assert!(to.join("large").exists());
+    sync("allow_empty_source = true");
+    hosts.run(0);
+    assert_eq!(fs::read_dir(&to).expect("a folder").count(), 0);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod path;
 mod program;
 mod script;
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -71,7 +72,8 @@ impl Ssh {
     pub fn start(&self, host: &Host) -> Result<SshServer, Error> {
         let settings = self.settings(host);
         let identity = Identity::ephemeral()?;
-        let mut session = SshSession::new(self.session(host, &settings), host)?;
+        let command = self.session(host, &settings, script::command());
+        let mut session = SshSession::new(command, host)?;
         let ready = session.negotiate(identity.public());
         match ready {
             Ok(ready) => Ok(SshServer { identity, ready, session, name: settings.hostname }),
@@ -87,8 +89,15 @@ impl Ssh {
         Settings::parse(&String::from_utf8_lossy(&said), host)
     }
 
-    /// Makes the command that runs the script on the host.
-    fn session(&self, host: &Host, settings: &Settings) -> Command {
+    /// Makes a command that runs a line of a shell on a host, without a terminal. The connection
+    /// stays open as long as its standard input does, and nothing is forwarded.
+    #[must_use]
+    pub fn remote_command(&self, host: &Host, line: &str) -> Command {
+        self.session(host, &self.settings(host), line)
+    }
+
+    /// Makes the command that runs a line on the host.
+    fn session(&self, host: &Host, settings: &Settings, line: impl AsRef<OsStr>) -> Command {
         // without what may be configured for interactive sessions
         let mut options = vec![
             "-T",
@@ -103,7 +112,7 @@ impl Ssh {
             options.extend(["-oServerAliveInterval=15", "-oServerAliveCountMax=4"]);
         }
         let mut command = self.command(options, host);
-        command.arg(script::command());
+        command.arg(line);
         command
     }
 

@@ -16,9 +16,10 @@ Examples:
   headroom fleet status archive.toml
   headroom fleet rate 100mbit archive.toml
   headroom fleet receipts archive.toml > receipts.ndjson
+  headroom fleet run --hosts hosts.txt archive.toml    # on many machines, with NATS
 
-The content of one directory goes into the other, as with `headroom sync`. A state folder keeps what is \
-listed, queued and done; after any interruption repeat `run`, which resumes without listing again.
+The content of one directory goes into the other, as with `headroom sync`. A state folder, or NATS, \
+keeps what is listed, queued and done; after any interruption repeat `run`, which resumes without listing again.
 
 Exit codes:
     0  everything was done
@@ -76,8 +77,16 @@ pub(crate) struct Run {
     pub(crate) job: PathBuf,
     /// Keep the job's state in this folder, on a local disk [default:
     /// ~/.local/state/headroom/fleet/NAME]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "hosts")]
     pub(crate) state: Option<PathBuf>,
+    /// Start workers on these hosts by ssh, and none here: in each line a host as ssh knows it, and
+    /// how many workers, if not as many as the job says. For jobs whose queue is at NATS; on each
+    /// host are `headroom` and the job file, under the same path
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: Option<PathBuf>,
+    /// The ssh command with its options [default: `$HEADROOM_SSH`, else ssh]
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    pub(crate) ssh_command: Option<String>,
     /// Forget the state, receipts included, and start the job again
     #[arg(long)]
     pub(crate) restart: bool,
@@ -88,9 +97,8 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Worker {
-    /// The folder with the job's state
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state: PathBuf,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// End when standard input does: a run starts its workers so
     #[arg(long, hide = true)]
     pub(crate) until_eof: bool,

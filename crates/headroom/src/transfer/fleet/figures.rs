@@ -6,7 +6,8 @@ use serde_json::json;
 /// The figures for programs.
 pub(super) fn figures(counts: &Counts) -> serde_json::Value {
     let Counts { is_listed, found_files, found_bytes, copied_files, copied_bytes, .. } = *counts;
-    let Counts { unchanged_files, left_out, removed, queued, leased, aside, .. } = *counts;
+    let Counts { unchanged_files, left_out, vanished, removed, .. } = *counts;
+    let Counts { queued, leased, aside, .. } = *counts;
     json!({
         "listed": is_listed,
         "found_files": found_files,
@@ -15,6 +16,7 @@ pub(super) fn figures(counts: &Counts) -> serde_json::Value {
         "copied_bytes": copied_bytes,
         "unchanged_files": unchanged_files,
         "left_out": left_out,
+        "vanished": vanished,
         "removed": removed,
         "queued_items": queued,
         "leased_items": leased,

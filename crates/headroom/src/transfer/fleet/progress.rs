@@ -188,6 +188,7 @@ fn summary(counts: &Counts, elapsed: Duration) -> String {
         (unchanged_files, "unchanged"),
         (removed, "removed"),
         (left_out, "left out"),
+        (counts.vanished, "gone from the source"),
         (counts.aside, "SET ASIDE"),
     ] {
         if count > 0 {

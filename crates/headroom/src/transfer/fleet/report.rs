@@ -1,7 +1,7 @@
 //! `headroom fleet status` and `receipts`.
 
 use data_encoding::HEXLOWER;
-use headroom_fleet::{Aside, Control, Counts, Engine, Phase, Receipt, Sqlite, State, now_ms};
+use headroom_fleet::{Aside, Control, Counts, Engine, Job, Phase, Receipt, State, now_ms};
 use headroom_units::{rate, size};
 use serde_json::{Value, json};
 
@@ -14,10 +14,9 @@ use crate::transfer::names;
 const MOST_ASIDE: usize = 1000;
 
 /// Prints how far a job is.
-pub(super) fn status(engine: &mut Sqlite, as_json: bool) -> anyhow::Result<()> {
+pub(super) fn status(job: &Job, engine: &mut impl Engine, as_json: bool) -> anyhow::Result<()> {
     let (control, counts) = (engine.control()?, engine.counts(now_ms())?);
     let aside = engine.aside(MOST_ASIDE)?;
-    let job = engine.job();
     if as_json {
         let mut status = figures(&counts);
         status["job"] = job.name.clone().into();
@@ -70,6 +69,7 @@ fn text(name: &str, control: &Control, counts: &Counts) -> String {
         format!("workers    {}", counts.workers),
         format!("rate       {}", limit.as_deref().unwrap_or("no limit")),
         format!("left out   {}", counts.left_out),
+        format!("vanished   {}", counts.vanished),
         format!("removed    {}", counts.removed),
         format!("set aside  {}", counts.aside),
     ]
@@ -77,7 +77,7 @@ fn text(name: &str, control: &Control, counts: &Counts) -> String {
 }
 
 /// Prints the receipts, a line for each file.
-pub(super) fn receipts(engine: &mut Sqlite) -> anyhow::Result<()> {
+pub(super) fn receipts(engine: &mut impl Engine) -> anyhow::Result<()> {
     engine.receipts(&mut |receipt| say(&names::line(&object(&receipt))))?;
     Ok(())
 }
@@ -128,6 +128,7 @@ mod tests {
         workers    2
         rate       100 Mbit/s
         left out   0
+        vanished   0
         removed    0
         set aside  1
         ");

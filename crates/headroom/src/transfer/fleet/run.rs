@@ -1,5 +1,6 @@
 //! `headroom fleet run` and `worker`.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -8,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use headroom_fleet::run::Ended;
-use headroom_fleet::{Engine, Job, StateFolder, Stop, now_ms};
+use headroom_fleet::{Engine, Job, Stop, now_ms};
 use headroom_transfer::block_on;
 
 use super::arguments::{Run, Worker};
-use super::folder;
+use super::hosts::{Elsewhere, Hosts};
+use super::place::{Place, of_worker};
 use super::progress::Progress;
 use crate::transfer::arguments::Connect;
 use crate::transfer::connect::TrustedConnector;
@@ -22,13 +24,7 @@ use crate::transfer::exit::INTERRUPTED;
 const MOST_NAMED: usize = 20;
 
 pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
-    let job = Job::read(&arguments.job)?;
-    let folder = folder(&job, arguments.state.as_deref())?;
-    let lock = folder.lock()?;
-    if arguments.restart {
-        folder.clear(&lock)?;
-    }
-    drop(folder.begin(&lock, &job, &arguments.job)?);
+    let mut job = Job::read(&arguments.job)?;
     let stop = Stop::new();
     let stopping = stop.clone();
     let handler = move || {
@@ -39,22 +35,41 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
         stopping.stop();
     };
     ctrlc::set_handler(handler).context("cannot wait for Ctrl-C")?;
+    let hosts = arguments.hosts.as_deref().map(|file| Hosts::read(file, &job)).transpose()?;
+    let place = Place::of(&job, arguments.state.as_deref(), &stop)?;
+    let _held = place.begin(&job, &arguments.job, arguments.restart)?;
     let mut connector = connector(&job)?;
     let host = job.direction.remote().host.clone();
     let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let words = place.words(&arguments.job)?;
+    let mut elsewhere = match &hosts {
+        Some(hosts) => {
+            job.workers = 0;
+            hosts.start(arguments.ssh_command.as_deref(), &words)?
+        }
+        None => Elsewhere::default(),
+    };
     let mut progress = Progress::new(arguments.json);
     let ended = block_on(headroom_fleet::run::run(
-        || folder.open(),
+        || place.open(),
         &job,
         async || connector.connect(&host).await,
-        &mut || spawn(&program, &folder),
-        &mut |control, counts| progress.show(control, counts),
+        &mut || spawn(&program, &words),
+        &mut |control, counts| {
+            if !elsewhere.look() {
+                // nobody is left who could do anything
+                stop.stop();
+            }
+            progress.show(control, counts);
+        },
         &stop,
     ))?;
     progress.clear();
-    let (ended, mut engine) = (ended?, folder.open()?);
+    elsewhere.end();
+    let (ended, mut engine) = (ended?, place.open()?);
     let (counts, aside) = (engine.counts(now_ms())?, engine.aside(MOST_NAMED)?);
     progress.end(&ended, &counts, &aside);
+    elsewhere.check(&ended)?;
     Ok(match ended {
         Ended::Paused | Ended::Cancelled => interrupted(),
         Ended::WorkerFailed(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
@@ -65,9 +80,6 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) fn worker(arguments: &Worker) -> anyhow::Result<ExitCode> {
-    let state = std::path::absolute(&arguments.state);
-    let folder = StateFolder::new(state.context("cannot find the state folder")?);
-    let job = folder.open()?.job().clone();
     let stop = Stop::new();
     let is_interrupted = Arc::new(AtomicBool::new(false));
     let (stopping, noting) = (stop.clone(), Arc::clone(&is_interrupted));
@@ -84,10 +96,11 @@ pub(super) fn worker(arguments: &Worker) -> anyhow::Result<ExitCode> {
             stopping.stop();
         });
     }
+    let (job, place) = of_worker(&arguments.which, &stop)?;
     let mut connector = connector(&job)?.quiet();
     let host = job.direction.remote().host.clone();
     let connect = async || connector.connect(&host).await;
-    block_on(headroom_fleet::worker::work(|| folder.open(), &job, connect, &stop))??;
+    block_on(headroom_fleet::worker::work(|| place.open(), &job, connect, &stop))??;
     let is_interrupted = is_interrupted.load(Ordering::Relaxed);
     Ok(if is_interrupted { interrupted() } else { ExitCode::SUCCESS })
 }
@@ -103,8 +116,8 @@ fn connector(job: &Job) -> anyhow::Result<TrustedConnector> {
 }
 
 /// Starts a worker that ends with its standard input, and so with this process.
-fn spawn(program: &Path, folder: &StateFolder) -> io::Result<Child> {
+fn spawn(program: &Path, words: &[OsString]) -> io::Result<Child> {
     let mut worker = Command::new(program);
-    worker.args(["fleet", "worker", "--until-eof", "--state"]).arg(folder.path());
+    worker.args(["fleet", "worker", "--until-eof"]).args(words);
     worker.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
 }

@@ -1,0 +1,548 @@
+//! Items: taken with a lease, settled, split, set aside.
+//!
+//! The queue says who gets an item next, and until when. What became of an item, its log says, a
+//! subject of one stream: each transition is added only if the log has not changed since it was
+//! read. So a delivery may be late, repeated or too early: whoever gets one compares its round with
+//! the log.
+//!
+//! A settlement is one message of the log. What follows from it, new items and the end of the old
+//! delivery, is done afterwards. If the worker dies before, the old delivery is repeated, and
+//! whoever gets it does what is left to do.
+
+use std::time::Duration;
+
+use super::Inner;
+use super::link::{Delivery, Held};
+use super::listing::Sight;
+use super::names::{stream_of, subject_of};
+use super::record::{
+    AsideValue, Done, Next, Record, WorkHead, body, bounded, json, nonce, read, read_body,
+    read_with_entries, with_entries,
+};
+use crate::engine::{
+    Aside, Item, Lease, MOST_LOSSES, Outcome, Phase, SILENT, Settlement, State, pause_ms,
+};
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::key::DirectoryKey;
+
+/// The pause before an item that comes too early is delivered again.
+const EARLY: Duration = Duration::from_millis(500);
+/// The most that clocks of machines differ, in milliseconds: who shall wait longer does not.
+const MOST_WAIT_MS: u64 = 60_000;
+/// How many deliveries of one call may be of no use.
+const MOST_USELESS: u32 = 64;
+
+/// What is to be done with a delivery.
+#[derive(Debug, PartialEq, Eq)]
+enum Use {
+    /// It is the item's turn. The log's last transition has this sequence, and so many workers lost
+    /// the item in a row.
+    Take { sequence: u64, losses: u32 },
+    /// The item was settled so; what follows may be left to do.
+    Follow(Record),
+    /// It comes too early: what it follows from is not decided yet.
+    Early,
+    /// It comes too late.
+    Late,
+}
+
+/// Compares a delivery with the log's last transition of its item.
+fn use_of(head: &WorkHead, last: Option<(u64, Record)>) -> Use {
+    let Some((sequence, record)) = last else {
+        return match head.round {
+            0 => Use::Take { sequence: 0, losses: head.losses },
+            _ => Use::Early,
+        };
+    };
+    match record {
+        Record::Taken { round, losses, .. } if round == head.round => {
+            Use::Take { sequence, losses: losses.saturating_add(1) }
+        }
+        Record::Reopened { round, .. } if round == head.round => {
+            Use::Take { sequence, losses: head.losses }
+        }
+        Record::Taken { round, .. } | Record::Reopened { round, .. } if round < head.round => {
+            Use::Early
+        }
+        Record::Settled { round, .. } if round == head.round => Use::Follow(record),
+        Record::Settled { round, next: Next::Again { .. } | Next::Split { .. }, .. }
+            if round + 1 == head.round =>
+        {
+            Use::Take { sequence, losses: head.losses }
+        }
+        // its end, or that it was set aside, may have been undone since
+        Record::Settled { round, .. } if round < head.round => Use::Early,
+        _ => Use::Late,
+    }
+}
+
+impl Inner {
+    /// Takes the next item.
+    pub(super) async fn take(&self, worker: &str, now_ms: u64) -> Result<Option<Item>, Error> {
+        let (steering, _) = self.link.steering().await?;
+        if State::from(steering.state) != State::Running {
+            return Ok(None);
+        }
+        for _ in 0..MOST_USELESS {
+            let Some(delivery) = self.link.next_item().await else { return Ok(None) };
+            let read = read_with_entries(&delivery.payload);
+            let (head, entries): (WorkHead, Vec<Entry>) = self.link.whole(read, "work")?;
+            let wait_ms = head.ready_ms.saturating_sub(now_ms);
+            if (1..=MOST_WAIT_MS).contains(&wait_ms) {
+                self.link.put_back(&delivery.reply, Duration::from_millis(wait_ms)).await;
+                continue;
+            }
+            match self.use_of_delivery(&head).await? {
+                Use::Early => {
+                    self.link.put_back(&delivery.reply, EARLY).await;
+                    return Ok(None);
+                }
+                Use::Late => self.link.acknowledge(&delivery.reply).await,
+                Use::Follow(record) => {
+                    self.follow(&head, &record).await?;
+                    self.link.acknowledge(&delivery.reply).await;
+                }
+                Use::Take { sequence, losses } => {
+                    let taken = self.try_take(worker, delivery, head, entries, sequence, losses);
+                    if let Some(item) = taken.await? {
+                        return Ok(Some(item));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn use_of_delivery(&self, head: &WorkHead) -> Result<Use, Error> {
+        if let Some(staged) = head.staged {
+            match self.sight_of(staged).await? {
+                Sight::Seen => {}
+                Sight::Unseen => return Ok(Use::Early),
+                Sight::Discarded => return Ok(Use::Late),
+            }
+        }
+        if let Some(finish) = head.finish_round() {
+            let (steering, _) = self.link.steering().await?;
+            if finish > steering.finish_round {
+                return Ok(Use::Early);
+            }
+        }
+        Ok(use_of(head, self.last_of(&head.id).await?))
+    }
+
+    /// Returns the last transition of an item, and its sequence.
+    async fn last_of(&self, id: &str) -> Result<Option<(u64, Record)>, Error> {
+        let names = &self.link.names;
+        let last = self.link.last(&names.log(), &names.log_subject(id)).await?;
+        let Some(last) = last else { return Ok(None) };
+        Ok(Some((last.sequence, self.link.whole(read(&last.payload), "log")?)))
+    }
+
+    /// Adds a transition of an item whose last one has this sequence; returns its own, or nothing
+    /// if there is another one by now.
+    async fn decide(
+        &self,
+        id: &str,
+        sequence: u64,
+        record: &Record,
+    ) -> Result<Option<u64>, Error> {
+        let names = &self.link.names;
+        let (log, subject) = (names.log(), names.log_subject(id));
+        self.link.append(&log, &subject, sequence, json(record)).await
+    }
+
+    /// Takes a delivered item, unless somebody was faster or it has ended too many workers.
+    async fn try_take(
+        &self,
+        worker: &str,
+        delivery: Delivery,
+        head: WorkHead,
+        entries: Vec<Entry>,
+        sequence: u64,
+        losses: u32,
+    ) -> Result<Option<Item>, Error> {
+        if losses >= MOST_LOSSES {
+            let next = match entries.len() {
+                0 | 1 => Next::Aside { reason: SILENT.to_owned() },
+                _ => Next::Split { attempts: head.attempts, losses },
+            };
+            let body = self.keep_body(&body(&[], &entries)).await?;
+            let record = Record::Settled {
+                round: head.round,
+                worker: worker.to_owned(),
+                time_ms: 0,
+                attempts: head.attempts,
+                body: Some(body),
+                done: Done::default(),
+                next,
+            };
+            if self.decide(&head.id, sequence, &record).await?.is_some() {
+                self.follow(&head, &record).await?;
+                self.link.acknowledge(&delivery.reply).await;
+            }
+            return Ok(None);
+        }
+        let record = Record::Taken {
+            round: head.round,
+            worker: worker.to_owned(),
+            nonce: nonce(),
+            losses,
+        };
+        let Some(taken) = self.decide(&head.id, sequence, &record).await? else {
+            // two deliveries of one item: the other one is its lease
+            self.link.put_back(&delivery.reply, EARLY).await;
+            return Ok(None);
+        };
+        let lease = Lease { item: item_of(delivery.reply.as_str()), take: int(taken) };
+        let step = head.step();
+        let held = Held { head, worker: worker.to_owned(), reply: delivery.reply };
+        self.announce(worker, Some(&held), 0).await?;
+        self.link.held().insert((lease.item, lease.take), held);
+        Ok(Some(Item { lease, step, entries }))
+    }
+
+    /// Whether a lease still holds: the log's last transition is the taking.
+    pub(super) async fn holds(&self, lease: Lease, held: &Held) -> Result<bool, Error> {
+        let names = &self.link.names;
+        let last = self.link.last(&names.log(), &names.log_subject(&held.head.id)).await?;
+        Ok(last.is_some_and(|last| int(last.sequence) == lease.take))
+    }
+
+    /// Records what became of an item, if the lease still holds.
+    pub(super) async fn settle(
+        &self,
+        lease: Lease,
+        settlement: &Settlement,
+        now_ms: u64,
+    ) -> Result<bool, Error> {
+        let key = (lease.item, lease.take);
+        let held = self.link.held().get(&key).cloned();
+        let Some(held) = held else { return Ok(false) };
+        let Held { head, worker, reply } = &held;
+        let Settlement { copied, left, vanished, outcome } = settlement;
+        let tried = head.attempts.saturating_add(1);
+        let next = match (outcome, left.len()) {
+            (_, 0) => Next::Done,
+            // it was no attempt
+            (Outcome::Interrupted, _) => Next::Again { attempts: head.attempts, ready_ms: 0 },
+            (Outcome::Failed(reason), 1) if tried >= self.rules.attempts => {
+                Next::Aside { reason: bounded(reason) }
+            }
+            (Outcome::Failed(_), 1) => {
+                let ready_ms = now_ms.saturating_add(pause_ms(tried));
+                Next::Again { attempts: tried, ready_ms }
+            }
+            // nobody knows which one is to blame
+            (Outcome::Failed(_), _) => Next::Split { attempts: tried, losses: 0 },
+        };
+        let body = match copied.is_empty() && left.is_empty() {
+            true => None,
+            false => Some(self.keep_body(&body(copied, left)).await?),
+        };
+        let record = Record::Settled {
+            round: head.round,
+            worker: worker.clone(),
+            time_ms: now_ms,
+            attempts: tried,
+            body,
+            done: Done::of(copied, *vanished),
+            next,
+        };
+        let decided = self.decide(&head.id, int_back(lease.take), &record).await?;
+        if decided.is_some() {
+            self.follow(head, &record).await?;
+            self.link.acknowledge(reply).await;
+        }
+        self.link.held().remove(&key);
+        self.announce(worker, None, 0).await?;
+        Ok(decided.is_some())
+    }
+
+    /// Keeps what was copied and is left; returns where. Nobody reads it unless a transition says
+    /// so.
+    pub(super) async fn keep_body(&self, body: &[u8]) -> Result<u64, Error> {
+        let subject = self.link.names.receipts_subject();
+        self.link.publish(&subject, None, body.to_vec()).await
+    }
+
+    /// Does what follows from a settlement of an item. It may have been done before.
+    async fn follow(&self, head: &WorkHead, record: &Record) -> Result<(), Error> {
+        let Record::Settled { round, body: Some(body), next, .. } = record else { return Ok(()) };
+        let (round, body) = (*round, *body);
+        match next {
+            Next::Done => {}
+            Next::Again { attempts, ready_ms } => {
+                let left = self.left_of(body).await?;
+                let again = WorkHead {
+                    id: head.id.clone(),
+                    round: round + 1,
+                    attempts: *attempts,
+                    losses: 0,
+                    ready_ms: *ready_ms,
+                    staged: None,
+                };
+                self.queue(&again, &left).await?;
+            }
+            Next::Split { attempts, losses } => {
+                let left = self.left_of(body).await?;
+                let (one, other) = left.split_at(left.len() / 2);
+                let half = |id: String, round: u64| WorkHead {
+                    id,
+                    round,
+                    attempts: *attempts,
+                    losses: *losses,
+                    ready_ms: 0,
+                    staged: None,
+                };
+                self.queue(&half(head.id.clone(), round + 1), one).await?;
+                if let Some(first) = other.first() {
+                    self.queue(&half(head.sibling(first.number), 0), other).await?;
+                }
+            }
+            Next::Aside { reason } => {
+                let left = self.left_of(body).await?;
+                let path = match left.as_slice() {
+                    [entry] => Some(entry.path.as_bytes().to_vec()),
+                    _ => None,
+                };
+                let (id, reason) = (head.id.clone(), reason.clone());
+                let value = AsideValue::Item { id: id.clone(), round, body, path, reason };
+                self.put_aside(&format!("i.{id}"), &value).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts an item into the queue.
+    pub(super) async fn queue(&self, head: &WorkHead, entries: &[Entry]) -> Result<(), Error> {
+        let subject = self.link.names.work_subject();
+        let id = match head.staged {
+            Some((epoch, number)) => format!("s.{epoch}.{number}"),
+            None => format!("{}.{}", head.id, head.round),
+        };
+        self.link.publish(&subject, Some(&id), with_entries(head, entries)).await?;
+        Ok(())
+    }
+
+    pub(super) async fn put_aside(&self, key: &str, value: &AsideValue) -> Result<(), Error> {
+        let subject = subject_of(&self.link.names.aside(), key);
+        self.link.publish(&subject, None, json(value)).await?;
+        Ok(())
+    }
+
+    /// Returns what a settlement has left.
+    async fn left_of(&self, body: u64) -> Result<Vec<Entry>, Error> {
+        let message = self.link.get(&self.link.names.receipts(), body).await?;
+        let read = message.map_or(Err(crate::entry::Damaged), |body| read_body(&body.payload));
+        Ok(self.link.whole(read, "receipts")?.1)
+    }
+
+    /// Passes what was set aside to `each`, which returns whether to continue.
+    async fn each_aside(
+        &self,
+        mut each: impl FnMut(String, AsideValue) -> bool,
+    ) -> Result<(), Error> {
+        let bucket = self.link.names.aside();
+        let (stream, all) = (stream_of(&bucket), subject_of(&bucket, ">"));
+        let mut from = 1;
+        while let Some(message) = self.link.next_of(&stream, &all, from).await? {
+            from = message.sequence + 1;
+            let value = self.link.whole(read(&message.payload), "aside")?;
+            if !each(message.subject.to_string(), value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what was set aside.
+    pub(super) async fn aside(&self, most: usize) -> Result<Vec<Aside>, Error> {
+        let (progress, _) = self.link.progress().await?;
+        let is_now = |staged| progress.is_seen(staged) && staged > progress.retried;
+        let mut found = Vec::new();
+        let mut damaged = false;
+        self.each_aside(|_, value| {
+            let aside = match value {
+                AsideValue::Item { path, reason, .. } => {
+                    let path = path.map(|path| headroom_transfer::path::RelPath::parse(&path));
+                    Some((path.transpose().map_err(drop), reason))
+                }
+                AsideValue::Directory { staged, key, reason } if is_now(staged) => {
+                    let key = DirectoryKey::from_bytes(key).ok_or(());
+                    Some((key.map(|key| key.path()), reason))
+                }
+                AsideValue::Problem { staged, reason } if progress.is_seen(staged) => {
+                    Some((Ok(None), reason))
+                }
+                AsideValue::Directory { .. } | AsideValue::Problem { .. } => None,
+            };
+            match aside {
+                Some((Ok(path), reason)) => found.push(Aside { path, reason }),
+                Some((Err(()), _)) => damaged = true,
+                None => {}
+            }
+            found.len() < most
+        })
+        .await?;
+        match damaged {
+            true => self.link.whole(Err(crate::entry::Damaged), "aside"),
+            false => Ok(found),
+        }
+    }
+
+    /// Puts what was set aside back into the queue. What cannot be copied at all stays.
+    pub(super) async fn retry_aside(&self) -> Result<(), Error> {
+        let (progress, _) = self.link.progress().await?;
+        let mut found = Vec::new();
+        self.each_aside(|subject, value| {
+            let is_again = match &value {
+                AsideValue::Item { .. } => true,
+                AsideValue::Directory { staged, .. } => {
+                    progress.is_seen(*staged) && *staged > progress.retried
+                }
+                AsideValue::Problem { .. } => false,
+            };
+            if is_again {
+                found.push((subject, value));
+            }
+            true
+        })
+        .await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        // before anything is tried again: workers would end otherwise
+        self.link.steer(|steering| steering.phase = Phase::Copying.into()).await?;
+        let mut directories = Vec::new();
+        let mut subjects = Vec::new();
+        for (subject, value) in found {
+            match value {
+                AsideValue::Item { id, round, body, .. } => {
+                    self.reopen(&id, round, body).await?;
+                }
+                AsideValue::Directory { key, .. } => {
+                    let key = DirectoryKey::from_bytes(key).ok_or(crate::entry::Damaged);
+                    directories.push(self.link.whole(key, "aside")?);
+                }
+                AsideValue::Problem { .. } => {}
+            }
+            subjects.push(subject);
+        }
+        if !directories.is_empty() {
+            self.list_again(directories).await?;
+        }
+        let stream = stream_of(&self.link.names.aside());
+        for subject in subjects {
+            self.link.forget(&stream, &subject).await;
+        }
+        Ok(())
+    }
+
+    async fn reopen(&self, id: &str, round: u64, body: u64) -> Result<(), Error> {
+        let reopened = Record::Reopened { round: round + 1, body };
+        let is_open = match self.last_of(id).await? {
+            Some((sequence, Record::Settled { round: last, next: Next::Aside { .. }, .. }))
+                if last == round =>
+            {
+                self.decide(id, sequence, &reopened).await?.is_some()
+            }
+            // a run that was killed may not have come further
+            Some((_, last)) => last == reopened,
+            None => false,
+        };
+        if is_open {
+            let left = self.left_of(body).await?;
+            let head = WorkHead {
+                id: id.to_owned(),
+                round: round + 1,
+                attempts: 0,
+                losses: 0,
+                ready_ms: 0,
+                staged: None,
+            };
+            self.queue(&head, &left).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the sequence of a delivered item from where it is acknowledged:
+/// `$JS.ACK.STREAM.CONSUMER.DELIVERED.SEQUENCE.…`, or with a domain and an account before the
+/// stream.
+fn item_of(reply: &str) -> i64 {
+    let words: Vec<_> = reply.split('.').collect();
+    let at = if words.len() >= 11 { 7 } else { 5 };
+    words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// Converts a sequence for a lease.
+fn int(sequence: u64) -> i64 {
+    i64::try_from(sequence).unwrap_or(i64::MAX)
+}
+
+fn int_back(take: i64) -> u64 {
+    u64::try_from(take).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(round: u64) -> WorkHead {
+        let id = "c.1".to_owned();
+        WorkHead { id, round, attempts: 0, losses: 3, ready_ms: 0, staged: None }
+    }
+
+    fn taken(round: u64) -> Record {
+        Record::Taken { round, worker: "one".to_owned(), nonce: 1, losses: 1 }
+    }
+
+    fn settled(round: u64, next: Next) -> Record {
+        Record::Settled {
+            round,
+            worker: "one".to_owned(),
+            time_ms: 0,
+            attempts: 1,
+            body: None,
+            done: Done::default(),
+            next,
+        }
+    }
+
+    #[test]
+    fn a_delivery_counts_only_if_it_is_its_turn() {
+        let again = || Next::Again { attempts: 1, ready_ms: 0 };
+        let aside = || Next::Aside { reason: String::new() };
+        let reopened = |round| Record::Reopened { round, body: 1 };
+        let take = |losses| Use::Take { sequence: 9, losses };
+        for (round, last, expected) in [
+            (1, taken(1), take(2)),
+            (0, taken(1), Use::Late),
+            (2, taken(1), Use::Early),
+            (1, settled(1, again()), Use::Follow(settled(1, again()))),
+            (2, settled(1, again()), take(3)),
+            (3, settled(1, again()), Use::Early),
+            (0, settled(1, again()), Use::Late),
+            (1, settled(1, Next::Done), Use::Follow(settled(1, Next::Done))),
+            (2, settled(1, aside()), Use::Early),
+            (2, reopened(2), take(3)),
+            (1, reopened(2), Use::Late),
+            (3, reopened(2), Use::Early),
+        ] {
+            let found = use_of(&head(round), Some((9, last.clone())));
+            assert_eq!(found, expected, "round {round} after {last:?}");
+        }
+        assert_eq!(use_of(&head(0), None), Use::Take { sequence: 0, losses: 3 });
+        assert_eq!(use_of(&head(1), None), Use::Early);
+    }
+
+    #[test]
+    fn an_item_is_numbered_by_its_delivery() {
+        let short = "$JS.ACK.headroom-a-work.workers.2.77.99.1700000000000000000.0";
+        assert_eq!(item_of(short), 77);
+        let long = "$JS.ACK._.hash.headroom-a-work.workers.2.77.99.1700000000000000000.0.token";
+        assert_eq!(item_of(long), 77);
+        assert_eq!(item_of("nonsense"), 0);
+    }
+}

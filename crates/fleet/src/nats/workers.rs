@@ -1,0 +1,123 @@
+//! Workers: that they live, what they are to do, and what they leave.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use super::Inner;
+use super::link::Held;
+use super::names::{stream_of, subject_of};
+use super::record::{WorkerValue, json, read};
+use crate::engine::{Lease, Orders, Phase, State};
+use crate::error::Error;
+
+/// How long a worker counts as live that was not heard of.
+pub(super) const LIVE: Duration = Duration::from_secs(10);
+/// How often a worker says that it lives.
+const ANNOUNCE: Duration = Duration::from_secs(2);
+
+/// What a worker has said last: its name, where its item is acknowledged, if it has one, and when.
+pub(super) type Said = Option<(String, Option<String>, Instant)>;
+
+impl Inner {
+    /// Notes that a worker lives, extends its lease, and says what it is to do.
+    pub(super) async fn beat(
+        &self,
+        worker: &str,
+        lease: Option<Lease>,
+        in_flight: u64,
+    ) -> Result<Orders, Error> {
+        let key = lease.map(|lease| (lease.item, lease.take));
+        let held = key.and_then(|key| self.link.held().get(&key).cloned());
+        let holds_lease = match (lease, &held) {
+            (Some(lease), Some(held)) => {
+                self.link.extend(&held.reply).await;
+                self.holds(lease, held).await?
+            }
+            // it was settled meanwhile
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        if self.is_due(worker, held.as_ref()) {
+            self.announce(worker, held.as_ref(), in_flight).await?;
+        }
+        let (steering, _) = self.link.steering().await?;
+        let state = State::from(steering.state);
+        let share_bps = match steering.rate_bps {
+            Some(rate_bps) => {
+                let bucket = stream_of(&self.link.names.workers());
+                let (_, live) = self.link.extent(&bucket).await?;
+                Some((rate_bps / live.max(1)).max(1))
+            }
+            None => None,
+        };
+        let is_done = Phase::from(steering.phase) == Phase::Done || state == State::Cancelled;
+        Ok(Orders { state, is_done, share_bps, holds_lease })
+    }
+
+    fn is_due(&self, worker: &str, held: Option<&Held>) -> bool {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let reply = held.map(|held| held.reply.as_str());
+        said.as_ref().is_none_or(|(name, said, at)| {
+            name != worker || said.as_deref() != reply || at.elapsed() >= ANNOUNCE
+        })
+    }
+
+    /// Says that a worker lives, and what it has.
+    pub(super) async fn announce(
+        &self,
+        worker: &str,
+        held: Option<&Held>,
+        in_flight: u64,
+    ) -> Result<(), Error> {
+        let reply = held.map(|held| held.reply.to_string());
+        let value = WorkerValue { name: worker.to_owned(), in_flight, reply: reply.clone() };
+        let subject = subject_of(&self.link.names.workers(), &key_of(worker));
+        self.link.publish(&subject, None, json(&value)).await?;
+        let said = Some((worker.to_owned(), reply, Instant::now()));
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        Ok(())
+    }
+
+    /// Notes that a worker has ended; its item is delivered again at once.
+    pub(super) async fn leave(&self, worker: &str) -> Result<(), Error> {
+        let bucket = self.link.names.workers();
+        let (stream, subject) = (stream_of(&bucket), subject_of(&bucket, &key_of(worker)));
+        if let Some(message) = self.link.last(&stream, &subject).await? {
+            let value: WorkerValue = self.link.whole(read(&message.payload), "workers")?;
+            if let Some(reply) = value.reply {
+                self.link.put_back(&reply.into(), Duration::ZERO).await;
+            }
+        }
+        self.link.forget(&stream, &subject).await;
+        Ok(())
+    }
+
+    /// Returns the workers that live, or lived seconds ago.
+    pub(super) async fn workers(&self) -> Result<Vec<WorkerValue>, Error> {
+        let bucket = self.link.names.workers();
+        let (stream, all) = (stream_of(&bucket), subject_of(&bucket, ">"));
+        let (mut workers, mut from) = (Vec::new(), 1);
+        while let Some(message) = self.link.next_of(&stream, &all, from).await? {
+            from = message.sequence + 1;
+            workers.push(self.link.whole(read(&message.payload), "workers")?);
+        }
+        Ok(workers)
+    }
+}
+
+/// Returns the key of a worker: its name, whose dots would separate words.
+fn key_of(worker: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    worker.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_has_a_key_of_one_word() {
+        assert_eq!(key_of("build1.example.org.4711"), "build1_example_org_4711");
+        assert_eq!(key_of("ä *>.1"), "_____1");
+    }
+}
