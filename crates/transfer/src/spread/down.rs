@@ -35,7 +35,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             let found = find(&mut client, from).await;
             finish(client, found).await
         };
-        let (paths, kinds) = self.by_any(None, find).await?;
+        let (paths, kinds) = self.ask(find).await?;
         let named = Named::new(&paths, &kinds)?;
         if let [path] = paths.as_slice()
             && named.directories.is_empty()
