@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headroom_transfer::client::{Client, Trust, addresses};
 use headroom_transfer::ssh::Ssh;
-use headroom_transfer::trust::{Authority, KnownHosts};
+use headroom_transfer::trust::{Authority, HostStatus, KnownHosts};
 use headroom_transfer::{Error, Fingerprint, Host, Identity, PublicKey};
 
 use super::arguments::{Connect, OverSsh};
@@ -91,6 +91,22 @@ impl TrustedConnector {
         addresses(&self.names.resolve(host).0).await
     }
 
+    /// Asks the user about an unknown host once, before several of its addresses are connected at
+    /// the same time. Where nobody can be asked, does nothing.
+    pub(crate) async fn introduce(&mut self, host: &Host) -> Result<(), Error> {
+        let known_as = self.names.resolve(host).0.known_as();
+        if !can_ask() || self.hosts.status(&known_as) != HostStatus::Unknown {
+            return Ok(());
+        }
+        match self.connect(host).await {
+            Ok(client) => client.close().await,
+            // the connections to its addresses report it
+            Err(error) if error.is_temporary() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     /// Suppresses the note about an added host.
     pub(crate) fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
@@ -139,7 +155,6 @@ impl TrustedConnector {
     }
 
     fn remember(&mut self, host: &Host, key: PublicKey) -> Result<(), Error> {
-        use headroom_transfer::trust::HostStatus;
         let known_as = host.known_as();
         if self.hosts.status(&known_as) == HostStatus::Unknown {
             self.hosts.add(&known_as, key)?;
@@ -152,9 +167,14 @@ impl TrustedConnector {
     }
 }
 
+/// Whether somebody at a terminal can be asked.
+fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
 /// Asks the user on a terminal whether to trust a host; without one the answer is no.
 fn ask_to_trust(host: &str, key: &PublicKey) -> bool {
-    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+    if !can_ask() {
         return false;
     }
     let fingerprint = key.fingerprint().to_string();

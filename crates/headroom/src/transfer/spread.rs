@@ -138,9 +138,11 @@ impl<'a> Team<'a> {
             members.push(Member { host: host.clone(), at, last: Mutex::new(None) });
         };
         if of_requests.moving.spread {
-            let connector = connector(of_requests.moving)?;
             let mut known = Vec::new();
             for host in hosts {
+                // each anew: hosts may have identities of their own
+                let mut connector = connector(of_requests.moving)?;
+                connector.introduce(host).await?;
                 for address in connector.addresses(host).await? {
                     if !known.contains(&address) {
                         known.push(address);

@@ -152,7 +152,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// The files below a folder, by their paths.
-pub(crate) fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn files(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
     walk(folder, &mut |path, name| {
         if path.symlink_metadata().expect("it is there").is_file() {

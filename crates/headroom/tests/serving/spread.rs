@@ -1,24 +1,27 @@
 //! `put`, `get` and `sync` over several servers of one folder, one of which is killed.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::common::{Ended, Ground, HEADROOM};
+use crate::common::{Ended, Ground};
 use crate::fleet::{all, make_tree};
+use crate::server::{Server, command, public_key, serve};
 
-/// Entries of the tree that `make_tree` makes: 120 small files and three large ones, twelve
-/// directories and an empty one, a link, and the top.
-const ENTRIES: u64 = 123 + 13 + 1 + 1;
+/// Files of the tree that `make_tree` makes: 120 small ones and three large ones.
+const FILES: usize = 123;
+/// Its entries: these, twelve directories and an empty one, a link, and the top.
+const ENTRIES: u64 = FILES as u64 + 13 + 1 + 1;
 
 /// Several servers of one folder, each with a key of its own, and a client that they accept.
 struct Servers {
-    ground: Ground,
     addresses: Vec<String>,
-    running: Vec<Child>,
+    /// Those that were not killed.
+    running: Vec<Option<Server>>,
+    ground: Ground,
 }
 
 impl Servers {
@@ -28,50 +31,32 @@ impl Servers {
         for folder in ["served", "here"] {
             fs::create_dir(ground.path(folder)).expect("a folder");
         }
-        let (addresses, running) = (Vec::new(), Vec::new());
-        let mut servers = Self { ground, addresses, running };
-        let key = servers.client(&["identity"]);
-        let key = String::from_utf8(key.stdout).expect("a text");
-        servers.ground.write("authorized_keys", key.lines().next().expect("the key"));
+        ground.write("authorized_keys", &public_key(&ground, "client"));
+        let mut servers = Self { addresses: Vec::new(), running: Vec::new(), ground };
         trusted.iter().for_each(|is_trusted| servers.start(*is_trusted));
         servers
     }
 
     fn start(&mut self, is_trusted: bool) {
-        let home = format!("server-{}", self.running.len());
-        let mut serve = self.headroom(&home, &["serve", "--json", "--listen", "127.0.0.1:0"]);
-        serve.arg("--root").arg(self.ground.path("served"));
-        serve.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
-        let mut server = serve.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut line = String::new();
-        let stdout = server.stdout.take().expect("it is piped");
-        self.running.push(server);
-        BufReader::new(stdout).read_line(&mut line).expect("it listens");
-        let line: Value = serde_json::from_str(&line).expect("JSON");
-        let [address, fingerprint] =
-            ["address", "fingerprint"].map(|key| line[key].as_str().expect("a text").to_owned());
+        let mut serve = serve(&self.ground, &[]);
+        serve.env("HOME", self.path(&format!("server-{}", self.running.len())));
+        let server = Server::start(serve);
         if is_trusted {
-            let trusted = self.client(&["trust", &address, "--fingerprint", &fingerprint]);
+            let trust = ["trust", &server.address, "--fingerprint", &server.fingerprint];
+            let trusted = self.client(&trust);
             assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
         }
-        self.addresses.push(address);
-    }
-
-    fn headroom(&self, home: &str, arguments: &[&str]) -> Command {
-        let mut command = self.ground.command(HEADROOM);
-        command.env("HOME", self.ground.path(home));
-        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME").args(arguments);
-        command
+        self.addresses.push(server.address.clone());
+        self.running.push(Some(server));
     }
 
     /// Runs a command of the client to its end.
     fn client(&self, arguments: &[&str]) -> Output {
-        self.headroom("client", arguments).output().expect("it starts")
+        command(&self.ground, "client", arguments).output().expect("it starts")
     }
 
     fn kill(&mut self, server: usize) {
-        self.running[server].kill().expect("it runs");
-        self.running[server].wait().expect("it ends");
+        drop(self.running[server].take().expect("it runs"));
     }
 
     /// A path on all servers.
@@ -83,15 +68,20 @@ impl Servers {
         self.ground.path(name)
     }
 
-    /// Runs a transfer, and kills a server when some files are stored in `to`, and more than these
-    /// are not; returns its last event.
+    /// Runs a transfer, and kills a server when some files are stored in `to`, and most are not;
+    /// returns its last event.
     fn kill_during(&mut self, server: usize, arguments: &[&str], to: &str) -> Value {
         // 4 MiB in at least 4 s
         let arguments = [arguments, &["--json", "--rate", "8mbit"]].concat();
-        let mut transfer = self.ground.start(self.headroom("client", &arguments));
+        let mut transfer = self.ground.start(command(&self.ground, "client", &arguments));
         let to = self.path(to);
         transfer.until("some files", |_| (count_files(&to) >= 8).then_some(()));
+        // it does not go on while its server is killed
+        transfer.signal(Signal::SIGSTOP);
+        let count = count_files(&to);
+        assert!(count < FILES * 3 / 4, "this test stood still for seconds: {count} files came");
         self.kill(server);
+        transfer.signal(Signal::SIGCONT);
         let ended = transfer.end();
         assert_eq!(ended.code, Some(0), "{ended}");
         let lost = events(&ended, "server_lost");
@@ -101,15 +91,6 @@ impl Servers {
         let mut end = events(&ended, "end");
         assert_eq!(end.len(), 1, "{ended}");
         end.remove(0)
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for server in &mut self.running {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
     }
 }
 
@@ -217,9 +198,7 @@ fn wrong_lists_of_servers_are_wrong_arguments() {
         (&["ls", "a,b:x"], "names several servers"),
         (&["rm", "a,b:x"], "names several servers"),
     ] {
-        let mut command = ground.command(HEADROOM);
-        command.env("HOME", ground.path("home")).env_remove("XDG_CONFIG_HOME").args(arguments);
-        let ended = command.output().expect("it starts");
+        let ended = command(&ground, "home", arguments).output().expect("it starts");
         let told = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert_eq!(ended.status.code(), Some(2), "{arguments:?} {told}");
         assert!(told.contains(word), "{arguments:?} {told}");

@@ -40,6 +40,11 @@ impl Remaining {
         self.is_all || self.names.contains(path)
     }
 
+    /// Whether all files remain.
+    pub(crate) fn is_all(&self) -> bool {
+        self.is_all
+    }
+
     /// Returns the names, unless all files remain.
     pub(crate) fn names(&self) -> impl Iterator<Item = &RelPath> {
         self.names.iter()
@@ -57,9 +62,9 @@ mod tests {
         remaining.add(&path(1));
         remaining.add(&path(1));
         assert!(remaining.has(&path(1)) && !remaining.has(&path(2)));
-        assert_eq!(remaining.names().count(), 1);
+        assert!(!remaining.is_all() && remaining.names().count() == 1);
         (0..MOST_BYTES / 200).for_each(|n| remaining.add(&path(n)));
         assert!(remaining.has(&path(usize::MAX)));
-        assert_eq!(remaining.names().count(), 0);
+        assert!(remaining.is_all() && remaining.names().count() == 0);
     }
 }

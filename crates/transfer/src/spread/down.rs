@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, ListedKind};
+use headroom_transfer_proto::message::{Listed, ListedKind, MOST_SOURCES};
 use headroom_transfer_proto::path::{RelPath, shown};
 use tokio::task::spawn_blocking;
 
@@ -35,7 +35,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             let found = find(&mut client, from).await;
             finish(client, found).await
         };
-        let (paths, kinds) = self.by_any(None, find).await?;
+        let (paths, kinds) = self.ask(find).await?;
         let named = Named::new(&paths, &kinds)?;
         if let [path] = paths.as_slice()
             && named.directories.is_empty()
@@ -271,7 +271,7 @@ async fn get_left<O: SpreadObserver + 'static>(
         let stored = left.stored + left.unchanged;
         add_counts(&mut all, &Summary { stored, kept: 0, ..left });
     }
-    if !others.is_empty() {
+    for others in others.chunks(MOST_SOURCES) {
         // with a slash behind it, it is a directory for a single file, too
         let left = client.get(others, &to.join(""), fsync, last.clone()).await?;
         add_counts(&mut all, &left);

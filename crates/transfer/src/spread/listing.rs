@@ -14,6 +14,9 @@ use crate::delivery::Event;
 use crate::error::Error;
 use crate::files::{Excludes, Root, Sent, Status};
 
+/// The most names of one directory that are remembered. The last request fetches what else it has.
+const MOST_NAMES: usize = 1 << 20;
+
 /// A file of a listing, with its path below what was named.
 type File = (RelPath, Listed);
 
@@ -115,6 +118,9 @@ impl<'a> Listing<'a> {
             return Err(Error::Protocol(format!("its listing has {name} in the wrong place")));
         }
         self.last = Some(name.clone());
+        if self.files.len() + self.directories.len() >= MOST_NAMES {
+            return Ok(());
+        }
         let above = self.directory.path.as_ref();
         // the last request reports a path that is too long
         let Ok(path) = above.map_or_else(|| Ok(name.clone()), |above| above.join(name)) else {

@@ -9,6 +9,8 @@ use tokio::sync::Notify;
 
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;
+/// Directories that may wait. The last request fetches what further ones have.
+const MOST_DIRECTORIES: usize = 1 << 20;
 
 /// Files of one request.
 #[derive(Debug)]
@@ -175,8 +177,9 @@ impl Queue {
     }
 
     /// Notes what a directory has. Returns whether all directories are listed.
-    pub(super) fn listed(&self, batches: Vec<Batch>, directories: Vec<Directory>) -> bool {
+    pub(super) fn listed(&self, batches: Vec<Batch>, mut directories: Vec<Directory>) -> bool {
         self.change(|state| {
+            directories.truncate(MOST_DIRECTORIES.saturating_sub(state.directories.len()));
             state.taken -= 1;
             state.unlisted = state.unlisted + directories.len() - 1;
             state.batches.extend(batches);

@@ -203,6 +203,11 @@ impl Totals {
         Summary { stored: last.stored + self.stored, ..all }
     }
 
+    /// Adds the last request of a copy, which has sent everything again.
+    pub(super) fn of_whole(&self, last: Summary) -> Summary {
+        Summary { stored: last.stored, ..self.of_copy(last) }
+    }
+
     /// Adds the last requests of a download, which count what is stored but for named files.
     pub(super) fn of_get(&self, last: Summary) -> Summary {
         Summary { stored: last.stored + self.named, ..self.of_copy(last) }
@@ -310,6 +315,9 @@ mod tests {
         assert_eq!((sync.moved, sync.kept), (125, 400));
         let copy = totals.of_copy(Summary { stored: 4, moved: 5, ..Summary::default() });
         assert_eq!((copy.stored, copy.moved, copy.kept), (7, 125, 30));
+        // it has sent these three again
+        let whole = totals.of_whole(Summary { stored: 4 + 3, moved: 155, ..Summary::default() });
+        assert_eq!((whole.stored, whole.moved), (7, 275));
         // it has found two of the files again
         let get = totals.of_get(Summary { stored: 4 + 2, moved: 5, ..Summary::default() });
         assert_eq!((get.stored, get.moved, get.kept), (7, 125, 30));

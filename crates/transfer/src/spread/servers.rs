@@ -108,6 +108,25 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
     pub(super) async fn by_any<T>(
         &self,
         gone: Option<&[usize]>,
+        transfer: impl AsyncFnMut(Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.try_each(gone, false, transfer).await
+    }
+
+    /// Asks the first server that can be reached. Servers before it are not reported: what is done
+    /// with the answer connects to them again.
+    pub(super) async fn ask<T>(
+        &self,
+        transfer: impl AsyncFnMut(Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.try_each(None, true, transfer).await
+    }
+
+    /// Does it by one server after the other; `is_quiet`: reports servers only after a loss.
+    async fn try_each<T>(
+        &self,
+        gone: Option<&[usize]>,
+        is_quiet: bool,
         mut transfer: impl AsyncFnMut(Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut since = gone.map(|_| Instant::now());
@@ -140,7 +159,8 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             };
             let is_final = !error.is_temporary() || self.retry == Retry::Never;
             let is_last = is_final && waiting.is_empty();
-            if !is_last && !std::mem::replace(&mut is_told[server], true) {
+            let is_reported = !is_last && (!is_quiet || since.is_some());
+            if is_reported && !std::mem::replace(&mut is_told[server], true) {
                 self.observer.lost(server, &error, is_final);
             }
             failure = error;

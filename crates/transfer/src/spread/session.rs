@@ -365,6 +365,13 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
     }
 }
 
+/// A walk that waits for room ends, too, when the transfer is given up.
+impl<O> Drop for Phase<'_, '_, O> {
+    fn drop(&mut self) {
+        self.queue.stop();
+    }
+}
+
 impl Losses {
     fn lose(&mut self) {
         self.connected -= 1;

@@ -62,7 +62,11 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             finish(client, done).await
         };
         let summary = self.by_any(Some(&phase.gone()), put).await?;
-        Ok(phase.totals().of_copy(summary))
+        let totals = phase.totals();
+        Ok(match remaining.is_all() {
+            true => totals.of_whole(summary),
+            false => totals.of_copy(summary),
+        })
     }
 
     /// Makes the content of the directory `to` that of `from`, as [`Client::sync_to`] does, spread
@@ -163,6 +167,9 @@ impl<O: SpreadObserver> Walk<O> {
                 let is_left = self.leaves_linked && metadata.links > 1;
                 let Some(from) = from.as_ref().filter(|_| !is_left) else {
                     self.remaining.lock().unwrap_or_else(PoisonError::into_inner).add(&path);
+                    // the last request's own offers are not passed on
+                    batcher.pass(metadata.size);
+                    self.observer.event(Event::Offered { bytes: metadata.size });
                     continue;
                 };
                 if let Some(files) = batcher.add(path, metadata.size)

@@ -18,6 +18,8 @@ struct Watch {
     offered: AtomicU64,
     moved: AtomicU64,
     stops: Option<(u64, Server)>,
+    /// A folder of the server that must have some of it before.
+    stored_in: Option<PathBuf>,
 }
 
 impl Watch {
@@ -28,7 +30,26 @@ impl Watch {
             offered: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             stops,
+            stored_in: None,
         })
+    }
+
+    /// Stops a server when 8 MiB were moved, and 6 MiB lie in this folder: there are whole spans
+    /// of 1 MiB to resume from. Until then the piece that was moved goes no further.
+    fn with_partial(server: &Server, folder: PathBuf) -> Arc<Self> {
+        let (stops, notes) = (Some((8 * MIB, server.clone())), Notes::default());
+        let (offered, moved) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { notes, offered, moved, stops, stored_in: Some(folder) })
+    }
+
+    /// Waits until the folder has so much.
+    fn wait_for_partial(&self) {
+        let Some(folder) = &self.stored_in else { return };
+        tokio::task::block_in_place(|| {
+            while on_disk(folder) < 6 * MIB {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
     }
 
     fn note(&self, note: String) {
@@ -52,6 +73,7 @@ impl Observer for Watch {
                     && before < *after
                     && before + bytes >= *after
                 {
+                    self.wait_for_partial();
                     server.stop();
                 }
             }
@@ -78,6 +100,12 @@ impl SpreadObserver for Watch {
     fn restarted(&self) {
         self.note("restarted".to_owned());
     }
+}
+
+/// Bytes that the files of a directory take, if it is there.
+fn on_disk(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
 }
 
 /// A client with these options.
@@ -269,7 +297,7 @@ fn a_single_file_is_resumed_at_another_server() {
     write(&ground.here("big"), &whole);
     run(async {
         let servers = [ground.start(), ground.start()];
-        let watch = Watch::new(Some((8 * MIB, &servers[0])));
+        let watch = Watch::with_partial(&servers[0], ground.served(""));
         let paths = [ground.here("big")];
         let put = over!(ground, servers, watch, |all| all.put(
             &paths,
@@ -294,7 +322,7 @@ fn a_large_file_of_a_tree_is_resumed_at_another_server() {
         // whichever of the two has the file
         for n in (0..20).map(|n| n % 2) {
             let servers = [ground.start(), ground.start()];
-            let watch = Watch::new(Some((8 * MIB, &servers[n])));
+            let watch = Watch::with_partial(&servers[n], ground.served("to"));
             let paths = [ground.here("tree/.")];
             let put = over!(ground, servers, watch, |all| all.put(
                 &paths,
