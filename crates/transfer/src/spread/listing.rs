@@ -101,7 +101,7 @@ struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    const fn new(directory: &'a Directory, excludes: &'a Excludes) -> Self {
+    fn new(directory: &'a Directory, excludes: &'a Excludes) -> Self {
         let (files, directories) = (Vec::new(), Vec::new());
         Self { directory, excludes, last: None, files, directories }
     }
