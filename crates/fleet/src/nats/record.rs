@@ -67,6 +67,8 @@ pub(super) enum Record {
         worker: String,
         /// Tells this taking from all others.
         nonce: u64,
+        /// The sequence of the message by which the queue has given it.
+        message: i64,
         /// How many workers it has lost in a row.
         losses: u32,
     },
@@ -270,6 +272,8 @@ pub(super) struct WorkerValue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
     pub(super) process: String,
+    /// Its machine, since that was started: others may have the same name.
+    pub(super) machine: String,
     /// Tells this run from all others; 0 if it has ended.
     pub(super) nonce: u64,
     pub(super) beat: u64,
