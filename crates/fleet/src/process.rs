@@ -21,8 +21,8 @@ pub(crate) fn machine() -> String {
 
 /// Whether a worker was a process of this machine and is no more. Of other machines nobody knows.
 /// A process ID that another process has by now counts as the worker, which then is missed when its
-/// lease ends. Machines that share a name are taken for one: a lease that ends too early for that
-/// is work that is done twice.
+/// lease ends. Other machines may have the same name: where several share an engine, compare
+/// [`machine`] first.
 pub(crate) fn is_gone(worker: &str) -> bool {
     let process = worker.rsplit_once('.').and_then(|(_, process)| process.parse::<u32>().ok());
     let Some(process) = process.filter(|process| name_of(*process) == worker) else {

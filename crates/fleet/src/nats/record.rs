@@ -263,6 +263,8 @@ pub(super) enum AsideValue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkerValue {
     pub(super) name: String,
+    /// Its machine, since that was started.
+    pub(super) machine: String,
     pub(super) in_flight: u64,
     /// Where the delivery of its item is acknowledged, if it has one.
     pub(super) reply: Option<String>,
