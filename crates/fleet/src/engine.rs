@@ -252,7 +252,8 @@ pub trait Engine {
     /// Notes that a worker has ended. The leases that it has end as well.
     fn leave(&mut self, worker: &str, now_ms: u64) -> Result<(), Error>;
 
-    /// Returns the workers that have items or were heard of: some may have been killed.
+    /// Returns the workers of this machine that have items or were heard of: some may have been
+    /// killed.
     fn holders(&mut self) -> Result<Vec<String>, Error>;
 
     /// Takes the next item for a worker, while the job runs. Items whose lease has ended return to

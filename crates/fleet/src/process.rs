@@ -11,7 +11,18 @@ pub(crate) fn name_of(process: u32) -> String {
     format!("{}.{process}", host.as_deref().unwrap_or("localhost"))
 }
 
+/// Returns what tells apart machines with the same name, and containers of one: the ID that Linux
+/// gives to each boot, and the namespace of process IDs. Empty parts if the system has neither.
+pub(crate) fn machine() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let processes = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {}", boot.trim(), processes.display())
+}
+
 /// Whether a worker was a process of this machine and is no more. Of other machines nobody knows.
+/// A process ID that another process has by now counts as the worker, which then is missed when its
+/// lease ends. Other machines may have the same name: where several share an engine, compare
+/// [`machine`] first.
 pub(crate) fn is_gone(worker: &str) -> bool {
     let process = worker.rsplit_once('.').and_then(|(_, process)| process.parse::<u32>().ok());
     let Some(process) = process.filter(|process| name_of(*process) == worker) else {
@@ -36,6 +47,7 @@ mod tests {
     fn a_worker_is_named_by_its_machine_and_process() {
         let name = name_of(77);
         assert!(name.ends_with(".77") && name.len() > 3, "{name}");
+        assert!(machine() == machine() && machine().contains("pid:"), "{}", machine());
     }
 
     #[test]

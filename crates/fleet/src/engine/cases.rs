@@ -11,7 +11,7 @@ use crate::job::Job;
 
 const MTIME: Time = Time { seconds: 1_000_000_000, nanoseconds: 5 };
 /// The lease of the jobs.
-const LEASE_MS: u64 = 2000;
+const LEASE_MS: u64 = 5000;
 /// How long to wait for what comes soon.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -125,6 +125,7 @@ pub(crate) fn run<B: Bench>(mut bench: impl FnMut(&str) -> B) {
     split(bench("split"));
     killed(bench("killed"));
     lost(bench("lost"));
+    suspects(bench("suspects"));
     steering(bench("steering"));
     delete_pass(bench("delete"));
     listing(bench("listing"));
@@ -135,7 +136,8 @@ pub(crate) fn run<B: Bench>(mut bench: impl FnMut(&str) -> B) {
 
 /// An item is taken once, and settled by the lease that holds.
 fn lease<B: Bench>(mut bench: B) {
-    let job = job(&bench, "lease = \"2s\"");
+    // longer than a busy machine may stop the test between two calls
+    let job = job(&bench, "lease = \"5s\"");
     let mut engine = bench.begin(&job).expect("a state");
     assert_eq!(engine.take("one", bench.now_ms()).expect("an answer"), None);
     list(&mut engine, 3, 3);
@@ -231,6 +233,39 @@ fn lost<B: Bench>(mut bench: B) {
     }
     let counts = engine.counts(bench.now_ms()).expect("counts");
     assert_eq!((counts.vanished, counts.aside, counts.queued), (1, 1, 0));
+    assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
+}
+
+/// Of an item that loses all its workers, each half is tried once more.
+fn suspects<B: Bench>(mut bench: B) {
+    let job = job(&bench, "lease = \"1h\"");
+    let mut engine = bench.begin(&job).expect("a state");
+    list(&mut engine, 2, 2);
+    for _ in 0..MOST_LOSSES {
+        let item = take(&mut bench, &mut engine, "one");
+        assert_eq!(item.entries.len(), 2);
+        engine.leave("one", bench.now_ms()).expect("an answer");
+    }
+    for _ in 0..2 {
+        let item = take(&mut bench, &mut engine, "one");
+        assert_eq!(item.entries.len(), 1);
+        match item.entries[0].number {
+            // it ends its workers still
+            0 => engine.leave("one", bench.now_ms()).expect("an answer"),
+            _ => {
+                let settlement = all_copied(&item);
+                assert!(engine.settle(item.lease, &settlement, bench.now_ms()).expect("an answer"));
+            }
+        }
+    }
+    let deadline = Instant::now() + SOON;
+    while engine.aside(10).expect("an answer").is_empty() {
+        assert_eq!(engine.take("one", bench.now_ms()).expect("an answer"), None);
+        assert!(Instant::now() < deadline, "it is never set aside");
+        bench.pass(100);
+    }
+    assert_eq!(engine.aside(10).expect("an answer")[0].path, Some(path("file-0")));
+    assert_eq!(receipts(&mut engine).len(), 1);
     assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
 }
 

@@ -47,8 +47,9 @@ enum Use {
     Late,
 }
 
-/// Compares a delivery with the log's last transition of its item.
-fn use_of(head: &WorkHead, last: Option<(u64, Record)>) -> Use {
+/// Compares a delivery with the log's last transition of its item. `message` is its sequence in the
+/// queue.
+fn use_of(head: &WorkHead, message: i64, last: Option<(u64, Record)>) -> Use {
     let Some((sequence, record)) = last else {
         return match head.round {
             0 => Use::Take { sequence: 0, losses: head.losses },
@@ -56,6 +57,10 @@ fn use_of(head: &WorkHead, last: Option<(u64, Record)>) -> Use {
         };
     };
     match record {
+        // the queue has the item twice, and the other message is the lease: this one would end that
+        Record::Taken { round, message: other, .. } if round == head.round && other != message => {
+            Use::Late
+        }
         Record::Taken { round, losses, .. } if round == head.round => {
             Use::Take { sequence, losses: losses.saturating_add(1) }
         }
@@ -93,7 +98,7 @@ impl Inner {
                 self.link.put_back(&delivery.reply, Duration::from_millis(wait_ms)).await;
                 continue;
             }
-            match self.use_of_delivery(&head).await? {
+            match self.use_of_delivery(&head, item_of(delivery.reply.as_str())).await? {
                 Use::Early => {
                     self.link.put_back(&delivery.reply, EARLY).await;
                     return Ok(None);
@@ -114,7 +119,7 @@ impl Inner {
         Ok(None)
     }
 
-    async fn use_of_delivery(&self, head: &WorkHead) -> Result<Use, Error> {
+    async fn use_of_delivery(&self, head: &WorkHead, message: i64) -> Result<Use, Error> {
         if let Some(staged) = head.staged {
             match self.sight_of(staged).await? {
                 Sight::Seen => {}
@@ -128,7 +133,7 @@ impl Inner {
                 return Ok(Use::Early);
             }
         }
-        Ok(use_of(head, self.last_of(&head.id).await?))
+        Ok(use_of(head, message, self.last_of(&head.id).await?))
     }
 
     /// Returns the last transition of an item, and its sequence.
@@ -165,7 +170,8 @@ impl Inner {
         if losses >= MOST_LOSSES {
             let next = match entries.len() {
                 0 | 1 => Next::Aside { reason: SILENT.to_owned() },
-                _ => Next::Split { attempts: head.attempts, losses },
+                // each half is tried once, and split again if it ends that worker, too
+                _ => Next::Split { attempts: head.attempts, losses: MOST_LOSSES - 1 },
             };
             let body = self.keep_body(&body(&[], &entries)).await?;
             let record = Record::Settled {
@@ -183,18 +189,20 @@ impl Inner {
             }
             return Ok(None);
         }
+        let message = item_of(delivery.reply.as_str());
         let record = Record::Taken {
             round: head.round,
             worker: worker.to_owned(),
             nonce: nonce(),
+            message,
             losses,
         };
         let Some(taken) = self.decide(&head.id, sequence, &record).await? else {
-            // two deliveries of one item: the other one is its lease
-            self.link.put_back(&delivery.reply, EARLY).await;
+            // somebody was faster. It is not put back: servers know a message, not its deliveries,
+            // and would end the lease of whoever has it
             return Ok(None);
         };
-        let lease = Lease { item: item_of(delivery.reply.as_str()), take: int(taken) };
+        let lease = Lease { item: message, take: int(taken) };
         let step = head.step();
         let held = Held { head, worker: worker.to_owned(), reply: delivery.reply };
         self.announce(worker, Some(&held), 0).await?;
@@ -495,7 +503,7 @@ mod tests {
     }
 
     fn taken(round: u64) -> Record {
-        Record::Taken { round, worker: "one".to_owned(), nonce: 1, losses: 1 }
+        Record::Taken { round, worker: "one".to_owned(), nonce: 1, message: 7, losses: 1 }
     }
 
     fn settled(round: u64, next: Next) -> Record {
@@ -530,11 +538,13 @@ mod tests {
             (1, reopened(2), Use::Late),
             (3, reopened(2), Use::Early),
         ] {
-            let found = use_of(&head(round), Some((9, last.clone())));
+            let found = use_of(&head(round), 7, Some((9, last.clone())));
             assert_eq!(found, expected, "round {round} after {last:?}");
         }
-        assert_eq!(use_of(&head(0), None), Use::Take { sequence: 0, losses: 3 });
-        assert_eq!(use_of(&head(1), None), Use::Early);
+        assert_eq!(use_of(&head(0), 7, None), Use::Take { sequence: 0, losses: 3 });
+        assert_eq!(use_of(&head(1), 7, None), Use::Early);
+        // a second message of the same item does not end the lease of the first
+        assert_eq!(use_of(&head(1), 8, Some((9, taken(1)))), Use::Late);
     }
 
     #[test]

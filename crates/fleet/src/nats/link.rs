@@ -269,6 +269,10 @@ impl Link {
                 Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
                     return Ok(None);
                 }
+                // a damaged message has named it so
+                Err(error) if error.kind() == LastRawMessageErrorKind::InvalidSubject => {
+                    return Err(wrong("read from", error));
+                }
                 Err(error) => attempts.failed(of_read(&error)).await?,
             }
         }

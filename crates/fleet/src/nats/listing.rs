@@ -6,7 +6,7 @@
 //! directories are still to be listed. What is not seen is discarded: by whoever gets such an item,
 //! if a later epoch has begun.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use super::Inner;
@@ -331,13 +331,13 @@ impl Inner {
         let stream = self.link.names.directories();
         let (last, _) = self.link.extent(&stream).await?;
         let mut walk = Walk::new(stream, 1, last);
-        let (mut items, mut last_seen) = (0, None);
+        let (mut items, mut known) = (0, HashSet::new());
         while let Some(page) = walk.next(&self.link).await? {
             let read = read_with_entries(&page.payload);
             let (head, entries): (PageHead, Vec<Entry>) = self.link.whole(read, "directories")?;
             // one that was written twice, because the first answer was lost, is there twice
-            let is_known = last_seen.replace(head.staged) == Some(head.staged);
-            if head.is_again || is_known || !progress.is_seen(head.staged) {
+            let is_new = known.insert(head.staged);
+            if head.is_again || !is_new || !progress.is_seen(head.staged) {
                 continue;
             }
             let Some(first) = entries.first() else { continue };

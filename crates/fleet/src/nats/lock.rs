@@ -8,7 +8,7 @@ use super::cells::RUN;
 use super::link::Link;
 use super::record::{Owner, nonce};
 use crate::error::Error;
-use crate::process::{is_gone, name_of};
+use crate::process::{is_gone, machine, name_of};
 
 /// How often a run says that it lives.
 const BEAT: Duration = Duration::from_secs(2);
@@ -52,14 +52,21 @@ impl Drop for NatsLock {
     }
 }
 
+/// Returns what this run says about itself at first.
+fn owner(nonce: u64) -> Owner {
+    Owner { process: name_of(std::process::id()), machine: machine(), nonce, beat: 0 }
+}
+
 /// Takes the job; returns the revision. A run whose process has died here is not waited for.
 async fn take(link: &Link, nonce: u64) -> Result<u64, Error> {
-    let own = Owner { process: name_of(std::process::id()), nonce, beat: 0 };
+    let own = owner(nonce);
     let mut watched: Option<(u64, Duration)> = None;
     loop {
         let found = link.cell::<Owner>(RUN).await?;
         let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
-        let has_ended = |owner: &Owner| owner.nonce == 0 || is_gone(&owner.process);
+        let is_here = |owner: &Owner| owner.machine == own.machine;
+        let has_ended =
+            |owner: &Owner| owner.nonce == 0 || is_here(owner) && is_gone(&owner.process);
         let is_free = found.as_ref().is_none_or(|(owner, _)| has_ended(owner));
         let is_silent = watched
             .is_some_and(|(seen, silent): (u64, Duration)| seen == revision && silent >= SILENCE);
@@ -83,7 +90,7 @@ async fn take(link: &Link, nonce: u64) -> Result<u64, Error> {
 
 /// Says again and again that the run lives, until it has ended or lost the job.
 async fn beat(link: &Link, nonce: u64, mut revision: u64, ended: &AtomicBool) {
-    let mut own = Owner { process: name_of(std::process::id()), nonce, beat: 0 };
+    let mut own = owner(nonce);
     loop {
         tokio::time::sleep(BEAT).await;
         if ended.load(Ordering::Relaxed) {

@@ -46,6 +46,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::{Batch, Job, NatsServers};
 use crate::key::DirectoryKey;
+use crate::process::machine;
 use crate::stop::Stop;
 
 /// How long a run waits for its first connection.
@@ -64,8 +65,8 @@ pub struct NatsJob {
 }
 
 impl NatsJob {
-    /// Connects for a run, within 30 s: once connected, it waits for servers that are lost until the
-    /// end is requested.
+    /// Connects for a run, within 30 s. Once connected, it waits for servers that are lost until
+    /// the end is requested.
     ///
     /// # Errors
     /// The job has no NATS servers, none of them can be reached, or they refuse the credentials.
@@ -373,7 +374,8 @@ impl Engine for Nats {
 
     fn holders(&mut self) -> Result<Vec<String>, Error> {
         self.wait(|inner| async move {
-            let workers = inner.workers().await?;
+            let (mut workers, machine) = (inner.workers().await?, machine());
+            workers.retain(|worker| worker.machine == machine);
             Ok(workers.into_iter().map(|worker| worker.name).collect())
         })
     }

@@ -67,6 +67,8 @@ pub(super) enum Record {
         worker: String,
         /// Tells this taking from all others.
         nonce: u64,
+        /// The sequence of the message by which the queue has given it.
+        message: i64,
         /// How many workers it has lost in a row.
         losses: u32,
     },
@@ -261,6 +263,8 @@ pub(super) enum AsideValue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkerValue {
     pub(super) name: String,
+    /// Its machine, since that was started.
+    pub(super) machine: String,
     pub(super) in_flight: u64,
     /// Where the delivery of its item is acknowledged, if it has one.
     pub(super) reply: Option<String>,
@@ -270,6 +274,8 @@ pub(super) struct WorkerValue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
     pub(super) process: String,
+    /// Its machine, since that was started: others may have the same name.
+    pub(super) machine: String,
     /// Tells this run from all others; 0 if it has ended.
     pub(super) nonce: u64,
     pub(super) beat: u64,

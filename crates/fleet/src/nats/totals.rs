@@ -158,7 +158,7 @@ mod tests {
         };
         let mut totals = Totals::default();
         for record in [
-            Record::Taken { round: 0, worker: "one".to_owned(), nonce: 1, losses: 0 },
+            Record::Taken { round: 0, worker: "one".to_owned(), nonce: 1, message: 1, losses: 0 },
             settled(Next::Again { attempts: 0, ready_ms: 0 }),
             settled(Next::Split { attempts: 1, losses: 0 }),
             settled(Next::Aside { reason: "it failed".to_owned() }),

@@ -9,6 +9,7 @@ use super::names::{stream_of, subject_of};
 use super::record::{WorkerValue, json, read};
 use crate::engine::{Lease, Orders, Phase, State};
 use crate::error::Error;
+use crate::process::machine;
 
 /// How long a worker counts as live that was not heard of.
 pub(super) const LIVE: Duration = Duration::from_secs(10);
@@ -70,7 +71,8 @@ impl Inner {
         in_flight: u64,
     ) -> Result<(), Error> {
         let reply = held.map(|held| held.reply.to_string());
-        let value = WorkerValue { name: worker.to_owned(), in_flight, reply: reply.clone() };
+        let (name, machine) = (worker.to_owned(), machine());
+        let value = WorkerValue { name, machine, in_flight, reply: reply.clone() };
         let subject = subject_of(&self.link.names.workers(), &key_of(worker));
         self.link.publish(&subject, None, json(&value)).await?;
         let said = Some((worker.to_owned(), reply, Instant::now()));
