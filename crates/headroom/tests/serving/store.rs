@@ -204,9 +204,10 @@ fn a_bucket_is_served_like_a_directory() {
 #[test]
 fn a_killed_server_s_upload_goes_on_at_another_one() {
     let store = Store::new("killed");
-    let large = content(48 * MIB + 4321);
+    let large = content(96 * MIB + 4321);
     write(&store.here("large"), &large);
-    // slow enough that it cannot be over before the journal has a part
+    // three parts arrive at a time, so the journal has one after a quarter of the minute that all
+    // of it takes
     let slow = store.start(&["--rate", "16mbit"]);
     let mut put = store.client(&slow, &["put", "large", ":large"]);
     let mut put = put.stderr(Stdio::null()).spawn().expect("it starts");
@@ -230,7 +231,7 @@ fn a_killed_server_s_upload_goes_on_at_another_one() {
     let end: Value = serde_json::from_str(told.lines().last().expect("an end")).expect("JSON");
     assert!(end["kept"].as_u64() >= Some(8 * MIB as u64), "{end}");
     assert!(fs::read(store.object("large")).expect("an object") == large);
-    assert!(server.requests("part") <= 6.0, "7 parts, one of them is kept");
+    assert!(server.requests("part") <= 12.0, "13 parts, one of them is kept");
     assert_eq!(journal(), 0, "it is complete");
 }
 

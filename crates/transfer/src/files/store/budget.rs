@@ -33,6 +33,16 @@ impl Budget {
         *taken += bytes;
         Taken { of: Arc::clone(self), bytes }
     }
+
+    /// Takes bytes, if there are that many now.
+    pub(super) fn try_take(self: &Arc<Self>, bytes: u64) -> Option<Taken> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > self.most - *taken {
+            return None;
+        }
+        *taken += bytes;
+        Some(Taken { of: Arc::clone(self), bytes })
+    }
 }
 
 impl Drop for Taken {

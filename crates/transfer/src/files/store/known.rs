@@ -2,10 +2,13 @@
 //! request but the one that stores them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most directories that are remembered.
 const MOST: usize = 1 << 16;
+/// The most names of directories from listings that are remembered.
+const MOST_NAMES: usize = 1 << 18;
 /// Files for each of which the store is asked before the directory is listed.
 const ASKED: u32 = 16;
 
@@ -16,6 +19,8 @@ pub(super) struct Known {
     directories: Mutex<HashMap<String, Directory>>,
     /// Those that were made. Not every store keeps an empty directory.
     made: Mutex<HashSet<String>>,
+    /// How many names listings had.
+    names: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -35,7 +40,7 @@ enum Directory {
 pub(super) enum Ask {
     /// It is none.
     No,
-    /// It is in here, or it is none.
+    /// It may be one if it is in here, else it is none.
     In(Arc<HashSet<String>>),
     /// By a request for this name.
     Store,
@@ -99,8 +104,12 @@ impl Known {
         }
     }
 
-    /// Notes the directories in a directory.
+    /// Notes the directories in a directory, unless they are too many.
     pub(super) fn listed(&self, directory: &str, inner: HashSet<String>) {
+        let before = self.names.fetch_add(inner.len(), Ordering::Relaxed);
+        if before.saturating_add(inner.len()) > MOST_NAMES {
+            return;
+        }
         if let Some(known) = self.lock().get_mut(directory) {
             *known = Directory::Listed(Arc::new(inner));
         }

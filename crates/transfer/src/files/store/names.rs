@@ -25,8 +25,15 @@ impl Root {
         path: &RelPath,
         is_directory: bool,
     ) -> Result<(), Error> {
-        self.remove_key(path, is_directory)
-            .map_err(|kind| Error::new(path.as_bytes(), "removed", kind))
+        let remove = || {
+            self.remove_key(path, is_directory)?;
+            // a file of the same name is listed with the directory, not apart from it
+            if is_directory && self.object(key(path)?)?.is_some() {
+                self.remove_key(path, false)?;
+            }
+            Ok(())
+        };
+        remove().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "removed", kind))
     }
 
     /// Removes a file that a listing has found, on another thread.

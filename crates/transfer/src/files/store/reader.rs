@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use headroom_store::{Object, Version};
@@ -55,7 +56,7 @@ impl SourceFile {
 
     pub(in crate::files) fn open(&self) -> Result<Reader, Error> {
         let open = || {
-            let (store, threads) = (&self.root.store, &self.root.shared.threads);
+            let (store, shared) = (&self.root.store, &self.root.shared);
             let record = match self.has_record {
                 true => store.record(&self.key, &self.version)?,
                 false => None,
@@ -67,7 +68,8 @@ impl SourceFile {
             });
             let of = (size, self.version.clone());
             let key = self.key.clone();
-            let windows = Windows::new(store.clone(), threads.clone(), key, of, record);
+            let lent = (shared.threads.clone(), Arc::clone(&shared.ahead));
+            let windows = Windows::new(store.clone(), lent, key, of, record);
             Ok(Reader { source: self.clone(), windows })
         };
         open().map_err(|kind: ErrorKind| self.error(kind))

@@ -30,6 +30,9 @@ const MOST_IN_MEMORY: u64 = 128 << 20;
 /// The most bytes that are read back at once. Who waits for these may hold some of the others, and
 /// who has these waits for none.
 const MOST_READ_BACK: u64 = 64 << 20;
+/// The most bytes that were read for senders, and wait to be sent. Without room nothing is read
+/// ahead.
+const MOST_READ_AHEAD: u64 = 256 << 20;
 /// The most names of a directory that are listed to learn which are directories.
 const MOST_LISTED: usize = 100_000;
 
@@ -62,6 +65,8 @@ pub(super) struct Shared {
     pub(super) memory: Arc<Budget>,
     /// For what is read back.
     back: Arc<Budget>,
+    /// For what waits to be sent.
+    pub(super) ahead: Arc<Budget>,
 }
 
 /// What a key leads to.
@@ -97,6 +102,7 @@ impl Root {
             read_back: options.read_back,
             memory: Budget::new(MOST_IN_MEMORY),
             back: Budget::new(MOST_READ_BACK),
+            ahead: Budget::new(MOST_READ_AHEAD),
         };
         let path = PathBuf::from(store.url());
         Self { store, shared: Arc::new(shared), path, known: Arc::default() }
@@ -376,7 +382,8 @@ impl Root {
         let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
         match self.known.ask(parent) {
             Ask::No => Ok(false),
-            Ask::In(inner) => Ok(inner.contains(name)),
+            // it may have been removed since, in favour of a file
+            Ask::In(inner) => Ok(inner.contains(name) && self.directory(key)?.is_some()),
             Ask::Store => Ok(self.directory(key)?.is_some()),
             Ask::List => match self.directories(parent)? {
                 Some(inner) => {

@@ -19,6 +19,10 @@ pub(super) const MOST_AT_ONCE: u64 = 8 * SPAN_BYTES;
 /// Parts that are stored at once, of one file.
 pub(super) const MOST_PARTS: usize = 4;
 
+/// The largest file: its parts, of which there are at most 10 000, are hashed and stored from
+/// memory.
+const LARGEST: u64 = 10_000 << 30;
+
 /// Reads a range of what is to be stored.
 pub(super) type Read = dyn Fn(Range<u64>) -> Result<Bytes, ErrorKind> + Send + Sync;
 
@@ -32,8 +36,16 @@ pub(super) struct Whole {
 
 impl Whole {
     /// Names an upload: what is offered again with the same name is the same file.
+    ///
+    /// # Errors
+    /// The file is too large.
     pub(super) fn offer(&self) -> Result<UploadOffer, ErrorKind> {
         let Self { size, mode, mtime } = *self;
+        if size > LARGEST {
+            return Err(ErrorKind::Store(
+                "its parts would need more memory than 1 GiB each; divide it".into(),
+            ));
+        }
         let mut hasher = blake3::Hasher::new();
         hasher.update(&size.to_le_bytes()).update(&(mode & 0o777).to_le_bytes());
         hasher.update(&mtime.seconds.to_le_bytes()).update(&mtime.nanoseconds.to_le_bytes());

@@ -1,6 +1,7 @@
 //! Reads an object in large ranges, ahead of those who want its bytes.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use headroom_store::{Error, Record, Store, Version};
 use headroom_transfer_proto::span::{SPAN_BYTES, Spans};
 
+use super::budget::{Budget, Taken};
 use super::root::READ_BYTES;
 use super::threads::Threads;
 
@@ -21,6 +23,7 @@ const MOST: usize = 6;
 pub(super) struct Windows {
     object: Arc<Object>,
     threads: Threads,
+    memory: Arc<Budget>,
     open: Mutex<BTreeMap<u64, Arc<Window>>>,
 }
 
@@ -43,18 +46,19 @@ struct Window {
     is_read: Condvar,
     /// Bytes that nobody has used.
     left: AtomicU64,
+    _memory: Taken,
 }
 
 impl Windows {
     pub(super) fn new(
         store: Store,
-        threads: Threads,
+        (threads, memory): (Threads, Arc<Budget>),
         key: String,
         (size, version): (u64, Version),
         record: Option<Record>,
     ) -> Self {
         let object = Arc::new(Object { store, key, size, version, record });
-        Self { object, threads, open: Mutex::default() }
+        Self { object, threads, memory, open: Mutex::default() }
     }
 
     /// Returns the recorded values of the object's spans.
@@ -69,57 +73,61 @@ impl Windows {
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let mut done = 0;
         while done < into.len() {
-            let at = offset + done as u64;
-            let (number, skip) = (at / READ_BYTES, (at % READ_BYTES) as usize);
-            let window = self.window(number);
-            let content = match window.wait() {
-                Ok(content) => content,
-                Err(error) => {
-                    // whoever tries again makes another request
-                    self.forget(number);
-                    return Err(error);
-                }
+            let (at, into) = (offset + done as u64, &mut into[done..]);
+            let len = match self.window(at / READ_BYTES) {
+                Some(window) => self.read_window(&window, at, into)?,
+                None => self.object.read_alone(at, into)?,
             };
-            let Some(here) = content.get(skip..).filter(|here| !here.is_empty()) else {
+            if len == 0 {
                 return Err(Error::Misuse("bytes beyond the object's end are wanted".to_owned()));
-            };
-            let len = here.len().min(into.len() - done);
-            into[done..done + len].copy_from_slice(&here[..len]);
-            done += len;
-            if window.left.fetch_sub(len as u64, Ordering::Relaxed) <= len as u64 {
-                self.forget(number);
             }
+            done += len;
         }
         Ok(())
     }
 
-    /// Returns a window, and has it and the next ones read.
-    fn window(&self, number: u64) -> Arc<Window> {
+    /// Copies bytes of a window; returns how many.
+    fn read_window(&self, window: &Window, at: u64, into: &mut [u8]) -> Result<usize, Error> {
+        let number = at / READ_BYTES;
+        // whoever tries again makes another request
+        let content = window.wait().inspect_err(|_| self.forget(number))?;
+        let len = copy(&content, at % READ_BYTES, into);
+        if window.left.fetch_sub(len as u64, Ordering::Relaxed) <= len as u64 {
+            self.forget(number);
+        }
+        Ok(len)
+    }
+
+    /// Returns a window, and has it and the next ones read; `None` if there is no memory for it.
+    fn window(&self, number: u64) -> Option<Arc<Window>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.object.size.div_ceil(READ_BYTES);
         for next in number..count.min(number + 1 + AHEAD) {
-            open.entry(next).or_insert_with(|| self.begin(next));
+            if let Entry::Vacant(place) = open.entry(next) {
+                let Some(window) = self.begin(next) else { break };
+                place.insert(window);
+            }
         }
-        let window = open.entry(number).or_insert_with(|| self.begin(number));
-        let window = Arc::clone(window);
+        let window = open.get(&number).cloned()?;
         while open.len() > MOST {
             // those that nobody came for lie behind, or were read twice
             let Some(other) = open.keys().copied().find(|other| *other != number) else { break };
             open.remove(&other);
         }
-        window
+        Some(window)
     }
 
-    fn begin(&self, number: u64) -> Arc<Window> {
+    /// Has a window read, if there is memory for it.
+    fn begin(&self, number: u64) -> Option<Arc<Window>> {
         let start = number * READ_BYTES;
         let end = self.object.size.min(start.saturating_add(READ_BYTES)).max(start);
+        let _memory = self.memory.try_take(end - start)?;
         let left = AtomicU64::new(end - start);
-        let window = Window { content: Mutex::new(None), is_read: Condvar::new(), left };
+        let window = Window { content: Mutex::new(None), is_read: Condvar::new(), left, _memory };
         let window = Arc::new(window);
-        let (object, reading) = (Arc::clone(&self.object), Arc::clone(&window));
-        let filling = Filling(reading);
+        let (object, filling) = (Arc::clone(&self.object), Filling(Arc::clone(&window)));
         drop(self.threads.run(move || filling.0.fill(object.read(start, end))));
-        window
+        Some(window)
     }
 
     fn forget(&self, number: u64) {
@@ -161,6 +169,22 @@ impl Window {
 }
 
 impl Object {
+    /// Reads bytes for which there is no window; returns how many.
+    fn read_alone(&self, at: u64, into: &mut [u8]) -> Result<usize, Error> {
+        let wanted = at.saturating_add(into.len() as u64);
+        let (start, end) = match &self.record {
+            // only whole spans can be compared
+            Some(_) => {
+                let end = wanted.div_ceil(SPAN_BYTES).saturating_mul(SPAN_BYTES);
+                (at / SPAN_BYTES * SPAN_BYTES, end)
+            }
+            None => (at, wanted),
+        };
+        let end = end.min(start.saturating_add(READ_BYTES)).min(self.size).max(start);
+        let content = self.read(start, end)?;
+        Ok(copy(&content, at - start, into))
+    }
+
     /// Reads a range, and compares it with the recorded values.
     fn read(&self, start: u64, end: u64) -> Result<Bytes, Error> {
         let content = self.store.read(&self.key, start..end, Some(&self.version))?;
@@ -179,4 +203,13 @@ impl Object {
         }
         Ok(content)
     }
+}
+
+/// Copies bytes from an offset on, as many as there are and fit; returns how many.
+fn copy(from: &[u8], offset: u64, into: &mut [u8]) -> usize {
+    let here = usize::try_from(offset).ok().and_then(|offset| from.get(offset..));
+    let here = here.unwrap_or_default();
+    let len = here.len().min(into.len());
+    into[..len].copy_from_slice(&here[..len]);
+    len
 }

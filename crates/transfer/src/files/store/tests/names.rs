@@ -188,6 +188,44 @@ fn what_another_tree_does_not_have_is_found_and_removed() {
 }
 
 #[test]
+fn a_name_that_is_file_and_directory_is_removed_with_its_tree() {
+    run(|runtime| {
+        let root = root(runtime);
+        for key in ["t/both", "t/both/inner", "t/z"] {
+            put(&root.store, key, b"x");
+        }
+        let face = files::Root::Store(root.clone());
+        let mut removed = Vec::new();
+        face.remove_tree(&path("t"), &Excludes::none(), false, &mut |removal| {
+            let Removal::Removed(path) = removal else { panic!("{removal:?}") };
+            removed.push(path.to_string());
+        });
+        assert_eq!(removed, ["t/both/inner", "t/both", "t/z", "t"]);
+        assert!(root.look(&path("t")).expect("an answer").is_none());
+    });
+}
+
+#[test]
+fn a_file_takes_the_place_of_a_directory_that_was_listed_and_removed() {
+    run(|runtime| {
+        let root = root(runtime);
+        put(&root.store, "d/z/inner", b"x");
+        // so many that the directory is listed
+        for n in 0..20 {
+            root.store(&path(&format!("d/{n}")), b"x", &seal(b"x")).expect("stored");
+        }
+        let error = root.store(&path("d/z"), b"x", &seal(b"x")).expect_err("stored");
+        assert!(matches!(error.kind(), ErrorKind::Clash { .. }), "{error}");
+        let face = files::Root::Store(root.clone());
+        face.remove_tree(&path("d/z"), &Excludes::none(), false, &mut |removal| {
+            assert!(matches!(removal, Removal::Removed(_)), "{removal:?}");
+        });
+        root.store(&path("d/z"), b"x", &seal(b"x")).expect("the directory is gone");
+        assert_eq!(read(&root.store, "d/z"), b"x");
+    });
+}
+
+#[test]
 fn the_mark_of_an_incomplete_tree_is_hidden() {
     run(|runtime| {
         let root = root(runtime);

@@ -167,6 +167,33 @@ fn files_are_read_at_any_offset() {
 }
 
 #[test]
+fn files_are_read_while_others_have_all_memory() {
+    run(|runtime| {
+        let root = root(runtime);
+        let content = bytes(4, 20 * MIB + 5);
+        put(&root.store, "other", &content);
+        let partial = root.begin(&path("ours"), &offer(content.len()), 0o644).expect("begun");
+        partial.write_at(0, &content).expect("written");
+        partial.finish(&seal(&content)).expect("finished");
+        let all = root.shared.ahead.take(u64::MAX);
+        for name in ["other", "ours"] {
+            let reader = open(&root, name);
+            let before = root.requests();
+            for (offset, len) in [(0, 1), (MIB - 1, 2), (8 * MIB - 5, 10 * MIB), (20 * MIB, 5)] {
+                let mut buffer = vec![0; len];
+                assert_eq!(reader.read_at(offset as u64, &mut buffer).expect("read"), len);
+                assert!(buffer == content[offset..offset + len], "{name} from {offset}");
+            }
+            let gets = root.requests().since(&before).get;
+            assert!(gets <= 6, "nothing is read ahead: {gets}");
+        }
+        drop(all);
+        let reader = open(&root, "other");
+        assert_eq!(reader.hash().expect("a hash"), blake3::hash(&content));
+    });
+}
+
+#[test]
 fn an_object_that_is_replaced_while_it_is_read_is_an_error() {
     run(|runtime| {
         let root = root(runtime);
