@@ -189,7 +189,9 @@ fn below(root: &Path, name: &str) -> Result<PathBuf> {
 fn description(ready: &Value, key: &str, address: IpAddr) -> Result<String> {
     let sdp = with_address(text(ready, key)?, address);
     if !sdp.contains(CANDIDATE) {
-        return Err(Error::Page(format!("the browser does not find this host's address {address}")));
+        return Err(Error::Page(format!(
+            "the browser does not find this host's address {address}"
+        )));
     }
     Ok(sdp)
 }

@@ -71,11 +71,7 @@ impl Address {
             Key::parse("", path).map_err(|_| refuse("its prefix is no path"))?;
             format!("{path}/")
         };
-        Ok(Self {
-            service,
-            bucket: bucket.to_owned(),
-            prefix,
-        })
+        Ok(Self { service, bucket: bucket.to_owned(), prefix })
     }
 
     /// The URL, without a `/` at its end.
@@ -107,7 +103,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_store() {
-        for url in ["b", "http://b/c", "s3://", "s3:///x", "s3://b//x", "s3://b/../x", "s3://b/.headroom"] {
+        for url in
+            ["b", "http://b/c", "s3://", "s3:///x", "s3://b//x", "s3://b/../x", "s3://b/.headroom"]
+        {
             assert!(matches!(Address::parse(url), Err(Error::Name(_))), "{url}");
         }
     }

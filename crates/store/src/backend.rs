@@ -146,10 +146,7 @@ pub enum FailureKind {
 impl Failure {
     /// Makes a failure.
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            text: text.into(),
-        }
+        Self { kind, text: text.into() }
     }
 }
 

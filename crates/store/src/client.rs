@@ -152,9 +152,7 @@ impl Client {
     pub(crate) async fn head(&self, key: &Key) -> Result<Option<Head>, Error> {
         let whole = self.whole(key);
         let (backend, target) = (&self.backend, whole.as_str());
-        let answer = self
-            .call(Kind::Head, 0, ("look at", key), || backend.head(target))
-            .await;
+        let answer = self.call(Kind::Head, 0, ("look at", key), || backend.head(target)).await;
         match answer {
             Ok(head) => Ok(Some(head)),
             Err(trouble) if trouble.kind == FailureKind::NotFound => Ok(None),
@@ -296,19 +294,14 @@ impl Client {
     ) -> Result<(), RequestError> {
         let (from_whole, to_whole) = (self.whole(from), self.whole(to));
         let (backend, source, target) = (&self.backend, from_whole.as_str(), to_whole.as_str());
-        self.call(Kind::Copy, 0, ("copy", from), || {
-            backend.copy(source, target, replace)
-        })
-        .await
+        self.call(Kind::Copy, 0, ("copy", from), || backend.copy(source, target, replace)).await
     }
 
     /// Deletes an object, which need not be there.
     pub(crate) async fn delete(&self, key: &Key) -> Result<(), Error> {
         let whole = self.whole(key);
         let (backend, target) = (&self.backend, whole.as_str());
-        let answer = self
-            .call(Kind::Delete, 0, ("remove", key), || backend.delete(target))
-            .await;
+        let answer = self.call(Kind::Delete, 0, ("remove", key), || backend.delete(target)).await;
         match answer {
             Err(trouble) if trouble.kind != FailureKind::NotFound => Err(trouble.into()),
             _ => Ok(()),

@@ -146,11 +146,7 @@ mod tests {
             counter: 3,
             is_released: false,
             nonce: "0123456789abcdef0123456789abcdef".to_owned(),
-            parts: vec![StoredPart {
-                number: 1,
-                id: "e".to_owned(),
-                values: vec![5; 32],
-            }],
+            parts: vec![StoredPart { number: 1, id: "e".to_owned(), values: vec![5; 32] }],
         }
     }
 

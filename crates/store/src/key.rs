@@ -34,10 +34,7 @@ impl Key {
             ));
         }
         // XML, in which stores list, has no U+FFFE and U+FFFF
-        if path
-            .chars()
-            .any(|c| c.is_ascii_control() || matches!(c, '\u{fffe}' | '\u{ffff}'))
-        {
+        if path.chars().any(|c| c.is_ascii_control() || matches!(c, '\u{fffe}' | '\u{ffff}')) {
             return refuse("a control character");
         }
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {

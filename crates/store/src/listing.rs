@@ -147,10 +147,9 @@ impl Iterator for Listing {
             let coming = self.coming.take()?;
             let page = match self.client.wait(coming) {
                 Ok(page) => page,
-                Err(error) => Err(Error::Unavailable(format!(
-                    "cannot list {:?}: {error}",
-                    self.directory
-                ))),
+                Err(error) => {
+                    Err(Error::Unavailable(format!("cannot list {:?}: {error}", self.directory)))
+                }
             };
             if let Err(error) = page.and_then(|page| self.take(page)) {
                 self.ready.clear();
@@ -170,9 +169,7 @@ impl Drop for Listing {
 
 impl fmt::Debug for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listing")
-            .field("directory", &self.directory)
-            .finish_non_exhaustive()
+        f.debug_struct("Listing").field("directory", &self.directory).finish_non_exhaustive()
     }
 }
 
@@ -221,10 +218,9 @@ impl Iterator for ListAll {
                     self.levels.push((below, listing));
                     Ok(Entry::Directory(whole))
                 }
-                Ok(Entry::Object(object)) => Ok(Entry::Object(Object {
-                    name: format!("{path}{}", object.name),
-                    ..object
-                })),
+                Ok(Entry::Object(object)) => {
+                    Ok(Entry::Object(Object { name: format!("{path}{}", object.name), ..object }))
+                }
                 Err(error) => Err(error),
             });
         }

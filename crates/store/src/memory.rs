@@ -60,10 +60,7 @@ impl Memory {
 
     /// Makes an empty store whose pages have `page` entries.
     pub fn with_page(page: usize) -> Self {
-        Self {
-            state: Mutex::default(),
-            page: page.max(1),
-        }
+        Self { state: Mutex::default(), page: page.max(1) }
     }
 
     /// The keys that it has, sorted.
@@ -105,9 +102,7 @@ impl Stored {
 
 impl State {
     fn object(&self, key: &str) -> Result<&Stored, Failure> {
-        self.objects
-            .get(key)
-            .ok_or_else(|| Failure::new(FailureKind::NotFound, "no such key"))
+        self.objects.get(key).ok_or_else(|| Failure::new(FailureKind::NotFound, "no such key"))
     }
 
     fn check(&self, key: &str, condition: &Condition) -> Result<(), Failure> {
@@ -120,20 +115,12 @@ impl State {
         if is_met {
             return Ok(());
         }
-        Err(Failure::new(
-            FailureKind::Changed,
-            "the condition is not met",
-        ))
+        Err(Failure::new(FailureKind::Changed, "the condition is not met"))
     }
 
     fn insert(&mut self, key: &str, content: Bytes, metadata: Metadata) -> Version {
         self.count += 1;
-        let stored = Stored {
-            content,
-            metadata,
-            modified: SystemTime::now(),
-            number: self.count,
-        };
+        let stored = Stored { content, metadata, modified: SystemTime::now(), number: self.count };
         let version = stored.version();
         self.objects.insert(key.to_owned(), stored);
         version
@@ -200,17 +187,11 @@ impl Backend for Memory {
         let state = self.state();
         let stored = state.object(key)?;
         if version.is_some_and(|version| stored.version() != *version) {
-            return Err(Failure::new(
-                FailureKind::Changed,
-                "the object has another version",
-            ));
+            return Err(Failure::new(FailureKind::Changed, "the object has another version"));
         }
         let size = stored.content.len() as u64;
         if range.start >= size {
-            return Err(Failure::new(
-                FailureKind::Changed,
-                format!("the object has {size} bytes"),
-            ));
+            return Err(Failure::new(FailureKind::Changed, format!("the object has {size} bytes")));
         }
         // both are at most the size, which is a usize
         let (start, end) = (range.start as usize, range.end.min(size) as usize);
@@ -248,11 +229,8 @@ impl Backend for Memory {
         let mut state = self.state();
         state.count += 1;
         let name = format!("upload-{}", state.count);
-        let unfinished = Unfinished {
-            key: key.to_owned(),
-            metadata: metadata.clone(),
-            parts: BTreeMap::new(),
-        };
+        let unfinished =
+            Unfinished { key: key.to_owned(), metadata: metadata.clone(), parts: BTreeMap::new() };
         state.uploads.insert(name.clone(), unfinished);
         Ok(name)
     }

@@ -81,9 +81,7 @@ impl Metadata {
 
 fn is_key(key: &str) -> bool {
     (1..=LONGEST_KEY).contains(&key.len())
-        && key
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 /// Spaces at the ends would be lost on the way.

@@ -67,9 +67,7 @@ pub(crate) async fn write(
         values: record.values.concat(),
     };
     let content = encode(&written, "the record", key)?;
-    client
-        .put(&name(key), content.into(), &Metadata::new(), &Condition::Any)
-        .await?;
+    client.put(&name(key), content.into(), &Metadata::new(), &Condition::Any).await?;
     Ok(())
 }
 
@@ -112,8 +110,9 @@ pub(crate) fn apart(values: &[u8]) -> Vec<[u8; 32]> {
 
 /// Encodes what is written beside objects.
 pub(crate) fn encode<T: Encode<()>>(value: &T, what: &str, key: &Key) -> Result<Vec<u8>, Error> {
-    minicbor::to_vec(value)
-        .map_err(|error| Error::Misuse(format!("cannot encode {what} of {}: {error}", key.as_str())))
+    minicbor::to_vec(value).map_err(|error| {
+        Error::Misuse(format!("cannot encode {what} of {}: {error}", key.as_str()))
+    })
 }
 
 #[cfg(test)]

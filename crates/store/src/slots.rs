@@ -42,12 +42,7 @@ impl Slots {
     pub(crate) fn new() -> Self {
         Self {
             free: Semaphore::new(MOST),
-            state: Mutex::new(State {
-                limit: MOST,
-                surplus: 0,
-                answers: 0,
-                reduced: None,
-            }),
+            state: Mutex::new(State { limit: MOST, surplus: 0, answers: 0, reduced: None }),
         }
     }
 
@@ -80,10 +75,7 @@ impl Slots {
     pub(crate) fn slowed(&self, now: Instant) {
         let mut state = self.state();
         state.answers = 0;
-        if state
-            .reduced
-            .is_some_and(|at| now.saturating_duration_since(at) < BURST)
-        {
+        if state.reduced.is_some_and(|at| now.saturating_duration_since(at) < BURST) {
             return;
         }
         state.reduced = Some(now);

@@ -53,12 +53,7 @@ impl Store {
             let _inside = runtime.enter();
             cloud::open(&address)?
         };
-        let store = Self::on(
-            Arc::new(backend),
-            address.prefix.clone(),
-            address.url(),
-            runtime,
-        );
+        let store = Self::on(Arc::new(backend), address.prefix.clone(), address.url(), runtime);
         store.client.wait(store.client.list("", None))?;
         Ok(store)
     }
@@ -75,20 +70,13 @@ impl Store {
 
     fn on(backend: Arc<dyn Backend>, prefix: String, url: String, runtime: Handle) -> Self {
         let client = Client::new(backend, prefix, url.clone(), runtime, Patience::default());
-        Self {
-            client: Arc::new(client),
-            url,
-            base: String::new(),
-        }
+        Self { client: Arc::new(client), url, base: String::new() }
     }
 
     /// The same store with other patience, and counts of its own.
     #[must_use]
     pub fn with_patience(&self, patience: Patience) -> Self {
-        Self {
-            client: Arc::new(self.client.with_patience(patience)),
-            ..self.clone()
-        }
+        Self { client: Arc::new(self.client.with_patience(patience)), ..self.clone() }
     }
 
     /// Its URL, with the directories of [`below`](Self::below).
@@ -309,10 +297,7 @@ impl fmt::Debug for Store {
 
 async fn copy(client: &Client, from: &Key, to: &Key, replace: bool) -> Result<(), Error> {
     let Some(head) = client.head(from).await? else {
-        return Err(Error::NotFound(format!(
-            "cannot copy {:?}: it is not there",
-            from.as_str()
-        )));
+        return Err(Error::NotFound(format!("cannot copy {:?}: it is not there", from.as_str())));
     };
     // not every store compares when it copies
     if !replace && client.head(to).await?.is_some() {

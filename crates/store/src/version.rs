@@ -29,10 +29,7 @@ impl Version {
 
     /// Makes the version of an object of which the store did not tell one.
     pub fn unknown() -> Self {
-        Self {
-            etag: None,
-            generation: None,
-        }
+        Self { etag: None, generation: None }
     }
 
     /// Says whether requests can be made conditional on it.

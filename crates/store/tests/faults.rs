@@ -214,11 +214,7 @@ fn names(entries: impl Iterator<Item = Result<Entry, Error>>) -> Vec<String> {
 const SIZE: u64 = (9 << 20) + 1;
 
 fn offer(tag: u8) -> UploadOffer {
-    UploadOffer {
-        size: SIZE,
-        tag: [tag; 16],
-        metadata: hashed("later"),
-    }
+    UploadOffer { size: SIZE, tag: [tag; 16], metadata: hashed("later") }
 }
 
 fn part(number: u32) -> (Bytes, Vec<[u8; 32]>) {
@@ -291,10 +287,7 @@ fn a_refusal_is_final() {
 fn a_late_answer_is_not_waited_for() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
-    let store = store.with_patience(Patience {
-        attempt: Duration::from_millis(200),
-        ..brisk()
-    });
+    let store = store.with_patience(Patience { attempt: Duration::from_millis(200), ..brisk() });
     faulty.will("put", [Fault::Late]);
     put(&store, "a").expect("the store does it");
     assert_eq!(store.requests().retried, 1);

@@ -79,10 +79,9 @@ fn run(test: &str, environment: &[(&str, &str)]) {
 /// Opens the store of which the environment speaks. A slow machine is no reason to repeat.
 fn open(runtime: &Runtime) -> Store {
     let store = Store::open("s3://bucket/a/prefix", runtime.handle().clone());
-    store.expect("the store does it").with_patience(Patience {
-        attempt: Duration::from_secs(3600),
-        ..Patience::default()
-    })
+    store
+        .expect("the store does it")
+        .with_patience(Patience { attempt: Duration::from_secs(3600), ..Patience::default() })
 }
 
 fn names(entries: impl Iterator<Item = Result<Entry, Error>>) -> Vec<String> {
@@ -109,13 +108,17 @@ fn inside_objects() {
     metadata.set("mtime", "1700000000.5").expect("metadata");
     let content = Bytes::from((0..=255u8).cycle().take(3 * MIB).collect::<Vec<u8>>());
     let key = "d/ü %2F+?.txt";
-    let first = store.put(key, content.clone(), &metadata, Condition::New).expect("the store does it");
+    let first =
+        store.put(key, content.clone(), &metadata, Condition::New).expect("the store does it");
     assert!(first.is_known());
     let object = store.look(key).expect("an answer").expect("it is there");
     assert_eq!(object.name, "ü %2F+?.txt");
     assert_eq!((object.size, &object.version), (content.len() as u64, &first));
     assert_eq!(object.metadata.as_ref(), Some(&metadata));
-    assert_eq!(store.read(key, 5..MIB as u64, Some(&first)).expect("the store does it"), content.slice(5..MIB));
+    assert_eq!(
+        store.read(key, 5..MIB as u64, Some(&first)).expect("the store does it"),
+        content.slice(5..MIB)
+    );
     assert!(matches!(store.read(key, 0..4 << 20, None), Err(Error::Changed(_))));
     assert!(matches!(store.read(key, 4 << 20..5 << 20, None), Err(Error::Changed(_))));
 
@@ -124,7 +127,10 @@ fn inside_objects() {
     let second = write(Condition::Is(first.clone())).expect("the store does it");
     assert!(matches!(write(Condition::Is(first.clone())), Err(Error::Changed(_))));
     assert!(matches!(store.read(key, 0..1, Some(&first)), Err(Error::Changed(_))));
-    assert_eq!(store.read(key, 0..1, Some(&second)).expect("the store does it"), Bytes::from_static(b"2"));
+    assert_eq!(
+        store.read(key, 0..1, Some(&second)).expect("the store does it"),
+        Bytes::from_static(b"2")
+    );
 
     store.copy(key, "d/copy", false).expect("the store does it");
     assert!(matches!(store.copy(key, "d/copy", false), Err(Error::Changed(_))));
@@ -150,11 +156,7 @@ fn inside_parts() {
     let mut metadata = Metadata::new();
     metadata.set("headroom-mode", "640").expect("metadata");
     let content = Bytes::from((0..=250u8).cycle().take(9 * MIB + 5).collect::<Vec<u8>>());
-    let offer = UploadOffer {
-        size: content.len() as u64,
-        tag: [3; 16],
-        metadata,
-    };
+    let offer = UploadOffer { size: content.len() as u64, tag: [3; 16], metadata };
     let values = |part: &Bytes, fill| vec![[fill; 32]; part.len().div_ceil(SPAN as usize)];
     let (head, tail) = (content.slice(..8 * MIB), content.slice(8 * MIB..));
     let upload = store.begin_upload("big", &offer).expect("the store does it");
@@ -167,7 +169,10 @@ fn inside_parts() {
     upload.put_part(0, head.clone(), values(&head, 1)).expect("the store does it");
     let version = upload.complete([9; 32], Condition::New).expect("the store does it");
     drop(upload);
-    assert_eq!(store.read("big", 0..offer.size, Some(&version)).expect("the store does it"), content);
+    assert_eq!(
+        store.read("big", 0..offer.size, Some(&version)).expect("the store does it"),
+        content
+    );
     let object = store.look("big").expect("an answer").expect("it is there");
     assert_eq!(object.metadata.expect("metadata").get("headroom-mode"), Some("640"));
     let record = store.record("big", &version).expect("an answer").expect("it is there");
@@ -230,7 +235,9 @@ fn inside_pages() {
                 for number in (first..MANY).step_by(8) {
                     let key = format!("many/{number:04}");
                     let metadata = Metadata::new();
-                    store.put(&key, Bytes::from_static(b"x"), &metadata, Condition::New).expect("the store does it");
+                    store
+                        .put(&key, Bytes::from_static(b"x"), &metadata, Condition::New)
+                        .expect("the store does it");
                 }
             });
         }

@@ -147,8 +147,11 @@ impl NatsServers {
             at("").display(),
         );
         if self.addresses.len() > 1 {
-            let routes: Vec<_> =
-                self.addresses.iter().map(|ip| format!("\"nats://{ip}:{}\"", port + 2000)).collect();
+            let routes: Vec<_> = self
+                .addresses
+                .iter()
+                .map(|ip| format!("\"nats://{ip}:{}\"", port + 2000))
+                .collect();
             let _ = writeln!(
                 config,
                 "cluster {{ name: test, listen: \"{address}:{}\", routes: [{}] }}",

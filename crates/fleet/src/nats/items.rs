@@ -146,12 +146,7 @@ impl Inner {
 
     /// Adds a transition of an item whose last one has this sequence; returns its own, or nothing
     /// if there is another one by now.
-    async fn decide(
-        &self,
-        id: &str,
-        sequence: u64,
-        record: &Record,
-    ) -> Result<Option<u64>, Error> {
+    async fn decide(&self, id: &str, sequence: u64, record: &Record) -> Result<Option<u64>, Error> {
         let names = &self.link.names;
         let (log, subject) = (names.log(), names.log_subject(id));
         self.link.append(&log, &subject, sequence, json(record)).await

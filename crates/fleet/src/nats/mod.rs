@@ -116,8 +116,7 @@ impl NatsJob {
     /// # Errors
     /// It is that of another job, or NATS refuses.
     pub fn begin(&self, _lock: &NatsLock, file: &Path) -> Result<Nats, Error> {
-        let (link, job, servers) =
-            (Arc::clone(&self.link), self.job.clone(), self.servers.clone());
+        let (link, job, servers) = (Arc::clone(&self.link), self.job.clone(), self.servers.clone());
         let stored = self.link.wait(async move {
             let stored = link.stored_job().await?;
             if stored.is_none() {

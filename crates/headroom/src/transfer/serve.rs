@@ -9,9 +9,7 @@ use anyhow::{Context, bail};
 use headroom_page::{
     AcmeOptions, CertificateSource, DEFAULT_METRICS_PORT, Intervals, Metrics, Page,
 };
-use headroom_transfer::server::{
-    Limits, Options, PathPolicy, Served, StoreOptions, roots_below,
-};
+use headroom_transfer::server::{Limits, Options, PathPolicy, Served, StoreOptions, roots_below};
 use headroom_transfer::trust::{
     AccessPolicy, AuthorizedKeys, Followed, Invitation, Invitations, Shares,
 };
@@ -253,8 +251,7 @@ pub(crate) fn serve_once(arguments: &ServeOnce) -> anyhow::Result<ExitCode> {
 /// What is served: a directory, or an object store, which is opened.
 async fn served(arguments: &Serve) -> anyhow::Result<Served> {
     let Some(url) = &arguments.store else { return Ok(arguments.shown_root().into()) };
-    let options =
-        StoreOptions { spool: arguments.spool.clone(), read_back: arguments.read_back };
+    let options = StoreOptions { spool: arguments.spool.clone(), read_back: arguments.read_back };
     Ok(Served::store(url, options).await?)
 }
 

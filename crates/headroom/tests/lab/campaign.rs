@@ -16,7 +16,8 @@ const HERE: &str = "[[pair]]\nname = \"here\"\nkind = \"netns\"\n";
 
 /// A pair of hosts that cannot be reached.
 fn away(ground: &Ground) -> String {
-    let ssh = "#!/bin/sh\necho 'connect to host near.invalid port 22: No route to host' >&2\nexit 255\n";
+    let ssh =
+        "#!/bin/sh\necho 'connect to host near.invalid port 22: No route to host' >&2\nexit 255\n";
     let ssh = ground.script("away", ssh);
     format!(
         "[[pair]]\nname = \"gone\"\nkind = \"ssh\"\nclient = \"near.invalid\"\nserver = \"far.invalid\"\n\

@@ -103,9 +103,7 @@ pub fn since(runs: &[(String, Results)], moment: &str) -> Since {
     };
     let mut cells: Vec<CellSince> = times.into_iter().filter_map(cell).collect();
     correct(cells.iter_mut().map(|cell| &mut cell.change));
-    cells.sort_by(|a, b| {
-        b.verdict().cmp(&a.verdict()).then(b.change.pct.total_cmp(&a.change.pct))
-    });
+    cells.sort_by(|a, b| b.verdict().cmp(&a.verdict()).then(b.change.pct.total_cmp(&a.change.pct)));
     Since { since: moment.to_owned(), runs: counted, left_out, cells }
 }
 

@@ -34,9 +34,8 @@ fn headline(since: &Since) -> String {
             "Nothing was measured both before {moment} ({before} runs) and since then ({after} runs)."
         );
     }
-    let count = |verdict: Verdict| {
-        since.cells.iter().filter(|cell| cell.verdict() == verdict).count()
-    };
+    let count =
+        |verdict: Verdict| since.cells.iter().filter(|cell| cell.verdict() == verdict).count();
     let all = since.cells.len();
     let (slower, faster) = (count(Verdict::Slower), count(Verdict::Faster));
     format!(

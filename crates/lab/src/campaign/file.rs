@@ -125,9 +125,7 @@ fn read_moment(text: &Spanned<String>) -> Result<UnixTime, At> {
 
 fn read_scale(name: &Spanned<String>) -> Result<Scale, At> {
     let known = Scale::ALL.into_iter().find(|scale| scale.name() == name.get_ref());
-    known.ok_or_else(|| {
-        at(name, format!("`{}` is no scale: full, quick or smoke", name.get_ref()))
-    })
+    known.ok_or_else(|| at(name, format!("`{}` is no scale: full, quick or smoke", name.get_ref())))
 }
 
 fn read_pairs(files: Vec<Spanned<TestbedFile>>) -> Result<Vec<Pair>, At> {
@@ -195,8 +193,7 @@ fn read_plans(
 mod tests {
     use super::*;
 
-    const PLAN: &str =
-        "stacks = [\"http\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
+    const PLAN: &str = "stacks = [\"http\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
 
     /// A folder with plans.
     struct Folder(std::path::PathBuf);
@@ -230,8 +227,7 @@ mod tests {
         }
     }
 
-    const FAR: &str =
-        "[[pair]]\nname = \"far\"\nkind = \"ssh\"\nclient = \"a\"\nserver = \"b\"\n";
+    const FAR: &str = "[[pair]]\nname = \"far\"\nkind = \"ssh\"\nclient = \"a\"\nserver = \"b\"\n";
     const HERE: &str = "[[pair]]\nname = \"here\"\nkind = \"netns\"\n";
 
     #[test]
@@ -298,19 +294,28 @@ mod tests {
             ("plans = [\"broken.toml\"]".to_owned(), "1: "),
             ("plans = [\"study.toml\"]".to_owned(), "1: "),
             ("plans = [\"p.toml\", \"again.toml\"]".to_owned(), "1: two plans are called `p`"),
-            ("plans = [\"a b.toml\"]".to_owned(), "1: the name of the plan, `a b`, is not one word"),
+            (
+                "plans = [\"a b.toml\"]".to_owned(),
+                "1: the name of the plan, `a b`, is not one word",
+            ),
             (many(65), "1: a campaign has at most 64 plans"),
             (plans("pear = 1"), "2: unknown field `pear` (did you mean `pair`?)"),
             (plans("every = \"6h\""), "2: say how often with `rounds`"),
             (plans("every = \"6 weeks\"\nrounds = 2"), "2: `6 weeks` is not a period"),
-            (plans("every = \"6h\"\ntimes = [\"02:00\"]\nrounds = 2"), "3: write `every` or `times`"),
+            (
+                plans("every = \"6h\"\ntimes = [\"02:00\"]\nrounds = 2"),
+                "3: write `every` or `times`",
+            ),
             (plans("every = \"6h\"\nrounds = 0"), "3: `rounds` is 0: it must be from 1 to 10000"),
             (plans("rounds = 4294967296"), "2: "),
             (plans("times = []"), "2: the list of times is empty"),
             (plans("times = [\"02:00\"]"), "2: say how often"),
             (plans("times = [\"02:00\", \"noon\"]\nrounds = 1"), "2: `noon` is not a time of day"),
             (plans("times = [\"25:00\"]"), "2: `25:00` is not a time of day"),
-            (plans("times = [\"02:00\"]\nrounds = 1\ntime-zone = \"Mars\""), "4: `Mars` is no time"),
+            (
+                plans("times = [\"02:00\"]\nrounds = 1\ntime-zone = \"Mars\""),
+                "4: `Mars` is no time",
+            ),
             (plans("time-zone = \"UTC\""), "2: `time-zone` requires times of day"),
             (plans("start = \"2026-11-30T02:00:00Z\""), "2: `start` requires `every` or `times`"),
             (plans("every = \"1d\"\nrounds = 1\nstart = \"soon\""), "4: `soon` is not a moment"),
@@ -318,10 +323,21 @@ mod tests {
             (plans("scale = \"huge\""), "2: `huge` is no scale"),
             (plans("[[pair]]\nkind = \"netns\""), "2: a pair has a name"),
             (plans("[[pair]]\nkind = \"netns\"\nname = \"../x\""), "4: `../x` is not one word"),
-            (plans("[[pair]]\nname = \"x\"\nkind = \"ssh\"\nclient = \"-oProxyCommand=x\"\nserver = \"b\""), "5: "),
+            (
+                plans(
+                    "[[pair]]\nname = \"x\"\nkind = \"ssh\"\nclient = \"-oProxyCommand=x\"\nserver = \"b\"",
+                ),
+                "5: ",
+            ),
             (plans(&format!("{HERE}{HERE}")), "5: two pairs are called `here`"),
             (format!("plans = [\"shaped.toml\"]\n{FAR}"), "1: on the pair far: "),
-            (format!("plans = [\"p.toml\", \"q.toml\"]\nevery = \"1h\"\nrounds = 10000\n{}", pairs(6)), "1: this campaign has 120000 runs"),
+            (
+                format!(
+                    "plans = [\"p.toml\", \"q.toml\"]\nevery = \"1h\"\nrounds = 10000\n{}",
+                    pairs(6)
+                ),
+                "1: this campaign has 120000 runs",
+            ),
             (plans(&pairs(65)), "194: a campaign has at most 64 pairs"),
         ] {
             let error = folder.read(&text).expect_err(&text);

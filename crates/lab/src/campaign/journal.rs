@@ -97,10 +97,10 @@ pub(super) struct Contents {
 impl Header {
     /// The header of a campaign that begins.
     pub(super) fn new(campaign: &Campaign, began: UnixTime) -> Self {
-        let pairs = campaign.pairs.iter().map(|pair| PairRecord {
-            name: pair.name.clone(),
-            hosts: pair.hosts.clone(),
-        });
+        let pairs = campaign
+            .pairs
+            .iter()
+            .map(|pair| PairRecord { name: pair.name.clone(), hosts: pair.hosts.clone() });
         Self {
             schema: SCHEMA,
             name: campaign.name.clone(),

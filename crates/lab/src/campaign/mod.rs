@@ -87,8 +87,8 @@ impl Campaign {
     /// [`Error::Plan`] with file and line: also of a plan that cannot be run on one of the pairs.
     pub fn read(path: &Path) -> Result<Self> {
         let mut text = String::new();
-        let read = File::open(path)
-            .and_then(|file| file.take(LONGEST_TEXT + 1).read_to_string(&mut text));
+        let read =
+            File::open(path).and_then(|file| file.take(LONGEST_TEXT + 1).read_to_string(&mut text));
         read.map_err(|error| {
             Error::Plan(format!("cannot read the campaign {}: {error}", path.display()))
         })?;

@@ -200,9 +200,8 @@ impl<'a> Controller<'a> {
                 None => self.running.push(running),
                 Some(failed) => {
                     // how one ended that nobody waited for is not known
-                    let failed = failed.filter(|_| {
-                        running.process.is_some() || !outcome::is_complete(&home)
-                    });
+                    let failed = failed
+                        .filter(|_| running.process.is_some() || !outcome::is_complete(&home));
                     self.settle(running.job, outcome::of_ended(&home, failed)?)?;
                 }
             }

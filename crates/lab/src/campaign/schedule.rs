@@ -105,9 +105,9 @@ pub(super) fn period(text: &str) -> Result<i64, String> {
     };
     let count = text[..end].parse::<i64>().ok();
     let seconds = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
-    seconds.filter(|seconds| (1..=LONGEST_PERIOD).contains(seconds)).ok_or_else(|| {
-        format!("`{text}` is not a period from 1s to 366d, such as 30min, 6h or 1d")
-    })
+    seconds
+        .filter(|seconds| (1..=LONGEST_PERIOD).contains(seconds))
+        .ok_or_else(|| format!("`{text}` is not a period from 1s to 366d, such as 30min, 6h or 1d"))
 }
 
 /// Reads a moment as RFC 3339 writes it.
@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn rejects_what_is_no_time() {
-        for text in ["", "6", "h", "0h", "-6h", "1.5h", "367d", "99999999999999999999d", "6 weeks"] {
+        for text in ["", "6", "h", "0h", "-6h", "1.5h", "367d", "99999999999999999999d", "6 weeks"]
+        {
             assert!(period(text).is_err(), "{text}");
         }
         assert_eq!([period("90s"), period("30 min")], [Ok(90), Ok(1800)]);

@@ -129,11 +129,8 @@ impl StackInstance {
     fn look_inside(&mut self, testbed: &Testbed) -> Result<()> {
         if let Some(instance) = self.innermost_network() {
             let client = instance.inner.client;
-            let framing = if instance.layer.is_of_the_link() {
-                Framing::Ethernet
-            } else {
-                Framing::Ip
-            };
+            let framing =
+                if instance.layer.is_of_the_link() { Framing::Ethernet } else { Framing::Ip };
             self.inner = testbed.capture_client(&instance.interface, framing, client)?;
         }
         Ok(())

@@ -49,10 +49,7 @@ pub(super) enum Reply {
 impl Exchange {
     /// Makes one that adds headers to a completion.
     pub(super) fn new(headers: Vec<(HeaderName, HeaderValue)>) -> Self {
-        Self {
-            headers,
-            reply: Mutex::default(),
-        }
+        Self { headers, reply: Mutex::default() }
     }
 
     /// What came back last.
@@ -147,11 +144,7 @@ impl HttpService for Service {
                 if status.is_success() && is_content {
                     return Ok(answer);
                 }
-                let most = if status.is_success() {
-                    LONGEST_ANSWER
-                } else {
-                    LONGEST_COMPLAINT
-                };
+                let most = if status.is_success() { LONGEST_ANSWER } else { LONGEST_COMPLAINT };
                 let (parts, body) = answer.into_parts();
                 let body = Limited::new(body, most).map_err(as_http_error);
                 Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
@@ -175,9 +168,7 @@ impl Service {
         let credential = credentials.get_credential().await.map_err(unsigned)?;
         if matches!(*credential, AzureCredential::AccessKey(_)) {
             request.headers_mut().remove(AUTHORIZATION);
-            AzureAuthorizer::new(&credential, account)
-                .try_authorize(request)
-                .map_err(unsigned)?;
+            AzureAuthorizer::new(&credential, account).try_authorize(request).map_err(unsigned)?;
         }
         Ok(())
     }

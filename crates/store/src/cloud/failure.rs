@@ -53,7 +53,9 @@ fn kind(service: Service, error: &Error, reply: Option<&Reply>, code: Option<&st
             | "AuthorizationHeaderMalformed",
         ) => return FailureKind::Refused,
         // listings and completions have no variant for it
-        Some("NoSuchBucket" | "NoSuchKey" | "NoSuchUpload" | "ContainerNotFound" | "BlobNotFound") => {
+        Some(
+            "NoSuchBucket" | "NoSuchKey" | "NoSuchUpload" | "ContainerNotFound" | "BlobNotFound",
+        ) => {
             return FailureKind::NotFound;
         }
         _ => {}
@@ -118,8 +120,7 @@ fn is_too_long(error: &Error) -> bool {
 fn code(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
-    let is_code =
-        (1..=64).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric());
+    let is_code = (1..=64).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric());
     is_code.then(|| code.to_owned())
 }
 
@@ -134,11 +135,8 @@ pub(super) fn plain(text: &str) -> String {
         return "an answer or a setting that is not repeated here, for it may have a credential in it"
             .to_owned();
     }
-    let short: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(LONGEST)
-        .collect();
+    let short: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
     short.trim().to_owned()
 }
 
@@ -147,10 +145,7 @@ mod tests {
     use super::*;
 
     fn generic(text: &str) -> Error {
-        Error::Generic {
-            store: "S3",
-            source: text.to_owned().into(),
-        }
+        Error::Generic { store: "S3", source: text.to_owned().into() }
     }
 
     fn status(status: u16) -> Reply {
@@ -195,7 +190,9 @@ mod tests {
     #[test]
     fn causes_with_secrets_are_not_repeated() {
         for secret in ["https://u:hush@b", "Token hush", "sig=hush", "SECRET hush"] {
-            for reply in [None, Some(status(200)), Some(Reply::Broken(secret.to_owned(), "h".to_owned()))] {
+            for reply in
+                [None, Some(status(200)), Some(Reply::Broken(secret.to_owned(), "h".to_owned()))]
+            {
                 let failure = of(Service::Azure, &generic(secret), reply.as_ref());
                 assert!(!failure.text.contains("hush"), "{}", failure.text);
             }
@@ -206,10 +203,7 @@ mod tests {
 
     #[test]
     fn a_conflict_of_azure_is_a_blob_that_is_there() {
-        let there = || Error::AlreadyExists {
-            path: "k".to_owned(),
-            source: "x".into(),
-        };
+        let there = || Error::AlreadyExists { path: "k".to_owned(), source: "x".into() };
         let failure = of(Service::Azure, &there(), Some(&status(409)));
         assert_eq!(failure.kind, FailureKind::Changed);
         let failure = of(Service::S3, &there(), Some(&status(409)));

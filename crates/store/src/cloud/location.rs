@@ -12,8 +12,8 @@ pub(super) fn of(key: &str) -> Result<Path, Failure> {
         Some(path) => (path, true),
         None => (key, false),
     };
-    let path = Path::parse(path)
-        .map_err(|_| Failure::new(FailureKind::Invalid, "its name is no path"))?;
+    let path =
+        Path::parse(path).map_err(|_| Failure::new(FailureKind::Invalid, "its name is no path"))?;
     let path = if is_directory { path.join("") } else { path };
     if path.as_ref() == key {
         return Ok(path);

@@ -46,9 +46,7 @@ pub(crate) struct Cloud {
 /// Says nothing of the store below, which knows credentials.
 impl fmt::Debug for Cloud {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cloud")
-            .field("service", &self.service)
-            .finish_non_exhaustive()
+        f.debug_struct("Cloud").field("service", &self.service).finish_non_exhaustive()
     }
 }
 
@@ -112,13 +110,8 @@ impl Cloud {
 
     /// Says whether a listing has the marker of a directory, which would be its first entry.
     async fn lists(&self, marker: &str) -> Result<bool, Failure> {
-        let options = PaginatedListOptions {
-            max_keys: Some(1),
-            ..PaginatedListOptions::default()
-        };
-        let answer = self
-            .exchange(self.pages.list_paginated(Some(marker), options))
-            .await?;
+        let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
+        let answer = self.exchange(self.pages.list_paginated(Some(marker), options)).await?;
         let bare = marker.strip_suffix('/').unwrap_or(marker);
         let mut objects = answer.result.objects.iter();
         Ok(objects.any(|object| object.location.as_ref() == bare))
@@ -190,9 +183,7 @@ impl Backend for Cloud {
             ..PaginatedListOptions::default()
         };
         let prefix_or_none = Some(prefix).filter(|prefix| !prefix.is_empty());
-        let answer = self
-            .exchange(self.pages.list_paginated(prefix_or_none, options))
-            .await?;
+        let answer = self.exchange(self.pages.list_paginated(prefix_or_none, options)).await?;
         // the marker of the directory arrives without its `/`
         let marker = prefix.strip_suffix('/').unwrap_or(prefix);
         let objects = answer
@@ -207,25 +198,14 @@ impl Backend for Cloud {
                 key: object.location.into(),
             })
             .collect();
-        let prefixes = answer
-            .result
-            .common_prefixes
-            .into_iter()
-            .map(|prefix| format!("{prefix}/"))
-            .collect();
-        Ok(Page {
-            objects,
-            prefixes,
-            next: answer.page_token,
-        })
+        let prefixes =
+            answer.result.common_prefixes.into_iter().map(|prefix| format!("{prefix}/")).collect();
+        Ok(Page { objects, prefixes, next: answer.page_token })
     }
 
     async fn head(&self, key: &str) -> Result<Head, Failure> {
         let path = location::of(key)?;
-        let options = GetOptions {
-            head: true,
-            ..GetOptions::default()
-        };
+        let options = GetOptions { head: true, ..GetOptions::default() };
         let exchange = Arc::new(Exchange::default());
         let request = self.objects.get_opts(&path, options);
         match self.exchange_with(Arc::clone(&exchange), request).await {
@@ -297,11 +277,8 @@ impl Backend for Cloud {
                 version: version.generation().map(str::to_owned),
             }),
         };
-        let options = PutOptions {
-            mode,
-            attributes: self.attributes(metadata),
-            ..PutOptions::default()
-        };
+        let options =
+            PutOptions { mode, attributes: self.attributes(metadata), ..PutOptions::default() };
         let exchange = Arc::new(Exchange::default());
         let request = self.objects.put_opts(&path, PutPayload::from(content), options);
         match self.exchange_with(Arc::clone(&exchange), request).await {
@@ -314,11 +291,7 @@ impl Backend for Cloud {
 
     async fn copy(&self, from: &str, to: &str, replace: bool) -> Result<(), Failure> {
         let (from, to) = (location::of(from)?, location::of(to)?);
-        let mode = if replace {
-            CopyMode::Overwrite
-        } else {
-            CopyMode::Create
-        };
+        let mode = if replace { CopyMode::Overwrite } else { CopyMode::Create };
         let options = CopyOptions::new().with_mode(mode);
         self.exchange(self.objects.copy_opts(&from, &to, options)).await
     }
@@ -328,8 +301,7 @@ impl Backend for Cloud {
         let path = Ok::<_, object_store::Error>(path);
         let paths = Box::pin(stream::once(future::ready(path)));
         let mut removed = self.objects.delete_stream(paths);
-        self.exchange(async move { removed.try_next().await.map(|_| ()) })
-            .await
+        self.exchange(async move { removed.try_next().await.map(|_| ()) }).await
     }
 
     async fn create_upload(&self, key: &str, metadata: &Metadata) -> Result<String, Failure> {
@@ -342,8 +314,7 @@ impl Backend for Cloud {
             },
             ..PutMultipartOptions::default()
         };
-        self.exchange(self.uploads.create_multipart_opts(&path, options))
-            .await
+        self.exchange(self.uploads.create_multipart_opts(&path, options)).await
     }
 
     async fn put_part(
@@ -355,9 +326,8 @@ impl Backend for Cloud {
     ) -> Result<String, Failure> {
         let path = location::of(key)?;
         let upload = upload.to_owned();
-        let request = self
-            .uploads
-            .put_part(&path, &upload, part as usize, PutPayload::from(content));
+        let request =
+            self.uploads.put_part(&path, &upload, part as usize, PutPayload::from(content));
         Ok(self.exchange(request).await?.content_id)
     }
 
@@ -371,10 +341,7 @@ impl Backend for Cloud {
     ) -> Result<Version, Failure> {
         let path = location::of(key)?;
         let upload = upload.to_owned();
-        let parts = parts
-            .into_iter()
-            .map(|content_id| PartId { content_id })
-            .collect();
+        let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
         let exchange = Arc::new(Exchange::new(self.completion_headers(metadata, condition)));
         let request = self.uploads.complete_multipart(&path, &upload, parts);
         let stored = self.exchange_with(exchange, request).await?;

@@ -43,10 +43,7 @@ fn open_s3(address: &Address) -> Result<Cloud, Error> {
     if builder.get_config_value(&AmazonS3ConfigKey::Checksum).is_none() {
         builder = builder.with_checksum_algorithm(Checksum::SHA256);
     }
-    if builder
-        .get_config_value(&AmazonS3ConfigKey::CopyIfNotExists)
-        .is_none()
-    {
+    if builder.get_config_value(&AmazonS3ConfigKey::CopyIfNotExists).is_none() {
         let header = S3CopyIfNotExists::Header("if-none-match".to_owned(), "*".to_owned());
         builder = builder.with_copy_if_not_exists(header);
     }
@@ -101,10 +98,7 @@ fn open_azure(address: &Address) -> Result<Cloud, Error> {
 
 /// The client above repeats requests, so that it can count them.
 fn once() -> RetryConfig {
-    RetryConfig {
-        max_retries: 0,
-        ..RetryConfig::default()
-    }
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
 /// Says whether the endpoint is `http://`, which has to be allowed.
@@ -198,8 +192,18 @@ mod tests {
             assert_eq!(is_clear_url(good), Some(false), "{good}");
         }
         for bad in [
-            "", "h", "h:9000", "ü", "ftp://h", "https://", "https://u:p@h", "https://h:99999",
-            "https://h:x", "https://1.2.3.999", "https://a%20b", "https://a b",
+            "",
+            "h",
+            "h:9000",
+            "ü",
+            "ftp://h",
+            "https://",
+            "https://u:p@h",
+            "https://h:99999",
+            "https://h:x",
+            "https://1.2.3.999",
+            "https://a%20b",
+            "https://a b",
         ] {
             assert_eq!(is_clear_url(bad), None, "{bad}");
         }

@@ -46,14 +46,9 @@ pub(super) fn apply(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, Err
         return Ok(builder);
     }
     let entries = section(&text("AWS_SHARED_CREDENTIALS_FILE", "credentials")?, name);
-    match (
-        entries.get("aws_access_key_id"),
-        entries.get("aws_secret_access_key"),
-    ) {
+    match (entries.get("aws_access_key_id"), entries.get("aws_secret_access_key")) {
         (Some(key), Some(secret)) => {
-            builder = builder
-                .with_access_key_id(key)
-                .with_secret_access_key(secret);
+            builder = builder.with_access_key_id(key).with_secret_access_key(secret);
             if let Some(token) = entries.get("aws_session_token") {
                 builder = builder.with_token(token);
             }

@@ -23,17 +23,15 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
         let answer = client.list(&directory, page.as_deref()).await?;
         let prefix = format!("{}{directory}", client.prefix());
         let keys = answer.objects.iter().map(|listed| listed.key.as_str());
-        pages.follow(keys.clone().min().zip(keys.max())).map_err(|found| {
-            Error::Reply(format!("cannot list unfinished uploads: {found}"))
-        })?;
+        pages
+            .follow(keys.clone().min().zip(keys.max()))
+            .map_err(|found| Error::Reply(format!("cannot list unfinished uploads: {found}")))?;
         for listed in answer.objects {
             let name = listed
                 .key
                 .strip_prefix(prefix.as_str())
                 .filter(|name| !name.is_empty() && !name.contains('/'));
-            let age = SystemTime::now()
-                .duration_since(listed.modified)
-                .unwrap_or_default();
+            let age = SystemTime::now().duration_since(listed.modified).unwrap_or_default();
             let Some(name) = name.filter(|_| age >= older_than) else {
                 continue;
             };
@@ -75,10 +73,7 @@ async fn abort(client: &Client, name: &Key) -> Result<bool, Error> {
         journal.is_released = false;
         let content = journal.encode(&key)?;
         let condition = Condition::Is(found.version);
-        match client
-            .try_put(name, content.into(), &Metadata::new(), &condition)
-            .await
-        {
+        match client.try_put(name, content.into(), &Metadata::new(), &condition).await {
             Ok(_) => {}
             Err(trouble) if trouble.kind == FailureKind::Changed => return Ok(false),
             Err(trouble) => return Err(trouble.into()),

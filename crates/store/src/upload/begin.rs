@@ -168,12 +168,7 @@ async fn taken(
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;
     let written = write(client, key, name, plan, &journal, &condition).await?;
-    Ok(written.map(|version| Begun {
-        journal,
-        version,
-        metadata,
-        places,
-    }))
+    Ok(written.map(|version| Begun { journal, version, metadata, places }))
 }
 
 /// Writes a journal for the first time; `None`: another server was faster.
@@ -186,13 +181,11 @@ async fn write(
     condition: &Condition,
 ) -> Result<Option<Version>, Error> {
     let content = journal.encode(key)?;
-    let trouble: RequestError = match client
-        .try_put(name, content.into(), &Metadata::new(), condition)
-        .await
-    {
-        Ok(version) => return Ok(Some(version)),
-        Err(trouble) => trouble,
-    };
+    let trouble: RequestError =
+        match client.try_put(name, content.into(), &Metadata::new(), condition).await {
+            Ok(version) => return Ok(Some(version)),
+            Err(trouble) => trouble,
+        };
     if !matches!(trouble.kind, FailureKind::Changed | FailureKind::Conflict) {
         return Err(trouble.into());
     }
@@ -200,12 +193,7 @@ async fn write(
     let most = journal::most_bytes(plan.size, plan.parts);
     let there = journal::read(client, name, most).await?;
     Ok(there
-        .filter(|found| {
-            found
-                .journal
-                .as_ref()
-                .is_some_and(|there| there.owner == journal.owner)
-        })
+        .filter(|found| found.journal.as_ref().is_some_and(|there| there.owner == journal.owner))
         .map(|found| found.version))
 }
 

@@ -34,11 +34,7 @@ impl Inner {
             Ok(version) => self.look_for(&version).await?,
             Err(trouble) => self.after(trouble).await?,
         };
-        let record = Record {
-            size: self.plan.size,
-            root,
-            values,
-        };
+        let record = Record { size: self.plan.size, root, values };
         // the object is complete: what follows is not worth its failure
         if let Err(error) = record::write(&self.client, &self.key, &version, &record).await {
             tracing::warn!(%error, "an object has no record");

@@ -151,10 +151,7 @@ impl Upload {
 
     fn new(inner: Inner) -> Self {
         let inner = Arc::new(inner);
-        let keeper = inner
-            .client
-            .runtime()
-            .spawn(keeper::keep(Arc::downgrade(&inner)));
+        let keeper = inner.client.runtime().spawn(keeper::keep(Arc::downgrade(&inner)));
         Self { inner, keeper }
     }
 }
@@ -184,17 +181,9 @@ impl Inner {
             self.write(false).await?;
         }
         let bytes = content.len() as u64;
-        match self
-            .client
-            .put_part(&self.key, &self.upload, part, content)
-            .await
-        {
+        match self.client.put_part(&self.key, &self.upload, part, content).await {
             Ok(id) => {
-                let stored = StoredPart {
-                    number: part,
-                    id,
-                    values,
-                };
+                let stored = StoredPart { number: part, id, values };
                 self.parts().insert(stored, bytes);
                 Ok(())
             }
@@ -240,11 +229,7 @@ impl Inner {
 impl Parts {
     fn new(stored: Vec<Option<StoredPart>>) -> Self {
         let values = stored.iter().flatten().map(|part| part.values.len() as u64).sum();
-        Self {
-            stored,
-            values,
-            ..Self::default()
-        }
+        Self { stored, values, ..Self::default() }
     }
 
     /// Forgets a part, and says whether it was stored.

@@ -457,8 +457,12 @@ fn of_a_delta() -> impl Strategy<Value = Message> {
     let chunk = (1..=u32::MAX, any::<[u8; 16]>()).prop_map(|(len, hash)| ChunkHash { len, hash });
     let kind = sample::select(vec![ChunkKind::Block, ChunkKind::Chunk, ChunkKind::Group]);
     prop_oneof![
-        (id(), size, kind, ranges)
-            .prop_map(|(id, size, kind, ranges)| Message::Describe { id, size, kind, ranges }),
+        (id(), size, kind, ranges).prop_map(|(id, size, kind, ranges)| Message::Describe {
+            id,
+            size,
+            kind,
+            ranges
+        }),
         (id(), vec(chunk, 0..40), any::<bool>())
             .prop_map(|(id, chunks, last)| Message::Described { id, chunks, last }),
         any::<(u64, u64, u64, u64)>().prop_map(|(id, from, to, len)| Message::Copy {
@@ -496,9 +500,8 @@ fn chunks_and_ranges_are_bounded_and_in_order() {
     for (start, end, next) in [(5, 5, 7), (0, 5, 5), (0, 5, 4), (6, 5, 7)] {
         assert!(describe(vec![start..end, next..9]).is_err(), "{start}..{end}, {next}..9");
     }
-    let literal = |bytes| {
-        parsed(Message::Literal { id: 1, offset: 0, len: 1, content: vec![1; bytes] })
-    };
+    let literal =
+        |bytes| parsed(Message::Literal { id: 1, offset: 0, len: 1, content: vec![1; bytes] });
     assert!(literal(MOST_INLINE).is_ok());
     assert!(literal(MOST_INLINE + 1).is_err());
 }

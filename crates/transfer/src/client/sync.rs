@@ -9,7 +9,9 @@ use tokio::task::spawn_blocking;
 
 use super::connection::{Client, limited};
 use super::copy::{make_directories, remove_if_failed};
-use crate::delivery::{Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode};
+use crate::delivery::{
+    Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode,
+};
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
 use crate::rate::RateLimits;

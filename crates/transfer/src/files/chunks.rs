@@ -229,9 +229,8 @@ mod tests {
         // of about 5000 chunks and 40 groups: two sequences of cuts meet after 1.6 average lengths
         // on average, and 999 of 1000 within 7
         for (kind, most) in [(Chunk, 64), (Groups, 6)] {
-            let [there, here] = [&old, &new].map(|content| {
-                described(&file(content), &one(0..content.len() as u64), kind)
-            });
+            let [there, here] = [&old, &new]
+                .map(|content| described(&file(content), &one(0..content.len() as u64), kind));
             let known: std::collections::HashSet<_> =
                 there.iter().map(|(_, chunk)| *chunk).collect();
             let unknown = here.iter().filter(|(_, chunk)| !known.contains(chunk)).count();
@@ -267,7 +266,8 @@ mod tests {
         assert!(described(&file, &one(50..50), Chunk).is_empty());
         assert!(described(&file, &[], Groups).is_empty());
         let beyond = one(0..101);
-        let error = describe(reading(&file), &beyond, SIZE, Chunk, |_, _| true).expect_err("100 bytes");
+        let error =
+            describe(reading(&file), &beyond, SIZE, Chunk, |_, _| true).expect_err("100 bytes");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 

@@ -38,9 +38,9 @@ impl Removing {
     pub(super) fn wait(self) -> (RelPath, Result<(), Error>) {
         let removed = match self.state {
             State::Ended(removed) => removed,
-            State::Running(running) => running.wait().unwrap_or_else(|kind| {
-                Err(Error::new(self.path.as_bytes(), "removed", kind))
-            }),
+            State::Running(running) => running
+                .wait()
+                .unwrap_or_else(|kind| Err(Error::new(self.path.as_bytes(), "removed", kind))),
         };
         (self.path, removed)
     }

@@ -10,8 +10,8 @@ use tokio::task::spawn_blocking;
 
 use super::request::Request;
 use crate::control::unexpected;
-use crate::delivery::{Observer, Summary};
 use crate::delivery::pipe::{self, PipeError};
+use crate::delivery::{Observer, Summary};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::files::{self, Reader, SourceKind};

@@ -269,8 +269,7 @@ mod tests {
     fn files_count_once_under_their_whole_paths_and_failures_are_left_to_the_last_request() {
         let (notes, told) = (Arc::new(Notes::default()), Arc::new(Told::default()));
         let files = [(path("a"), 10), (path("b"), 20)];
-        let record =
-            || Record::new(Arc::clone(&notes), Arc::clone(&told), Some(path("d")), &files);
+        let record = || Record::new(Arc::clone(&notes), Arc::clone(&told), Some(path("d")), &files);
         let (first, second) = (record(), record());
         for event in [
             Event::Warning { reason: "once" },

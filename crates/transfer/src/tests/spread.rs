@@ -253,8 +253,8 @@ fn a_sync_over_several_servers_removes_at_last_and_only_if_nothing_failed() {
         };
         let (from, watch) = (ground.here("tree"), Watch::new(None));
         let (tree_options, to) = (TreeOptions::default(), b"to");
-        let sync = over!(ground, servers, watch, |all| all
-            .sync_to(&from, to, tree_options, &options));
+        let sync =
+            over!(ground, servers, watch, |all| all.sync_to(&from, to, tree_options, &options));
         let sync = sync.expect("an answer");
         // without --delete the directory stays, and the file is not stored
         assert_eq!((sync.failed, sync.removed), (1, 0), "{sync:?} {:?}", watch.notes);
@@ -263,8 +263,8 @@ fn a_sync_over_several_servers_removes_at_last_and_only_if_nothing_failed() {
 
         let options = SyncOptions { delete: true, ..SyncOptions::default() };
         let watch = Watch::new(None);
-        let sync = over!(ground, servers, watch, |all| all
-            .sync_to(&from, to, tree_options, &options));
+        let sync =
+            over!(ground, servers, watch, |all| all.sync_to(&from, to, tree_options, &options));
         let sync = sync.expect("an answer");
         assert_eq!(tree(&ground.served("to")), tree(&from));
         // a large file, and what was excluded: ten files, and directories that were made for them

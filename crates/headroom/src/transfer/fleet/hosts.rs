@@ -40,9 +40,8 @@ impl Hosts {
             bail!("{} is no list of hosts: it has {size} bytes", file.display());
         }
         let text = std::fs::read_to_string(file).with_context(reading)?;
-        Self::parse(&text, job.workers).map_err(|(line, reason)| {
-            Usage(format!("{}:{line}: {reason}", file.display())).into()
-        })
+        Self::parse(&text, job.workers)
+            .map_err(|(line, reason)| Usage(format!("{}:{line}: {reason}", file.display())).into())
     }
 
     /// Parses lines of `[USER@]HOST [WORKERS]`. An error is a line and a sentence.

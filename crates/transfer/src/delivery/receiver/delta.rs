@@ -34,9 +34,7 @@ impl Worker {
             return Err(unexpected(&message));
         }
         match message {
-            Message::Describe { id, size, kind, ranges } => {
-                self.describe(id, size, kind, &ranges)
-            }
+            Message::Describe { id, size, kind, ranges } => self.describe(id, size, kind, &ranges),
             Message::Copy { id, from, to, len } => self.copy_old(id, from, to, len),
             Message::Literal { id, offset, len, content } => {
                 self.literal(id, offset, len as usize, content)
@@ -108,13 +106,7 @@ impl Worker {
         Ok(())
     }
 
-    fn literal(
-        &mut self,
-        id: u64,
-        offset: u64,
-        len: usize,
-        content: Vec<u8>,
-    ) -> Result<(), Error> {
+    fn literal(&mut self, id: u64, offset: u64, len: usize, content: Vec<u8>) -> Result<(), Error> {
         let Some(file) = self.files.get(&id) else { return Ok(()) };
         if len > MOST_INLINE || content.len() > len {
             return Err(Error::Protocol(format!("it sends {len} bytes of a file in one message")));

@@ -20,9 +20,7 @@ use tokio::sync::mpsc;
 use super::content::blocking;
 use super::copies::{Copies, CopyRange};
 use super::open_file::{OpenFile, changed};
-use super::search::{
-    LEAST_OLD, Position, Search, first, match_groups, most_known, sample, total,
-};
+use super::search::{LEAST_OLD, Position, Search, first, match_groups, most_known, sample, total};
 use super::shared::{Described, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::error::Error;

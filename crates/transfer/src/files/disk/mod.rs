@@ -17,8 +17,8 @@ mod unfinished;
 
 pub use attributes::settable;
 pub(super) use entries::Entries;
-pub use partial::Partial;
-pub use reader::{Reader, SourceFile};
-pub use root::{Listing, Root};
-pub use source::Source;
-pub use stream_file::StreamFile;
+pub(super) use partial::Partial;
+pub(super) use reader::{Reader, SourceFile};
+pub(super) use root::{Listing, Root};
+pub(super) use source::Source;
+pub(super) use stream_file::StreamFile;

@@ -18,9 +18,9 @@ impl Entries {
     /// Lists a directory below a root; `None` is the root itself. One that is missing is empty.
     pub(in crate::files) fn open(root: &Root, path: Option<RelPath>) -> Result<Self, Error> {
         let directory = match &path {
-            Some(path) => key(path)
-                .map_err(|kind| Error::new(path.as_bytes(), "compared", kind))?
-                .to_owned(),
+            Some(path) => {
+                key(path).map_err(|kind| Error::new(path.as_bytes(), "compared", kind))?.to_owned()
+            }
             None => String::new(),
         };
         let sorted = Sorted::new(&root.store, directory);

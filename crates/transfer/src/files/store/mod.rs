@@ -33,10 +33,11 @@ mod windows;
 
 pub(super) use entries::Entries;
 pub use headroom_store::Requests;
-pub use listing::Listing;
-pub use partial::Partial;
-pub use reader::{Reader, SourceFile};
-pub use root::{Root, StoreOptions};
-pub use source::Source;
-pub use stream_file::StreamFile;
+pub(super) use listing::Listing;
+pub(super) use partial::Partial;
+pub(super) use reader::{Reader, SourceFile};
+pub(super) use root::Root;
+pub use root::StoreOptions;
+pub(super) use source::Source;
+pub(super) use stream_file::StreamFile;
 pub(super) use threads::Running;

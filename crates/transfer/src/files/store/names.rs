@@ -119,9 +119,7 @@ impl Root {
             self.store.put(&mark, Bytes::new(), &Tags::new(), Condition::Any)?;
             Ok(())
         };
-        begin().map_err(|kind: ErrorKind| {
-            Error::new(path.as_bytes(), "marked as unfinished", kind)
-        })
+        begin().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "marked as unfinished", kind))
     }
 
     pub(in crate::files) fn is_unfinished_tree(&self, path: &RelPath, source: &[u8]) -> bool {

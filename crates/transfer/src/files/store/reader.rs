@@ -111,11 +111,7 @@ impl Reader {
         &self.source
     }
 
-    pub(in crate::files) fn read_at(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, Error> {
+    pub(in crate::files) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let len = buffer.len().min(left);
         let start = usize::try_from(offset).unwrap_or(usize::MAX);

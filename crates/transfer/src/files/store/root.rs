@@ -216,9 +216,8 @@ impl Root {
             }
             Ok(())
         };
-        seal().map_err(|kind: ErrorKind| {
-            Error::new(path.as_bytes(), "given its mode and time", kind)
-        })
+        seal()
+            .map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "given its mode and time", kind))
     }
 
     pub(in crate::files) fn make_symlink(

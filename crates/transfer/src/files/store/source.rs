@@ -256,8 +256,7 @@ impl Source {
             None => RelPath::single(name.as_bytes()),
         };
         let path = path.map_err(|kind| Error::new(key.as_bytes(), "sent", kind))?;
-        let error =
-            |kind: ErrorKind| Error::new(key.as_bytes(), "sent", kind).about(Some(&path));
+        let error = |kind: ErrorKind| Error::new(key.as_bytes(), "sent", kind).about(Some(&path));
         if self.excludes.matches(&path, is_directory) {
             return Ok(());
         }

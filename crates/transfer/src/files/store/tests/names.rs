@@ -68,10 +68,12 @@ fn files_are_compared_by_size_and_time_or_by_hash() {
         root.store(&path("f"), content, &seal(content)).expect("stored");
         put(&root.store, "other", content);
         put(&root.store, "d/x", b"");
-        let file = |size, mode, mtime, hash| Sent::File { size, mode, mtime, hash, attributes: None };
+        let file =
+            |size, mode, mtime, hash| Sent::File { size, mode, mtime, hash, attributes: None };
         let later = Time { seconds: TIME.seconds + 1, ..TIME };
         let hash = Some(blake3::hash(content));
-        let compare = |name: &str, sent: Sent<'_>| root.compare(&path(name), &sent).expect("status");
+        let compare =
+            |name: &str, sent: Sent<'_>| root.compare(&path(name), &sent).expect("status");
         for (sent, expected) in [
             (file(7, 0o640, TIME, None), Status::Same),
             (file(8, 0o640, TIME, None), Status::ContentDiffers),
@@ -137,9 +139,8 @@ fn files_are_renamed_and_directories_are_not() {
         put(&root.store, "d/x", b"x");
         put(&root.store, "g", b"g");
         root.make_symlink(&path("d/l"), b"../g").expect("made");
-        let rename = |from: &str, to: &str, replace| {
-            root.rename(&path(from), &path(to), replace, true)
-        };
+        let rename =
+            |from: &str, to: &str, replace| root.rename(&path(from), &path(to), replace, true);
         rename("f", "d/f", false).expect("renamed");
         let metadata = root.look(&path("d/f")).expect("an answer").expect("a file");
         assert_eq!((metadata.mode, metadata.mtime), (0o640, TIME));

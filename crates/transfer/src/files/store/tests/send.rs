@@ -77,7 +77,8 @@ fn a_walk_is_that_of_a_directory() {
         }
         let excludes = Excludes::new(vec!["/a/".to_owned(), "w".to_owned()]).expect("patterns");
         let left = walk(below(&root, Some("t"), true).without(Arc::new(excludes)));
-        let expected = ["f a-b 2", "d e 755", "l link a/x", "l out ../../u", "d z 755", "d z/y 755"];
+        let expected =
+            ["f a-b 2", "d e 755", "l link a/x", "l out ../../u", "d z 755", "d z/y 755"];
         assert_eq!(left, expected);
         let listed = [path("t/z"), path("t/a/x"), path("none")];
         let found = walk(super::super::Source::listed(&root, listed, Links::Keep));
