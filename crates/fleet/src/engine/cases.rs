@@ -200,7 +200,7 @@ fn split<B: Bench>(mut bench: B) {
 
 /// A worker that is killed is no attempt, and its item returns at once if somebody notices.
 fn killed<B: Bench>(mut bench: B) {
-    let job = job(&bench, "attempts = 1\nlease = \"1h\"");
+    let job = job(&bench, "attempts = 1\nlease = \"3600s\"");
     let mut engine = bench.begin(&job).expect("a state");
     list(&mut engine, 1, 1);
     for _ in 0..3 {
@@ -215,7 +215,7 @@ fn killed<B: Bench>(mut bench: B) {
 
 /// An item that loses all its workers is set aside at last; what the source has lost is done.
 fn lost<B: Bench>(mut bench: B) {
-    let job = job(&bench, "lease = \"1h\"");
+    let job = job(&bench, "lease = \"3600s\"");
     let mut engine = bench.begin(&job).expect("a state");
     list(&mut engine, 2, 1);
     let item = take(&mut bench, &mut engine, "one");
@@ -238,7 +238,7 @@ fn lost<B: Bench>(mut bench: B) {
 
 /// Of an item that loses all its workers, each half is tried once more.
 fn suspects<B: Bench>(mut bench: B) {
-    let job = job(&bench, "lease = \"1h\"");
+    let job = job(&bench, "lease = \"3600s\"");
     let mut engine = bench.begin(&job).expect("a state");
     list(&mut engine, 2, 2);
     for _ in 0..MOST_LOSSES {
@@ -440,7 +440,7 @@ fn settings<B: Bench>(mut bench: B) {
 /// Whatever fails and whoever dies, each file has one receipt in the end.
 fn crashes<B: Bench>(mut bench: B) {
     const FILES: u64 = 24;
-    let job = job(&bench, "attempts = 5\nlease = \"1h\"");
+    let job = job(&bench, "attempts = 5\nlease = \"3600s\"");
     let mut engine = bench.begin(&job).expect("a state");
     list(&mut engine, FILES, 8);
     let mut turn = 0_u64;

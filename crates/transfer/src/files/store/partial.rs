@@ -125,14 +125,11 @@ impl Partial {
     }
 
     fn store(&self, seal: &Seal) -> Result<Stored, ErrorKind> {
-        if self.spool.root()? != seal.root {
-            if let Some(parts) = &self.parts {
-                parts.abandon()?;
-            }
-            return Err(ErrorKind::Mismatch);
-        }
         let size = self.spans().size();
         let Some(parts) = &self.parts else {
+            if self.spool.root()? != seal.root {
+                return Err(ErrorKind::Mismatch);
+            }
             let _memory = self.root.shared.memory.take(size);
             let mut content = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
             self.spool.read_at(0, &mut content)?;
@@ -142,6 +139,10 @@ impl Partial {
             }
             return self.root.put(&self.key, Bytes::from(content), seal);
         };
+        let (all, here) = (self.spans().count(), self.whole_spans());
+        if here < all {
+            return Err(ErrorKind::Incomplete { missing: all - here, all });
+        }
         let replaced = parts.replaces();
         let version = parts.finish(&seal.root)?;
         self.root.read_back(&self.key, size, &version, &seal.root)?;
