@@ -4,12 +4,14 @@ mod cleanup;
 mod counters;
 mod drain;
 mod join;
+mod join_table;
 mod listing;
 mod names;
 mod record;
 mod request;
 mod served;
 mod shares;
+mod sharing;
 mod status;
 mod stream;
 mod tally;
@@ -26,10 +28,10 @@ use tokio::task::spawn_blocking;
 
 use self::counters::{Counters, Held};
 use self::drain::Drain;
-use self::join::JoinTable;
+use self::join_table::JoinTable;
 use self::record::Operation;
 use self::request::Request;
-use self::shares::{Expiry, Sharing};
+use self::sharing::{Expiry, Sharing};
 use self::tally::Tally;
 use crate::access::{AccessControl, Grant, Principal};
 use crate::admission::{Admission, ConnectionSlot, HandshakePermit, PendingHandshake};
@@ -561,7 +563,7 @@ impl Shared {
                         Message::ShareSecret { secret } => {
                             let sharing = self.sharing.get().ok_or_else(Error::share_ended)?;
                             let share = sharing.shares.find(&secret, &key);
-                            let share = share.map_err(shares::unusable)?;
+                            let share = share.map_err(sharing::unusable)?;
                             message = reader.expect().await?;
                             Principal::Shared(key, share)
                         }

@@ -108,6 +108,9 @@ const LEAST_UP: f64 = 1.0 / 16.0;
 /// sent at less than the capacity, so that alone it causes no queue, however short that is.
 /// `startup_fills_long_links_in_three_round_trips`.
 const CAPACITY_SHARE: f64 = 0.75;
+/// Rounds of startup that are paced at the measured capacity at most. It may have been measured too
+/// low, and a source that is now and then too slow would never show that: `a_slow_source_does_not_keep_it_in_startup`.
+const CAPPED_ROUNDS: u64 = 4;
 /// Share of startup's window that must have arrived without a queue, to take the whole capacity.
 /// Ours, likewise; HyStart++ (RFC 9406) decides after eight samples of a round.
 const TRIED_SHARE: f64 = 0.125;
@@ -359,7 +362,9 @@ impl Controller {
             // the first packets leave at once: how the bottleneck spreads them shows its capacity
             Mode::Startup if self.model.rounds() == 0 => f64::INFINITY,
             Mode::Startup => {
-                let most = self.capacity.map_or(f64::INFINITY, Capacity::most);
+                let capped = self.model.rounds() <= CAPPED_ROUNDS;
+                let capacity = self.capacity.filter(|_| capped);
+                let most = capacity.map_or(f64::INFINITY, Capacity::most);
                 (STARTUP_GAIN * self.startup_window / rtt).min(most)
             }
             Mode::Drain => DRAIN_GAIN * bandwidth,
@@ -451,14 +456,14 @@ impl Controller {
                     // what was lost exceeded the capacity
                     let most = bdp.max(self.startup_window - report.lost as f64);
                     self.startup_window = self.startup_window.min(most);
-                } else if !report.limited {
+                } else if !report.limited || self.uses_window(report) {
                     // a queue: carefully (RFC 9406)
                     let careful = self.model.queue() > self.model.threshold();
                     self.startup_window += report.acked as f64 / if careful { 4.0 } else { 1.0 };
                     // a pause on the way looks like a smaller capacity
                     let seen = [self.capacity, report.capacity].into_iter().flatten();
                     self.capacity = seen.max_by(|a, b| a.least().total_cmp(&b.least()));
-                    if let Some(capacity) = self.capacity {
+                    if let Some(capacity) = self.capacity.filter(|_| round <= CAPPED_ROUNDS) {
                         // infinity times nothing is no number
                         let rtt = self.model.min_rtt().as_secs_f64().max(1e-6);
                         let tried = !round_over && self.has_tried();
@@ -533,6 +538,11 @@ impl Controller {
             && self.model.round_acked() as f64 >= TRIED_SHARE * self.startup_window
             && self.model.queue_is_empty()
             && !self.model.loses_more_than_by_chance()
+    }
+
+    /// Whether startup's window holds it back, although the source had nothing for a moment.
+    fn uses_window(&self, report: &Report) -> bool {
+        (report.in_flight + report.acked) as f64 >= USED_SHARE * self.startup_window
     }
 
     /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or a queue

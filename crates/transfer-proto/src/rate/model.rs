@@ -251,7 +251,7 @@ impl Model {
 
     /// Whether two lowest round trips are the same but for noise.
     pub(super) fn agree(&self, one: Duration, other: Duration) -> bool {
-        one.abs_diff(other) <= one / 32 + self.noise()
+        one.abs_diff(other) <= one / 128 + self.noise()
     }
 
     /// Whether the newest packet found a queue of a bandwidth-delay product at least.

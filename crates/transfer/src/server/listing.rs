@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::request::Request;
-use super::shares;
+use super::sharing;
 use crate::error::Error;
 use crate::files::{self, FileType, Metadata, Root};
 use crate::path_policy::PathPolicy;
@@ -16,7 +16,7 @@ const LISTED_BYTES: usize = 512 << 10;
 
 impl Request<'_> {
     pub(super) async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {
-        if let Some(name) = self.client.share.as_deref().and_then(shares::file_name) {
+        if let Some(name) = self.client.share.as_deref().and_then(sharing::file_name) {
             let name = RelPath::single(name).map_err(|error| Error::Refused(error.to_string()))?;
             return self.list_shared_file(name).await;
         }

@@ -12,9 +12,9 @@ use tokio::task::spawn_blocking;
 
 use super::Allow;
 use super::counters::Counters;
-use super::join::JoinTable;
+use super::join_table::JoinTable;
 use super::record::{self, Log, Operation, Outcome, Record};
-use super::shares::{self, Sharing};
+use super::sharing::{self, Sharing};
 use super::tally::Tally;
 use crate::access::{AccessControl, Grant};
 use crate::claims::ClaimTable;
@@ -64,7 +64,7 @@ impl Request<'_> {
     ) -> Result<(), Error> {
         let (began, clock) = (SystemTime::now(), Instant::now());
         let (operation, mut paths) = (Operation::of(&request), record::paths(&request));
-        if let Some(root) = shares::root_of(self.client) {
+        if let Some(root) = sharing::root_of(self.client) {
             paths.iter_mut().for_each(|path| {
                 let below = std::mem::take(path);
                 *path = [&root, below.strip_suffix(b"/").unwrap_or(&below)].concat();
