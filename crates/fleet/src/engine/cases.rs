@@ -78,7 +78,7 @@ fn all_copied(item: &Item) -> Settlement {
 }
 
 /// Lists files as one directory, in items of this many.
-fn list(engine: &mut impl Engine, files: u64, of_item: usize) {
+pub(crate) fn list(engine: &mut impl Engine, files: u64, of_item: usize) {
     let next = engine.begin_listing().expect("it begins");
     let entries: Vec<_> = (next..next + files).map(file).collect();
     for entries in entries.chunks(of_item) {
@@ -108,7 +108,7 @@ fn receipts(engine: &mut impl Engine) -> Vec<Receipt> {
 }
 
 /// Takes the next item, which comes soon.
-fn take<B: Bench>(bench: &mut B, engine: &mut B::Engine, worker: &str) -> Item {
+pub(crate) fn take<B: Bench>(bench: &mut B, engine: &mut B::Engine, worker: &str) -> Item {
     let deadline = Instant::now() + SOON;
     loop {
         if let Some(item) = engine.take(worker, bench.now_ms()).expect("an answer") {

@@ -90,7 +90,8 @@ impl Inner {
             return Ok(None);
         }
         for _ in 0..MOST_USELESS {
-            let Some(delivery) = self.link.next_item().await else { return Ok(None) };
+            let next = self.link.next_item(self.rules.lease).await;
+            let Some(delivery) = next else { return Ok(None) };
             let read = read_with_entries(&delivery.payload);
             let (head, entries): (WorkHead, Vec<Entry>) = self.link.whole(read, "work")?;
             let wait_ms = head.ready_ms.saturating_sub(now_ms);

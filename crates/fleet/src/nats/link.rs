@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, RawMessageError};
 use async_nats::jetstream::{self, Context, ErrorCode};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Subject};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Message, Request, Subject};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
 use super::names::{CONSUMER, Names};
 use super::record::WorkHead;
@@ -26,6 +27,13 @@ use crate::stop::Stop;
 
 /// How long to wait for one answer.
 const ANSWER: Duration = Duration::from_secs(3);
+/// Until when an item is put back that comes too late for its request, as it does if that has waited
+/// for a server that was lost.
+const LATE: Duration = Duration::from_secs(60);
+/// Asks for one item, if there is one now.
+const NEXT: &[u8] = br#"{"batch":1,"no_wait":true}"#;
+/// Puts an item back.
+const NAK: &[u8] = b"-NAK";
 /// The pause before asking again: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// How long it may take to return what one has, after the end was requested.
@@ -301,22 +309,43 @@ impl Link {
         }
     }
 
-    /// Takes the next item of the queue, if there is one and NATS answers.
-    pub(super) async fn next_item(&self) -> Option<Delivery> {
+    /// Takes the next item of the queue, if there is one and NATS answers. The items of the job are
+    /// leased for so long.
+    pub(super) async fn next_item(&self, lease: Duration) -> Option<Delivery> {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{CONSUMER}", self.names.work());
-        let request = br#"{"batch":1,"no_wait":true}"#.to_vec();
-        match self.client.request(subject, request.into()).await {
-            // one with a status is no item: there is none, or the consumer has no leader now
-            Ok(message) if message.status.is_none() => {
-                let reply = message.reply?;
-                Some(Delivery { payload: message.payload.to_vec(), reply })
+        // an inbox of its own: an item comes under the queue's subject, and the client would not
+        // find the request that it answers among others
+        let request = Request::new()
+            .inbox(self.client.new_inbox())
+            .payload(NEXT.into())
+            // after its lease, the item may be somebody else's
+            .timeout(Some(lease.min(LATE)));
+        let client = self.client.clone();
+        let (sender, mut receiver) = oneshot::channel();
+        self.spawn(async move {
+            let answer = client.send_request(subject, request).await;
+            // nobody waits for it any longer, and it would be missing until its lease ends
+            if let Err(Ok(message)) = sender.send(answer)
+                && let Some(delivery) = delivery_of(message)
+            {
+                say(&client, &delivery.reply, NAK.to_vec()).await;
             }
-            Ok(message) => {
-                tracing::trace!("no item: {:?}", message.description);
+        });
+        let answer = match tokio::time::timeout(ANSWER, &mut receiver).await {
+            Ok(answer) => answer.ok(),
+            Err(_) => {
+                receiver.close();
+                receiver.try_recv().ok()
+            }
+        };
+        match answer {
+            Some(Ok(message)) => delivery_of(message),
+            Some(Err(error)) => {
+                tracing::info!("NATS does not give an item: {error}");
                 None
             }
-            Err(error) => {
-                tracing::info!("NATS does not give an item: {error}");
+            None => {
+                tracing::info!("NATS does not answer whether there is an item");
                 None
             }
         }
@@ -336,22 +365,16 @@ impl Link {
 
     /// Extends the lease of an item.
     pub(super) async fn extend(&self, reply: &Subject) {
-        self.say(reply, b"+WPI".to_vec()).await;
+        say(&self.client, reply, b"+WPI".to_vec()).await;
     }
 
     /// Returns an item to the queue, to be delivered again after a pause.
     pub(super) async fn put_back(&self, reply: &Subject, pause: Duration) {
         let what = match pause.as_nanos() {
-            0 => "-NAK".to_owned(),
-            nanoseconds => format!("-NAK {{\"delay\":{nanoseconds}}}"),
+            0 => NAK.to_vec(),
+            nanoseconds => format!("-NAK {{\"delay\":{nanoseconds}}}").into_bytes(),
         };
-        self.say(reply, what.into_bytes()).await;
-    }
-
-    async fn say(&self, reply: &Subject, what: Vec<u8>) {
-        if let Err(error) = self.client.publish(reply.clone(), what.into()).await {
-            tracing::debug!("cannot tell NATS about an item: {error}");
-        }
+        say(&self.client, reply, what).await;
     }
 
     /// Checks that a settlement fits into a message.
@@ -419,6 +442,23 @@ impl Attempts<'_> {
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).min(PAUSE.1);
         Ok(())
+    }
+}
+
+/// Returns the item of an answer. One with a status has none: there is none, or the consumer has no
+/// leader now.
+fn delivery_of(message: Message) -> Option<Delivery> {
+    if message.status.is_some() {
+        tracing::trace!("no item: {:?}", message.description);
+        return None;
+    }
+    Some(Delivery { payload: message.payload.to_vec(), reply: message.reply? })
+}
+
+/// Tells the queue about an item.
+async fn say(client: &Client, reply: &Subject, what: Vec<u8>) {
+    if let Err(error) = client.publish(reply.clone(), what.into()).await {
+        tracing::debug!("cannot tell NATS about an item: {error}");
     }
 }
 

@@ -187,11 +187,13 @@ struct Rules {
     attempts: u32,
     batch: Batch,
     delete: bool,
+    lease: Duration,
 }
 
 impl Rules {
     const fn of(job: &Job) -> Self {
-        Self { attempts: job.attempts, batch: job.batch, delete: job.delete }
+        let Job { attempts, batch, delete, lease, .. } = *job;
+        Self { attempts, batch, delete, lease }
     }
 }
 

@@ -105,6 +105,24 @@ fn waits_for_a_server_that_is_lost_and_comes_back() {
 }
 
 #[test]
+fn an_item_that_comes_too_late_is_put_back() {
+    let Some((_ground, mut servers)) = server() else { return };
+    let mut bench = AtServer { servers: &servers, name: "late".to_owned(), lock: None };
+    let job = cases::job(&bench, "lease = \"3600s\"");
+    let mut engine = bench.begin(&job).expect("a state");
+    cases::list(&mut engine, 1, 1);
+    let lock = bench.lock.take();
+    servers.kill(0);
+    let lease = job.lease;
+    // it asks as soon as it is connected again, when nobody waits for the answer
+    let next = engine.wait(|inner| async move { Ok(inner.link.next_item(lease).await.is_some()) });
+    assert!(!next.expect("an answer"), "nobody answers");
+    servers.restart(0);
+    let mut bench = AtServer { servers: &servers, name: "late".to_owned(), lock };
+    assert_eq!(cases::take(&mut bench, &mut engine, "one").entries.len(), 1);
+}
+
+#[test]
 fn asks_no_longer_than_until_the_end_is_requested() {
     let Some((_ground, mut servers)) = server() else { return };
     let bench = AtServer { servers: &servers, name: "stops".to_owned(), lock: None };
