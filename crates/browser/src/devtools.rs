@@ -55,6 +55,10 @@ const EMPTY_PAGE: &str = "PCFkb2N0eXBlIGh0bWw+PGxpbmsgcmVsPWljb24gaHJlZj1kYXRhOi
 /// The most bytes of one message that the browser sends.
 const MAX_MESSAGE: u64 = 4 << 20;
 
+/// The longest path of a folder for temporary files in which Chromium can make its socket, whose
+/// name has 46 bytes more: addresses of sockets have 108 (unix(7)).
+const MAX_TEMPORARY: usize = 60;
+
 /// A browser that runs. It ends when this is dropped.
 pub(crate) struct Browser {
     process: Child,
@@ -72,7 +76,16 @@ pub(crate) struct Page<'a> {
 impl Browser {
     /// Starts it with a profile in this folder.
     pub(crate) fn start(chromium: &Path, profile: &Path) -> Result<Self> {
-        let mut process = Command::new("sh")
+        let absolute = |path: &Path| {
+            std::path::absolute(path).doing(|| format!("name {} from the root", path.display()))
+        };
+        let (chromium, profile) = (&absolute(chromium)?, &absolute(profile)?);
+        let mut command = Command::new("sh");
+        let temporary = std::env::temp_dir();
+        if temporary.as_os_str().len() > MAX_TEMPORARY {
+            command.current_dir(temporary).env("TMPDIR", "/proc/self/cwd");
+        }
+        let mut process = command
             .args(["-c", START])
             .arg(chromium)
             .arg(format!("--user-data-dir={}", profile.join("data").display()))
