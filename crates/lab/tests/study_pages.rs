@@ -88,7 +88,7 @@ fn sentences_that_leave_out_what_they_depend_on_are_contradicted() {
         ),
         (
             "qesp",
-            "Q-ESP carries {figure-8/gcm/1024} of ESP's packets of 1024 bytes.",
+            "Q-ESP carries {figure-8/gcm/512} of ESP's packets of 512 bytes.",
             "AES-128-GCM has",
         ),
         (
