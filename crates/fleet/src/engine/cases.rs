@@ -9,7 +9,7 @@ use super::*;
 use crate::entry::Kind;
 use crate::job::Job;
 
-const MTIME: Time = Time { seconds: 1_000_000_000, nanoseconds: 5 };
+pub(crate) const MTIME: Time = Time { seconds: 1_000_000_000, nanoseconds: 5 };
 /// The lease of the jobs.
 const LEASE_MS: u64 = 5000;
 /// How long to wait for what comes soon.
@@ -49,11 +49,11 @@ pub(crate) fn job(bench: &impl Bench, settings: &str) -> Job {
     Job::read(&path).expect("a job")
 }
 
-fn path(name: &str) -> RelPath {
+pub(crate) fn path(name: &str) -> RelPath {
     RelPath::parse(name.as_bytes()).expect("a path")
 }
 
-fn file(number: u64) -> Entry {
+pub(crate) fn file(number: u64) -> Entry {
     let kind = Kind::File { size: 10, mode: 0o644, mtime: MTIME };
     Entry { number, path: path(&format!("file-{number}")), kind }
 }
@@ -63,12 +63,16 @@ fn directory(number: u64, name: &str) -> (DirectoryKey, Entry) {
     (DirectoryKey::of(Some(&path(name))), Entry { number, path: path(name), kind })
 }
 
-fn copied(entry: &Entry) -> CopiedFile {
+pub(crate) fn copied(entry: &Entry) -> CopiedFile {
     let hash = Some([u8::try_from(entry.number).expect("a small number"); 32]);
     CopiedFile { number: entry.number, path: entry.path.clone(), size: 10, hash }
 }
 
-fn settled(copied: Vec<CopiedFile>, left: Vec<Entry>, failed: Option<&str>) -> Settlement {
+pub(crate) fn settled(
+    copied: Vec<CopiedFile>,
+    left: Vec<Entry>,
+    failed: Option<&str>,
+) -> Settlement {
     let outcome = failed.map_or(Outcome::Interrupted, |reason| Outcome::Failed(reason.to_owned()));
     Settlement { copied, left, vanished: 0, outcome }
 }

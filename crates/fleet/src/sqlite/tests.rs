@@ -2,16 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headroom_transfer::Time;
-use headroom_transfer::path::RelPath;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::cases::{self, Bench};
-use crate::engine::{MOST_LOSSES, Outcome, Step};
+use crate::engine::cases::{self, Bench, MTIME, copied, file, list, path, settled};
+use crate::engine::{MOST_LOSSES, Step};
 use crate::entry::Kind;
-
-const MTIME: Time = Time { seconds: 1_000_000_000, nanoseconds: 5 };
 
 fn job(settings: &str) -> Job {
     let ground = tempfile::tempdir().expect("a folder");
@@ -25,53 +21,9 @@ fn begin(folder: &tempfile::TempDir, job: &Job) -> Sqlite {
     Sqlite::begin(folder.path(), job, Path::new("job.toml")).expect("a state")
 }
 
-fn path(name: &str) -> RelPath {
-    RelPath::parse(name.as_bytes()).expect("a path")
-}
-
-fn file(number: u64) -> Entry {
-    let kind = Kind::File { size: 10, mode: 0o644, mtime: MTIME };
-    Entry { number, path: path(&format!("file-{number}")), kind }
-}
-
 fn directory(name: &str) -> (DirectoryKey, Entry) {
     let kind = Kind::Directory { mode: 0o755, mtime: MTIME };
     (DirectoryKey::of(Some(&path(name))), Entry { number: 0, path: path(name), kind })
-}
-
-fn copied(entry: &Entry) -> CopiedFile {
-    let hash = blank(entry.number);
-    CopiedFile { number: entry.number, path: entry.path.clone(), size: 10, hash: Some(hash) }
-}
-
-fn blank(number: u64) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash[..8].copy_from_slice(&number.to_le_bytes());
-    hash
-}
-
-/// Lists files as one directory, in items of this many.
-fn list(engine: &mut Sqlite, files: u64, of_item: usize) {
-    let next = engine.begin_listing().expect("it begins");
-    let entries: Vec<_> = (next..next + files).map(file).collect();
-    for entries in entries.chunks(of_item) {
-        engine.stage(entries).expect("it is staged");
-    }
-    let root = [DirectoryKey::of(None)];
-    let checkpoint = Checkpoint {
-        listed: &root,
-        next_number: next + files,
-        files,
-        bytes: 10 * files,
-        is_complete: true,
-        ..Checkpoint::default()
-    };
-    engine.checkpoint(&checkpoint).expect("a checkpoint");
-}
-
-fn settled(copied: Vec<CopiedFile>, left: Vec<Entry>, failed: Option<&str>) -> Settlement {
-    let outcome = failed.map_or(Outcome::Interrupted, |reason| Outcome::Failed(reason.to_owned()));
-    Settlement { copied, left, vanished: 0, outcome }
 }
 
 fn receipts(engine: &mut Sqlite) -> Vec<Receipt> {
