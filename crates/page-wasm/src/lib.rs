@@ -194,7 +194,7 @@ pub fn get(paths: Vec<Uint8Array>) -> Framed {
         .map(|it| Ok(Wanted { path: path(&it.to_vec())?, contents: false }))
         .collect::<Result<_, JsError>>()?;
     let tree = Some(TreeOptions::default());
-    frame(&Message::Get { from, compress: None, lanes: None, tree })
+    frame(&Message::Get { from, compress: None, lanes: None, tree, ranges: None })
 }
 
 /// Offers a directory.

@@ -145,7 +145,8 @@ async fn send_file(
 
 fn get(wanted: Option<&str>, contents: bool) -> Message {
     let from = vec![Wanted { path: wanted.map(path), contents }];
-    Message::Get { from, compress: None, lanes: None, tree: Some(TreeOptions::default()) }
+    let tree = Some(TreeOptions::default());
+    Message::Get { from, compress: None, lanes: None, tree, ranges: None }
 }
 
 fn changes() -> Vec<Message> {

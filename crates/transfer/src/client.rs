@@ -6,12 +6,15 @@ mod connection;
 mod copy;
 mod listed;
 mod names;
+mod ranges;
 mod rest;
 mod shares;
 mod stream;
 mod sync;
 
 pub use connection::{Client, TIMEOUT, Trust, addresses, below_root};
-pub(crate) use copy::{make_directories, names_contents, names_directory, remove_if_failed};
+pub(crate) use copy::{
+    here, make_directories, names_contents, names_directory, remove_if_failed,
+};
 pub use shares::{ShareOptions, SharedLink};
 pub use sync::SyncOptions;

@@ -106,7 +106,7 @@ pub mod trust;
 mod flow_control;
 
 pub use client::{Client, SyncOptions};
-pub use delivery::{Delta, Event, Observer, Summary};
+pub use delivery::{Delta, DividedFile, Event, FileVersion, Observer, StoredWhole, Summary};
 pub use error::Error;
 pub use files::{BadPattern, Excludes};
 pub use headroom_transfer_proto::lane::{Chunk, Cipher};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use headroom_transfer::spread::{Connecting, Returned, Servers, SpreadObserver};
+use headroom_transfer::spread::{Connecting, RANGE_BYTES, Returned, Servers, SpreadObserver};
 use headroom_transfer::{
     Client, Error, Event, Host, LaneOptions, MOST_SERVERS, Observer, SpreadPath, Summary,
     SyncOptions, TreeOptions, block_on,
@@ -173,6 +173,7 @@ impl<'a> Team<'a> {
             }),
             retry: moving.retry_or_default(),
             rate_bps: moving.rate,
+            range_bytes: RANGE_BYTES,
             observer: Arc::new(Watch { progress: Arc::clone(progress), names }),
         }
     }

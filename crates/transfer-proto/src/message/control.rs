@@ -74,6 +74,9 @@ pub enum Message {
         /// How trees are sent.
         #[n(9)]
         tree: Option<TreeOptions>,
+        /// Whether the client asks for ranges of files ([`Self::AskRange`]) instead of whole ones.
+        #[n(10)]
+        ranges: Option<bool>,
     },
     /// Client to server: list a directory.
     #[n(3)]
@@ -95,6 +98,9 @@ pub enum Message {
         /// [`Self::Join`].
         #[cbor(n(2), with = "minicbor::bytes")]
         ticket: Option<[u8; TICKET_BYTES]>,
+        /// Whether the server sends ranges of files, as the client asked for.
+        #[n(3)]
+        ranges: Option<bool>,
     },
     /// Server to client: the request is refused, or aborted.
     #[n(5)]
@@ -608,9 +614,37 @@ pub enum Message {
         #[cbor(n(3), with = "bounded::content")]
         content: Vec<u8>,
     },
+    /// Receiver to sender, if [`Self::Accepted`] allows ranges: send these spans of a file, but
+    /// for those whose values the [`Self::Have`] messages before this one gave.
+    #[n(52)]
+    AskRange {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The first span.
+        #[n(1)]
+        first_span: u64,
+        /// How many spans, 1 to [`MOST_VALUES`](super::MOST_VALUES).
+        #[n(2)]
+        spans: u64,
+    },
+    /// Sender to receiver: the range was sent, and the file has not changed.
+    #[n(53)]
+    RangeSent {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The first span of the range.
+        #[n(1)]
+        first_span: u64,
+        /// The values of all its spans.
+        #[cbor(n(2), with = "bounded::values")]
+        values: Vec<ChainingValue>,
+    },
 }
 
 impl Message {
     /// The request is accepted, and there is nothing to add.
-    pub const ACCEPTED: Self = Self::Accepted { lanes: None, keep: None, ticket: None };
+    pub const ACCEPTED: Self =
+        Self::Accepted { lanes: None, keep: None, ticket: None, ranges: None };
 }

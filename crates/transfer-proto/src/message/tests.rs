@@ -114,6 +114,7 @@ fn lengths_and_lists_are_bounded() {
         compress: None,
         lanes: None,
         tree: None,
+        ranges: None,
     };
     assert!(Message::parse(&body(get(MOST_SOURCES))).is_ok());
     assert!(Message::parse(&body(get(MOST_SOURCES + 1))).is_err());
@@ -139,8 +140,9 @@ fn the_greatest_messages_fit() {
     Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
     // lists of the longest names are cut by whoever makes them
     let wanted = vec![wanted; MOST_SOURCES];
-    let error =
-        Message::Get { from: wanted, compress: None, lanes: None, tree: None }.frame(&mut out);
+    let get =
+        Message::Get { from: wanted, compress: None, lanes: None, tree: None, ranges: None };
+    let error = get.frame(&mut out);
     assert!(matches!(error, Err(Error::TooLong(_))));
     assert!(Message::parse(&out[4..]).is_ok(), "the message before is still whole");
 }
@@ -251,8 +253,20 @@ fn message() -> impl Strategy<Value = Message> {
                 lanes,
                 tree
             }),
-        (vec(wanted(), 0..5), compress(), option::of(offer()), option::of(tree_options()))
-            .prop_map(|(from, compress, lanes, tree)| Message::Get { from, compress, lanes, tree }),
+        (
+            vec(wanted(), 0..5),
+            compress(),
+            option::of(offer()),
+            option::of(tree_options()),
+            option::of(any::<bool>())
+        )
+            .prop_map(|(from, compress, lanes, tree, ranges)| Message::Get {
+                from,
+                compress,
+                lanes,
+                tree,
+                ranges
+            }),
         (id(), id(), id()).prop_map(|(id, offset, len)| Message::Hole { id, offset, len }),
         option::of(path()).prop_map(|path| Message::List { path }),
         option::of(
@@ -265,9 +279,19 @@ fn message() -> impl Strategy<Value = Message> {
                 })
         )
         .prop_flat_map(|lanes| {
-            (Just(lanes), option::of(any::<u32>().prop_map(Keep)), option::of(any::<[u8; 16]>()))
+            (
+                Just(lanes),
+                option::of(any::<u32>().prop_map(Keep)),
+                option::of(any::<[u8; 16]>()),
+                option::of(any::<bool>()),
+            )
         })
-        .prop_map(|(lanes, keep, ticket)| Message::Accepted { lanes, keep, ticket }),
+        .prop_map(|(lanes, keep, ticket, ranges)| Message::Accepted {
+            lanes,
+            keep,
+            ticket,
+            ranges
+        }),
         any::<[u8; 16]>().prop_map(|ticket| Message::Join { ticket }),
         any::<(u64, u64)>().prop_map(|(bytes, streams)| Message::Arrived { bytes, streams }),
         (
@@ -364,6 +388,21 @@ fn message() -> impl Strategy<Value = Message> {
         (sentence(), id()).prop_map(|(text, left_out)| Message::Remark { text, left_out }),
         of_a_sync(),
         of_a_delta(),
+        of_a_range(),
+    ]
+}
+
+fn of_a_range() -> impl Strategy<Value = Message> {
+    let values = vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40);
+    prop_oneof![
+        any::<(u64, u64, u64)>().prop_map(|(id, first_span, spans)| Message::AskRange {
+            id,
+            first_span,
+            spans
+        }),
+        (any::<u64>(), any::<u64>(), values).prop_map(|(id, first_span, values)| {
+            Message::RangeSent { id, first_span, values }
+        }),
     ]
 }
 
@@ -538,6 +577,33 @@ fn values_of_spans_are_those_of_an_older_version() {
     let mut framed = Vec::new();
     have(None).frame(&mut framed).expect("a short message");
     assert_eq!(framed[4..], body, "an older receiver's bytes");
+}
+
+/// A peer of before knows nothing of ranges, and a later one ignores them.
+#[test]
+fn requests_and_answers_without_ranges_are_those_of_an_older_version() {
+    let bytes = |message: Message| {
+        let mut framed = Vec::new();
+        message.frame(&mut framed).expect("a short message");
+        framed.split_off(4)
+    };
+    let get = |ranges| Message::Get {
+        from: Vec::new(),
+        compress: None,
+        lanes: None,
+        tree: None,
+        ranges,
+    };
+    // [2, {0: []}]
+    assert_eq!(bytes(get(None)), [0x82, 0x02, 0xa1, 0x00, 0x80]);
+    assert_eq!(Message::parse(&bytes(get(Some(true)))), Ok(get(Some(true))));
+    let sent = |count| Message::RangeSent {
+        id: 1,
+        first_span: 2,
+        values: vec![ChainingValue([7; 32]); count],
+    };
+    assert!(Message::parse(&bytes(sent(MOST_VALUES))).is_ok());
+    assert!(Message::parse(&bytes(sent(MOST_VALUES + 1))).is_err());
 }
 
 fn offer() -> impl Strategy<Value = LanesOffer> {

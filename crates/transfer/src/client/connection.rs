@@ -422,7 +422,7 @@ impl Answer {
         };
         let peer_limit_bps = reader.recv_hello().await?.rate_bps;
         match reader.expect().await? {
-            Message::Accepted { lanes, keep, ticket: _ } => {
+            Message::Accepted { lanes, keep, ticket: _, ranges } => {
                 let lanes = lanes.map(|answer| match offer {
                     Some(offer) => offer.accepted(&answer),
                     None => {
@@ -435,7 +435,8 @@ impl Answer {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                Ok(Accepted { peer_limit_bps, lanes, keep })
+                let ranges = ranges == Some(true);
+                Ok(Accepted { peer_limit_bps, lanes, keep, ranges })
             }
             Message::Refused { reason, about_files, code } => {
                 Err(Error::refused(reason, about_files, code))
@@ -479,6 +480,8 @@ pub(super) struct Accepted {
     pub(super) lanes: Option<LaneHandle>,
     /// Which of the requested attributes it keeps.
     pub(super) keep: Option<Keep>,
+    /// Whether it sends ranges of files.
+    pub(super) ranges: bool,
 }
 
 impl Accepted {

@@ -129,7 +129,10 @@ impl Client {
         let offer = self.offer().filter(|_| self.rate_bps.is_none());
         let lanes = offer.as_ref().map(LaneOffer::message);
         let (mut writer, mut reader, accepted) = self
-            .request(&Message::Get { from, compress, lanes, tree: Some(self.tree) }, offer)
+            .request(
+                &Message::Get { from, compress, lanes, tree: Some(self.tree), ranges: None },
+                offer,
+            )
             .await?;
         let params = accepted.report_params(&observer);
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
@@ -145,6 +148,7 @@ impl Client {
             tree: stored_as,
             lanes: accepted.lanes,
             acceptance: None,
+            part: None,
         };
         let summary = receiver.receive(&mut writer, &mut reader).await?;
         self.finish_request(writer, reader).await;
@@ -202,7 +206,7 @@ pub(crate) fn names_directory(path: &[u8]) -> bool {
 /// Resolves the destination on this machine, as [`Destination::resolve`] does on a server.
 /// `alone`: a single file or directory arrives under its name. Also returns the directories
 /// that it made, as [`make_directories`] does.
-fn here(to: &Path, alone: bool) -> Result<(Destination, Vec<PathBuf>), Error> {
+pub(crate) fn here(to: &Path, alone: bool) -> Result<(Destination, Vec<PathBuf>), Error> {
     let name = to.file_name().and_then(|name| RelPath::single(name.as_bytes()).ok());
     let is_link = to.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
     let leads_to_directory = is_link && to.is_dir();

@@ -95,7 +95,7 @@ async fn open(path: &Path) -> Result<Root, Error> {
     Ok(opened.map_err(|error| Error::task(&error))??)
 }
 
-fn joined(
+pub(super) fn joined(
     from: Option<&RelPath>,
     directory: Option<&RelPath>,
     name: &RelPath,

@@ -153,6 +153,7 @@ impl Client {
             tree: stored_as,
             lanes: accepted.lanes,
             acceptance: None,
+            part: None,
         };
         let summary = receiver.receive(&mut writer, &mut reader).await?;
         self.finish_request(writer, reader).await;

@@ -5,6 +5,7 @@
 mod compression;
 mod data_stream;
 mod delta;
+mod divided;
 mod event;
 mod failed_directories;
 mod lane_status;
@@ -15,6 +16,8 @@ mod sender;
 mod summary;
 
 pub use delta::Delta;
+pub(crate) use divided::Part;
+pub use divided::{DividedFile, FileVersion, StoredWhole};
 pub use event::{Event, Observer};
 pub(crate) use receiver::{DataSession, Destination, Receiver, SyncMode, make_directories};
 pub(crate) use sender::{Offering, Sender, Terms};

@@ -3,6 +3,7 @@
 //! One thread handles messages in order and blocks on the disk; tasks of their own write data
 //! streams.
 
+mod asked;
 mod data_session;
 mod delta;
 mod destination;
@@ -11,6 +12,7 @@ mod incoming;
 mod lanes;
 mod linked;
 mod links;
+mod ranges;
 mod remote;
 mod shared;
 mod streams;
@@ -32,6 +34,7 @@ use self::linked::Linked;
 use self::shared::{Shared, WorkerEvent};
 use self::streams::take_streams;
 use self::worker::Worker;
+use super::divided::Part;
 use super::event::Observer;
 use super::failed_directories::FailedDirectories;
 use super::lane_status::report_lane_status;
@@ -72,6 +75,8 @@ pub(crate) struct Receiver {
     pub(crate) lanes: Option<LaneHandle>,
     /// The message to send first, when data may arrive.
     pub(crate) acceptance: Option<Message>,
+    /// The file of which ranges were asked for, in place of whole files.
+    pub(crate) part: Option<Part>,
 }
 
 impl Receiver {
@@ -124,6 +129,7 @@ impl Receiver {
             claims: self.claims,
             sync: self.sync,
             tree: self.tree,
+            part: self.part,
             owners: Owners::default(),
             linked: Linked::default(),
             removes_nothing: Cell::new(false),
@@ -195,6 +201,7 @@ async fn receive_messages(
             Message::Literal { ref content, .. } => limits.take(content.len()).await,
             // these are bounded and small
             Message::Entry { .. }
+            | Message::RangeSent { .. }
             | Message::Sealed { .. }
             | Message::Withdrawn { .. }
             | Message::Passed { .. }

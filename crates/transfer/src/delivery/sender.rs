@@ -4,6 +4,7 @@ mod content;
 mod copies;
 mod delta;
 mod open_file;
+mod ranges;
 mod search;
 mod shared;
 mod sync;
@@ -77,6 +78,14 @@ impl Sender {
     pub(crate) fn searching(mut self, delta: Delta) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.delta = delta;
+        }
+        self
+    }
+
+    /// Sets whether the receiver asks for ranges of files instead of whole ones.
+    pub(crate) fn by_ranges(mut self, by_ranges: bool) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.by_ranges = by_ranges;
         }
         self
     }
@@ -175,6 +184,13 @@ impl Sender {
                         let (shared, messages) = (Arc::clone(shared), messages.clone());
                         sending
                             .spawn(async move { shared.send_file(id, file, held, messages).await });
+                    }
+                }
+                Message::AskRange { id, first_span, spans } => {
+                    if let Some(asked) = shared.note_asked(id, first_span, spans)? {
+                        let (shared, messages) = (Arc::clone(shared), messages.clone());
+                        sending
+                            .spawn(async move { shared.send_ranges(id, asked, messages).await });
                     }
                 }
                 Message::Described { id, chunks, last } => {

@@ -232,6 +232,11 @@ impl std::fmt::Display for FileType {
 }
 
 impl Error {
+    /// Makes the error for a file of which spans are missing.
+    pub(crate) fn incomplete(path: &RelPath, missing: u64, all: u64) -> Self {
+        Self::new(path.as_bytes(), "stored", ErrorKind::Incomplete { missing, all })
+    }
+
     /// Makes an error that `path` cannot be `done`, a participle.
     pub(super) fn new(path: &[u8], done: &'static str, kind: impl Into<ErrorKind>) -> Self {
         let path = shown(path).to_string().into();

@@ -47,6 +47,7 @@ pub use metadata::Metadata;
 pub(crate) use metadata::set_mtime_at;
 pub use offer::{Offer, Seal, Stored};
 pub use partial::Partial;
+pub(crate) use progress::KnownSpan;
 pub(crate) use ranges::Ranges;
 pub use reader::{Reader, SourceFile};
 pub(crate) use remaining::Remaining;

@@ -8,6 +8,7 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 
 use super::error::{Error, ErrorKind};
 use super::offer::{Seal, Stored};
+use super::progress::KnownSpan;
 use super::{disk, store};
 
 /// A partial file. Several threads may write to it at once.
@@ -156,6 +157,26 @@ impl Partial {
         match self {
             Self::Disk(partial) => partial.whole_spans(),
             Self::Store(partial) => partial.whole_spans(),
+        }
+    }
+
+    /// Keeps the values of spans that arrive from now on, 40 bytes of memory for each, for
+    /// [`Self::known`]. Returns whether this is possible: not in a store.
+    pub(crate) fn remember(&self) -> bool {
+        match self {
+            Self::Disk(partial) => {
+                partial.remember();
+                true
+            }
+            Self::Store(_) => false,
+        }
+    }
+
+    /// Returns what is known of a complete span, if spans are [remembered](Self::remember).
+    pub(crate) fn known(&self, span: u64) -> Option<KnownSpan> {
+        match self {
+            Self::Disk(partial) => partial.known(span),
+            Self::Store(_) => None,
         }
     }
 

@@ -28,6 +28,26 @@ pub(super) struct Progress {
     claims: HashMap<u64, ChainingValue>,
     /// Bytes of complete spans that arrived.
     came: u64,
+    /// Values of spans that arrived, if they are asked for: the tree forgets them.
+    values: Option<HashMap<u64, ChainingValue>>,
+}
+
+/// What is known of a complete span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KnownSpan {
+    /// It arrived, and has this value.
+    Arrived(ChainingValue),
+    /// It was present, has this value, and counts unless data for it arrives.
+    Claimed(ChainingValue),
+}
+
+impl KnownSpan {
+    /// Returns its value.
+    pub(crate) const fn value(self) -> ChainingValue {
+        match self {
+            Self::Arrived(value) | Self::Claimed(value) => value,
+        }
+    }
 }
 
 /// An incomplete span.
@@ -58,6 +78,7 @@ impl Progress {
             ranges: 0,
             claims: HashMap::new(),
             came: 0,
+            values: None,
         }
     }
 
@@ -137,6 +158,9 @@ impl Progress {
             if let Some(open) = self.open.remove(&span) {
                 self.ranges -= open.taken.len() + open.written.len();
             }
+            if let Some(values) = &mut self.values {
+                values.insert(span, value);
+            }
             if self.tree.insert(span, value) {
                 self.came += self.tree.spans().range(span).map_or(0, |it| it.end - it.start);
             }
@@ -175,6 +199,19 @@ impl Progress {
     /// Claims that a span with this value is present. It counts unless data for it arrives.
     pub(super) fn claim(&mut self, span: u64, value: ChainingValue) {
         self.claims.insert(span, value);
+    }
+
+    /// Keeps the values of spans that arrive from now on.
+    pub(super) fn remember(&mut self) {
+        self.values.get_or_insert_default();
+    }
+
+    /// Returns what is known of a complete span. Of one that arrived, only if it was to be
+    /// [remembered](Self::remember).
+    pub(super) fn known(&self, span: u64) -> Option<KnownSpan> {
+        let arrived = self.values.as_ref().and_then(|values| values.get(&span));
+        let claimed = || self.claims.get(&span).copied().map(KnownSpan::Claimed);
+        arrived.copied().map(KnownSpan::Arrived).or_else(claimed)
     }
 
     /// Bytes of complete spans that arrived.
@@ -271,6 +308,29 @@ mod tests {
         let refused = (0..).find(|n| progress.take(*n, &(n << 20..(n << 20) + 1)).is_err());
         assert_eq!(refused, Some(MOST_OPEN as u64));
         assert!(matches!(progress.take(u64::MAX, &(0..1)), Err(ErrorKind::BeyondEnd)));
+    }
+
+    #[test]
+    fn values_of_spans_that_arrived_are_remembered_on_request() {
+        let file = vec![8; 2 * SPAN_BYTES as usize];
+        let spans = Spans::new(2 * SPAN_BYTES);
+        let value = |span| spans.value(span, &file[..SPAN_BYTES as usize]).expect("a value");
+        for remembers in [false, true] {
+            let mut progress = Progress::new(spans);
+            if remembers {
+                progress.remember();
+            }
+            progress.claim(0, ChainingValue([0; 32]));
+            assert_eq!(progress.known(0), Some(KnownSpan::Claimed(ChainingValue([0; 32]))));
+            progress.take(0, &(0..SPAN_BYTES)).expect("room");
+            assert_eq!(progress.known(0), None, "data replaces what was claimed");
+            progress.written(0, &(0..SPAN_BYTES));
+            let task = progress.next_task(0).expect("a task");
+            done(&mut progress, 0, task, &file);
+            let arrived = remembers.then(|| KnownSpan::Arrived(value(0)));
+            assert_eq!(progress.known(0), arrived);
+            assert_eq!(progress.known(1), None);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use headroom_transfer_proto::message::{
-    Compress, ErrorCode, LanesAnswer, LanesOffer, Links, Message, TreeOptions, Wanted,
+    ErrorCode, LanesAnswer, LanesOffer, Links, Message, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
@@ -135,10 +135,7 @@ impl Request<'_> {
             Message::Put { to, rename, fsync, lanes, tree } => {
                 self.put(to, rename, fsync, lanes.as_ref(), tree).await?
             }
-            Message::Get { from, compress, lanes, tree } => {
-                let compress = compress.unwrap_or_default();
-                self.get(from, compress, lanes.as_ref(), tree, next_id).await?
-            }
+            get @ Message::Get { .. } => self.get(get, next_id).await?,
             sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
             Message::PutStream { to, fsync } => {
                 let summary = self.put_stream(to, fsync).await?;
@@ -216,7 +213,9 @@ impl Request<'_> {
                 lanes,
                 keep,
                 ticket: ticket.as_ref().map(|open| open.ticket),
+                ranges: None,
             }),
+            part: None,
         };
         receiver.receive(self.writer, self.reader).await
     }
@@ -256,7 +255,8 @@ impl Request<'_> {
         let (destination, is_missing) = resolved;
         let stored_as = self.allow.limit(tree, &self.root);
         let keep = tree.map(|_| stored_as.keep);
-        self.writer.send(&Message::Accepted { lanes: None, keep, ticket: None }).await?;
+        let accepted = Message::Accepted { lanes: None, keep, ticket: None, ranges: None };
+        self.writer.send(&accepted).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
             joining: None,
@@ -269,21 +269,18 @@ impl Request<'_> {
             tree: stored_as,
             lanes: None,
             acceptance: None,
+            part: None,
         };
         receiver.receive(self.writer, self.reader).await
     }
 
-    async fn get(
-        &mut self,
-        from: Vec<Wanted>,
-        compress: Compress,
-        lanes: Option<&LanesOffer>,
-        tree: Option<TreeOptions>,
-        next_id: &mut u64,
-    ) -> Result<Summary, Error> {
+    async fn get(&mut self, request: Message, next_id: &mut u64) -> Result<Summary, Error> {
+        let Message::Get { from, compress, lanes, tree, ranges } = request else {
+            return Err(unexpected(&request));
+        };
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.source(wanted.collect(), tree)?;
-        let (lanes, handle) = self.accept(lanes)?;
+        let (lanes, handle) = self.accept(lanes.as_ref())?;
         let limits = self.rates.outgoing().and(self.greeting.rate_bps);
         // before the client knows of the lane: its first packet must find it open
         if let Some(lane) = &handle {
@@ -291,10 +288,14 @@ impl Request<'_> {
             lane.prioritize(self.greeting.priority);
             lane.start(None);
         }
-        self.writer.send(&Message::Accepted { lanes, keep: None, ticket: None }).await?;
+        // ranges of a file that changes meanwhile would be those of several versions
+        let by_ranges = ranges == Some(true) && !tree.is_some_and(|tree| tree.changing);
+        let ranges = by_ranges.then_some(true);
+        let accepted = Message::Accepted { lanes, keep: None, ticket: None, ranges };
+        self.writer.send(&accepted).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
         let sender = Sender::new(connection, offering, self.tally.clone(), limits, handle);
-        let sender = sender.compressing(compress);
+        let sender = sender.compressing(compress.unwrap_or_default()).by_ranges(by_ranges);
         let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
         sender.send(source, next_id, self.writer, self.reader).await
     }

@@ -11,12 +11,13 @@ use headroom_transfer_proto::path::{RelPath, shown};
 use tokio::task::spawn_blocking;
 
 use super::batch::Batcher;
+use super::divided::LargeFile;
 use super::queue::{Batch, Directory};
 use super::record::{Last, add};
 use super::servers::{Servers, SpreadObserver, finish};
 use super::session::{Job, Phase};
 use crate::client::{
-    Client, SyncOptions, below_root, make_directories, names_contents, names_directory,
+    Client, SyncOptions, below_root, here, make_directories, names_contents, names_directory,
     remove_if_failed,
 };
 use crate::delivery::{Event, Observer, Summary};
@@ -25,7 +26,8 @@ use crate::files::{Excludes, Root};
 
 impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Fetches files and directories as [`Client::get`] does, spread over all servers. Patterns
-    /// match as in [`Client::matching`]. A single file is fetched from one server.
+    /// match as in [`Client::matching`]. Large files are divided ([`Self::range_bytes`]); if they
+    /// cannot be, a warning says why, and they are fetched whole.
     ///
     /// # Errors
     /// As those of [`Client::get`], once no server is left. A single directory needs a destination
@@ -35,11 +37,14 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             let found = find(&mut client, from).await;
             finish(client, found).await
         };
-        let (paths, kinds) = self.ask(find).await?;
-        let named = Named::new(&paths, &kinds)?;
+        let Listings { paths, kinds, by } = self.ask(find).await?;
+        let mut named = Named::new(&paths, &kinds, |size| self.divides(size).then_some(&*by))?;
         if let [path] = paths.as_slice()
             && named.directories.is_empty()
         {
+            if let Some(large) = named.large.pop() {
+                return self.get_divided(&paths, large, to, fsync).await;
+            }
             let get = async |mut client: Client| {
                 let path = std::slice::from_ref(path);
                 let done = client.get(path, to, fsync, self.observer.clone()).await;
@@ -62,12 +67,57 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         received
     }
 
+    /// Fetches a single file that is divided.
+    async fn get_divided(
+        &self,
+        paths: &[Vec<u8>],
+        large: LargeFile,
+        to: &Path,
+        fsync: bool,
+    ) -> Result<Summary, Error> {
+        let place = to.to_owned();
+        let resolved = spawn_blocking(move || here(&place, true)).await;
+        let (destination, made) = resolved.map_err(|error| Error::task(&error))??;
+        let (root, name) = destination.of_file(&large.name);
+        let large = LargeFile { alone_as: Some(name), ..large };
+        let received = self.get_divided_into(&root, large, (paths, to), fsync).await;
+        remove_if_failed(&made, &received);
+        received
+    }
+
+    /// Fetches a single file that is divided into a directory; if that fails, whole.
+    async fn get_divided_into(
+        &self,
+        root: &Root,
+        large: LargeFile,
+        (paths, to): (&[Vec<u8>], &Path),
+        fsync: bool,
+    ) -> Result<Summary, Error> {
+        let excludes = Excludes::none();
+        let job = Job::Get { to: root, is_sync: false, excludes: &excludes };
+        let phase = Phase::new(self, job, fsync);
+        self.observer.event(Event::AllOffered { files: 1, bytes: large.version.size });
+        phase.queue.add_large(vec![large]);
+        phase.queue.fill(Vec::new(), Vec::new());
+        phase.run(async {}).await?;
+        let is_stored = phase.totals().stored() > 0;
+        if is_stored {
+            return Ok(phase.totals().of_get(Summary::default()));
+        }
+        let get = async |mut client: Client| {
+            let done = client.get(paths, to, fsync, self.observer.clone()).await;
+            finish(client, done).await
+        };
+        let left = self.by_any(Some(&phase.gone()), get).await?;
+        Ok(phase.totals().of_get(left))
+    }
+
     /// Fetches what was named into a directory, which is there.
     async fn get_named(&self, named: Named, to: &Path, fsync: bool) -> Result<Summary, Error> {
         let (root, excludes) = (open(to).await?, Excludes::none());
         let job = Job::Get { to: &root, is_sync: false, excludes: &excludes };
         let phase = Phase::new(self, job, fsync);
-        let Named { directories: trees, files, mut others } = named;
+        let Named { directories: trees, files, large, mut others } = named;
         let starts = trees.iter().map(|tree| match &tree.listed {
             Some(_) => {
                 let above = tree.path.as_ref().and_then(RelPath::parent);
@@ -93,6 +143,10 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
                 is_named: true,
             }));
         }
+        for file in &large {
+            phase.batcher().pass(file.version.size);
+        }
+        phase.queue.add_large(large);
         phase.queue.fill(batches, starts.collect());
         if trees.is_empty() {
             let (files, bytes) = phase.batcher().seen();
@@ -155,11 +209,22 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
     }
 }
 
+/// What a server has.
+struct Listings {
+    /// What the user named, with patterns expanded.
+    paths: Vec<Vec<u8>>,
+    kinds: HashMap<RelPath, Listed>,
+    /// The server.
+    by: String,
+}
+
 /// What the servers have, by the paths that the user named.
 struct Named {
     directories: Vec<Tree>,
     /// Files, with sizes in bytes, by the directories that they are in.
     files: BTreeMap<Vec<u8>, Vec<(RelPath, u64)>>,
+    /// Files that are divided.
+    large: Vec<LargeFile>,
     /// Links, and what is missing or of another type.
     others: Vec<Vec<u8>>,
 }
@@ -183,9 +248,19 @@ impl Tree {
 }
 
 impl Named {
-    fn new(paths: &[Vec<u8>], kinds: &HashMap<RelPath, Listed>) -> Result<Self, Error> {
-        let mut named =
-            Self { directories: Vec::new(), files: BTreeMap::new(), others: Vec::new() };
+    /// Sorts what the user named. `divides`: returns the server that listed it, if a file of this
+    /// size in bytes is divided.
+    fn new<'a>(
+        paths: &[Vec<u8>],
+        kinds: &HashMap<RelPath, Listed>,
+        divides: impl Fn(u64) -> Option<&'a str>,
+    ) -> Result<Self, Error> {
+        let mut named = Self {
+            directories: Vec::new(),
+            files: BTreeMap::new(),
+            large: Vec::new(),
+            others: Vec::new(),
+        };
         let mut names = HashSet::new();
         for path in paths {
             let below = below_root(path)?;
@@ -210,6 +285,12 @@ impl Named {
                 (Some(listed), Some(name)) if listed.kind == ListedKind::File => {
                     let above = below.parent();
                     let above = above.as_ref().map_or(&b""[..], RelPath::as_bytes).to_vec();
+                    if let Some(by) = divides(listed.size) {
+                        let listed = Listed { path: name, ..listed.clone() };
+                        let large = LargeFile::new((&remote(&above), None), listed, by, true);
+                        named.large.push(large);
+                        continue;
+                    }
                     named.files.entry(above).or_default().push((name, listed.size));
                 }
                 _ => named.others.push(path.clone()),
@@ -220,10 +301,7 @@ impl Named {
 }
 
 /// Expands patterns, and asks what the names are.
-async fn find(
-    client: &mut Client,
-    from: &[Vec<u8>],
-) -> Result<(Vec<Vec<u8>>, HashMap<RelPath, Listed>), Error> {
+async fn find(client: &mut Client, from: &[Vec<u8>]) -> Result<Listings, Error> {
     let mut paths = Vec::new();
     for path in from {
         paths.extend(client.matching(path).await?);
@@ -252,7 +330,7 @@ async fn find(
             Err(error) => return Err(error),
         }
     }
-    Ok((paths, kinds))
+    Ok(Listings { paths, kinds, by: client.address().to_string() })
 }
 
 /// Fetches what is left of directories, and other paths.

@@ -6,6 +6,7 @@ use headroom_transfer_proto::message::{Listed, ListedKind};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
+use super::divided::LargeFile;
 use super::queue::{Batch, Directory};
 use super::servers::SpreadObserver;
 use super::session::{Job, Phase};
@@ -62,16 +63,24 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
             }
             false => files,
         };
-        Ok((self.batches(directory, files), directories))
+        let listed_by = client.address().to_string();
+        Ok((self.batches(directory, files, &listed_by), directories))
     }
 
-    /// Divides files of a directory.
-    fn batches(&self, directory: &Directory, files: Vec<File>) -> Vec<Batch> {
+    /// Divides files of a directory. Large ones are added to the queue.
+    fn batches(&self, directory: &Directory, files: Vec<File>, listed_by: &str) -> Vec<Batch> {
         let mut batcher = self.batcher();
-        let mut full = Vec::new();
-        for (_, Listed { path, size, .. }) in files {
-            full.extend(batcher.add(path, size));
+        let (mut full, mut large) = (Vec::new(), Vec::new());
+        for (_, listed) in files {
+            if self.servers.divides(listed.size) {
+                batcher.pass(listed.size);
+                let place = (&directory.from, directory.path.as_ref());
+                large.push(LargeFile::new(place, listed, listed_by, false));
+                continue;
+            }
+            full.extend(batcher.add(listed.path, listed.size));
         }
+        self.queue.add_large(large);
         full.push(batcher.take());
         let batch = |files| Batch {
             from: directory.from.clone(),

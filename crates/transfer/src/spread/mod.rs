@@ -2,12 +2,14 @@
 //!
 //! A walk here, or listings of the servers' directories, fill a queue with batches of files, which
 //! a connection to each server takes and copies. When a server is lost, what it has not stored
-//! returns to the queue: as all servers have one store, another one resumes the file there. At
+//! returns to the queue: as all servers have one store, another one resumes the file there. Of a
+//! large file in a download, all servers are asked for ranges at once. At
 //! last one server alone does an ordinary request for what is left: directories with their modes
 //! and times, links, files that failed, and in a sync what is to be removed. This request reports
 //! failures, each once.
 
 mod batch;
+mod divided;
 mod down;
 mod listing;
 mod queue;
@@ -16,4 +18,4 @@ mod servers;
 mod session;
 mod up;
 
-pub use servers::{Connecting, Returned, Servers, SpreadObserver};
+pub use servers::{Connecting, RANGE_BYTES, Returned, Servers, SpreadObserver};

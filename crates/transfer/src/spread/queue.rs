@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::Notify;
 
+use super::divided::{LargeFile, OpenFile};
+
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;
 /// Directories that may wait. The last request fetches what further ones have.
@@ -42,6 +44,12 @@ pub(super) enum Work {
     List(Directory),
     /// Copies files.
     Copy(Batch),
+    /// Begins a file that is divided.
+    Begin(LargeFile),
+    /// Fetches ranges of a file that is divided.
+    Ranges(Arc<OpenFile>),
+    /// Leaves a file that was divided to a request that fetches it whole.
+    Abandon(Arc<OpenFile>),
 }
 
 /// The queue. Files are taken before directories, so that few names wait.
@@ -56,6 +64,10 @@ struct State {
     /// Batches that a lost server has not completed.
     returned: Vec<Batch>,
     batches: VecDeque<Batch>,
+    /// Files that are to be divided.
+    large: VecDeque<LargeFile>,
+    /// Files that are divided, and how many connections fetch ranges of them.
+    open: Vec<(Arc<OpenFile>, usize)>,
     directories: Vec<Directory>,
     /// How many are taken, and neither finished nor returned.
     taken: usize,
@@ -74,12 +86,19 @@ enum Next {
 }
 
 impl State {
-    fn next(&mut self) -> Next {
+    fn next(&mut self, takes_ranges: bool) -> Next {
         if self.is_stopped || self.is_done() {
             return Next::End;
         }
-        let batch = self.returned.pop().or_else(|| self.batches.pop_front()).map(Work::Copy);
-        let work = batch.or_else(|| self.directories.pop().map(Work::List));
+        let work = self.returned.pop().map(Work::Copy);
+        let work = work.or_else(|| takes_ranges.then(|| self.next_ranges()).flatten());
+        let work = work.or_else(|| self.batches.pop_front().map(Work::Copy));
+        let work = work.or_else(|| match self.large.pop_front() {
+            Some(large) if takes_ranges => Some(Work::Begin(large)),
+            large => large.map(|large| Work::Copy(large.into_batch())),
+        });
+        let work = work.or_else(|| self.directories.pop().map(Work::List));
+        let work = work.or_else(|| (!takes_ranges).then(|| self.abandoned()).flatten());
         match work {
             Some(work) => {
                 self.taken += 1;
@@ -89,8 +108,22 @@ impl State {
         }
     }
 
+    /// Finds a divided file of which ranges are left.
+    fn next_ranges(&mut self) -> Option<Work> {
+        let (open, fetching) = self.open.iter_mut().find(|(open, _)| open.file.has_left())?;
+        *fetching += 1;
+        Some(Work::Ranges(Arc::clone(open)))
+    }
+
+    /// Takes a divided file of which nobody fetches ranges any more.
+    fn abandoned(&mut self) -> Option<Work> {
+        let at = self.open.iter().position(|(_, fetching)| *fetching == 0)?;
+        Some(Work::Abandon(self.open.swap_remove(at).0))
+    }
+
     fn is_done(&self) -> bool {
-        let waits = self.returned.len() + self.batches.len() + self.directories.len();
+        let divided = self.large.len() + self.open.len();
+        let waits = self.returned.len() + self.batches.len() + self.directories.len() + divided;
         self.is_filled && waits == 0 && self.taken == 0
     }
 }
@@ -133,6 +166,41 @@ impl Queue {
         false
     }
 
+    /// Adds files that are to be divided.
+    pub(super) fn add_large(&self, large: Vec<LargeFile>) {
+        self.change(|state| state.large.extend(large));
+    }
+
+    /// Adds a divided file, of which who has begun it fetches ranges.
+    pub(super) fn opened(&self, open: Arc<OpenFile>) {
+        self.change(|state| state.open.push((open, 1)));
+    }
+
+    /// Notes that somebody fetches no ranges of a file any more. Returns whether this was the last
+    /// one, and none is left to be fetched: the file is then removed from the queue, and is still
+    /// taken.
+    pub(super) fn leave(&self, open: &Arc<OpenFile>) -> bool {
+        self.change(|state| {
+            let is_it = |(other, _): &(Arc<OpenFile>, usize)| Arc::ptr_eq(other, open);
+            let Some(at) = state.open.iter().position(is_it) else { return false };
+            let fetching = &mut state.open[at].1;
+            *fetching -= 1;
+            let is_over = *fetching == 0 && open.is_settled();
+            if is_over {
+                state.open.swap_remove(at);
+            }
+            is_over
+        })
+    }
+
+    /// Notes the end of a request for ranges, after which a file may have to be fetched whole.
+    pub(super) fn end_ranges(&self, left: Option<Batch>) {
+        match left {
+            Some(batch) => self.put_back(Work::Copy(batch)),
+            None => self.finished(),
+        }
+    }
+
     /// Notes that everything was added.
     pub(super) fn filled(&self) {
         self.change(|state| state.is_filled = true);
@@ -149,11 +217,12 @@ impl Queue {
     }
 
     /// Takes what is to be done next, and waits for it; `None` if nothing is left, or the queue was
-    /// stopped.
-    pub(super) async fn take(&self) -> Option<Work> {
+    /// stopped. With `takes_ranges`, it may be a file that is divided; otherwise such files are
+    /// fetched whole.
+    pub(super) async fn take(&self, takes_ranges: bool) -> Option<Work> {
         loop {
             let changed = self.changed.notified();
-            let next = self.change_by_taking();
+            let next = self.change_by_taking(takes_ranges);
             match next {
                 Next::Work(work) => return Some(work),
                 Next::End => return None,
@@ -162,8 +231,8 @@ impl Queue {
         }
     }
 
-    fn change_by_taking(&self) -> Next {
-        let next = self.state().next();
+    fn change_by_taking(&self, takes_ranges: bool) -> Next {
+        let next = self.state().next(takes_ranges);
         if matches!(next, Next::Work(_)) {
             // who adds may wait for room
             self.changed.notify_waiters();
@@ -196,6 +265,10 @@ impl Queue {
                 Work::List(directory) => state.directories.push(directory),
                 Work::Copy(batch) if batch.files.is_empty() => {}
                 Work::Copy(batch) => state.returned.push(batch),
+                Work::Begin(large) => state.large.push_front(large),
+                // it is still among those that are open
+                Work::Ranges(_) => {}
+                Work::Abandon(open) => state.open.push((open, 0)),
             }
         });
     }
@@ -203,6 +276,15 @@ impl Queue {
     /// Lets nothing be taken any more.
     pub(super) fn stop(&self) {
         self.change(|state| state.is_stopped = true);
+    }
+
+    /// Lets nothing be taken any more, and frees the files that are divided: another request may
+    /// resume them.
+    pub(super) fn close(&self) {
+        self.change(|state| {
+            state.is_stopped = true;
+            state.open.clear();
+        });
     }
 
     /// Whether everything is done.
@@ -231,7 +313,10 @@ impl Queue {
 mod tests {
     use std::time::Duration;
 
+    use headroom_transfer_proto::message::Time;
+
     use super::*;
+    use crate::delivery::FileVersion;
 
     fn batch(name: &str) -> Batch {
         let file = RelPath::parse(name.as_bytes()).expect("a path");
@@ -248,6 +333,9 @@ mod tests {
         match work {
             Work::List(directory) => format!("list {}", directory.path.as_ref().expect("a path")),
             Work::Copy(batch) => format!("copy {}", batch.files[0].0),
+            Work::Begin(large) => format!("begin {}", large.name),
+            Work::Ranges(open) => format!("ranges of {}", open.large.name),
+            Work::Abandon(open) => format!("abandon {}", open.large.name),
         }
     }
 
@@ -263,21 +351,21 @@ mod tests {
         run(async {
             let queue = Queue::default();
             queue.fill(vec![batch("a"), batch("b")], vec![directory("c"), directory("d")]);
-            let first = queue.take().await.expect("a batch");
+            let first = queue.take(true).await.expect("a batch");
             assert_eq!(name(&first), "copy a");
             queue.put_back(first);
             for expected in ["copy a", "copy b", "list c"] {
-                assert_eq!(name(&queue.take().await.expect("work")), expected);
+                assert_eq!(name(&queue.take(true).await.expect("work")), expected);
             }
             assert!(!queue.listed(vec![batch("c/e")], vec![directory("c/f")]));
             for expected in ["copy c/e", "list c/f"] {
-                assert_eq!(name(&queue.take().await.expect("work")), expected);
+                assert_eq!(name(&queue.take(true).await.expect("work")), expected);
             }
             assert!(!queue.listed(vec![], vec![]), "d is not listed yet");
-            assert_eq!(name(&queue.take().await.expect("work")), "list d");
+            assert_eq!(name(&queue.take(true).await.expect("work")), "list d");
             assert!(queue.listed(vec![], vec![]));
             (0..3).for_each(|_| queue.finished());
-            assert!(queue.is_done() && queue.take().await.is_none());
+            assert!(queue.is_done() && queue.take(true).await.is_none());
         });
     }
 
@@ -286,8 +374,8 @@ mod tests {
         run(async {
             let queue = Queue::default();
             queue.fill(vec![batch("a")], vec![]);
-            let taken = queue.take().await.expect("a batch");
-            let waiting = async { name(&queue.take().await.expect("it is returned")) };
+            let taken = queue.take(true).await.expect("a batch");
+            let waiting = async { name(&queue.take(true).await.expect("it is returned")) };
             let returning = async {
                 tokio::task::yield_now().await;
                 queue.put_back(taken);
@@ -303,6 +391,39 @@ mod tests {
     }
 
     #[test]
+    fn who_takes_no_ranges_fetches_large_files_whole() {
+        run(async {
+            let large = |name: &str| {
+                let mtime = Time { seconds: 0, nanoseconds: 0 };
+                LargeFile {
+                    from: Path::new("x").into(),
+                    directory: None,
+                    name: RelPath::parse(name.as_bytes()).expect("a path"),
+                    alone_as: None,
+                    version: FileVersion { size: 1 << 30, mtime },
+                    listed_by: String::new(),
+                    is_named: false,
+                }
+            };
+            let queue = Queue::default();
+            queue.add_large(vec![large("a"), large("b"), large("c")]);
+            queue.fill(vec![batch("small")], vec![directory("d")]);
+            for (takes_ranges, expected) in
+                [(true, "copy small"), (true, "begin a"), (false, "copy b"), (true, "begin c")]
+            {
+                assert_eq!(name(&queue.take(takes_ranges).await.expect("work")), expected);
+            }
+            queue.put_back(Work::Begin(large("c")));
+            assert_eq!(name(&queue.take(true).await.expect("work")), "begin c");
+            assert!(!queue.is_done());
+            assert_eq!(name(&queue.take(true).await.expect("work")), "list d");
+            queue.listed(vec![], vec![]);
+            (0..4).for_each(|_| queue.finished());
+            assert!(queue.is_done());
+        });
+    }
+
+    #[test]
     fn a_walk_waits_for_room_and_ends_with_a_stopped_queue() {
         run(async {
             let queue = Queue::default();
@@ -312,7 +433,7 @@ mod tests {
             let adding = async { queue.add(batch("last")).await };
             let taking = async {
                 tokio::task::yield_now().await;
-                name(&queue.take().await.expect("a batch"))
+                name(&queue.take(true).await.expect("a batch"))
             };
             assert_eq!(tokio::join!(adding, taking), (true, "copy 0".to_owned()));
             let adding = async { queue.add(batch("no room")).await };
@@ -321,7 +442,7 @@ mod tests {
                 queue.stop();
             };
             assert!(!tokio::join!(adding, stopping).0);
-            assert!(queue.take().await.is_none() && !queue.is_done());
+            assert!(queue.take(true).await.is_none() && !queue.is_done());
         });
     }
 }

@@ -196,6 +196,24 @@ impl Totals {
         }
     }
 
+    /// Adds what one server has moved of a divided file.
+    pub(super) fn add_ranges(&mut self, summary: &Summary) {
+        add(&mut self.moved, summary);
+    }
+
+    /// Adds a divided file, of which so many bytes were there from before.
+    pub(super) fn add_divided(&mut self, bytes: u64, kept: u64, is_named: bool) {
+        self.stored += 1;
+        self.named += u64::from(is_named);
+        self.stored_bytes += bytes;
+        self.moved.kept += kept;
+    }
+
+    /// Returns how many files are stored.
+    pub(super) const fn stored(&self) -> u64 {
+        self.stored
+    }
+
     /// Adds the last request of a copy, which has sent what is left.
     pub(super) fn of_copy(&self, last: Summary) -> Summary {
         let mut all = last;

@@ -10,6 +10,11 @@ use crate::delivery::Observer;
 use crate::error::Error;
 use crate::retry::{FIRST_PAUSE, GOOD, MOST_PAUSE, Retry, jittered};
 
+/// The least bytes of a range of a file that is divided among servers. A range costs its server a
+/// request, or a message on one that is open, and the client up to a round trip without data where
+/// little is left: at 1 Gbit/s and 100 ms these are 0.1 s beside the 0.54 s of 64 MiB.
+pub const RANGE_BYTES: u64 = 64 << 20;
+
 /// A connection that is being made.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Client, Error>> + 'a>>;
 
@@ -29,6 +34,9 @@ pub struct Servers<'a, O> {
     pub retry: Retry,
     /// The limit of all servers together, in bits of file content per second.
     pub rate_bps: Option<u64>,
+    /// The least bytes of a range: a download divides files of at least twice as many among all
+    /// servers. [`RANGE_BYTES`] is a good number; with [`u64::MAX`] no file is divided.
+    pub range_bytes: u64,
     /// Receives events of all connections.
     pub observer: Arc<O>,
 }

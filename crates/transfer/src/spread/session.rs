@@ -161,10 +161,13 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         self.servers.observer.connected();
         all(tasks).await;
         let mut losses = self.losses();
-        match losses.error.take() {
+        let ended = match losses.error.take() {
             Some(error) if losses.left == 0 && !self.queue.is_done() => Err(error),
             _ => Ok(()),
-        }
+        };
+        drop(losses);
+        self.queue.close();
+        ended
     }
 
     /// Does work by one server, until none is left, or the server is given up.
@@ -234,9 +237,19 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
 
     /// Does work until none is left.
     async fn work(&self, client: &mut Client) -> Result<(), Error> {
-        while let Some(work) = self.queue.take().await {
+        let mut takes_ranges = true;
+        while let Some(work) = self.queue.take(takes_ranges).await {
             let gone = client.gone();
             match work {
+                Work::Begin(large) => match self.begin_large(large).await {
+                    Ok(open) => {
+                        self.queue.opened(Arc::clone(&open));
+                        takes_ranges = self.fetch_ranges(client, open).await?;
+                    }
+                    Err(large) => self.queue.put_back(Work::Copy(large.into_batch())),
+                },
+                Work::Ranges(open) => takes_ranges = self.fetch_ranges(client, open).await?,
+                Work::Abandon(open) => self.abandon_large(open).await,
                 Work::List(directory) => {
                     let listed = tokio::select! {
                         listed = self.list(client, &directory) => listed,
@@ -269,7 +282,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
     }
 
     /// Returns the rate of one server, if there is a limit. They are limited together.
-    fn share_bps(&self) -> Option<u64> {
+    pub(super) fn share_bps(&self) -> Option<u64> {
         let left = self.losses().left.max(1) as u64;
         self.servers.rate_bps.map(|rate| (rate / left).max(1))
     }
@@ -396,7 +409,7 @@ async fn all(mut tasks: Vec<Task<'_>>) {
 }
 
 /// Whether an error is about the files of a request, and not about the connection or the rights.
-const fn is_about_files(error: &Error) -> bool {
+pub(super) const fn is_about_files(error: &Error) -> bool {
     matches!(error, Error::OnServer { .. } | Error::Files(_) | Error::System { .. })
 }
 

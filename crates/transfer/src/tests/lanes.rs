@@ -207,8 +207,8 @@ fn a_lane_id_is_not_accepted_twice() {
             let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
             let path = RelPath::parse(b"missing").ok();
             let from = vec![Wanted { path, contents: false }];
-            let get =
-                Message::Get { from, compress: None, lanes: Some(offer.message()), tree: None };
+            let lanes = Some(offer.message());
+            let get = Message::Get { from, compress: None, lanes, tree: None, ranges: None };
             for message in [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }]
             {
                 writer.send(&message).await.expect("it is sent");
@@ -237,7 +237,8 @@ fn knowing_a_lane_id_without_keys_has_no_effect() {
         let (send, receive) = other.connection().open_bi().await.expect("a stream");
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
         let get = Wanted { path: RelPath::parse(b"missing").ok(), contents: false };
-        let get = Message::Get { from: vec![get], compress: None, lanes: Some(offer), tree: None };
+        let (from, lanes) = (vec![get], Some(offer));
+        let get = Message::Get { from, compress: None, lanes, tree: None, ranges: None };
         for message in [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }] {
             writer.send(&message).await.expect("it is sent");
         }

@@ -150,7 +150,8 @@ async fn offered(client: &Client, change: impl FnOnce(&mut LanesOffer)) -> Messa
     let mut offer = LaneOffer::new(client.connection()).expect("names").message();
     change(&mut offer);
     let from = vec![Wanted { path: RelPath::parse(b"missing").ok(), contents: false }];
-    let get = Message::Get { from, compress: None, lanes: Some(offer), tree: None };
+    let lanes = Some(offer);
+    let get = Message::Get { from, compress: None, lanes, tree: None, ranges: None };
     for message in [hello(Greeting::default()), get, Message::End { stored: 0, failed: 1 }] {
         writer.send(&message).await.expect("it is sent");
     }

@@ -8,22 +8,22 @@ use crate::TreeOptions;
 use crate::client::SyncOptions;
 use crate::files::{Excludes, Keep, Links};
 use crate::retry::Retry;
-use crate::spread::{Connecting, Returned, Servers, SpreadObserver};
+use crate::spread::{Connecting, RANGE_BYTES, Returned, Servers, SpreadObserver};
 
 const MIB: u64 = 1 << 20;
 
 /// Notes what happens, and stops a server when so much was moved.
-struct Watch {
-    notes: Notes,
-    offered: AtomicU64,
-    moved: AtomicU64,
+pub(super) struct Watch {
+    pub(super) notes: Notes,
+    pub(super) offered: AtomicU64,
+    pub(super) moved: AtomicU64,
     stops: Option<(u64, Server)>,
     /// A folder of the server that must have some of it before.
     stored_in: Option<PathBuf>,
 }
 
 impl Watch {
-    fn new(stops: Option<(u64, &Server)>) -> Arc<Self> {
+    pub(super) fn new(stops: Option<(u64, &Server)>) -> Arc<Self> {
         let stops = stops.map(|(after, server)| (after, server.clone()));
         Arc::new(Self {
             notes: Notes::default(),
@@ -57,7 +57,7 @@ impl Watch {
     }
 
     /// How often something was noted that has all of these words in it.
-    fn count(&self, words: &[&str]) -> usize {
+    pub(super) fn count(&self, words: &[&str]) -> usize {
         let notes = self.notes.0.lock().expect("nobody panicked");
         notes.iter().filter(|note| words.iter().all(|word| note.contains(word))).count()
     }
@@ -127,6 +127,7 @@ macro_rules! over {
             }),
             retry: Retry::Never,
             rate_bps: None,
+            range_bytes: RANGE_BYTES,
             observer: Arc::clone(&$observer),
         };
         $transfer.await
@@ -416,7 +417,7 @@ fn a_server_that_is_started_again_takes_part_again() {
             Box::pin(connecting) as Connecting<'_>
         });
         let (count, retry, observer) = (1, Retry::Forever, Arc::clone(&watch));
-        let all = Servers { count, connect, retry, rate_bps: None, observer };
+        let all = Servers { count, connect, retry, rate_bps: None, range_bytes: RANGE_BYTES, observer };
         let paths = [ground.here("tree/.")];
         let put = all.put(&paths, b"to", TreeOptions::default(), false).await;
         assert_eq!(put.expect("it is sent").failed, 0);
@@ -495,7 +496,8 @@ fn failures_of_single_files_are_reported_once_and_hard_links_are_kept() {
             Box::pin(connect(ground, &started[n], options)) as Connecting<'_>
         });
         let (count, retry, observer) = (servers.len(), Retry::Never, Arc::clone(&watch));
-        let all = Servers { count, connect, retry, rate_bps: Some(1 << 30), observer };
+        let (rate_bps, range_bytes) = (Some(1 << 30), RANGE_BYTES);
+        let all = Servers { count, connect, retry, rate_bps, range_bytes, observer };
         let paths = [ground.here("tree"), ground.here("missing")];
         let put = all.put(&paths, b"to", options, false).await.expect("an answer");
         assert_eq!((put.failed, put.left_out), (2, 1), "{put:?} {:?}", watch.notes);

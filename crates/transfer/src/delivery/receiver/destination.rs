@@ -64,6 +64,11 @@ impl Destination {
         Some((self.root, self.name?))
     }
 
+    /// Returns where a single file of this name is stored, and under which name.
+    pub(crate) fn of_file(self, name: &RelPath) -> (Root, RelPath) {
+        (self.root, self.name.unwrap_or_else(|| name.clone()))
+    }
+
     /// Opens the directory `to` below a root, and makes it with `make`. Also returns whether it is
     /// missing.
     pub(crate) fn directory(

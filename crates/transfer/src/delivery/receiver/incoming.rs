@@ -1,15 +1,20 @@
 //! Files that arrive on lanes or data streams.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use super::asked::AskedRanges;
 use crate::claims::Claim;
 use crate::files::Partial;
 
 /// A file that arrives on lanes or data streams.
 pub(super) struct Incoming {
-    pub(super) partial: Partial,
+    /// Of a file of which this connection receives ranges, others have it, too.
+    pub(super) partial: Arc<Partial>,
     /// Dropped after the lock of `partial`, therefore declared after it.
     pub(super) _claim: Option<Claim>,
+    /// The ranges that were asked for, if not the whole file is.
+    pub(super) ranges: Option<AskedRanges>,
     /// Bytes that will arrive, in whole spans; [`u64::MAX`] until the sender has announced them.
     pub(super) sealed: AtomicU64,
     /// Writers that have not counted yet what they wrote.
@@ -17,10 +22,25 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// Whether everything that the sender announced has arrived and is counted. A writer checks
-    /// again when it has counted.
+    /// Whether everything that the sender announced, or the next range, has arrived and is counted.
+    /// A writer checks again when it has counted.
     pub(super) fn is_whole(&self) -> bool {
-        self.writing.load(SeqCst) == 0 && self.partial.came() >= self.sealed.load(SeqCst)
+        !self.is_writing()
+            && match &self.ranges {
+                Some(ranges) => ranges.is_settled(&self.partial),
+                None => self.partial.came() >= self.sealed.load(SeqCst),
+            }
+    }
+
+    /// Whether somebody has not counted yet what was written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.load(SeqCst) > 0
+    }
+
+    /// Whether bytes were asked for.
+    pub(super) fn is_asked_for(&self, offset: u64, len: u64) -> bool {
+        let spans = self.partial.spans();
+        self.ranges.as_ref().is_none_or(|ranges| ranges.has(spans, offset, len))
     }
 }
 

@@ -56,6 +56,12 @@ impl Target for LaneTarget {
 
     fn write(&self, offset: u64, bytes: &[u8]) {
         let Some(incoming) = self.incoming.upgrade() else { return };
+        if !incoming.is_asked_for(offset, bytes.len() as u64) {
+            if let Some(events) = self.events.upgrade() {
+                let _ = events.blocking_send(WorkerEvent::NotAsked(offset));
+            }
+            return;
+        }
         let writing = Writing::begin(&incoming);
         let written = incoming.partial.write_at(offset, bytes);
         if let Ok(bytes) = written {

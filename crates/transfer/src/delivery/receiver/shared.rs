@@ -32,6 +32,8 @@ pub(super) enum WorkerEvent {
     PieceStored(u64),
     /// A piece of this file could not be written.
     WriteFailed(u64, files::Error),
+    /// The sender sent bytes at this offset of a file that were not asked for.
+    NotAsked(u64),
     /// Work in flight is done.
     WorkDone,
 }

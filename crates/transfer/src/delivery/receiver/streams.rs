@@ -10,6 +10,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::data_session::{Arrived, Arriving, DataSession};
 use super::incoming::Writing;
 use super::shared::{Shared, WorkerEvent};
+use super::worker::not_asked;
 use crate::connection::RecvStream;
 use crate::delivery::compression::decompress;
 use crate::delivery::event::Event;
@@ -94,6 +95,9 @@ async fn take_piece(
         stream.stop();
         return Ok(());
     };
+    if !incoming.is_asked_for(header.offset, header.len) {
+        return Err(not_asked(header.offset));
+    }
     let zstd = header.zstd == Some(true);
     let (mut buffer, mut frame) = (Vec::new(), Vec::new());
     let (mut offset, mut left) = (header.offset, header.len);

@@ -24,6 +24,7 @@ use super::sync_mode::SyncMode;
 use crate::claims::{Claim, FileClaims};
 use crate::connection::Connection;
 use crate::control::unexpected;
+use crate::delivery::divided::Part;
 use crate::delivery::event::Event;
 use crate::delivery::failed_directories::FailedDirectories;
 use crate::delivery::summary::Summary;
@@ -81,6 +82,8 @@ pub(super) struct Worker {
     pub(super) claims: Option<FileClaims>,
     pub(super) sync: Option<SyncMode>,
     pub(super) tree: TreeOptions,
+    /// The file of which ranges were asked for, in place of whole files.
+    pub(super) part: Option<Part>,
     pub(super) owners: Owners,
     pub(super) linked: Linked,
     /// Whether something failed, so that a sync removes nothing.
@@ -114,9 +117,11 @@ impl Worker {
                 WorkerEvent::PieceStored(id) => self.try_finish(id),
                 WorkerEvent::WriteFailed(id, error) => {
                     if self.close(id).is_some() {
+                        self.fail_ranges(&error.to_string());
                         self.failed(id, error);
                     }
                 }
+                WorkerEvent::NotAsked(offset) => return Err(not_asked(offset)),
                 WorkerEvent::WorkDone => {}
             }
             self.take_done()?;
@@ -149,6 +154,12 @@ impl Worker {
     fn handle(&mut self, message: Message) -> Result<(), Error> {
         match message {
             Message::Entry { id, path, kind } => self.entry(id, path, kind)?,
+            message @ Message::Sealed { .. } if self.part.is_some() => {
+                return Err(unexpected(&message));
+            }
+            Message::RangeSent { id, first_span, values } => {
+                self.range_sent(id, first_span, values)?;
+            }
             Message::Sealed { id, root, bytes } => {
                 // the sender also seals files that failed here
                 if let Some(file) = self.files.get_mut(&id) {
@@ -157,6 +168,12 @@ impl Worker {
                     let all = bytes.saturating_add(file.holes);
                     file.incoming.sealed.store(all, SeqCst);
                     self.try_finish(id);
+                }
+            }
+            Message::Withdrawn { id, reason, .. } if self.part.is_some() => {
+                // others may have sent the rest
+                if self.close(id).is_some() {
+                    self.fail_ranges(&reason);
                 }
             }
             Message::Withdrawn { id, reason, code } => {
@@ -181,6 +198,7 @@ impl Worker {
             }
             Message::Unreadable { reason, path: None, code } => {
                 self.removes_nothing.set(true);
+                self.fail_ranges(&reason);
                 self.failed_there(&reason, code);
             }
             Message::Remark { text, left_out } => {
@@ -226,6 +244,9 @@ impl Worker {
         }
         if !self.destination.is_asked_for(&path) {
             return Err(Error::Protocol(format!("it sends {path}, which was not asked for")));
+        }
+        if let Some(part) = self.part.clone() {
+            return self.begin_ranges(id, part, kind);
         }
         if let EntryKind::File { size, .. } = kind {
             self.shared.observer.event(Event::Offered { bytes: size });
@@ -437,8 +458,9 @@ impl Worker {
         }
         let old = self.old_to_reuse(&partial);
         let incoming = Arc::new(Incoming {
-            partial,
+            partial: Arc::new(partial),
             _claim: claim,
+            ranges: None,
             sealed: AtomicU64::new(u64::MAX),
             writing: AtomicU64::new(0),
         });
@@ -454,6 +476,9 @@ impl Worker {
         }
         // the sender also sends holes of files that failed here
         let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
+        if !file.incoming.is_asked_for(offset, len) {
+            return Err(not_asked(offset));
+        }
         match file.incoming.partial.write_zeros(offset, len) {
             Ok(new) => {
                 file.holes += new;
@@ -462,6 +487,7 @@ impl Worker {
             }
             Err(error) => {
                 self.close(id);
+                self.fail_ranges(&error.to_string());
                 self.failed(id, error);
             }
         }
@@ -470,6 +496,9 @@ impl Worker {
 
     /// Verifies a file and gives it its name, if it is complete.
     fn try_finish(&mut self, id: u64) {
+        if self.part.is_some() {
+            return self.settle_ranges(id);
+        }
         let Some(file) = self.files.get(&id) else { return };
         let Some(root) = file.sealed else { return };
         if !file.incoming.is_whole() {
@@ -541,6 +570,11 @@ impl Worker {
     pub(super) fn send(&self, message: Message) {
         let _ = self.answer.blocking_send(message);
     }
+}
+
+/// Makes the error about bytes of a file that were not asked for.
+pub(super) fn not_asked(offset: u64) -> Error {
+    Error::Protocol(format!("it sends bytes at {offset} of a range that was not asked for"))
 }
 
 pub(super) fn seal(root: [u8; 32], mode: u32, mtime: Time, fsync: bool) -> Seal {

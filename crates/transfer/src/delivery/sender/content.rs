@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headroom_transfer_proto::lane::Piece;
-use headroom_transfer_proto::message::{DataHeader, Message};
+use headroom_transfer_proto::message::{DataHeader, MOST_HOLE, Message};
 use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::open_file::{Extent, OpenFile, Sealed};
+use super::open_file::{Extent, Lacking, OpenFile, Sealed};
 use super::shared::Shared;
 use crate::connection::SendStream;
 use crate::delivery::data_stream::DataStream;
@@ -23,6 +23,8 @@ use crate::lanes;
 
 /// Spans of a piece, which has a stream of its own.
 const SPANS_OF_PIECE: usize = 8;
+/// The most spans of a hole.
+const SPANS_OF_HOLE: usize = (MOST_HOLE / SPAN_BYTES) as usize;
 /// The size from which a file waits for a lane to open. Shorter ones use streams meanwhile.
 const WORTH_WAITING: u64 = 4 << 20;
 /// How much later than the end of the lane answers may arrive.
@@ -48,22 +50,32 @@ impl Shared {
         let last = match outcome {
             Ok((root, bytes)) => Message::Sealed { id, root, bytes },
             Err(failure) => {
-                let entry = self.offered().remove(&id);
-                // the receiver may have given it up before
-                if entry.is_none() {
-                    return Ok(());
-                }
-                self.failed(&failure);
-                let Failure { reason, code } = failure;
-                let _ = messages.send(Message::Withdrawn { id, reason, code }).await;
-                // released only now, so that the next entry follows this message
-                drop(entry);
+                self.withdraw(id, failure, &messages).await;
                 return Ok(());
             }
         };
         // it is lost if the transfer has ended meanwhile
         let _ = messages.send(last).await;
         Ok(())
+    }
+
+    /// Tells the receiver that a file cannot be sent.
+    pub(super) async fn withdraw(
+        &self,
+        id: u64,
+        failure: Failure,
+        messages: &mpsc::Sender<Message>,
+    ) {
+        let entry = self.offered().remove(&id);
+        // the receiver may have given it up before
+        if entry.is_none() {
+            return;
+        }
+        self.failed(&failure);
+        let Failure { reason, code } = failure;
+        let _ = messages.send(Message::Withdrawn { id, reason, code }).await;
+        // released only now, so that the next entry follows this message
+        drop(entry);
     }
 
     /// Sends the missing spans. Returns the root hash and the bytes sent, or why the file cannot be
@@ -88,15 +100,40 @@ impl Shared {
         if let Some(entry) = self.offered().get_mut(&id) {
             entry.opened = Some(Arc::clone(&opened));
         }
-        let mut bytes = match self.send_delta(id, &opened, messages).await? {
+        let patched = match self.send_delta(id, &opened, messages).await? {
             Ok(bytes) => bytes,
             Err(failure) => return Ok(Err(failure)),
         };
+        let sent = match self.send_lacking(id, &opened, &Lacking::Rest, messages).await? {
+            Ok(bytes) => bytes,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        Ok(match blocking(move || opened.seal()).await? {
+            Ok(Sealed { root, warning }) => {
+                if let Some(remark) = warning.and_then(|text| self.warn(text)) {
+                    let _ = messages.send(remark).await;
+                }
+                Ok((root, patched + sent))
+            }
+            Err(reason) => Err(reason),
+        })
+    }
+
+    /// Sends spans that the receiver lacks. Returns the bytes sent, or why the file cannot be sent.
+    pub(super) async fn send_lacking(
+        self: &Arc<Self>,
+        id: u64,
+        opened: &Arc<OpenFile>,
+        lacking: &Lacking,
+        messages: &mpsc::Sender<Message>,
+    ) -> Result<Result<u64, Failure>, Error> {
         let mut pieces = JoinSet::new();
-        let mut next = 0;
-        while let Some(piece) = opened.piece(next, SPANS_OF_PIECE) {
-            let looking = Arc::clone(&opened);
-            let mut piece = match blocking(move || looking.extent(piece)).await? {
+        let (mut bytes, mut next) = (0, 0);
+        while let Some(piece) = lacking.piece(opened, next, SPANS_OF_PIECE) {
+            let longest = lacking.piece(opened, piece.start, SPANS_OF_HOLE);
+            let hole_end = longest.map_or(piece.end, |longest| longest.end);
+            let looking = Arc::clone(opened);
+            let mut piece = match blocking(move || looking.extent(piece, hole_end)).await? {
                 Ok(Extent::Data(piece)) => piece,
                 Ok(Extent::Hole(spans)) => {
                     next = spans.end;
@@ -109,11 +146,11 @@ impl Shared {
                 Err(error) => return Ok(Err(error.into())),
             };
             let begins = piece.start;
-            match self.feed_piece(id, &opened, piece.clone(), false).await? {
+            match self.feed_piece(id, opened, piece.clone(), false).await? {
                 Ok(left) => piece = left,
                 Err(reason) => return Ok(Err(reason)),
             }
-            let is_fallback = self.is_fallback(id, &opened);
+            let is_fallback = self.is_fallback(id, opened);
             if is_fallback {
                 piece.end = piece.end.min(piece.start + 1);
             }
@@ -128,7 +165,7 @@ impl Shared {
             if !self.offered().contains_key(&id) {
                 return Ok(Err("it was given up".to_owned().into()));
             }
-            let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
+            let (shared, opened) = (Arc::clone(self), Arc::clone(opened));
             pieces.spawn(async move {
                 let sent = match is_fallback {
                     true => shared.send_fallback(id, &opened, piece.start, false).await,
@@ -148,15 +185,7 @@ impl Shared {
                 return Ok(Err(reason));
             }
         }
-        Ok(match blocking(move || opened.seal()).await? {
-            Ok(Sealed { root, warning }) => {
-                if let Some(remark) = warning.and_then(|text| self.warn(text)) {
-                    let _ = messages.send(remark).await;
-                }
-                Ok((root, bytes))
-            }
-            Err(reason) => Err(reason),
-        })
+        Ok(Ok(bytes))
     }
 
     /// Whether data that a lane does not accept now should be sent on streams in small steps,

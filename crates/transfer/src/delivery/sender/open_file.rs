@@ -1,10 +1,11 @@
 //! A file that is being sent: reads and hashes the spans that the receiver lacks.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use headroom_transfer_proto::message::{ErrorCode, MOST_HOLE};
+use headroom_transfer_proto::message::ErrorCode;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Spans, Tree};
 
@@ -19,10 +20,34 @@ pub(super) enum Extent {
     Hole(Range<u64>),
 }
 
+/// Spans to send.
+pub(super) enum Lacking {
+    /// All that the receiver did not report to have.
+    Rest,
+    /// These.
+    Of(Ranges),
+}
+
+impl Lacking {
+    /// Finds the next spans to send of a file, at `from` or later.
+    pub(super) fn piece(&self, opened: &OpenFile, from: u64, most: usize) -> Option<Range<u64>> {
+        match self {
+            Self::Rest => opened.piece(from, most),
+            Self::Of(spans) => {
+                let next = spans.iter().find(|next| next.end > from)?;
+                let start = next.start.max(from);
+                Some(start..next.end.min(start.saturating_add(most as u64)))
+            }
+        }
+    }
+}
+
 /// A file that is being sent.
 pub(super) struct OpenFile {
     reader: Reader,
     tree: Mutex<Tree>,
+    /// The values of spans, of a file of which ranges are sent: the tree forgets them.
+    each: Option<Mutex<HashMap<u64, ChainingValue>>>,
     /// Whether the receiver has each span; spans beyond the end of this list are missing.
     has: Vec<bool>,
     /// Spans that were sent as copies and literals, after a search.
@@ -66,7 +91,56 @@ impl OpenFile {
             }
         }
         let (tree, patched, data) = (Mutex::new(tree), OnceLock::new(), Mutex::default());
-        Ok(Self { reader, tree, has, patched, kept, data, changing })
+        Ok(Self { reader, tree, each: None, has, patched, kept, data, changing })
+    }
+
+    /// Opens a file of which ranges are sent.
+    pub(super) fn by_ranges(file: &SourceFile) -> Result<Self, files::Error> {
+        Ok(Self { each: Some(Mutex::default()), ..Self::new(file, &[], false)? })
+    }
+
+    /// Notes the value of a span.
+    fn note(&self, span: u64, value: ChainingValue) {
+        match &self.each {
+            Some(each) => {
+                each.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+            }
+            None => {
+                self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+            }
+        }
+    }
+
+    /// Compares the spans of a range that the receiver has. Returns the spans that it lacks, and
+    /// the bytes of the others.
+    pub(super) fn compare_range(
+        &self,
+        spans: &Range<u64>,
+        held: &[(u64, ChainingValue)],
+    ) -> Result<(Ranges, u64), files::Error> {
+        let (mut lacking, mut kept) = (Ranges::default(), 0);
+        lacking.insert(spans);
+        for (span, theirs) in held {
+            let Some(ours) = self.reader.span_value(*span)? else { continue };
+            if ours == *theirs {
+                self.note(*span, ours);
+                lacking.remove(&(*span..*span + 1));
+                kept += self.bytes(&(*span..*span + 1)).1;
+            }
+        }
+        Ok((lacking, kept))
+    }
+
+    /// Returns the values of the spans of a range, if the file is unchanged.
+    pub(super) fn seal_range(&self, spans: Range<u64>) -> Result<Vec<ChainingValue>, Failure> {
+        let path = self.reader.path();
+        if !self.reader.is_unchanged()? {
+            return Err(changed(path));
+        }
+        let Some(each) = &self.each else { return Err(changed(path)) };
+        let mut each = each.lock().unwrap_or_else(PoisonError::into_inner);
+        let values: Option<Vec<_>> = spans.map(|span| each.remove(&span)).collect();
+        values.ok_or_else(|| changed(path))
     }
 
     /// Returns the file's spans.
@@ -116,7 +190,7 @@ impl OpenFile {
             return Ok(());
         }
         if let Some(value) = self.reader.span_value(span)? {
-            tree().insert(span, value);
+            self.note(span, value);
         }
         Ok(())
     }
@@ -126,9 +200,9 @@ impl OpenFile {
         let _ = self.patched.set(spans);
     }
 
-    /// Returns the extent that begins a piece: data, or a hole, which may be longer than the piece.
-    /// A hole is hashed here and not read.
-    pub(super) fn extent(&self, piece: Range<u64>) -> Result<Extent, files::Error> {
+    /// Returns the extent that begins a piece: data, or a hole, which may be longer than the piece
+    /// and ends at `hole_end` at the latest. A hole is hashed here and not read.
+    pub(super) fn extent(&self, piece: Range<u64>, hole_end: u64) -> Result<Extent, files::Error> {
         // something may be written where a hole was
         if self.changing {
             return Ok(Extent::Data(piece));
@@ -139,11 +213,10 @@ impl OpenFile {
             let end = data.map_or(u64::MAX, |data| data.end.div_ceil(SPAN_BYTES));
             return Ok(Extent::Data(piece.start..piece.end.min(end)));
         }
-        let lacking = self.piece(piece.start, (MOST_HOLE / SPAN_BYTES) as usize);
-        let hole = piece.start..lacking.map_or(piece.end, |lacking| lacking.end).min(first);
+        let hole = piece.start..hole_end.min(first);
         for span in hole.clone() {
             if let Some(value) = self.reader.span_value(span)? {
-                self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+                self.note(span, value);
             }
         }
         Ok(Extent::Hole(hole))
@@ -191,7 +264,7 @@ impl OpenFile {
         let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
         self.reader.read_at(range.start, &mut bytes)?;
         if let Some(value) = self.reader.spans().value(span, &bytes) {
-            self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+            self.note(span, value);
         }
         Ok(bytes.into())
     }
@@ -230,7 +303,7 @@ impl OpenFile {
             offset += len;
         }
         if let Some(value) = hasher.finish() {
-            self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+            self.note(span, value);
         }
         Ok(range.end - range.start)
     }

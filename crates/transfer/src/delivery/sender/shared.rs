@@ -12,6 +12,7 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::OpenFile;
+use super::ranges::AskedRanges;
 use crate::connection::Connection;
 use crate::delivery::compression::AdaptiveCompressor;
 use crate::delivery::delta::Delta;
@@ -52,6 +53,8 @@ pub(super) struct Shared {
     pub(super) delta: Delta,
     /// Whether to tell the receiver's user what is left out.
     pub(super) tells_remarks: bool,
+    /// Whether the receiver asks for ranges of files instead of whole ones.
+    pub(super) by_ranges: bool,
     pub(super) observer: Arc<dyn Observer>,
     /// This side's own limits.
     own_limits: RateLimits,
@@ -96,6 +99,8 @@ pub(super) struct Offered {
     pub(super) old: Option<u64>,
     /// The description of the old file that was requested.
     pub(super) described: Option<Described>,
+    /// The ranges that were asked for, if the receiver asks for ranges.
+    pub(super) asked: Option<AskedRanges>,
     /// The file, while it is sent.
     pub(super) opened: Option<Arc<OpenFile>>,
     /// Permits that are released when it is answered.
@@ -122,6 +127,7 @@ impl Shared {
             tree: TreeOptions::default(),
             delta: Delta::On,
             tells_remarks: false,
+            by_ranges: false,
             observer,
             own_limits,
             terms: OnceLock::new(),
@@ -237,7 +243,7 @@ impl Shared {
         let Some(entry) = offered.get_mut(&id) else {
             return wrong("spans of a file that was not offered");
         };
-        if entry.file.is_none() {
+        if entry.file.is_none() && (entry.asked.is_none() || last) {
             return wrong("spans of a file when it has said so before");
         }
         if entry.permits.1.is_none() {

@@ -22,7 +22,7 @@ use super::change::change;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::{Identity, Metadata, set_mtime};
 use crate::files::offer::{Offer, Seal, Stored};
-use crate::files::progress::Progress;
+use crate::files::progress::{KnownSpan, Progress};
 use crate::files::{content, temporary};
 
 /// Aligned runs of this many zeros become a hole.
@@ -220,6 +220,16 @@ impl Partial {
     pub fn write_zeros(&self, offset: u64, len: u64) -> Result<u64, Error> {
         let written = self.each_span(offset, len, |span, range| self.write_span(span, range, None));
         written.map_err(|kind| self.error("written", kind))
+    }
+
+    /// Keeps the values of spans that arrive from now on.
+    pub(in crate::files) fn remember(&self) {
+        self.progress().remember();
+    }
+
+    /// Returns what is known of a complete span, if spans are remembered.
+    pub(in crate::files) fn known(&self, span: u64) -> Option<KnownSpan> {
+        self.progress().known(span)
     }
 
     /// Returns the bytes of complete spans, without those that were [`Self::present`].

@@ -1,0 +1,119 @@
+//! Ranges of one file, for programs that fetch it over several connections.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::{Message, Wanted};
+use headroom_transfer_proto::path::RelPath;
+use tokio::task::spawn_blocking;
+
+use super::connection::{Client, limited};
+use super::listed::joined;
+use crate::control::{MessageReader, MessageWriter, unexpected};
+use crate::delivery::{Destination, DividedFile, Observer, Part, Receiver, Summary};
+use crate::error::Error;
+use crate::files::settable;
+use crate::lanes::LaneOffer;
+use crate::rate::RateLimits;
+
+impl Client {
+    /// Fetches ranges of a file, as long as there are some that no other connection fetches: the
+    /// file `name` in the directory `directory` below `from`, which is below the server's root. It
+    /// is larger than 64 KiB. `None` if the server sends no ranges, as an older version does, or
+    /// files that change are to be fetched: nothing of it was fetched then.
+    ///
+    /// When this returns, or is dropped, what this connection has not completed is left to others.
+    /// If the server cannot send the version of the file that is divided, or it cannot be written
+    /// here, no connection is asked for more, and [`DividedFile::failure`] says why. When
+    /// [`DividedFile::is_whole`] says so, [`DividedFile::finish`] stores the file.
+    ///
+    /// # Errors
+    /// The request failed as a whole, or the server sends what was not asked for.
+    pub async fn get_ranges(
+        &mut self,
+        from: &[u8],
+        (directory, name): (Option<&RelPath>, &RelPath),
+        file: &Arc<DividedFile>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Option<Summary>, Error> {
+        if self.tree.changing {
+            return Ok(None);
+        }
+        let path = joined(self.below(from)?.as_ref(), directory, name).map_err(|error| {
+            Error::OnServer { reason: format!("{name} cannot be read: {error}"), code: None }
+        })?;
+        let part = file.join(self.address().to_string());
+        let _leaving = Leaving(part.clone());
+        let asked: HashSet<_> = [path.name().to_vec()].into();
+        let root = file.root().clone();
+        let resolved = spawn_blocking(move || Destination::directory(&root, None, false)).await;
+        let (destination, _) = resolved.map_err(|error| Error::task(&error))??;
+        // the rate of a lane cannot be limited at the receiver
+        let offer = self.offer().filter(|_| self.rate_bps.is_none());
+        let request = Message::Get {
+            from: vec![Wanted { path: Some(path), contents: false }],
+            compress: Some(self.compress),
+            lanes: offer.as_ref().map(LaneOffer::message),
+            tree: Some(self.tree),
+            ranges: Some(true),
+        };
+        let (mut writer, mut reader, accepted) = self.request(&request, offer).await?;
+        if !accepted.ranges {
+            decline(&mut writer, &mut reader).await?;
+            self.finish_request(writer, reader).await;
+            return Ok(None);
+        }
+        let params = accepted.report_params(&observer);
+        let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
+        let receiver = Receiver {
+            connection: self.connection.clone().into(),
+            joining: None,
+            destination: destination.only(asked),
+            fsync: false,
+            observer,
+            claims: None,
+            limits: RateLimits::default().and(self.rate_bps),
+            sync: None,
+            tree: stored_as,
+            lanes: accepted.lanes,
+            acceptance: None,
+            part: Some(part.clone()),
+        };
+        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        self.finish_request(writer, reader).await;
+        if !part.has_begun() {
+            part.fail("it does not send the file");
+        }
+        Ok(Some(Summary { cipher: params.map(|params| params.cipher), ..summary }))
+    }
+}
+
+/// Lets the server of an older version send nothing: it offers whole files.
+async fn decline(writer: &mut MessageWriter, reader: &mut MessageReader) -> Result<(), Error> {
+    let mut failed = 0;
+    loop {
+        match reader.expect().await? {
+            Message::Entry { id, .. } => {
+                failed += 1;
+                let reason = "only ranges of it are wanted: it is fetched later".to_owned();
+                writer.send(&Message::Failed { id, reason, code: None }).await?;
+            }
+            Message::EntriesEnd { .. } => break,
+            Message::Unreadable { .. } | Message::Remark { .. } => {}
+            Message::Refused { reason, about_files, code } => {
+                return Err(Error::refused(reason, about_files, code));
+            }
+            other => return Err(unexpected(&other)),
+        }
+    }
+    writer.send(&Message::End { stored: 0, failed }).await
+}
+
+/// Ends a connection's part, also if the request is dropped.
+struct Leaving(Part);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

@@ -1,0 +1,457 @@
+//! A file that several connections fetch together, each in ranges of its own.
+//!
+//! All connections write into one partial file. Each server names the version of the file that it
+//! has, and says the values of the spans of each range that it sent. A range counts when every span
+//! of it is here with that value, and the file when the hash of all these values is that of what
+//! was written. What a lost connection has not completed is asked of another one, with the values
+//! of the spans that have arrived.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::message::{Attributes, MOST_VALUES, Time};
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Tree};
+
+use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
+
+/// The most spans of a range, unless the least number is greater.
+const MOST_SPANS: u64 = 1024;
+/// The part of one connection's share of what is left that a range is, so that all connections end
+/// at about the same time.
+const PART: u64 = 4;
+/// Ranges that one connection may be asked for and has not sent, while there are many: it need not
+/// wait a round trip for the next one.
+const AHEAD: usize = 2;
+
+/// The version of a file, as a server names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileVersion {
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was changed.
+    pub mtime: Time,
+}
+
+impl fmt::Display for FileVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Time { seconds, nanoseconds } = self.mtime;
+        write!(f, "{} bytes, changed {seconds}.{nanoseconds:09} s after 1970", self.size)
+    }
+}
+
+/// A file that several connections fetch together ([`Client::get_ranges`]), each in ranges of its
+/// own.
+///
+/// It locks its partial file. When this and all connections that take part are dropped, what has
+/// arrived stays for the next transfer of the same version.
+///
+/// [`Client::get_ranges`]: crate::Client::get_ranges
+#[derive(Debug)]
+pub struct DividedFile {
+    root: Root,
+    path: RelPath,
+    version: FileVersion,
+    /// The server that named the version.
+    named_by: String,
+    partial: Arc<Partial>,
+    /// The least number of spans of a range.
+    least: u64,
+    connections: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Spans that no connection is asked for.
+    left: Ranges,
+    /// Ranges that connections are asked for, and have not completed, by the connections' numbers.
+    asked: Vec<(u64, Range<u64>)>,
+    /// Connections that take part.
+    parts: Vec<u64>,
+    next_part: u64,
+    /// Values of the spans of complete ranges, as the servers said.
+    values: Tree,
+    /// The first server that has sent this version, and what else it said of the file.
+    found: Option<Found>,
+    /// Why it cannot be divided.
+    failure: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Found {
+    server: String,
+    mode: u32,
+    attributes: Option<Box<Attributes>>,
+}
+
+/// How a divided file was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredWhole {
+    /// Its BLAKE3 hash.
+    pub hash: [u8; 32],
+    /// Bytes that were there from before.
+    pub kept: u64,
+}
+
+impl DividedFile {
+    /// Begins a file `path` below a root, whose directory is there, and hashes what an earlier
+    /// transfer of this version has left of it. `named_by` is the server that named the version.
+    /// `connections` may take part, and a range has `range_bytes` at least, but for what is left
+    /// of another one. `None` if the root is an object store. Blocks.
+    ///
+    /// # Errors
+    /// The name belongs to something that no file replaces, another transfer has the partial file,
+    /// or the disk refuses.
+    pub fn begin(
+        root: &Root,
+        path: &RelPath,
+        (version, named_by): (FileVersion, &str),
+        (connections, range_bytes): (usize, u64),
+    ) -> Result<Option<Arc<Self>>, files::Error> {
+        let FileVersion { size, mtime } = version;
+        let mut partial = root.begin(path, &Offer { size, mtime, data: 0, reuse: true })?;
+        if !partial.remember() {
+            return Ok(None);
+        }
+        let mut next = partial.next_present(0)?;
+        while let Some(span) = next {
+            partial.present(span)?;
+            next = partial.next_present(span + 1)?;
+        }
+        let spans = partial.spans();
+        let mut left = Ranges::default();
+        left.insert(&(0..spans.count()));
+        let state = State {
+            left,
+            asked: Vec::new(),
+            parts: Vec::new(),
+            next_part: 0,
+            values: Tree::new(spans),
+            found: None,
+            failure: None,
+        };
+        Ok(Some(Arc::new(Self {
+            root: root.clone(),
+            path: path.clone(),
+            version,
+            named_by: named_by.to_owned(),
+            partial: Arc::new(partial),
+            least: range_bytes.div_ceil(SPAN_BYTES).clamp(1, MOST_VALUES as u64 / 2),
+            connections: connections.max(1) as u64,
+            state: Mutex::new(state),
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Whether there are ranges that no connection is asked for, and the file can be divided.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let state = self.state();
+        state.failure.is_none() && state.left.len() > 0
+    }
+
+    /// Whether all ranges are complete, so that [`Self::finish`] can store it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.state().values.root().is_some()
+    }
+
+    /// Returns why it cannot be divided, if that is so: servers have different versions, one cannot
+    /// read it, or it cannot be written here.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.state().failure.clone()
+    }
+
+    /// Lets no connection be asked for more of it.
+    pub(crate) fn fail(&self, reason: String) {
+        self.state().failure.get_or_insert(reason);
+    }
+
+    /// Verifies the whole file, sets mode, time and attributes, and gives it its name. With
+    /// `fsync`, it is on the disk when this returns. Blocks.
+    ///
+    /// # Errors
+    /// Ranges are not complete: the data stays. The hash of what was written is not that of the
+    /// servers' spans: the data is removed. The disk refuses: the data stays.
+    pub fn finish(&self, fsync: bool) -> Result<StoredWhole, files::Error> {
+        let (root, present, found) = {
+            let state = self.state();
+            (state.values.root(), state.values.present(), state.found.clone())
+        };
+        let Some((root, found)) = root.zip(found) else {
+            let all = self.partial.spans().count();
+            return Err(files::Error::incomplete(&self.path, all - present, all));
+        };
+        let seal = Seal { root, mode: found.mode, mtime: self.version.mtime, fsync };
+        self.partial.finish_with(&seal, found.attributes.as_deref())?;
+        let kept = self.version.size.saturating_sub(self.partial.came());
+        Ok(StoredWhole { hash: *root.as_bytes(), kept })
+    }
+
+    /// Notes a connection to a server that takes part.
+    pub(crate) fn join(self: &Arc<Self>, server: String) -> Part {
+        let mut state = self.state();
+        let number = state.next_part;
+        state.next_part += 1;
+        state.parts.push(number);
+        drop(state);
+        Part { file: Arc::clone(self), number, server, has_begun: Arc::default() }
+    }
+}
+
+/// A connection's part in a divided file. Clones are the same part.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    file: Arc<DividedFile>,
+    number: u64,
+    /// The server, as users know it.
+    server: String,
+    /// Whether the server has offered the file.
+    has_begun: Arc<AtomicBool>,
+}
+
+/// A range to ask a server for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NextRange {
+    pub(crate) spans: Range<u64>,
+    /// Spans in it that are here, with their values, in order.
+    pub(crate) held: Vec<(u64, ChainingValue)>,
+}
+
+impl Part {
+    pub(crate) fn partial(&self) -> Arc<Partial> {
+        Arc::clone(&self.file.partial)
+    }
+
+    /// Whether the server has offered the file, in whichever version.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Notes the version that the server offers. Returns whether it is the right one; if it is
+    /// not, the file cannot be divided.
+    pub(crate) fn confirm(
+        &self,
+        version: Option<FileVersion>,
+        mode: u32,
+        attributes: Option<Box<Attributes>>,
+    ) -> bool {
+        self.has_begun.store(true, Ordering::Relaxed);
+        let DividedFile { path, version: right, named_by, .. } = &*self.file;
+        let mut state = self.file.state();
+        if version == Some(*right) {
+            let server = self.server.clone();
+            state.found.get_or_insert_with(|| Found { server, mode, attributes });
+            return state.failure.is_none();
+        }
+        let other = state.found.as_ref().map_or(named_by, |found| &found.server);
+        let here = match version {
+            Some(version) => version.to_string(),
+            None => "no such file".to_owned(),
+        };
+        let reason = format!(
+            "{path} differs between the servers: {} has {here}, and {other} has {right}",
+            self.server
+        );
+        state.failure.get_or_insert(reason);
+        false
+    }
+
+    /// Returns what to ask the server for next, which has not sent so many ranges yet; `None` if
+    /// it has enough to send, or nothing is left.
+    pub(crate) fn next(&self, unsent: usize) -> Option<NextRange> {
+        let DividedFile { least, connections, ref partial, .. } = *self.file;
+        let mut state = self.file.state();
+        if state.failure.is_some() || !state.parts.contains(&self.number) {
+            return None;
+        }
+        let left: u64 = state.left.iter().map(|range| range.end - range.start).sum();
+        let share = left / (PART * connections);
+        let ahead = if share > least { AHEAD } else { 1 };
+        if unsent >= ahead {
+            return None;
+        }
+        let first = state.left.iter().next()?.clone();
+        let (len, rest) = (share.clamp(least, MOST_SPANS.max(least)), first.end - first.start);
+        // a rest that is not worth a request goes with it
+        let len = if rest < len + least { rest } else { len };
+        let spans = first.start..first.start + len.min(MOST_VALUES as u64);
+        state.left.remove(&spans);
+        state.asked.push((self.number, spans.clone()));
+        drop(state);
+        let value = |span| Some((span, partial.known(span)?.value()));
+        let held = spans.clone().filter_map(value).collect();
+        Some(NextRange { spans, held })
+    }
+
+    /// Notes that a range is complete, with the values that the server said.
+    pub(crate) fn done(&self, spans: &Range<u64>, values: &[ChainingValue]) {
+        let mut state = self.file.state();
+        let is_it = |(number, asked): &(u64, Range<u64>)| *number == self.number && asked == spans;
+        // those of a connection that was given up are asked of another one
+        let Some(at) = state.asked.iter().position(is_it) else { return };
+        state.asked.swap_remove(at);
+        for (span, value) in spans.clone().zip(values) {
+            state.values.insert(span, *value);
+        }
+    }
+
+    /// Lets no connection be asked for more of the file, because of what this one found.
+    pub(crate) fn fail(&self, reason: &str) {
+        let path = &self.file.path;
+        self.file.fail(format!("{path} cannot be divided, as {} shows: {reason}", self.server));
+    }
+
+    /// Takes no further part. What it was asked for and is not complete is left to others.
+    pub(crate) fn leave(&self) {
+        let mut state = self.file.state();
+        state.parts.retain(|number| *number != self.number);
+        let State { left, asked, .. } = &mut *state;
+        asked.retain(|(number, spans)| {
+            let is_own = *number == self.number;
+            if is_own {
+                left.insert(spans);
+            }
+            !is_own
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_transfer_proto::span::Spans;
+
+    use super::*;
+
+    const MTIME: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
+
+    fn begin(folder: &std::path::Path, spans: u64, range_bytes: u64) -> Arc<DividedFile> {
+        let root = Root::open(folder).expect("a folder");
+        let path = RelPath::parse(b"big").expect("a path");
+        let version = FileVersion { size: spans * SPAN_BYTES, mtime: MTIME };
+        let begun = DividedFile::begin(&root, &path, (version, "first"), (3, range_bytes));
+        begun.expect("a partial file").expect("a disk")
+    }
+
+    /// Joins, and confirms the version.
+    fn join(file: &Arc<DividedFile>, server: &str) -> Part {
+        let part = file.join(server.to_owned());
+        assert!(part.confirm(Some(file.version), 0o640, None));
+        part
+    }
+
+    /// Writes a span, all of one byte, and returns its value.
+    fn write(file: &DividedFile, span: u64) -> ChainingValue {
+        let bytes = vec![span as u8 + 1; SPAN_BYTES as usize];
+        file.partial.write_at(span * SPAN_BYTES, &bytes).expect("room");
+        file.partial.spans().value(span, &bytes).expect("a span")
+    }
+
+    #[test]
+    fn ranges_get_smaller_and_no_connection_has_many_at_the_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = begin(folder.path(), 120, 2 << 20);
+        let parts = [join(&file, "a"), join(&file, "b")];
+        let mut lengths = Vec::new();
+        let mut end = 0;
+        while let Some(next) = parts[lengths.len() % 2].next(0) {
+            assert_eq!(next.spans.start, end, "in order, each once");
+            assert!(next.held.is_empty());
+            end = next.spans.end;
+            lengths.push(next.spans.end - next.spans.start);
+        }
+        assert_eq!(end, 120);
+        assert_eq!(lengths[0], 10, "a fourth of a third");
+        assert!(lengths.windows(2).all(|pair| pair[0] >= pair[1] || pair[1] <= 3), "{lengths:?}");
+        assert!(lengths.iter().all(|len| *len >= 2), "{lengths:?}");
+        assert!(!file.has_left() && !file.is_whole());
+        for part in &parts {
+            part.leave();
+        }
+        assert!(file.has_left());
+        assert!(parts[0].next(0).is_none(), "it has left");
+        // while much is left, it is asked for two ranges at once
+        let part = join(&file, "c");
+        assert!(part.next(0).is_some() && part.next(1).is_some() && part.next(2).is_none());
+        let folder = tempfile::tempdir().expect("a folder");
+        let small = begin(folder.path(), 6, 1 << 20);
+        assert_eq!(join(&small, "a").next(1), None, "little is left");
+    }
+
+    #[test]
+    fn a_lost_connections_range_goes_to_another_with_what_has_arrived() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = begin(folder.path(), 4, 4 << 20);
+        let lost = join(&file, "a");
+        let range = lost.next(0).expect("a range");
+        assert_eq!(range.spans, 0..4);
+        let arrived = write(&file, 2);
+        lost.leave();
+        lost.done(&range.spans, &[arrived; 4]);
+        assert!(!file.is_whole(), "it has left before");
+        let other = join(&file, "b");
+        let range = other.next(0).expect("a range");
+        assert_eq!(range, NextRange { spans: 0..4, held: vec![(2, arrived)] });
+        let values = [write(&file, 0), write(&file, 1), arrived, write(&file, 3)];
+        assert!(file.finish(false).is_err(), "its ranges are not complete");
+        other.done(&range.spans, &values);
+        assert!(file.is_whole());
+        let stored = file.finish(false).expect("it is stored");
+        let whole = std::fs::read(folder.path().join("big")).expect("a file");
+        assert_eq!((stored.hash, stored.kept), (*blake3::hash(&whole).as_bytes(), 0));
+        assert_eq!(whole.len() as u64, 4 * SPAN_BYTES);
+    }
+
+    #[test]
+    fn what_an_earlier_transfer_left_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = write(&begin(folder.path(), 3, 1 << 20), 1);
+        let file = begin(folder.path(), 3, 8 << 20);
+        let part = join(&file, "a");
+        let range = part.next(0).expect("a range");
+        assert_eq!(range, NextRange { spans: 0..3, held: vec![(1, first)] });
+        let values = [write(&file, 0), first, write(&file, 2)];
+        part.done(&range.spans, &values);
+        assert_eq!(file.finish(false).expect("it is stored").kept, SPAN_BYTES);
+    }
+
+    #[test]
+    fn another_version_is_an_error_that_names_both_servers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = begin(folder.path(), 3, 1 << 20);
+        let part = join(&file, "one.example");
+        let other = file.join("two.example".to_owned());
+        assert!(!other.has_begun());
+        let version = FileVersion { size: 7, mtime: MTIME };
+        assert!(!other.confirm(Some(version), 0o600, None) && other.has_begun());
+        let failure = file.failure().expect("a reason");
+        for words in ["one.example", "two.example", "7 bytes", "3145728 bytes", "1700000000"] {
+            assert!(failure.contains(words), "{failure}");
+        }
+        assert!(part.next(0).is_none() && !file.has_left());
+    }
+
+    #[test]
+    fn what_was_written_must_have_the_servers_hash() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = begin(folder.path(), 1, 1 << 20);
+        let part = join(&file, "a");
+        let range = part.next(0).expect("a range");
+        write(&file, 0);
+        let other = Spans::new(SPAN_BYTES).value(0, &vec![9; SPAN_BYTES as usize]);
+        part.done(&range.spans, &[other.expect("a span")]);
+        assert!(file.finish(false).is_err());
+        assert!(!folder.path().join("big").exists());
+    }
+}

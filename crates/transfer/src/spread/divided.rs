@@ -1,0 +1,219 @@
+//! Files that are divided among the servers: each server is asked for ranges of its own.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headroom_transfer_proto::message::{Listed, MOST_INLINE};
+use headroom_transfer_proto::path::RelPath;
+use tokio::task::spawn_blocking;
+
+use super::queue::Batch;
+use super::record::Record;
+use super::servers::{Returned, Servers, SpreadObserver};
+use super::session::{Job, Phase, is_about_files};
+use crate::client::Client;
+use crate::delivery::{DividedFile, Event, FileVersion, StoredWhole, Summary, make_directories};
+use crate::error::Error;
+use crate::files::{self, Root};
+
+/// A file that is to be divided.
+#[derive(Debug, Clone)]
+pub(super) struct LargeFile {
+    /// The directory of the servers below which it is.
+    pub(super) from: Arc<Path>,
+    /// The directory below that, which it is also in here.
+    pub(super) directory: Option<RelPath>,
+    pub(super) name: RelPath,
+    /// The name that it gets here, of the single file of a transfer: no other request of the
+    /// queue fetches that one.
+    pub(super) alone_as: Option<RelPath>,
+    pub(super) version: FileVersion,
+    /// The server that listed it.
+    pub(super) listed_by: String,
+    /// Whether the user named it.
+    pub(super) is_named: bool,
+}
+
+impl LargeFile {
+    /// Makes one of a listing's entry, in a directory.
+    pub(super) fn new(
+        (from, directory): (&Arc<Path>, Option<&RelPath>),
+        listed: Listed,
+        listed_by: &str,
+        is_named: bool,
+    ) -> Self {
+        Self {
+            from: Arc::clone(from),
+            directory: directory.cloned(),
+            name: listed.path,
+            alone_as: None,
+            version: FileVersion { size: listed.size, mtime: listed.mtime },
+            listed_by: listed_by.to_owned(),
+            is_named,
+        }
+    }
+
+    /// Returns the request that fetches it whole; it is empty if the caller fetches it.
+    pub(super) fn into_batch(self) -> Batch {
+        let Self { from, directory, name, alone_as, version, is_named, .. } = self;
+        let files = if alone_as.is_some() { Vec::new() } else { vec![(name, version.size)] };
+        Batch { from, directory, files, is_named }
+    }
+
+    /// Returns its path in events.
+    fn path(&self) -> RelPath {
+        let name = self.alone_as.as_ref().unwrap_or(&self.name);
+        let joined = self.directory.as_ref().and_then(|directory| directory.join(name).ok());
+        joined.unwrap_or_else(|| name.clone())
+    }
+}
+
+/// A file that is being divided.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) large: LargeFile,
+    pub(super) file: Arc<DividedFile>,
+    /// Bytes that were reported as moved or a hole.
+    done: AtomicU64,
+}
+
+impl OpenFile {
+    /// Whether nothing of it is left to be asked for, however it ends.
+    pub(super) fn is_settled(&self) -> bool {
+        self.file.is_whole() || self.file.failure().is_some()
+    }
+}
+
+impl<O> Servers<'_, O> {
+    /// Whether a file of this size in bytes is divided.
+    pub(super) const fn divides(&self, size: u64) -> bool {
+        // smaller ones travel with their names
+        self.count > 1 && size / 2 >= self.range_bytes && size > MOST_INLINE as u64
+    }
+}
+
+impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
+    /// Begins a file that all servers are then asked for. If it cannot be begun, it is fetched
+    /// whole: that request reports why.
+    pub(super) async fn begin_large(&self, large: LargeFile) -> Result<Arc<OpenFile>, LargeFile> {
+        let Job::Get { to, .. } = self.job else { return Err(large) };
+        let (root, beginning) = (to.clone(), large.clone());
+        let how = (self.servers.count, self.servers.range_bytes);
+        let begun = spawn_blocking(move || begin(&root, &beginning, how)).await;
+        let Ok(Ok(Some(file))) = begun else { return Err(large) };
+        self.servers.observer.event(Event::Offered { bytes: large.version.size });
+        self.servers.observer.event(Event::Begun { path: &large.path() });
+        Ok(Arc::new(OpenFile { large, file, done: AtomicU64::new(0) }))
+    }
+
+    /// Fetches ranges of a file by one server, as long as there are some. Returns whether the
+    /// server sends ranges.
+    ///
+    /// # Errors
+    /// The server is lost, or refuses.
+    pub(super) async fn fetch_ranges(
+        &self,
+        client: &mut Client,
+        open: Arc<OpenFile>,
+    ) -> Result<bool, Error> {
+        client.limit(self.share_bps());
+        let observer = Arc::clone(&self.servers.observer);
+        let record = Record::new(observer, Arc::clone(&self.told), None, &[]);
+        let from = open.large.from.as_os_str().as_bytes();
+        let place = (open.large.directory.as_ref(), &open.large.name);
+        let gone = client.gone();
+        let fetching = client.get_ranges(from, place, &open.file, record.clone());
+        let fetched = tokio::select! {
+            fetched = fetching => fetched,
+            error = gone => Err(error),
+        };
+        let done = record.end().done;
+        open.done.fetch_add(done, Ordering::Relaxed);
+        let (moved, outcome) = match fetched {
+            Ok(Some(summary)) => (summary, Ok(true)),
+            Ok(None) => (Summary::default(), Ok(false)),
+            Err(error) if is_about_files(&error) => {
+                let (path, server) = (open.large.path(), client.address());
+                open.file.fail(format!("{path} cannot be divided, as {server} shows: {error}"));
+                (Summary { moved: done, ..Summary::default() }, Ok(true))
+            }
+            Err(error) => (Summary { moved: done, ..Summary::default() }, Err(error)),
+        };
+        self.totals().add_ranges(&moved);
+        let left = match self.queue.leave(&open) {
+            true => self.settle_large(open).await,
+            false => None,
+        };
+        self.queue.end_ranges(left);
+        outcome
+    }
+
+    /// Leaves a file to a request that fetches it whole: no server that sends ranges is connected.
+    pub(super) async fn abandon_large(&self, open: Arc<OpenFile>) {
+        let path = open.large.path();
+        open.file.fail(format!("no server that sends ranges of {path} is connected"));
+        let left = self.settle_large(open).await;
+        self.queue.end_ranges(left);
+    }
+
+    /// Stores a file whose ranges are complete. Returns the request that fetches it whole, if it
+    /// cannot be divided or stored.
+    async fn settle_large(&self, open: Arc<OpenFile>) -> Option<Batch> {
+        let large = open.large.clone();
+        let reason = match open.file.failure() {
+            Some(reason) => reason,
+            None => match finish(&open, self.fsync).await {
+                Ok(stored) => {
+                    self.note_stored(&large, stored);
+                    return None;
+                }
+                Err(error) => error.to_string(),
+            },
+        };
+        let reason = format!("{reason}. It is fetched whole from one server");
+        self.servers.observer.event(Event::Warning { reason: &reason });
+        self.servers.observer.returned(Returned {
+            files: 1,
+            offered: large.version.size,
+            done: open.done.load(Ordering::Relaxed),
+        });
+        // the request that fetches it needs the lock of the partial file
+        drop(open);
+        Some(large.into_batch())
+    }
+
+    fn note_stored(&self, large: &LargeFile, StoredWhole { hash, kept }: StoredWhole) {
+        let (path, bytes) = (large.path(), large.version.size);
+        self.totals().add_divided(bytes, kept, large.is_named);
+        let observer = &self.servers.observer;
+        if kept > 0 {
+            observer.event(Event::Kept { bytes: kept });
+        }
+        observer.event(Event::Hashed { path: &path, bytes, hash: &hash });
+        observer.event(Event::Stored { path: &path });
+    }
+}
+
+fn begin(
+    root: &Root,
+    large: &LargeFile,
+    how: (usize, u64),
+) -> Result<Option<Arc<DividedFile>>, files::Error> {
+    let below = match &large.directory {
+        Some(directory) => {
+            make_directories(root, directory)?;
+            root.below(directory)?
+        }
+        None => root.clone(),
+    };
+    let name = large.alone_as.as_ref().unwrap_or(&large.name);
+    DividedFile::begin(&below, name, (large.version, &large.listed_by), how)
+}
+
+async fn finish(open: &Arc<OpenFile>, fsync: bool) -> Result<StoredWhole, Error> {
+    let file = Arc::clone(&open.file);
+    let finished = spawn_blocking(move || file.finish(fsync)).await;
+    Ok(finished.map_err(|error| Error::task(&error))??)
+}
