@@ -13,8 +13,6 @@ mod stream;
 mod sync;
 
 pub use connection::{Client, TIMEOUT, Trust, addresses, below_root};
-pub(crate) use copy::{
-    here, make_directories, names_contents, names_directory, remove_if_failed,
-};
+pub(crate) use copy::{here, make_directories, names_contents, names_directory, remove_if_failed};
 pub use shares::{ShareOptions, SharedLink};
 pub use sync::SyncOptions;

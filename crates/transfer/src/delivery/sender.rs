@@ -189,8 +189,7 @@ impl Sender {
                 Message::AskRange { id, first_span, spans } => {
                     if let Some(asked) = shared.note_asked(id, first_span, spans)? {
                         let (shared, messages) = (Arc::clone(shared), messages.clone());
-                        sending
-                            .spawn(async move { shared.send_ranges(id, asked, messages).await });
+                        sending.spawn(async move { shared.send_ranges(id, asked, messages).await });
                     }
                 }
                 Message::Described { id, chunks, last } => {

@@ -72,14 +72,14 @@ impl LargeFile {
 
 /// A file that is being divided.
 #[derive(Debug)]
-pub(super) struct OpenFile {
+pub(super) struct BegunFile {
     pub(super) large: LargeFile,
     pub(super) file: Arc<DividedFile>,
     /// Bytes that were reported as moved or a hole.
     done: AtomicU64,
 }
 
-impl OpenFile {
+impl BegunFile {
     /// Whether nothing of it is left to be asked for, however it ends.
     pub(super) fn is_settled(&self) -> bool {
         self.file.is_whole() || self.file.failure().is_some()
@@ -97,7 +97,7 @@ impl<O> Servers<'_, O> {
 impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     /// Begins a file that all servers are then asked for. If it cannot be begun, it is fetched
     /// whole: that request reports why.
-    pub(super) async fn begin_large(&self, large: LargeFile) -> Result<Arc<OpenFile>, LargeFile> {
+    pub(super) async fn begin_large(&self, large: LargeFile) -> Result<Arc<BegunFile>, LargeFile> {
         let Job::Get { to, .. } = self.job else { return Err(large) };
         let (root, beginning) = (to.clone(), large.clone());
         let how = (self.servers.count, self.servers.range_bytes);
@@ -105,7 +105,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let Ok(Ok(Some(file))) = begun else { return Err(large) };
         self.servers.observer.event(Event::Offered { bytes: large.version.size });
         self.servers.observer.event(Event::Begun { path: &large.path() });
-        Ok(Arc::new(OpenFile { large, file, done: AtomicU64::new(0) }))
+        Ok(Arc::new(BegunFile { large, file, done: AtomicU64::new(0) }))
     }
 
     /// Fetches ranges of a file by one server, as long as there are some. Returns whether the
@@ -116,7 +116,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     pub(super) async fn fetch_ranges(
         &self,
         client: &mut Client,
-        open: Arc<OpenFile>,
+        open: Arc<BegunFile>,
     ) -> Result<bool, Error> {
         client.limit(self.share_bps());
         let observer = Arc::clone(&self.servers.observer);
@@ -151,7 +151,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     }
 
     /// Leaves a file to a request that fetches it whole: no server that sends ranges is connected.
-    pub(super) async fn abandon_large(&self, open: Arc<OpenFile>) {
+    pub(super) async fn abandon_large(&self, open: Arc<BegunFile>) {
         let path = open.large.path();
         open.file.fail(format!("no server that sends ranges of {path} is connected"));
         let left = self.settle_large(open).await;
@@ -160,7 +160,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
 
     /// Stores a file whose ranges are complete. Returns the request that fetches it whole, if it
     /// cannot be divided or stored.
-    async fn settle_large(&self, open: Arc<OpenFile>) -> Option<Batch> {
+    async fn settle_large(&self, open: Arc<BegunFile>) -> Option<Batch> {
         let large = open.large.clone();
         let reason = match open.file.failure() {
             Some(reason) => reason,
@@ -212,7 +212,7 @@ fn begin(
     DividedFile::begin(&below, name, (large.version, &large.listed_by), how)
 }
 
-async fn finish(open: &Arc<OpenFile>, fsync: bool) -> Result<StoredWhole, Error> {
+async fn finish(open: &Arc<BegunFile>, fsync: bool) -> Result<StoredWhole, Error> {
     let file = Arc::clone(&open.file);
     let finished = spawn_blocking(move || file.finish(fsync)).await;
     Ok(finished.map_err(|error| Error::task(&error))??)

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::Notify;
 
-use super::divided::{LargeFile, OpenFile};
+use super::divided::{BegunFile, LargeFile};
 
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;
@@ -47,9 +47,9 @@ pub(super) enum Work {
     /// Begins a file that is divided.
     Begin(LargeFile),
     /// Fetches ranges of a file that is divided.
-    Ranges(Arc<OpenFile>),
+    Ranges(Arc<BegunFile>),
     /// Leaves a file that was divided to a request that fetches it whole.
-    Abandon(Arc<OpenFile>),
+    Abandon(Arc<BegunFile>),
 }
 
 /// The queue. Files are taken before directories, so that few names wait.
@@ -67,7 +67,7 @@ struct State {
     /// Files that are to be divided.
     large: VecDeque<LargeFile>,
     /// Files that are divided, and how many connections fetch ranges of them.
-    open: Vec<(Arc<OpenFile>, usize)>,
+    open: Vec<(Arc<BegunFile>, usize)>,
     directories: Vec<Directory>,
     /// How many are taken, and neither finished nor returned.
     taken: usize,
@@ -172,16 +172,16 @@ impl Queue {
     }
 
     /// Adds a divided file, of which who has begun it fetches ranges.
-    pub(super) fn opened(&self, open: Arc<OpenFile>) {
+    pub(super) fn opened(&self, open: Arc<BegunFile>) {
         self.change(|state| state.open.push((open, 1)));
     }
 
     /// Notes that somebody fetches no ranges of a file any more. Returns whether this was the last
     /// one, and none is left to be fetched: the file is then removed from the queue, and is still
     /// taken.
-    pub(super) fn leave(&self, open: &Arc<OpenFile>) -> bool {
+    pub(super) fn leave(&self, open: &Arc<BegunFile>) -> bool {
         self.change(|state| {
-            let is_it = |(other, _): &(Arc<OpenFile>, usize)| Arc::ptr_eq(other, open);
+            let is_it = |(other, _): &(Arc<BegunFile>, usize)| Arc::ptr_eq(other, open);
             let Some(at) = state.open.iter().position(is_it) else { return false };
             let fetching = &mut state.open[at].1;
             *fetching -= 1;

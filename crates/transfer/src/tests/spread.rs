@@ -417,7 +417,8 @@ fn a_server_that_is_started_again_takes_part_again() {
             Box::pin(connecting) as Connecting<'_>
         });
         let (count, retry, observer) = (1, Retry::Forever, Arc::clone(&watch));
-        let all = Servers { count, connect, retry, rate_bps: None, range_bytes: RANGE_BYTES, observer };
+        let (rate_bps, range_bytes) = (None, RANGE_BYTES);
+        let all = Servers { count, connect, retry, rate_bps, range_bytes, observer };
         let paths = [ground.here("tree/.")];
         let put = all.put(&paths, b"to", TreeOptions::default(), false).await;
         assert_eq!(put.expect("it is sent").failed, 0);
