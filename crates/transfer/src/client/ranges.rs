@@ -17,6 +17,11 @@ use crate::lanes::LaneOffer;
 use crate::rate::RateLimits;
 
 impl Client {
+    /// Whether files are to be fetched of which a range is enough: not if they may change.
+    pub(crate) const fn takes_ranges(&self) -> bool {
+        !self.tree.changing
+    }
+
     /// Fetches ranges of a file, as long as there are some that no other connection fetches: the
     /// file `name` in the directory `directory` below `from`, which is below the server's root. It
     /// is larger than 64 KiB. `None` if the server sends no ranges, as an older version does, or
@@ -36,7 +41,7 @@ impl Client {
         file: &Arc<DividedFile>,
         observer: Arc<dyn Observer>,
     ) -> Result<Option<Summary>, Error> {
-        if self.tree.changing {
+        if !self.takes_ranges() {
             return Ok(None);
         }
         let path = joined(self.below(from)?.as_ref(), directory, name).map_err(|error| {

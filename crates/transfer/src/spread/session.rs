@@ -237,7 +237,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
 
     /// Does work until none is left.
     async fn work(&self, client: &mut Client) -> Result<(), Error> {
-        let mut takes_ranges = true;
+        let mut takes_ranges = client.takes_ranges();
         while let Some(work) = self.queue.take(takes_ranges).await {
             let gone = client.gone();
             match work {
