@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headroom_transfer_proto::message::{Listed, MOST_INLINE};
+use headroom_transfer_proto::message::{Listed, ListedKind, MOST_INLINE};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::queue::Batch;
+use super::queue::{Batch, Work};
 use super::record::Record;
 use super::servers::{Returned, Servers, SpreadObserver};
 use super::session::{Job, Phase, is_about_files};
@@ -29,36 +29,28 @@ pub(super) struct LargeFile {
     /// The name that it gets here, of the single file of a transfer: no other request of the
     /// queue fetches that one.
     pub(super) alone_as: Option<RelPath>,
-    pub(super) version: FileVersion,
-    /// The server that listed it.
-    pub(super) listed_by: String,
+    /// Its size in bytes, as a listing has it.
+    pub(super) size: u64,
     /// Whether the user named it.
     pub(super) is_named: bool,
 }
 
 impl LargeFile {
-    /// Makes one of a listing's entry, in a directory.
+    /// Makes one of a file in a directory.
     pub(super) fn new(
         (from, directory): (&Arc<Path>, Option<&RelPath>),
-        listed: Listed,
-        listed_by: &str,
+        name: RelPath,
+        size: u64,
         is_named: bool,
     ) -> Self {
-        Self {
-            from: Arc::clone(from),
-            directory: directory.cloned(),
-            name: listed.path,
-            alone_as: None,
-            version: FileVersion { size: listed.size, mtime: listed.mtime },
-            listed_by: listed_by.to_owned(),
-            is_named,
-        }
+        let (from, directory) = (Arc::clone(from), directory.cloned());
+        Self { from, directory, name, alone_as: None, size, is_named }
     }
 
     /// Returns the request that fetches it whole; it is empty if the caller fetches it.
     pub(super) fn into_batch(self) -> Batch {
-        let Self { from, directory, name, alone_as, version, is_named, .. } = self;
-        let files = if alone_as.is_some() { Vec::new() } else { vec![(name, version.size)] };
+        let Self { from, directory, name, alone_as, size, is_named } = self;
+        let files = if alone_as.is_some() { Vec::new() } else { vec![(name, size)] };
         Batch { from, directory, files, is_named }
     }
 
@@ -95,17 +87,50 @@ impl<O> Servers<'_, O> {
 }
 
 impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
-    /// Begins a file that all servers are then asked for. If it cannot be begun, it is fetched
-    /// whole: that request reports why.
-    pub(super) async fn begin_large(&self, large: LargeFile) -> Result<Arc<BegunFile>, LargeFile> {
-        let Job::Get { to, .. } = self.job else { return Err(large) };
-        let (root, beginning) = (to.clone(), large.clone());
-        let how = (self.servers.count, self.servers.range_bytes);
-        let begun = spawn_blocking(move || begin(&root, &beginning, how)).await;
-        let Ok(Ok(Some(file))) = begun else { return Err(large) };
-        self.servers.observer.event(Event::Offered { bytes: large.version.size });
+    /// Begins a file that all servers are then asked for, in the version that this server has. If
+    /// it cannot be begun, it is fetched whole: that request reports why.
+    ///
+    /// # Errors
+    /// The server is lost, or refuses.
+    pub(super) async fn begin_large(
+        &self,
+        client: &mut Client,
+        large: LargeFile,
+    ) -> Result<Option<Arc<BegunFile>>, Error> {
+        let gone = client.gone();
+        let looking = look(client, &large);
+        let looked = tokio::select! {
+            looked = looking => looked,
+            error = gone => Err(error),
+        };
+        let version = match looked {
+            Ok(version) => version.filter(|version| self.servers.divides(version.size)),
+            Err(error) if is_about_files(&error) => None,
+            Err(error) => {
+                self.queue.put_back(Work::Begin(large));
+                return Err(error);
+            }
+        };
+        let named_by = client.address().to_string();
+        let begun = match (version, self.job) {
+            (Some(version), Job::Get { to, .. }) => {
+                let (root, large) = (to.clone(), large.clone());
+                let how = (self.servers.count, self.servers.range_bytes);
+                let begin = move || begin(&root, &large, (version, &*named_by), how);
+                spawn_blocking(begin).await.ok().and_then(Result::ok).flatten()
+            }
+            _ => None,
+        };
+        let Some((file, version)) = begun.zip(version) else {
+            self.queue.put_back(Work::Copy(large.into_batch()));
+            return Ok(None);
+        };
+        let large = LargeFile { size: version.size, ..large };
+        self.servers.observer.event(Event::Offered { bytes: large.size });
         self.servers.observer.event(Event::Begun { path: &large.path() });
-        Ok(Arc::new(BegunFile { large, file, done: AtomicU64::new(0) }))
+        let open = Arc::new(BegunFile { large, file, done: AtomicU64::new(0) });
+        self.queue.opened(Arc::clone(&open));
+        Ok(Some(open))
     }
 
     /// Fetches ranges of a file by one server, as long as there are some. Returns whether the
@@ -176,7 +201,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         self.servers.observer.event(Event::Warning { reason: &reason });
         self.servers.observer.returned(Returned {
             files: 1,
-            offered: large.version.size,
+            offered: large.size,
             done: open.done.load(Ordering::Relaxed),
         });
         // the request that fetches it needs the lock of the partial file
@@ -185,7 +210,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     }
 
     fn note_stored(&self, large: &LargeFile, StoredWhole { hash, kept }: StoredWhole) {
-        let (path, bytes) = (large.path(), large.version.size);
+        let (path, bytes) = (large.path(), large.size);
         self.totals().add_divided(bytes, kept, large.is_named);
         let observer = &self.servers.observer;
         if kept > 0 {
@@ -196,9 +221,26 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     }
 }
 
+/// Asks a server for the version of a file: a listing of the directory may have less of it.
+async fn look(client: &mut Client, large: &LargeFile) -> Result<Option<FileVersion>, Error> {
+    let above = large.directory.as_ref().map_or(&b""[..], RelPath::as_bytes);
+    let parts = [large.from.as_os_str().as_bytes(), above, large.name.as_bytes()];
+    let parts: Vec<&[u8]> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let place = parts.join(&b'/');
+    let mut version = None;
+    let listing = client.list(&place, |listed| {
+        let Listed { path, kind, size, mtime, .. } = listed;
+        let is_it = path == large.name && kind == ListedKind::File;
+        version = is_it.then_some(FileVersion { size, mtime });
+    });
+    listing.await?;
+    Ok(version)
+}
+
 fn begin(
     root: &Root,
     large: &LargeFile,
+    version: (FileVersion, &str),
     how: (usize, u64),
 ) -> Result<Option<Arc<DividedFile>>, files::Error> {
     let below = match &large.directory {
@@ -209,7 +251,7 @@ fn begin(
         None => root.clone(),
     };
     let name = large.alone_as.as_ref().unwrap_or(&large.name);
-    DividedFile::begin(&below, name, (large.version, &large.listed_by), how)
+    DividedFile::begin(&below, name, version, how)
 }
 
 async fn finish(open: &Arc<BegunFile>, fsync: bool) -> Result<StoredWhole, Error> {

@@ -37,8 +37,8 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             let found = find(&mut client, from).await;
             finish(client, found).await
         };
-        let Listings { paths, kinds, by } = self.ask(find).await?;
-        let mut named = Named::new(&paths, &kinds, |size| self.divides(size).then_some(&*by))?;
+        let (paths, kinds) = self.ask(find).await?;
+        let mut named = Named::new(&paths, &kinds, |size| self.divides(size))?;
         if let [path] = paths.as_slice()
             && named.directories.is_empty()
         {
@@ -96,7 +96,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         let excludes = Excludes::none();
         let job = Job::Get { to: root, is_sync: false, excludes: &excludes };
         let phase = Phase::new(self, job, fsync);
-        self.observer.event(Event::AllOffered { files: 1, bytes: large.version.size });
+        self.observer.event(Event::AllOffered { files: 1, bytes: large.size });
         phase.queue.add_large(vec![large]);
         phase.queue.fill(Vec::new(), Vec::new());
         phase.run(async {}).await?;
@@ -144,7 +144,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             }));
         }
         for file in &large {
-            phase.batcher().pass(file.version.size);
+            phase.batcher().pass(file.size);
         }
         phase.queue.add_large(large);
         phase.queue.fill(batches, starts.collect());
@@ -209,15 +209,6 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
     }
 }
 
-/// What a server has.
-struct Listings {
-    /// What the user named, with patterns expanded.
-    paths: Vec<Vec<u8>>,
-    kinds: HashMap<RelPath, Listed>,
-    /// The server.
-    by: String,
-}
-
 /// What the servers have, by the paths that the user named.
 struct Named {
     directories: Vec<Tree>,
@@ -248,12 +239,11 @@ impl Tree {
 }
 
 impl Named {
-    /// Sorts what the user named. `divides`: returns the server that listed it, if a file of this
-    /// size in bytes is divided.
-    fn new<'a>(
+    /// Sorts what the user named. `divides`: whether a file of this size in bytes is divided.
+    fn new(
         paths: &[Vec<u8>],
         kinds: &HashMap<RelPath, Listed>,
-        divides: impl Fn(u64) -> Option<&'a str>,
+        divides: impl Fn(u64) -> bool,
     ) -> Result<Self, Error> {
         let mut named = Self {
             directories: Vec::new(),
@@ -285,10 +275,9 @@ impl Named {
                 (Some(listed), Some(name)) if listed.kind == ListedKind::File => {
                     let above = below.parent();
                     let above = above.as_ref().map_or(&b""[..], RelPath::as_bytes).to_vec();
-                    if let Some(by) = divides(listed.size) {
-                        let listed = Listed { path: name, ..listed.clone() };
-                        let large = LargeFile::new((&remote(&above), None), listed, by, true);
-                        named.large.push(large);
+                    if divides(listed.size) {
+                        let place = (&remote(&above), None);
+                        named.large.push(LargeFile::new(place, name, listed.size, true));
                         continue;
                     }
                     named.files.entry(above).or_default().push((name, listed.size));
@@ -301,7 +290,10 @@ impl Named {
 }
 
 /// Expands patterns, and asks what the names are.
-async fn find(client: &mut Client, from: &[Vec<u8>]) -> Result<Listings, Error> {
+async fn find(
+    client: &mut Client,
+    from: &[Vec<u8>],
+) -> Result<(Vec<Vec<u8>>, HashMap<RelPath, Listed>), Error> {
     let mut paths = Vec::new();
     for path in from {
         paths.extend(client.matching(path).await?);
@@ -330,7 +322,7 @@ async fn find(client: &mut Client, from: &[Vec<u8>]) -> Result<Listings, Error> 
             Err(error) => return Err(error),
         }
     }
-    Ok(Listings { paths, kinds, by: client.address().to_string() })
+    Ok((paths, kinds))
 }
 
 /// Fetches what is left of directories, and other paths.

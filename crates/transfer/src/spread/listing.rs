@@ -63,22 +63,21 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
             }
             false => files,
         };
-        let listed_by = client.address().to_string();
-        Ok((self.batches(directory, files, &listed_by), directories))
+        Ok((self.batches(directory, files), directories))
     }
 
     /// Divides files of a directory. Large ones are added to the queue.
-    fn batches(&self, directory: &Directory, files: Vec<File>, listed_by: &str) -> Vec<Batch> {
+    fn batches(&self, directory: &Directory, files: Vec<File>) -> Vec<Batch> {
         let mut batcher = self.batcher();
         let (mut full, mut large) = (Vec::new(), Vec::new());
-        for (_, listed) in files {
-            if self.servers.divides(listed.size) {
-                batcher.pass(listed.size);
+        for (_, Listed { path, size, .. }) in files {
+            if self.servers.divides(size) {
+                batcher.pass(size);
                 let place = (&directory.from, directory.path.as_ref());
-                large.push(LargeFile::new(place, listed, listed_by, false));
+                large.push(LargeFile::new(place, path, size, false));
                 continue;
             }
-            full.extend(batcher.add(listed.path, listed.size));
+            full.extend(batcher.add(path, size));
         }
         self.queue.add_large(large);
         full.push(batcher.take());

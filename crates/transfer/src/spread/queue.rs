@@ -313,10 +313,7 @@ impl Queue {
 mod tests {
     use std::time::Duration;
 
-    use headroom_transfer_proto::message::Time;
-
     use super::*;
-    use crate::delivery::FileVersion;
 
     fn batch(name: &str) -> Batch {
         let file = RelPath::parse(name.as_bytes()).expect("a path");
@@ -394,16 +391,9 @@ mod tests {
     fn who_takes_no_ranges_fetches_large_files_whole() {
         run(async {
             let large = |name: &str| {
-                let mtime = Time { seconds: 0, nanoseconds: 0 };
-                LargeFile {
-                    from: Path::new("x").into(),
-                    directory: None,
-                    name: RelPath::parse(name.as_bytes()).expect("a path"),
-                    alone_as: None,
-                    version: FileVersion { size: 1 << 30, mtime },
-                    listed_by: String::new(),
-                    is_named: false,
-                }
+                let name = RelPath::parse(name.as_bytes()).expect("a path");
+                let from: Arc<Path> = Path::new("x").into();
+                LargeFile::new((&from, None), name, 1 << 30, false)
             };
             let queue = Queue::default();
             queue.add_large(vec![large("a"), large("b"), large("c")]);

@@ -241,13 +241,11 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         while let Some(work) = self.queue.take(takes_ranges).await {
             let gone = client.gone();
             match work {
-                Work::Begin(large) => match self.begin_large(large).await {
-                    Ok(open) => {
-                        self.queue.opened(Arc::clone(&open));
+                Work::Begin(large) => {
+                    if let Some(open) = self.begin_large(client, large).await? {
                         takes_ranges = self.fetch_ranges(client, open).await?;
                     }
-                    Err(large) => self.queue.put_back(Work::Copy(large.into_batch())),
-                },
+                }
                 Work::Ranges(open) => takes_ranges = self.fetch_ranges(client, open).await?,
                 Work::Abandon(open) => self.abandon_large(open).await,
                 Work::List(directory) => {
