@@ -99,7 +99,7 @@ pub enum Message {
         #[cbor(n(2), with = "minicbor::bytes")]
         ticket: Option<[u8; TICKET_BYTES]>,
         /// Whether the server sends ranges of files, as the client asked for.
-        #[n(3)]
+        #[n(4)]
         ranges: Option<bool>,
     },
     /// Server to client: the request is refused, or aborted.

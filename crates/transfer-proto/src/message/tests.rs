@@ -140,8 +140,7 @@ fn the_greatest_messages_fit() {
     Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
     // lists of the longest names are cut by whoever makes them
     let wanted = vec![wanted; MOST_SOURCES];
-    let get =
-        Message::Get { from: wanted, compress: None, lanes: None, tree: None, ranges: None };
+    let get = Message::Get { from: wanted, compress: None, lanes: None, tree: None, ranges: None };
     let error = get.frame(&mut out);
     assert!(matches!(error, Err(Error::TooLong(_))));
     assert!(Message::parse(&out[4..]).is_ok(), "the message before is still whole");
@@ -594,8 +593,12 @@ fn requests_and_answers_without_ranges_are_those_of_an_older_version() {
         tree: None,
         ranges,
     };
-    // [2, {0: []}]
+    let accepted = |ranges| Message::Accepted { lanes: None, keep: None, ticket: None, ranges };
+    // [2, {0: []}], [2, {0: [], 10: true}], [4, {}], [4, {4: true}]
     assert_eq!(bytes(get(None)), [0x82, 0x02, 0xa1, 0x00, 0x80]);
+    assert_eq!(bytes(get(Some(true))), [0x82, 0x02, 0xa2, 0x00, 0x80, 0x0a, 0xf5]);
+    assert_eq!(bytes(accepted(None)), [0x82, 0x04, 0xa0]);
+    assert_eq!(bytes(accepted(Some(true))), [0x82, 0x04, 0xa1, 0x04, 0xf5]);
     assert_eq!(Message::parse(&bytes(get(Some(true)))), Ok(get(Some(true))));
     let sent = |count| Message::RangeSent {
         id: 1,
