@@ -4,6 +4,7 @@ mod content;
 mod copies;
 mod delta;
 mod open_file;
+mod range_queue;
 mod ranges;
 mod search;
 mod shared;
@@ -177,6 +178,7 @@ impl Sender {
                 }
             };
             match message {
+                message if shared.is_of_withdrawn(&message) => {}
                 Message::Have { id, first_span, values, last, old } => {
                     if let Some((file, held)) =
                         shared.note_held(id, first_span, values, last, old)?

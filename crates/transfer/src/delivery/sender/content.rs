@@ -66,6 +66,7 @@ impl Shared {
         failure: Failure,
         messages: &mpsc::Sender<Message>,
     ) {
+        self.note_withdrawn(id);
         let entry = self.offered().remove(&id);
         // the receiver may have given it up before
         if entry.is_none() {

@@ -184,8 +184,7 @@ impl OpenFile {
 
     /// Hashes a span, unless that was done before.
     pub(super) fn hash_span(&self, span: u64) -> Result<(), files::Error> {
-        let tree = || self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_hashed = tree().contains(span);
+        let is_hashed = self.tree.lock().unwrap_or_else(PoisonError::into_inner).contains(span);
         if is_hashed {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 //! others.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use headroom_transfer_proto::message::{MOST_VALUES, Message};
 use headroom_transfer_proto::span::{ChainingValue, Spans};
@@ -10,35 +10,15 @@ use tokio::sync::mpsc;
 
 use super::content::blocking;
 use super::open_file::{Lacking, OpenFile};
+use super::range_queue::{RangeQueue, RangeRequest};
 use super::shared::Shared;
 use crate::delivery::event::Event;
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::files::{Ranges, SourceFile};
+use crate::files::SourceFile;
 
-/// Ranges of one file that may be unsent at once.
-const MOST_UNSENT: usize = 4;
-/// Separate ranges of one file that may be asked for.
-const MOST_SEPARATE: usize = 1 << 16;
-
-/// A range that was asked for.
-pub(super) struct AskedRange {
-    spans: Range<u64>,
-    /// Spans that the receiver reports to have.
-    held: Vec<(u64, ChainingValue)>,
-}
-
-/// The ranges of a file that were asked for.
-pub(super) struct AskedRanges {
-    next: mpsc::UnboundedSender<AskedRange>,
-    /// All of them.
-    ever: Ranges,
-    /// How many are not sent yet.
-    unsent: usize,
-}
-
-/// A file of which ranges are sent, and where these come from.
-pub(super) type Asked = (SourceFile, mpsc::UnboundedReceiver<AskedRange>);
+/// A file of which ranges are sent, and from where the requests for them are taken.
+pub(super) type Asked = (SourceFile, mpsc::UnboundedReceiver<RangeRequest>);
 
 impl Shared {
     /// Notes a range that the receiver asks for. With the first one of a file, returns the file.
@@ -70,33 +50,44 @@ impl Shared {
             return wrong("a range, and says what it has outside of it");
         }
         let mut begun = None;
-        if entry.asked.is_none() {
+        if entry.ranges.is_none() {
             let Some(file) = entry.file.take() else {
                 return wrong("a range of a file that it has asked for as a whole");
             };
-            let (next, asked) = mpsc::unbounded_channel();
-            entry.asked = Some(AskedRanges { next, ever: Ranges::default(), unsent: 0 });
-            begun = Some((file, asked));
+            let (queue, requests) = RangeQueue::new();
+            entry.ranges = Some(queue);
+            begun = Some((file, requests));
         }
-        let Some(asked) = &mut entry.asked else { return Ok(None) };
-        if asked.unsent >= MOST_UNSENT || asked.ever.len() >= MOST_SEPARATE {
-            return wrong("too many ranges of a file");
+        let Some(queue) = &mut entry.ranges else { return Ok(None) };
+        match queue.add(RangeRequest { spans: range, held }) {
+            Ok(()) => Ok(begun),
+            Err(what) => wrong(what),
         }
-        if asked.ever.gaps(&range) != std::slice::from_ref(&range) {
-            return wrong("a range that overlaps one that it asked for before");
+    }
+
+    /// Notes that a file is about to be withdrawn: the receiver may be asking for more of it.
+    pub(super) fn note_withdrawn(&self, id: u64) {
+        if self.by_ranges {
+            self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         }
-        asked.ever.insert(&range);
-        asked.unsent += 1;
-        // the task that takes it ends with the file
-        let _ = asked.next.send(AskedRange { spans: range, held });
-        Ok(begun)
+    }
+
+    /// Whether a message is about a file that was withdrawn, which the receiver may not know yet.
+    pub(super) fn is_of_withdrawn(&self, message: &Message) -> bool {
+        let id = match message {
+            Message::Have { id, .. }
+            | Message::AskRange { id, .. }
+            | Message::Failed { id, .. } => id,
+            _ => return false,
+        };
+        self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     /// Sends the ranges of a file one after the other, until the receiver has answered the file.
     pub(super) async fn send_ranges(
         self: Arc<Self>,
         id: u64,
-        (file, mut asked): Asked,
+        (file, mut requests): Asked,
         messages: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
         let path = self.offered().get(&id).map(|entry| entry.path.clone());
@@ -113,7 +104,7 @@ impl Shared {
         if let Some(entry) = self.offered().get_mut(&id) {
             entry.opened = Some(Arc::clone(&opened));
         }
-        while let Some(AskedRange { spans, held }) = asked.recv().await {
+        while let Some(RangeRequest { spans, held }) = requests.recv().await {
             match self.send_range(id, &opened, spans.clone(), held, &messages).await? {
                 Ok(values) => {
                     self.note_sent(id);
@@ -160,9 +151,9 @@ impl Shared {
 
     fn note_sent(&self, id: u64) {
         if let Some(entry) = self.offered().get_mut(&id)
-            && let Some(asked) = &mut entry.asked
+            && let Some(queue) = &mut entry.ranges
         {
-            asked.unsent -= 1;
+            queue.note_sent();
         }
     }
 }

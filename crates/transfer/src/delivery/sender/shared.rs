@@ -1,6 +1,6 @@
 //! What the tasks of a sender share: entries that are offered and not answered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -12,7 +12,7 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::OpenFile;
-use super::ranges::AskedRanges;
+use super::range_queue::RangeQueue;
 use crate::connection::Connection;
 use crate::delivery::compression::AdaptiveCompressor;
 use crate::delivery::delta::Delta;
@@ -65,6 +65,8 @@ pub(super) struct Shared {
     /// Set when the transfer ends: blocking threads stop waiting.
     pub(super) stop: Stop,
     pub(super) offered: Mutex<HashMap<u64, Offered>>,
+    /// Files that were withdrawn, if the receiver asks for ranges.
+    pub(super) withdrawn: Mutex<HashSet<u64>>,
     /// Permits for files that are offered without content.
     pub(super) open_files: Arc<Semaphore>,
     pub(super) unanswered: Arc<Semaphore>,
@@ -99,8 +101,8 @@ pub(super) struct Offered {
     pub(super) old: Option<u64>,
     /// The description of the old file that was requested.
     pub(super) described: Option<Described>,
-    /// The ranges that were asked for, if the receiver asks for ranges.
-    pub(super) asked: Option<AskedRanges>,
+    /// The ranges that the receiver has asked for, if it asks for ranges.
+    pub(super) ranges: Option<RangeQueue>,
     /// The file, while it is sent.
     pub(super) opened: Option<Arc<OpenFile>>,
     /// Permits that are released when it is answered.
@@ -134,6 +136,7 @@ impl Shared {
             wants_lane: AtomicBool::new(false),
             stop: Stop::default(),
             offered: Mutex::default(),
+            withdrawn: Mutex::default(),
             open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
             unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
             pieces: Arc::new(Semaphore::new(PIECES)),
@@ -243,7 +246,7 @@ impl Shared {
         let Some(entry) = offered.get_mut(&id) else {
             return wrong("spans of a file that was not offered");
         };
-        if entry.file.is_none() && (entry.asked.is_none() || last) {
+        if entry.file.is_none() && (entry.ranges.is_none() || last) {
             return wrong("spans of a file when it has said so before");
         }
         if entry.permits.1.is_none() {

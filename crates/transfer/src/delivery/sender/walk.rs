@@ -174,7 +174,7 @@ impl Walk {
             held: Vec::new(),
             old: None,
             described: None,
-            asked: None,
+            ranges: None,
             opened: None,
             permits: (unanswered, open_permit.flatten()),
         };
