@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use super::connection::{Client, limited};
 use super::listed::joined;
 use crate::control::{MessageReader, MessageWriter, unexpected};
-use crate::delivery::{Destination, DividedFile, Observer, Part, Receiver, Summary};
+use crate::delivery::{Destination, DividedFile, Observer, Participant, Receiver, Summary};
 use crate::error::Error;
 use crate::files::settable;
 use crate::lanes::LaneOffer;
@@ -27,18 +27,33 @@ impl Client {
     /// is larger than 64 KiB. `None` if the server sends no ranges, as an older version does, or
     /// files that change are to be fetched: nothing of it was fetched then.
     ///
-    /// When this returns, or is dropped, what this connection has not completed is left to others.
-    /// If the server cannot send the version of the file that is divided, or it cannot be written
-    /// here, no connection is asked for more, and [`DividedFile::failure`] says why. When
-    /// [`DividedFile::is_whole`] says so, [`DividedFile::finish`] stores the file.
+    /// When this returns, what this connection has not completed is left to others; when it is
+    /// dropped, as soon as nothing of that is being written. If the server cannot send the version
+    /// of the file that is divided, or it cannot be written here, no connection is asked for more,
+    /// and [`DividedFile::failure`] says why. When [`DividedFile::is_whole`] says so,
+    /// [`DividedFile::finish`] stores the file.
     ///
     /// # Errors
     /// The request failed as a whole, or the server sends what was not asked for.
     pub async fn get_ranges(
         &mut self,
         from: &[u8],
-        (directory, name): (Option<&RelPath>, &RelPath),
+        place: (Option<&RelPath>, &RelPath),
         file: &Arc<DividedFile>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Option<Summary>, Error> {
+        let (part, leaving) = file.join(self.address().to_string());
+        let fetched = self.get_part(from, place, part, observer).await;
+        leaving.ended().await;
+        fetched
+    }
+
+    /// Does what [`Self::get_ranges`] does, for a connection that takes part already.
+    pub(crate) async fn get_part(
+        &mut self,
+        from: &[u8],
+        (directory, name): (Option<&RelPath>, &RelPath),
+        part: Participant,
         observer: Arc<dyn Observer>,
     ) -> Result<Option<Summary>, Error> {
         if !self.takes_ranges() {
@@ -47,10 +62,8 @@ impl Client {
         let path = joined(self.below(from)?.as_ref(), directory, name).map_err(|error| {
             Error::OnServer { reason: format!("{name} cannot be read: {error}"), code: None }
         })?;
-        let part = file.join(self.address().to_string());
-        let _leaving = Leaving(part.clone());
         let asked: HashSet<_> = [path.name().to_vec()].into();
-        let root = file.root().clone();
+        let root = part.root().clone();
         let resolved = spawn_blocking(move || Destination::directory(&root, None, false)).await;
         let (destination, _) = resolved.map_err(|error| Error::task(&error))??;
         // the rate of a lane cannot be limited at the receiver
@@ -112,13 +125,4 @@ async fn decline(writer: &mut MessageWriter, reader: &mut MessageReader) -> Resu
         }
     }
     writer.send(&Message::End { stored: 0, failed }).await
-}
-
-/// Ends a connection's part, also if the request is dropped.
-struct Leaving(Part);
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.0.leave();
-    }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::message::{Attributes, MOST_VALUES, Time};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Tree};
+use tokio::sync::oneshot;
 
 use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
 
@@ -69,19 +70,18 @@ struct State {
     left: Ranges,
     /// Ranges that connections are asked for, and have not completed, by the connections' numbers.
     asked: Vec<(u64, Range<u64>)>,
-    /// Connections that take part.
-    parts: Vec<u64>,
-    next_part: u64,
+    /// The number of the next connection that takes part.
+    next_number: u64,
     /// Values of the spans of complete ranges, as the servers said.
     values: Tree,
-    /// The first server that has sent this version, and what else it said of the file.
-    found: Option<Found>,
+    /// The first server that has offered this version, and what else it said of the file.
+    confirmed: Option<Confirmed>,
     /// Why it cannot be divided.
     failure: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-struct Found {
+struct Confirmed {
     server: String,
     mode: u32,
     attributes: Option<Box<Attributes>>,
@@ -127,10 +127,9 @@ impl DividedFile {
         let state = State {
             left,
             asked: Vec::new(),
-            parts: Vec::new(),
-            next_part: 0,
+            next_number: 0,
             values: Tree::new(spans),
-            found: None,
+            confirmed: None,
             failure: None,
         };
         Ok(Some(Arc::new(Self {
@@ -147,10 +146,6 @@ impl DividedFile {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn root(&self) -> &Root {
-        &self.root
     }
 
     /// Whether there are ranges that no connection is asked for, and the file can be divided.
@@ -185,40 +180,62 @@ impl DividedFile {
     /// Ranges are not complete: the data stays. The hash of what was written is not that of the
     /// servers' spans: the data is removed. The disk refuses: the data stays.
     pub fn finish(&self, fsync: bool) -> Result<StoredWhole, files::Error> {
-        let (root, present, found) = {
+        let (root, present, confirmed) = {
             let state = self.state();
-            (state.values.root(), state.values.present(), state.found.clone())
+            (state.values.root(), state.values.present(), state.confirmed.clone())
         };
-        let Some((root, found)) = root.zip(found) else {
+        let Some((root, confirmed)) = root.zip(confirmed) else {
             let all = self.partial.spans().count();
             return Err(files::Error::incomplete(&self.path, all - present, all));
         };
-        let seal = Seal { root, mode: found.mode, mtime: self.version.mtime, fsync };
-        self.partial.finish_with(&seal, found.attributes.as_deref())?;
+        let seal = Seal { root, mode: confirmed.mode, mtime: self.version.mtime, fsync };
+        self.partial.finish_with(&seal, confirmed.attributes.as_deref())?;
         let kept = self.version.size.saturating_sub(self.partial.came());
         Ok(StoredWhole { hash: *root.as_bytes(), kept })
     }
 
-    /// Notes a connection to a server that takes part.
-    pub(crate) fn join(self: &Arc<Self>, server: String) -> Part {
+    /// Notes a connection to a server that takes part. Also returns what waits for its end.
+    pub(crate) fn join(self: &Arc<Self>, server: String) -> (Participant, Leaving) {
         let mut state = self.state();
-        let number = state.next_part;
-        state.next_part += 1;
-        state.parts.push(number);
+        let number = state.next_number;
+        state.next_number += 1;
         drop(state);
-        Part { file: Arc::clone(self), number, server, has_begun: Arc::default() }
+        let (end, ended) = oneshot::channel();
+        let file = Arc::clone(self);
+        let part = Part { file, number, server, has_begun: AtomicBool::new(false), _end: end };
+        (Participant(Arc::new(part)), Leaving(ended))
     }
 }
 
-/// A connection's part in a divided file. Clones are the same part.
+/// A connection that takes part in a divided file. Clones are the same one. Whoever writes for it
+/// has a clone: when the last one is dropped, nothing of its ranges is being written, and what it
+/// has not completed is left to others.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
+pub(crate) struct Participant(Arc<Part>);
+
+/// A connection's part in a divided file.
+#[derive(Debug)]
+struct Part {
     file: Arc<DividedFile>,
     number: u64,
     /// The server, as users know it.
     server: String,
     /// Whether the server has offered the file.
-    has_begun: Arc<AtomicBool>,
+    has_begun: AtomicBool,
+    /// Dropped when the connection takes no further part.
+    _end: oneshot::Sender<()>,
+}
+
+/// Waits until a connection takes no further part in a divided file.
+#[derive(Debug)]
+pub(crate) struct Leaving(oneshot::Receiver<()>);
+
+impl Leaving {
+    /// Returns when what the connection has not completed is left to others.
+    pub(crate) async fn ended(self) {
+        // nothing is sent: the other end is dropped
+        let _ = self.0.await;
+    }
 }
 
 /// A range to ask a server for.
@@ -229,14 +246,18 @@ pub(crate) struct NextRange {
     pub(crate) held: Vec<(u64, ChainingValue)>,
 }
 
-impl Part {
+impl Participant {
+    pub(crate) fn root(&self) -> &Root {
+        &self.0.file.root
+    }
+
     pub(crate) fn partial(&self) -> Arc<Partial> {
-        Arc::clone(&self.file.partial)
+        Arc::clone(&self.0.file.partial)
     }
 
     /// Whether the server has offered the file, in whichever version.
     pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed)
+        self.0.has_begun.load(Ordering::Relaxed)
     }
 
     /// Notes the version that the server offers. Returns whether it is the right one; if it is
@@ -247,22 +268,22 @@ impl Part {
         mode: u32,
         attributes: Option<Box<Attributes>>,
     ) -> bool {
-        self.has_begun.store(true, Ordering::Relaxed);
-        let DividedFile { path, version: right, named_by, .. } = &*self.file;
-        let mut state = self.file.state();
+        let Part { file, server, has_begun, .. } = &*self.0;
+        has_begun.store(true, Ordering::Relaxed);
+        let DividedFile { path, version: right, named_by, .. } = &**file;
+        let mut state = file.state();
         if version == Some(*right) {
-            let server = self.server.clone();
-            state.found.get_or_insert_with(|| Found { server, mode, attributes });
+            let server = server.clone();
+            state.confirmed.get_or_insert_with(|| Confirmed { server, mode, attributes });
             return state.failure.is_none();
         }
-        let other = state.found.as_ref().map_or(named_by, |found| &found.server);
+        let other = state.confirmed.as_ref().map_or(named_by, |confirmed| &confirmed.server);
         let here = match version {
             Some(version) => version.to_string(),
             None => "no such file".to_owned(),
         };
         let reason = format!(
-            "{path} differs between the servers: {} has {here}, and {other} has {right}",
-            self.server
+            "{path} differs between the servers: {server} has {here}, and {other} has {right}"
         );
         state.failure.get_or_insert(reason);
         false
@@ -271,9 +292,10 @@ impl Part {
     /// Returns what to ask the server for next, which has not sent so many ranges yet; `None` if
     /// it has enough to send, or nothing is left.
     pub(crate) fn next(&self, unsent: usize) -> Option<NextRange> {
-        let DividedFile { least, connections, ref partial, .. } = *self.file;
-        let mut state = self.file.state();
-        if state.failure.is_some() || !state.parts.contains(&self.number) {
+        let Part { file, number, .. } = &*self.0;
+        let (least, connections) = (file.least, file.connections);
+        let mut state = file.state();
+        if state.failure.is_some() {
             return None;
         }
         let left: u64 = state.left.iter().map(|range| range.end - range.start).sum();
@@ -288,18 +310,18 @@ impl Part {
         let len = if rest < len + least { rest } else { len };
         let spans = first.start..first.start + len.min(MOST_VALUES as u64);
         state.left.remove(&spans);
-        state.asked.push((self.number, spans.clone()));
+        state.asked.push((*number, spans.clone()));
         drop(state);
-        let value = |span| Some((span, partial.known(span)?.value()));
+        let value = |span| Some((span, file.partial.known(span)?.value()));
         let held = spans.clone().filter_map(value).collect();
         Some(NextRange { spans, held })
     }
 
     /// Notes that a range is complete, with the values that the server said.
     pub(crate) fn done(&self, spans: &Range<u64>, values: &[ChainingValue]) {
-        let mut state = self.file.state();
-        let is_it = |(number, asked): &(u64, Range<u64>)| *number == self.number && asked == spans;
-        // those of a connection that was given up are asked of another one
+        let mut state = self.0.file.state();
+        let is_it =
+            |(number, asked): &(u64, Range<u64>)| *number == self.0.number && asked == spans;
         let Some(at) = state.asked.iter().position(is_it) else { return };
         state.asked.swap_remove(at);
         for (span, value) in spans.clone().zip(values) {
@@ -309,14 +331,16 @@ impl Part {
 
     /// Lets no connection be asked for more of the file, because of what this one found.
     pub(crate) fn fail(&self, reason: &str) {
-        let path = &self.file.path;
-        self.file.fail(format!("{path} cannot be divided, as {} shows: {reason}", self.server));
+        let Part { file, server, .. } = &*self.0;
+        let path = &file.path;
+        file.fail(format!("{path} cannot be divided, as {server} shows: {reason}"));
     }
+}
 
-    /// Takes no further part. What it was asked for and is not complete is left to others.
-    pub(crate) fn leave(&self) {
+/// Leaves what the connection was asked for and has not completed to others.
+impl Drop for Part {
+    fn drop(&mut self) {
         let mut state = self.file.state();
-        state.parts.retain(|number| *number != self.number);
         let State { left, asked, .. } = &mut *state;
         asked.retain(|(number, spans)| {
             let is_own = *number == self.number;
@@ -331,6 +355,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use headroom_transfer_proto::span::Spans;
+    use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
 
@@ -345,8 +370,8 @@ mod tests {
     }
 
     /// Joins, and confirms the version.
-    fn join(file: &Arc<DividedFile>, server: &str) -> Part {
-        let part = file.join(server.to_owned());
+    fn join(file: &Arc<DividedFile>, server: &str) -> Participant {
+        let (part, _leaving) = file.join(server.to_owned());
         assert!(part.confirm(Some(file.version), 0o640, None));
         part
     }
@@ -376,11 +401,8 @@ mod tests {
         assert!(lengths.windows(2).all(|pair| pair[0] >= pair[1] || pair[1] <= 3), "{lengths:?}");
         assert!(lengths.iter().all(|len| *len >= 2), "{lengths:?}");
         assert!(!file.has_left() && !file.is_whole());
-        for part in &parts {
-            part.leave();
-        }
+        drop(parts);
         assert!(file.has_left());
-        assert!(parts[0].next(0).is_none(), "it has left");
         // while much is left, it is asked for two ranges at once
         let part = join(&file, "c");
         assert!(part.next(0).is_some() && part.next(1).is_some() && part.next(2).is_none());
@@ -397,9 +419,8 @@ mod tests {
         let range = lost.next(0).expect("a range");
         assert_eq!(range.spans, 0..4);
         let arrived = write(&file, 2);
-        lost.leave();
-        lost.done(&range.spans, &[arrived; 4]);
-        assert!(!file.is_whole(), "it has left before");
+        drop(lost);
+        assert!(file.has_left() && !file.is_whole());
         let other = join(&file, "b");
         let range = other.next(0).expect("a range");
         assert_eq!(range, NextRange { spans: 0..4, held: vec![(2, arrived)] });
@@ -411,6 +432,22 @@ mod tests {
         let whole = std::fs::read(folder.path().join("big")).expect("a file");
         assert_eq!((stored.hash, stored.kept), (*blake3::hash(&whole).as_bytes(), 0));
         assert_eq!(whole.len() as u64, 4 * SPAN_BYTES);
+    }
+
+    #[test]
+    fn a_connection_that_still_writes_keeps_its_ranges() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = begin(folder.path(), 4, 4 << 20);
+        let (part, mut leaving) = file.join("a".to_owned());
+        assert!(part.confirm(Some(file.version), 0o640, None));
+        assert_eq!(part.next(0).expect("a range").spans, 0..4);
+        let writing = part.clone();
+        drop(part);
+        assert_eq!(leaving.0.try_recv(), Err(TryRecvError::Empty));
+        assert!(!file.has_left());
+        drop(writing);
+        assert_eq!(leaving.0.try_recv(), Err(TryRecvError::Closed));
+        assert!(file.has_left());
     }
 
     #[test]
@@ -431,7 +468,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = begin(folder.path(), 3, 1 << 20);
         let part = join(&file, "one.example");
-        let other = file.join("two.example".to_owned());
+        let (other, _leaving) = file.join("two.example".to_owned());
         assert!(!other.has_begun());
         let version = FileVersion { size: 7, mtime: MTIME };
         assert!(!other.confirm(Some(version), 0o600, None) && other.has_begun());

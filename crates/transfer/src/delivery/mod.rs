@@ -16,7 +16,7 @@ mod sender;
 mod summary;
 
 pub use delta::Delta;
-pub(crate) use divided::Part;
+pub(crate) use divided::Participant;
 pub use divided::{DividedFile, FileVersion, StoredWhole};
 pub use event::{Event, Observer};
 pub(crate) use receiver::{DataSession, Destination, Receiver, SyncMode, make_directories};

@@ -34,7 +34,7 @@ use self::linked::Linked;
 use self::shared::{Shared, WorkerEvent};
 use self::streams::take_streams;
 use self::worker::Worker;
-use super::divided::Part;
+use super::divided::Participant;
 use super::event::Observer;
 use super::failed_directories::FailedDirectories;
 use super::lane_status::report_lane_status;
@@ -76,7 +76,7 @@ pub(crate) struct Receiver {
     /// The message to send first, when data may arrive.
     pub(crate) acceptance: Option<Message>,
     /// The file of which ranges were asked for, in place of whole files.
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<Participant>,
 }
 
 impl Receiver {
@@ -142,7 +142,13 @@ impl Receiver {
             is_end: false,
             in_flight: InFlight::new(events.downgrade()),
         };
-        let worker = spawn_blocking(move || worker.run(worker_events));
+        let opened = Arc::clone(&shared);
+        let worker = spawn_blocking(move || {
+            let ended = worker.run(worker_events);
+            // lanes may refer to these files a little longer
+            opened.open().clear();
+            ended
+        });
         let failure = tokio::select! {
             // the channel of answers closes when the worker ends
             sent = writer.forward(answers) => sent.err(),

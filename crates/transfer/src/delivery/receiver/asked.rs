@@ -6,13 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 
-use crate::delivery::divided::{NextRange, Part};
+use crate::delivery::divided::{NextRange, Participant};
 use crate::error::Error;
 use crate::files::{KnownSpan, Partial, Ranges};
 
 /// The ranges of a file that this side has asked one sender for.
 pub(super) struct AskedRanges {
-    part: Part,
+    part: Participant,
     state: Mutex<State>,
 }
 
@@ -35,7 +35,7 @@ struct OpenRange {
 
 /// The state of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum RangeState {
     /// Something is on its way.
     Waiting,
     /// All spans are here.
@@ -45,22 +45,22 @@ enum Progress {
 }
 
 impl OpenRange {
-    fn progress(&mut self, partial: &Partial) -> Progress {
-        let Some(values) = &self.values else { return Progress::Waiting };
+    fn progress(&mut self, partial: &Partial) -> RangeState {
+        let Some(values) = &self.values else { return RangeState::Waiting };
         for (span, value) in self.spans.clone().zip(values).skip(self.checked) {
             match partial.known(span) {
                 Some(known) if known.value() == *value => self.checked += 1,
-                Some(KnownSpan::Arrived(_)) => return Progress::Wrong,
+                Some(KnownSpan::Arrived(_)) => return RangeState::Wrong,
                 // what was claimed is replaced
-                Some(KnownSpan::Claimed(_)) | None => return Progress::Waiting,
+                Some(KnownSpan::Claimed(_)) | None => return RangeState::Waiting,
             }
         }
-        Progress::Complete
+        RangeState::Complete
     }
 }
 
 impl AskedRanges {
-    pub(super) fn new(part: Part) -> Self {
+    pub(super) fn new(part: Participant) -> Self {
         Self { part, state: Mutex::default() }
     }
 
@@ -114,7 +114,7 @@ impl AskedRanges {
     pub(super) fn is_settled(&self, partial: &Partial) -> bool {
         let mut state = self.state();
         let next = state.open.front_mut();
-        next.is_none_or(|range| range.progress(partial) != Progress::Waiting)
+        next.is_none_or(|range| range.progress(partial) != RangeState::Waiting)
     }
 
     /// Whether every range is complete.
@@ -130,9 +130,9 @@ impl AskedRanges {
         let mut state = self.state();
         let Some(range) = state.open.front_mut() else { return Ok(false) };
         match range.progress(partial) {
-            Progress::Waiting => return Ok(false),
-            Progress::Complete => {}
-            Progress::Wrong => {
+            RangeState::Waiting => return Ok(false),
+            RangeState::Complete => {}
+            RangeState::Wrong => {
                 let span = range.spans.start + range.checked as u64;
                 return Err(format!("its span {span} has arrived with another hash than it said"));
             }
@@ -158,14 +158,14 @@ mod tests {
     use crate::delivery::divided::{DividedFile, FileVersion};
     use crate::files::Root;
 
-    fn begin(folder: &std::path::Path, spans: u64) -> (Arc<DividedFile>, Part) {
+    fn begin(folder: &std::path::Path, spans: u64) -> (Arc<DividedFile>, Participant) {
         let root = Root::open(folder).expect("a folder");
         let mtime = Time { seconds: 1, nanoseconds: 0 };
         let version = FileVersion { size: spans * SPAN_BYTES, mtime };
         let path = RelPath::parse(b"big").expect("a path");
         let begun = DividedFile::begin(&root, &path, (version, "a"), (1, 2 * SPAN_BYTES));
         let file = begun.expect("a partial file").expect("a disk");
-        let part = file.join("a".to_owned());
+        let (part, _leaving) = file.join("a".to_owned());
         assert!(part.confirm(Some(version), 0o600, None));
         (file, part)
     }

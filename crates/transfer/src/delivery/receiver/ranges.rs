@@ -11,7 +11,7 @@ use super::incoming::Incoming;
 use super::lanes::Lanes;
 use super::worker::{File, Worker};
 use crate::control::unexpected;
-use crate::delivery::divided::{FileVersion, NextRange, Part};
+use crate::delivery::divided::{FileVersion, NextRange, Participant};
 use crate::error::Error;
 
 impl Worker {
@@ -19,7 +19,7 @@ impl Worker {
     pub(super) fn begin_ranges(
         &mut self,
         id: u64,
-        part: Part,
+        part: Participant,
         kind: EntryKind,
     ) -> Result<(), Error> {
         if !self.files.is_empty() {

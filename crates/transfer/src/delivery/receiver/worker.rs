@@ -24,7 +24,7 @@ use super::sync_mode::SyncMode;
 use crate::claims::{Claim, FileClaims};
 use crate::connection::Connection;
 use crate::control::unexpected;
-use crate::delivery::divided::Part;
+use crate::delivery::divided::Participant;
 use crate::delivery::event::Event;
 use crate::delivery::failed_directories::FailedDirectories;
 use crate::delivery::summary::Summary;
@@ -83,7 +83,7 @@ pub(super) struct Worker {
     pub(super) sync: Option<SyncMode>,
     pub(super) tree: TreeOptions,
     /// The file of which ranges were asked for, in place of whole files.
-    pub(super) part: Option<Part>,
+    pub(super) part: Option<Participant>,
     pub(super) owners: Owners,
     pub(super) linked: Linked,
     /// Whether something failed, so that a sync removes nothing.
