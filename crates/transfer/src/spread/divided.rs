@@ -1,14 +1,13 @@
 //! Files that are divided among the servers: each server is asked for ranges of its own.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use headroom_transfer_proto::message::{Listed, ListedKind, MOST_INLINE};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
+use super::large::{BegunFile, LargeFile};
 use super::queue::{Batch, Work};
 use super::record::Record;
 use super::servers::{Returned, Servers, SpreadObserver};
@@ -17,66 +16,6 @@ use crate::client::Client;
 use crate::delivery::{DividedFile, Event, FileVersion, StoredWhole, Summary, make_directories};
 use crate::error::Error;
 use crate::files::{self, Root};
-
-/// A file that is to be divided.
-#[derive(Debug, Clone)]
-pub(super) struct LargeFile {
-    /// The directory of the servers below which it is.
-    pub(super) from: Arc<Path>,
-    /// The directory below that, which it is also in here.
-    pub(super) directory: Option<RelPath>,
-    pub(super) name: RelPath,
-    /// The name that it gets here, of the single file of a transfer: no other request of the
-    /// queue fetches that one.
-    pub(super) alone_as: Option<RelPath>,
-    /// Its size in bytes, as a listing has it.
-    pub(super) size: u64,
-    /// Whether the user named it.
-    pub(super) is_named: bool,
-}
-
-impl LargeFile {
-    /// Makes one of a file in a directory.
-    pub(super) fn new(
-        (from, directory): (&Arc<Path>, Option<&RelPath>),
-        name: RelPath,
-        size: u64,
-        is_named: bool,
-    ) -> Self {
-        let (from, directory) = (Arc::clone(from), directory.cloned());
-        Self { from, directory, name, alone_as: None, size, is_named }
-    }
-
-    /// Returns the request that fetches it whole; it is empty if the caller fetches it.
-    pub(super) fn into_batch(self) -> Batch {
-        let Self { from, directory, name, alone_as, size, is_named } = self;
-        let files = if alone_as.is_some() { Vec::new() } else { vec![(name, size)] };
-        Batch { from, directory, files, is_named }
-    }
-
-    /// Returns its path in events.
-    fn path(&self) -> RelPath {
-        let name = self.alone_as.as_ref().unwrap_or(&self.name);
-        let joined = self.directory.as_ref().and_then(|directory| directory.join(name).ok());
-        joined.unwrap_or_else(|| name.clone())
-    }
-}
-
-/// A file that is being divided.
-#[derive(Debug)]
-pub(super) struct BegunFile {
-    pub(super) large: LargeFile,
-    pub(super) file: Arc<DividedFile>,
-    /// Bytes that were reported as moved or a hole.
-    done: AtomicU64,
-}
-
-impl BegunFile {
-    /// Whether nothing of it is left to be asked for, however it ends.
-    pub(super) fn is_settled(&self) -> bool {
-        self.file.is_whole() || self.file.failure().is_some()
-    }
-}
 
 impl<O> Servers<'_, O> {
     /// Whether a file of this size in bytes is divided.
@@ -122,13 +61,13 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
             _ => None,
         };
         let Some((file, version)) = begun.zip(version) else {
-            self.queue.put_back(Work::Copy(large.into_batch()));
+            self.queue.put_back(Work::Copy(Batch::of_large(large)));
             return Ok(None);
         };
         let large = LargeFile { size: version.size, ..large };
         self.servers.observer.event(Event::Offered { bytes: large.size });
         self.servers.observer.event(Event::Begun { path: &large.path() });
-        let open = Arc::new(BegunFile { large, file, done: AtomicU64::new(0) });
+        let open = Arc::new(BegunFile::new(large, file));
         self.queue.opened(Arc::clone(&open));
         Ok(Some(open))
     }
@@ -149,13 +88,16 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let from = open.large.from.as_os_str().as_bytes();
         let place = (open.large.directory.as_ref(), &open.large.name);
         let gone = client.gone();
-        let fetching = client.get_ranges(from, place, &open.file, record.clone());
+        let (part, leaving) = open.file.join(client.address().to_string());
+        let fetching = client.get_part(from, place, part, record.clone());
         let fetched = tokio::select! {
             fetched = fetching => fetched,
             error = gone => Err(error),
         };
+        // others are asked for what it has not completed as soon as nothing of that is written
+        leaving.ended().await;
         let done = record.end().done;
-        open.done.fetch_add(done, Ordering::Relaxed);
+        open.add_done(done);
         let (moved, outcome) = match fetched {
             Ok(Some(summary)) => (summary, Ok(true)),
             Ok(None) => (Summary::default(), Ok(false)),
@@ -202,11 +144,11 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         self.servers.observer.returned(Returned {
             files: 1,
             offered: large.size,
-            done: open.done.load(Ordering::Relaxed),
+            done: open.done(),
         });
         // the request that fetches it needs the lock of the partial file
         drop(open);
-        Some(large.into_batch())
+        Some(Batch::of_large(large))
     }
 
     fn note_stored(&self, large: &LargeFile, StoredWhole { hash, kept }: StoredWhole) {

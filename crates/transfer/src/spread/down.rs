@@ -11,7 +11,7 @@ use headroom_transfer_proto::path::{RelPath, shown};
 use tokio::task::spawn_blocking;
 
 use super::batch::Batcher;
-use super::divided::LargeFile;
+use super::large::LargeFile;
 use super::queue::{Batch, Directory};
 use super::record::{Last, add};
 use super::servers::{Servers, SpreadObserver, finish};

@@ -6,7 +6,7 @@ use headroom_transfer_proto::message::{Listed, ListedKind};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::divided::LargeFile;
+use super::large::LargeFile;
 use super::queue::{Batch, Directory};
 use super::servers::SpreadObserver;
 use super::session::{Job, Phase};

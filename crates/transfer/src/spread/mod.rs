@@ -11,6 +11,7 @@
 mod batch;
 mod divided;
 mod down;
+mod large;
 mod listing;
 mod queue;
 mod record;

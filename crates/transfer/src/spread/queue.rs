@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::Notify;
 
-use super::divided::{BegunFile, LargeFile};
+use super::large::{BegunFile, LargeFile};
 
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;
@@ -26,6 +26,15 @@ pub(super) struct Batch {
     pub(super) files: Vec<(RelPath, u64)>,
     /// Whether the user named each of them.
     pub(super) is_named: bool,
+}
+
+impl Batch {
+    /// Makes the request that fetches a large file whole; it is empty if the caller fetches it.
+    pub(super) fn of_large(large: LargeFile) -> Self {
+        let LargeFile { from, directory, name, alone_as, size, is_named } = large;
+        let files = if alone_as.is_some() { Vec::new() } else { vec![(name, size)] };
+        Self { from, directory, files, is_named }
+    }
 }
 
 /// A directory of the servers.
@@ -95,7 +104,7 @@ impl State {
         let work = work.or_else(|| self.batches.pop_front().map(Work::Copy));
         let work = work.or_else(|| match self.large.pop_front() {
             Some(large) if takes_ranges => Some(Work::Begin(large)),
-            large => large.map(|large| Work::Copy(large.into_batch())),
+            large => large.map(|large| Work::Copy(Batch::of_large(large))),
         });
         let work = work.or_else(|| self.directories.pop().map(Work::List));
         let work = work.or_else(|| (!takes_ranges).then(|| self.abandoned()).flatten());

@@ -1,0 +1,77 @@
+//! Large files, which are divided among the servers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headroom_transfer_proto::path::RelPath;
+
+use crate::delivery::DividedFile;
+
+/// A file that is to be divided.
+#[derive(Debug, Clone)]
+pub(super) struct LargeFile {
+    /// The directory of the servers below which it is.
+    pub(super) from: Arc<Path>,
+    /// The directory below that, which it is also in here.
+    pub(super) directory: Option<RelPath>,
+    pub(super) name: RelPath,
+    /// The name that it gets here, of the single file of a transfer: no other request of the
+    /// queue fetches that one.
+    pub(super) alone_as: Option<RelPath>,
+    /// Its size in bytes, as a listing has it.
+    pub(super) size: u64,
+    /// Whether the user named it.
+    pub(super) is_named: bool,
+}
+
+impl LargeFile {
+    /// Makes one of a file in a directory.
+    pub(super) fn new(
+        (from, directory): (&Arc<Path>, Option<&RelPath>),
+        name: RelPath,
+        size: u64,
+        is_named: bool,
+    ) -> Self {
+        let (from, directory) = (Arc::clone(from), directory.cloned());
+        Self { from, directory, name, alone_as: None, size, is_named }
+    }
+
+    /// Returns its path in events.
+    pub(super) fn path(&self) -> RelPath {
+        let name = self.alone_as.as_ref().unwrap_or(&self.name);
+        let joined = self.directory.as_ref().and_then(|directory| directory.join(name).ok());
+        joined.unwrap_or_else(|| name.clone())
+    }
+}
+
+/// A file that is being divided.
+#[derive(Debug)]
+pub(super) struct BegunFile {
+    pub(super) large: LargeFile,
+    pub(super) file: Arc<DividedFile>,
+    /// Bytes that were reported as moved or a hole.
+    done: AtomicU64,
+}
+
+impl BegunFile {
+    /// Makes one of which nothing was reported yet.
+    pub(super) fn new(large: LargeFile, file: Arc<DividedFile>) -> Self {
+        Self { large, file, done: AtomicU64::new(0) }
+    }
+
+    /// Whether nothing of it is left to be asked for, however it ends.
+    pub(super) fn is_settled(&self) -> bool {
+        self.file.is_whole() || self.file.failure().is_some()
+    }
+
+    /// Notes bytes that were reported as moved or a hole.
+    pub(super) fn add_done(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes that were reported as moved or a hole.
+    pub(super) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
