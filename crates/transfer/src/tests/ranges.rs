@@ -1,5 +1,5 @@
 //! Large files whose ranges come from several servers at once, some of which stop or have another
-//! file; and clients that ask for ranges that there are not.
+//! file; and clients that ask for ranges that do not exist.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
@@ -14,14 +14,15 @@ use super::*;
 use crate::client::SyncOptions;
 use crate::control::{MessageReader, MessageWriter};
 use crate::retry::Retry;
+use crate::server::RequestCount;
 use crate::spread::{Connecting, Servers};
 
 const MIB: u64 = 1 << 20;
-/// All servers together: no server is so fast that others have nothing to do.
+/// All servers together.
 const RATE_BPS: u64 = 400_000_000;
 
-/// These servers, with a limit of the rate and therefore without lanes. Large files are divided
-/// into ranges of 1 MiB and more.
+/// These servers, with a limit of the rate and therefore without lanes: pieces that are held hold
+/// no others. Large files are divided into ranges of 1 MiB and more.
 fn all<'a>(ground: &'a Ground, started: &'a [Server], watch: &Arc<Watch>) -> Servers<'a, Watch> {
     let connect = move |n: usize| Box::pin(ground.connect(&started[n])) as Connecting<'a>;
     Servers {
@@ -44,7 +45,11 @@ fn a_file_comes_from_all_servers_at_once_and_from_others_when_one_stops() {
     write(&ground.served("dir/big"), &content((40 << 20) + 5));
     run(async {
         let servers = [ground.start(), ground.start(), ground.start()];
-        let watch = Watch::new(Some((16 * MIB, &servers[1])));
+        // the first range of each has more spans than one: none is complete until all have sent
+        // something and one is stopped
+        let sending = servers.clone();
+        let all_send = move || sending.iter().all(|server| server.status().sent.bytes > 0);
+        let watch = Watch::holding(Some((1, &servers[1])), all_send);
         let from = [b"dir/big".to_vec()];
         let got = all(&ground, &servers, &watch).get(&from, &ground.here("as"), false).await;
         let got = got.expect("it is fetched");
@@ -104,7 +109,11 @@ fn a_file_that_differs_at_one_server_is_named_and_comes_whole_from_another() {
             let elsewhere = Options { root: ground.here(folder).into(), ..ground.options() };
             let servers = [ground.start(), ground.start(), start(&ground.server, elsewhere)];
             let address = servers[2].address().expect("an address").to_string();
-            let (watch, to) = (Watch::new(None), ground.here("to/"));
+            // the others complete no range until that one has answered
+            let other = servers[2].clone();
+            let is_get = |ended: &RequestCount| ended.operation == "get" && ended.count > 0;
+            let has_answered = move || other.status().requests.iter().any(is_get);
+            let (watch, to) = (Watch::holding(None, has_answered), ground.here("to/"));
             let got = all(&ground, &servers, &watch).get(&[b"big".to_vec()], &to, false).await;
             let got = got.expect("it is fetched");
             assert_eq!((got.stored, got.failed), (1, 0), "{got:?} {:?}", watch.notes);
@@ -227,6 +236,31 @@ fn a_client_gets_the_values_of_the_range_that_it_asked_for() {
         assert_eq!(sent, Message::RangeSent { id, first_span: 2, values });
         writer.send(&Message::Stored { id }).await.expect("it is open");
         writer.send(&Message::End { stored: 0, failed: 0 }).await.expect("it is open");
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn what_a_client_asks_for_while_a_file_is_withdrawn_is_ignored() {
+    let ground = Ground::new();
+    write(&ground.served("file"), &content((2 << 20) + 1));
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let (mut writer, mut reader, id) = offered(&raw, Some(true)).await;
+        let end = reader.expect().await.expect("the end");
+        assert!(matches!(end, Message::EntriesEnd { files: 1, .. }), "{end:?}");
+        write(&ground.served("file"), &content(3 << 20));
+        let ask = |first_span| Message::AskRange { id, first_span, spans: 1 };
+        writer.send(&ask(0)).await.expect("it is open");
+        let withdrawn = reader.expect().await.expect("an answer");
+        assert!(matches!(withdrawn, Message::Withdrawn { .. }), "{withdrawn:?}");
+        let failed = Message::Failed { id, reason: "not now".to_owned(), code: None };
+        for message in [ask(1), failed, Message::End { stored: 0, failed: 1 }] {
+            writer.send(&message).await.expect("it is open");
+        }
+        let _ = writer.close().await;
+        assert!(reader.recv().await.expect("it is closed").is_none());
         assert_others_go_on(&ground, &server).await;
     });
 }

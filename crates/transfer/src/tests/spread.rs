@@ -1,7 +1,8 @@
 //! One transfer over several servers of one folder, some of which stop, refuse or are not there.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::TreeOptions;
@@ -12,44 +13,77 @@ use crate::spread::{Connecting, RANGE_BYTES, Returned, Servers, SpreadObserver};
 
 const MIB: u64 = 1 << 20;
 
+/// How long a piece that was moved is held at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a transfer waits for.
+type Condition = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// Notes what happens, and stops a server when so much was moved.
 pub(super) struct Watch {
     pub(super) notes: Notes,
     pub(super) offered: AtomicU64,
-    pub(super) moved: AtomicU64,
+    moved: AtomicU64,
     stops: Option<(u64, Server)>,
-    /// A folder of the server that must have some of it before.
-    stored_in: Option<PathBuf>,
+    /// Until this is so, the server is not stopped, and the piece that was moved goes no further.
+    until: Option<Condition>,
+    /// Whether later pieces wait until the server is stopped.
+    holds_later: AtomicBool,
 }
 
 impl Watch {
     pub(super) fn new(stops: Option<(u64, &Server)>) -> Arc<Self> {
-        let stops = stops.map(|(after, server)| (after, server.clone()));
+        Self::with(stops, None, false)
+    }
+
+    /// Holds every piece that was moved until this is so, and until the server is stopped if it is
+    /// to be.
+    pub(super) fn holding(
+        stops: Option<(u64, &Server)>,
+        until: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::with(stops, Some(Box::new(until)), true)
+    }
+
+    fn with(
+        stops: Option<(u64, &Server)>,
+        until: Option<Condition>,
+        holds_later: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             notes: Notes::default(),
             offered: AtomicU64::new(0),
             moved: AtomicU64::new(0),
-            stops,
-            stored_in: None,
+            stops: stops.map(|(after, server)| (after, server.clone())),
+            until,
+            holds_later: AtomicBool::new(holds_later),
         })
     }
 
     /// Stops a server when 8 MiB were moved, and 6 MiB lie in this folder: there are whole spans
     /// of 1 MiB to resume from. Until then the piece that was moved goes no further.
     fn with_partial(server: &Server, folder: PathBuf) -> Arc<Self> {
-        let (stops, notes) = (Some((8 * MIB, server.clone())), Notes::default());
-        let (offered, moved) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { notes, offered, moved, stops, stored_in: Some(folder) })
+        let is_there: Condition = Box::new(move || on_disk(&folder) >= 6 * MIB);
+        Self::with(Some((8 * MIB, server)), Some(is_there), false)
     }
 
-    /// Waits until the folder has so much.
-    fn wait_for_partial(&self) {
-        let Some(folder) = &self.stored_in else { return };
-        tokio::task::block_in_place(|| {
-            while on_disk(folder) < 6 * MIB {
-                std::thread::sleep(std::time::Duration::from_millis(1));
+    /// Handles a piece that was moved: it may have to wait, and it may be the one with which the
+    /// server is stopped.
+    fn note_moved(&self, bytes: u64) {
+        let before = self.moved.fetch_add(bytes, Ordering::SeqCst);
+        let stops = self.stops.as_ref();
+        let is_it = stops.is_none_or(|(after, _)| before < *after && before + bytes >= *after);
+        if is_it {
+            if let Some(until) = &self.until {
+                hold_until(until);
             }
-        });
+            if let Some((_, server)) = stops {
+                server.stop();
+                self.holds_later.store(false, Ordering::SeqCst);
+            }
+        } else if stops.is_some_and(|(after, _)| before >= *after) {
+            hold_until(|| !self.holds_later.load(Ordering::SeqCst));
+        }
     }
 
     fn note(&self, note: String) {
@@ -67,16 +101,7 @@ impl Observer for Watch {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Offered { bytes } => drop(self.offered.fetch_add(bytes, Ordering::SeqCst)),
-            Event::Moved { bytes } => {
-                let before = self.moved.fetch_add(bytes, Ordering::SeqCst);
-                if let Some((after, server)) = &self.stops
-                    && before < *after
-                    && before + bytes >= *after
-                {
-                    self.wait_for_partial();
-                    server.stop();
-                }
-            }
+            Event::Moved { bytes } => self.note_moved(bytes),
             _ => self.notes.event(event),
         }
     }
@@ -100,6 +125,19 @@ impl SpreadObserver for Watch {
     fn restarted(&self) {
         self.note("restarted".to_owned());
     }
+}
+
+/// Keeps this thread of the runtime waiting until it is so.
+fn hold_until(is_so: impl Fn() -> bool) {
+    if is_so() {
+        return;
+    }
+    tokio::task::block_in_place(|| {
+        let begun = Instant::now();
+        while !is_so() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }
 
 /// Bytes that the files of a directory take, if it is there.
