@@ -15,11 +15,12 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 
 use crate::engine::{
     Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, Orders, Phase, Receipt,
-    Settlement, State,
+    Settlement, State, WorkerReport,
 };
 use crate::entry::{Entry, decode};
 use crate::error::Error;
@@ -78,6 +79,15 @@ impl Sqlite {
         let job = job.map_err(|found| Error::State { path: path.clone(), found })?;
         let rules = Rules::of(&job);
         Ok(Self { connection, path, job, rules })
+    }
+
+    /// Opens the state in a folder beside a run that may remove it and make it anew meanwhile. The
+    /// last handle of a database removes its log, by name: this one would remove the next one's.
+    pub(crate) fn open_beside(folder: &Path) -> Result<Self, Error> {
+        let engine = Self::open(folder)?;
+        let set = engine.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        set.map_err(|cause| Error::database(&engine.path, cause))?;
+        Ok(engine)
     }
 
     /// Opens the state of a job in a folder, or makes it. `file` is the job file, for errors.
@@ -242,6 +252,10 @@ impl Engine for Sqlite {
 
     fn counts(&mut self, now_ms: u64) -> Result<Counts, Error> {
         self.look(|connection| control::counts(connection, now_ms))
+    }
+
+    fn workers(&mut self) -> Result<Vec<WorkerReport>, Error> {
+        self.look(control::reports)
     }
 
     fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error> {
