@@ -66,8 +66,8 @@ impl Ui {
     /// Starts listening. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The address is not of this machine alone or cannot be used, a server's address is wrong, or a
-    /// job file cannot be read.
+    /// The address is not of this machine alone or cannot be used, a server's address is wrong, or
+    /// a job file cannot be read.
     pub async fn bind(options: Options) -> Result<Self, Error> {
         let Options { address, connect, servers: named, folder, program, fleets } = options;
         if !address.ip().is_loopback() {

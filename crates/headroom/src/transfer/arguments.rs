@@ -822,8 +822,8 @@ pub(crate) struct Ui {
     /// Listen at this TCP address, which must be one of this machine alone
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// Also show the job of this file, whose queue is at NATS, or of this folder with its state: those
-    /// in ~/.local/state/headroom/fleet are shown anyway
+    /// Show the job of this file, whose queue is at NATS, or of this folder with its state, besides
+    /// those in ~/.local/state/headroom/fleet
     #[arg(long = "fleet", value_name = "JOB.toml")]
     pub(crate) fleets: Vec<PathBuf>,
     /// Print the page's address, and start no browser
