@@ -117,14 +117,15 @@ impl Fleets {
                 continue;
             }
             let job = Job::read(&path).map_err(|error| Error::Fleet(error.to_string()))?;
-            match (&job.nats, &states) {
-                (Some(_), _) => files.push((path, job)),
-                (None, Some(states)) => folders.push(states.join(&job.name)),
-                (None, None) => {
-                    let reason = "cannot tell where the state of this job is: neither XDG_STATE_HOME nor HOME is set";
-                    return Err(Error::Fleet(format!("{}: {reason}", path.display())));
-                }
+            if job.nats.is_some() {
+                files.push((path, job));
+                continue;
             }
+            let Some(states) = &states else {
+                let reason = "cannot tell where the state of this job is: neither XDG_STATE_HOME nor HOME is set";
+                return Err(Error::Fleet(format!("{}: {reason}", path.display())));
+            };
+            folders.push(states.join(&job.name));
         }
         let inner = Arc::new(Inner {
             states,
@@ -270,9 +271,8 @@ impl Inner {
         watches.retain(|folder, _| folders.contains(folder));
         let mut seen = BTreeMap::new();
         for folder in &folders {
-            let watch = watches.entry(folder.clone()).or_insert_with(|| {
-                Watch::new(JobPlace::Folder(StateFolder::new(folder.clone())))
-            });
+            let place = || JobPlace::Folder(StateFolder::new(folder.clone()));
+            let watch = watches.entry(folder.clone()).or_insert_with(|| Watch::new(place()));
             let id = id_of(folder);
             let json = match watch.look(MOST_REASONS) {
                 Ok(look) => shown(&id, &id, &look),
@@ -302,9 +302,8 @@ impl Inner {
         while self.wait(pause) {
             let looked = match &mut watch {
                 Some(watch) => watch.look(MOST_REASONS),
-                None => JobPlace::nats(job).and_then(|place| {
-                    watch.insert(Watch::new(place)).look(MOST_REASONS)
-                }),
+                None => JobPlace::nats(job)
+                    .and_then(|place| watch.insert(Watch::new(place)).look(MOST_REASONS)),
             };
             pause = if looked.is_ok() { LOOK } else { AGAIN };
             let json = match looked {

@@ -92,7 +92,7 @@ pub(super) fn opened(which: &Which) -> anyhow::Result<(Job, AnyEngine)> {
             return Ok((job, engine));
         }
     }
-    let engine = folder_of(which)?.open()?;
+    let engine = folder_of(which)?.open_beside()?;
     let job = engine.job().clone();
     let engine: AnyEngine = Box::new(engine);
     Ok((job, engine))

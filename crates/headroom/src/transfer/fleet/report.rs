@@ -21,13 +21,7 @@ pub(super) fn status(job: &Job, engine: &mut impl Engine, as_json: bool) -> anyh
 }
 
 /// Prints what is known of a job.
-pub(super) fn print(
-    job: &Job,
-    control: &Control,
-    counts: &Counts,
-    aside: &[Aside],
-    as_json: bool,
-) {
+pub(super) fn print(job: &Job, control: &Control, counts: &Counts, aside: &[Aside], as_json: bool) {
     if as_json {
         let mut status = figures(counts);
         status["job"] = job.name.clone().into();
