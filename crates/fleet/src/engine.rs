@@ -205,7 +205,7 @@ pub struct Counts {
 pub struct WorkerReport {
     /// Its name: the machine and the process there.
     pub name: String,
-    /// When it was heard, in milliseconds since 1970, by the engine's clock.
+    /// When it reported, in milliseconds since 1970: by its own clock, or by that of the servers.
     pub heard_ms: u64,
     /// Whether it has an item.
     pub has_item: bool,

@@ -157,7 +157,7 @@ impl Figures {
     /// Whether the job was started again since.
     fn begins_anew(&self, before: &Counts) -> bool {
         let Counts { is_listed, found_files, .. } = self.counts;
-        found_files < before.found_files || before.is_listed && !is_listed
+        found_files < before.found_files || (before.is_listed && !is_listed)
     }
 }
 

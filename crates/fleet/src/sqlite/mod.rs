@@ -60,12 +60,26 @@ impl Rules {
 impl Sqlite {
     /// Opens the state in a folder.
     pub(crate) fn open(folder: &Path) -> Result<Self, Error> {
+        Self::opened(folder, false)
+    }
+
+    /// Opens the state in a folder beside a run that may remove it and make it anew meanwhile. The
+    /// last handle of a database removes its log, by name: this one would remove the next one's.
+    pub(crate) fn open_beside(folder: &Path) -> Result<Self, Error> {
+        Self::opened(folder, true)
+    }
+
+    fn opened(folder: &Path, is_beside: bool) -> Result<Self, Error> {
         let path = folder.join(FILE);
         if !path.exists() {
             return Err(Error::NoJob(folder.to_owned()));
         }
         let wrong = |cause| Error::database(&path, cause);
         let connection = connect(&path, OpenFlags::empty()).map_err(wrong)?;
+        if is_beside {
+            let config = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            connection.set_db_config(config, true).map_err(wrong)?;
+        }
         // a run that was killed before it had made the tables left an empty database
         if schema::is_empty(&connection).map_err(wrong)? {
             return Err(Error::NoJob(folder.to_owned()));
@@ -79,15 +93,6 @@ impl Sqlite {
         let job = job.map_err(|found| Error::State { path: path.clone(), found })?;
         let rules = Rules::of(&job);
         Ok(Self { connection, path, job, rules })
-    }
-
-    /// Opens the state in a folder beside a run that may remove it and make it anew meanwhile. The
-    /// last handle of a database removes its log, by name: this one would remove the next one's.
-    pub(crate) fn open_beside(folder: &Path) -> Result<Self, Error> {
-        let engine = Self::open(folder)?;
-        let set = engine.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        set.map_err(|cause| Error::database(&engine.path, cause))?;
-        Ok(engine)
     }
 
     /// Opens the state of a job in a folder, or makes it. `file` is the job file, for errors.
