@@ -41,6 +41,10 @@ export class FleetView {
     }
     jobs.forEach((job, at) => {
       let card = this.cards.get(job.id)
+      if (card && card.name !== job.name) {
+        card.element.remove()
+        card = undefined
+      }
       if (!card) this.cards.set(job.id, (card = new Card(job, this.api)))
       if (this.list.children[at] !== card.element) this.list.insertBefore(card.element, this.list.children[at] ?? null)
       card.update(job)
@@ -119,8 +123,10 @@ class Card {
     setText(this.figures, parts.filter(Boolean).join(' · '))
     const moving = ['listing', 'copying'].includes(state)
     setText(this.rate, [moving && rate(job.rate), moving && job.left !== null && t('left', { time: duration(job.left) })].filter(Boolean).join(' · '))
-    if (!this.way.hasChildNodes()) {
-      this.way.append(h('span', {}, h('span.unseen', {}, `${t('from')} `), nameElement(job.from)), h('span.arrow', { 'aria-hidden': 'true' }, '→'),
+    const way = JSON.stringify([job.from, job.to])
+    if (this.wayKey !== way) {
+      this.wayKey = way
+      this.way.replaceChildren(h('span', {}, h('span.unseen', {}, `${t('from')} `), nameElement(job.from)), h('span.arrow', { 'aria-hidden': 'true' }, '→'),
         h('span', {}, h('span.unseen', {}, ` ${t('to')} `), nameElement(job.to)))
     }
     const counts = [['unchanged', job.unchanged], ['vanished', job.vanished], ['left-out', job.left_out], ['removed', job.removed], ['aside', job.aside]]

@@ -108,7 +108,8 @@ impl Fleets {
     /// Reads the job files, and begins to look whenever a page is open.
     pub(crate) fn new(options: FleetOptions) -> Result<Self, Error> {
         let FleetOptions { states, jobs } = options;
-        let (mut folders, mut files) = (Vec::new(), Vec::new());
+        let mut folders = Vec::new();
+        let mut files: Vec<(PathBuf, Job)> = Vec::new();
         for path in jobs {
             let path = std::path::absolute(&path)
                 .map_err(|error| Error::Fleet(format!("{}: {error}", path.display())))?;
@@ -118,7 +119,9 @@ impl Fleets {
             }
             let job = Job::read(&path).map_err(|error| Error::Fleet(error.to_string()))?;
             if job.nats.is_some() {
-                files.push((path, job));
+                if !files.iter().any(|(known, _)| *known == path) {
+                    files.push((path, job));
+                }
                 continue;
             }
             let Some(states) = &states else {
@@ -201,6 +204,12 @@ impl Fleets {
     /// Ends the threads. One that waits for servers ends later.
     pub(crate) fn close(&self) {
         self.0.turn(|turn| turn.is_closed = true);
+    }
+}
+
+impl Drop for Fleets {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -296,7 +305,7 @@ impl Inner {
     fn follow(&self, file: &Path, job: &Job) {
         let id = id_of(file);
         let servers = job.nats.as_ref().map(|nats| nats.servers.join(", ")).unwrap_or_default();
-        let place = format!("NATS: {servers}");
+        let place = encode(format!("NATS: {servers}").as_bytes());
         let mut watch: Option<Watch> = None;
         let mut pause = Duration::ZERO;
         while self.wait(pause) {

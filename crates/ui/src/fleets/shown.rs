@@ -7,11 +7,13 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 
-/// Of what was set aside so much is shown, and of each reason so many characters.
+/// Of what was set aside so much is shown.
 pub(super) const MOST_REASONS: usize = 10;
-const MOST_REASON: usize = 500;
 /// Workers that are shown.
 const MOST_WORKERS: usize = 100;
+/// The most characters of a reason or an error, and of a worker's name: others write them.
+const MOST_TEXT: usize = 500;
+const MOST_NAME: usize = 100;
 
 /// Describes a job. `place` says where its state is.
 pub(super) fn shown(id: &str, place: &str, look: &Look) -> Value {
@@ -20,10 +22,11 @@ pub(super) fn shown(id: &str, place: &str, look: &Look) -> Value {
     let workers = workers.iter().take(MOST_WORKERS).map(|worker| {
         let WorkerReport { name, heard_ms, has_item, in_flight } = worker;
         let silent_s = time_ms.saturating_sub(*heard_ms) / 1000;
+        let name = shortened(name, MOST_NAME);
         json!({"name": name, "silent": silent_s, "item": has_item, "bytes": if *has_item { *in_flight } else { 0 }})
     });
     let workers: Vec<_> = workers.collect();
-    let reason = |it: &Aside| it.reason.chars().take(MOST_REASON).collect::<String>();
+    let reason = |it: &Aside| shortened(&it.reason, MOST_TEXT);
     let reasons: Vec<_> = aside.iter().map(reason).collect();
     let limit = control.rate_bps.map(|rate_bps| headroom_units::rate(rate_bps as f64));
     json!({
@@ -40,8 +43,14 @@ pub(super) fn shown(id: &str, place: &str, look: &Look) -> Value {
 
 /// Describes a job whose state cannot be read.
 pub(super) fn failed(id: &str, place: &str, name: &str, error: &Error) -> Value {
-    let error = json!({"code": code_of(error), "message": error.to_string()});
+    let message = shortened(&error.to_string(), MOST_TEXT);
+    let error = json!({"code": code_of(error), "message": message});
     json!({"id": id, "place": place, "name": name, "state": "unknown", "error": error})
+}
+
+/// Returns the first characters of a text, at most so many.
+fn shortened(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
 }
 
 /// Returns the page's word for what a job does.
@@ -75,6 +84,14 @@ impl From<Error> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_others_are_bounded() {
+        assert_eq!(shortened("größe", 3), "grö");
+        let long = Error::DestinationFull("ü".repeat(MOST_TEXT + 1));
+        let job = failed("id", "place", "name", &long);
+        assert_eq!(job["error"]["message"], "ü".repeat(MOST_TEXT));
+    }
 
     #[test]
     fn a_job_has_one_word_for_what_it_does() {
