@@ -799,7 +799,7 @@ pub(crate) struct Trust {
 
 const UI_HELP: &str = "The page has two panes: this machine and a server. Copies and syncs between them are those of put, get and \
 sync, and go on while the page is closed. It also starts and shows runs of the lab, with plans in ./plans \
-and results in ./results, and shows and steers the jobs of `headroom fleet`. Runs until Ctrl-C or the page's \
+and results in ./results, and shows and controls the jobs of `headroom fleet`. Runs until Ctrl-C or the page's \
 Quit button.
 
 Only this machine reaches the page, and the printed address has a secret: who has it can read and write \

@@ -108,10 +108,10 @@ pub(crate) struct Worker {
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Go on showing it until the job is done or cancelled, or until Ctrl-C
+    /// Show its progress until the job is done or cancelled, or until Ctrl-C
     #[arg(long, short)]
     pub(crate) watch: bool,
-    /// Print JSON; with --watch a line of progress every second, and the status at last
+    /// Print JSON; with --watch a line of progress every second, and finally the status
     #[arg(long)]
     pub(crate) json: bool,
 }
