@@ -24,12 +24,13 @@ pub mod run;
 mod sqlite;
 mod state_folder;
 mod stop;
+mod watch;
 pub mod worker;
 
 pub use clock::now_ms;
 pub use engine::{
     Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, MOST_LOSSES, Orders,
-    Outcome, Phase, Receipt, Settlement, State, Step,
+    Outcome, Phase, Receipt, Settlement, State, Step, WorkerReport,
 };
 pub use entry::{Entry, Kind};
 pub use error::Error;
@@ -39,3 +40,4 @@ pub use nats::{Nats, NatsJob, NatsLock};
 pub use sqlite::Sqlite;
 pub use state_folder::{Lock, StateFolder};
 pub use stop::Stop;
+pub use watch::{JobPlace, Look, Watch};

@@ -64,6 +64,12 @@ impl Hosts {
         self.ground.start(command(&self.ground, "client", &["fleet", "run", "job.toml"]))
     }
 
+    /// Starts to watch the job.
+    fn watch(&self) -> Running {
+        let words = ["fleet", "status", "--watch", "job.toml"];
+        self.ground.start(command(&self.ground, "client", &words))
+    }
+
     /// Runs the job, which must end with this code; returns what was said.
     fn run(&self, code: i32) -> String {
         let output = self.fleet(&["run"]);
@@ -227,6 +233,11 @@ fn a_tree_is_copied_by_three_workers_of_which_one_is_killed() {
     hosts.assert_receipts_of(&tree);
     let status = hosts.status().expect("figures");
     assert_eq!((&status["phase"], &status["set_aside"]), (&"done".into(), &0.into()), "{status}");
+    // who watches it sees that it is done
+    let watched = hosts.fleet(&["status", "--watch"]);
+    let told = String::from_utf8_lossy(&watched.stdout);
+    assert_eq!(watched.status.code(), Some(0), "{watched:?}");
+    assert!(told.contains("100 %") && told.contains("job: done\n"), "{told}");
     // nothing is left to do
     hosts.run(0);
 }
@@ -358,6 +369,12 @@ fn a_job_is_paused_slowed_cancelled_and_restarted() {
     hosts.until(&mut run, "the return of all items", |status| {
         status["state"] == "paused" && status["leased_items"] == 0
     });
+    let mut watching = hosts.watch();
+    watching.until("a paused job", |it| it.printed().contains("paused").then_some(()));
+    let mut interrupted = hosts.watch();
+    interrupted.until("a line", |it| (!it.printed().is_empty()).then_some(()));
+    interrupted.signal(Signal::SIGINT);
+    assert_eq!(interrupted.end().code, Some(130));
     expect(hosts.fleet(&["rate", "2mbit"]), 0, "job has 2 Mbit/s");
     expect(hosts.fleet(&["resume"]), 0, "job continues");
     hosts.until(&mut run, "a copied file", |status| status["copied_files"] != 0);
@@ -371,6 +388,8 @@ fn a_job_is_paused_slowed_cancelled_and_restarted() {
     assert_eq!((&status["state"], &status["leased_items"]), (&"paused".into(), &0.into()));
 
     expect(hosts.fleet(&["cancel"]), 0, "job is cancelled");
+    let watched = watching.end();
+    assert!(watched.code == Some(0) && watched.stdout.contains("job: cancelled\n"), "{watched}");
     expect(hosts.fleet(&["resume"]), 2, "was cancelled");
     expect(hosts.fleet(&["run"]), 2, "was cancelled");
     hosts.job(true, "mode = \"sync\"");

@@ -13,7 +13,7 @@ const FLEET_HELP: &str = "A job file says what goes where, in TOML (docs/fleet.m
 
 Examples:
   headroom fleet run archive.toml
-  headroom fleet status archive.toml
+  headroom fleet status --watch archive.toml
   headroom fleet rate 100mbit archive.toml
   headroom fleet receipts archive.toml > receipts.ndjson
   headroom fleet run --hosts hosts.txt archive.toml    # on many machines, with NATS
@@ -108,7 +108,10 @@ pub(crate) struct Worker {
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Print JSON
+    /// Show its progress until the job is done or cancelled, or until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+    /// Print JSON; with --watch a line of progress every second, and finally the status
     #[arg(long)]
     pub(crate) json: bool,
 }

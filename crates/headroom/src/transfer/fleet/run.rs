@@ -105,7 +105,8 @@ pub(super) fn worker(arguments: &Worker) -> anyhow::Result<ExitCode> {
     Ok(if is_interrupted { interrupted() } else { ExitCode::SUCCESS })
 }
 
-fn interrupted() -> ExitCode {
+/// The exit code of what Ctrl-C has ended.
+pub(super) fn interrupted() -> ExitCode {
     ExitCode::from(u8::try_from(INTERRUPTED).unwrap_or(1))
 }
 
