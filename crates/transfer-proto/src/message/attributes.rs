@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 
 use super::bounded;
+use crate::span::Verification;
 
 /// How the trees of a request are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
@@ -17,6 +18,11 @@ pub struct TreeOptions {
     /// Whether to send a file that changes while it is read.
     #[n(2)]
     pub changing: bool,
+    /// How to verify files that are sent without their content in the entry; `None` is by BLAKE3.
+    /// The receiver has the last word ([`Message::Accepted`](super::Message::Accepted)), and a sync
+    /// ignores it.
+    #[n(3)]
+    pub verification: Option<Verification>,
 }
 
 /// A set of attributes to keep beside content, permissions and times, as bits. Unknown bits
