@@ -295,8 +295,8 @@ fn files_are_verified_as_the_option_says() {
     let (here, back) = (here.display().to_string(), back.display().to_string());
     let end = |output: &Output| {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let events = said.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-        let mut ends = events.filter(|event: &serde_json::Value| event["event"] == "end");
+        let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        let mut ends = said.lines().map(read).filter(|event| event["event"] == "end");
         ends.next().expect("an end")
     };
     let fast = |verb: &str, from: &str, to: &str| {

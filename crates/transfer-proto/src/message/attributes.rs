@@ -18,9 +18,8 @@ pub struct TreeOptions {
     /// Whether to send a file that changes while it is read.
     #[n(2)]
     pub changing: bool,
-    /// How to verify files that are sent without their content in the entry; `None` is by BLAKE3.
-    /// The receiver has the last word ([`Message::Accepted`](super::Message::Accepted)), and a sync
-    /// ignores it.
+    /// How to verify files of which the receiver has nothing; `None` is by BLAKE3. The server may
+    /// refuse that ([`Message::Accepted`](super::Message::Accepted)), and ignores it in a sync.
     #[n(3)]
     pub verification: Option<Verification>,
 }

@@ -199,8 +199,9 @@ fn a_file_that_changes_between_reading_and_writing_is_found_by_its_crc() {
             let (send, receive) = connection.open_bi().await.expect("a stream");
             let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
             let verification = Some(Verification::Crc64);
-            let tree = Some(TreeOptions { verification, ..TreeOptions::default() });
-            let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree };
+            let options = TreeOptions { verification, ..TreeOptions::default() };
+            let (to, lanes, tree_options) = (None, None, Some(options));
+            let put = Message::Put { to, rename: false, fsync: false, lanes, tree: tree_options };
             let kind = EntryKind::File {
                 size: sent.len() as u64,
                 mode: 0o644,
@@ -217,10 +218,10 @@ fn a_file_that_changes_between_reading_and_writing_is_found_by_its_crc() {
             }
             reader.recv_hello().await.expect("it greets");
             let accepted = reader.expect().await.expect("an answer");
-            assert!(
-                matches!(accepted, Message::Accepted { verification: Some(Verification::Crc64), .. }),
-                "{accepted:?}"
-            );
+            let Message::Accepted { verification: agreed, .. } = accepted else {
+                panic!("{accepted:?}")
+            };
+            assert_eq!(agreed, verification);
             let have = reader.expect().await.expect("an answer");
             assert!(matches!(&have, Message::Have { values, last: true, .. } if values.is_empty()));
 
