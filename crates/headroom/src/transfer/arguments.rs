@@ -453,7 +453,7 @@ pub(crate) struct Verifying {
 pub(crate) enum Verify {
     /// By BLAKE3, a cryptographic hash
     Full,
-    /// By CRC-64/NVME: less CPU time; finds faults of memory, disks and software, not forgeries
+    /// By CRC-64/NVME: less CPU time; finds faults, not forgeries
     Fast,
 }
 
