@@ -147,8 +147,8 @@ impl Spans {
         matches!(self.verification, Verification::Crc64)
     }
 
-    /// Hashes a piece of one span: its bytes, or zeros with `None`. Returns `None` if pieces must be
-    /// hashed in order, or if this is not a piece of one span.
+    /// Hashes a piece of one span: its bytes, or zeros with `None`. Returns `None` if pieces must
+    /// be hashed in order, or if this is not a piece of one span.
     #[must_use]
     pub fn piece_sum(self, piece: &Range<u64>, bytes: Option<&[u8]>) -> Option<PieceSum> {
         let span = self.range(piece.start / SPAN_BYTES)?;
@@ -210,8 +210,8 @@ pub struct SpanHasher {
     alone: bool,
 }
 
-#[allow(clippy::large_enum_variant, reason = "most are the large one")]
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "most are the large one")]
 enum State {
     Blake3(blake3::Hasher),
     Crc64(Crc),

@@ -293,9 +293,11 @@ impl Client {
         Greeting { rate_bps: self.rate_bps, priority: self.priority }
     }
 
-    /// Sets how later requests send and store trees.
+    /// Sets how later requests send and store trees, but not how they verify files:
+    /// [`Self::set_verification`] does that.
     pub const fn set_tree(&mut self, tree: TreeOptions) {
-        self.tree = tree;
+        // a sync would announce a CRC and use BLAKE3
+        self.tree = TreeOptions { verification: None, ..tree };
     }
 
     /// Sets how later requests to put and get files verify those that are too big for their entry.

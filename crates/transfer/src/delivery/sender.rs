@@ -180,7 +180,12 @@ impl Sender {
                 }
                 Message::Stored { id } => {
                     let entry = shared.answered(id)?;
-                    shared.counts.add(|counts| counts.stored += 1);
+                    shared.counts.add(|counts| {
+                        counts.stored += 1;
+                        if let Some(opened) = &entry.opened {
+                            counts.add_verified(entry.bytes, opened.spans().verification());
+                        }
+                    });
                     shared.observer.event(Event::Stored { path: &entry.path });
                 }
                 Message::Failed { id, reason, code } => {

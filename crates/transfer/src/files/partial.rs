@@ -44,9 +44,8 @@ impl Partial {
     /// Sets how it is verified, before anything of it arrives and if nothing of it is
     /// [`Self::present`]. What goes into a store is always verified by BLAKE3.
     pub fn set_verification(&mut self, verification: Verification) {
-        match self {
-            Self::Disk(partial) => partial.set_verification(verification),
-            Self::Store(_) => {}
+        if let Self::Disk(partial) = self {
+            partial.set_verification(verification);
         }
     }
 

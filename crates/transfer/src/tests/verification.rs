@@ -27,8 +27,12 @@ struct Verified {
 impl Observer for Verified {
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::Hashed { bytes, .. } => drop(self.hashed.fetch_add(bytes, Ordering::Relaxed)),
-            Event::Summed { bytes, .. } => drop(self.summed.fetch_add(bytes, Ordering::Relaxed)),
+            Event::Hashed { bytes, .. } => {
+                self.hashed.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Event::Summed { bytes, .. } => {
+                self.summed.fetch_add(bytes, Ordering::Relaxed);
+            }
             event => self.notes.event(event),
         }
     }

@@ -44,7 +44,6 @@ impl Shared {
         let verification = self.verification(&held);
         let outcome = self.send_spans(id, file, (held, verification), &messages).await?;
         if let (Some((path, bytes)), Ok((hash, _))) = (&begun, &outcome) {
-            self.counts.add(|counts| counts.add_verified(*bytes, verification));
             self.observer.event(Event::hashed(path, *bytes, (hash, verification)));
         }
         let last = match outcome {
