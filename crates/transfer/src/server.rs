@@ -151,7 +151,7 @@ impl Allow {
     fn limit(self, tree: Option<TreeOptions>, root: &Root) -> TreeOptions {
         let keep = tree.unwrap_or_default().keep.and(self.keep).and(root.settable());
         let links = if self.links { Links::Keep } else { Links::Refuse };
-        TreeOptions { keep, links, changing: false }
+        TreeOptions { keep, links, ..TreeOptions::default() }
     }
 }
 

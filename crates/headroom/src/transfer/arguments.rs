@@ -439,6 +439,24 @@ impl From<&OnLanes> for headroom_transfer::LaneOptions {
     }
 }
 
+/// How big files are verified.
+#[derive(Debug, Args)]
+pub(crate) struct Verifying {
+    /// How to verify files of more than 64 KiB from the sender's reading to the receiver's writing.
+    /// Files of which the receiver has a part or an older version, streams (`-`) and files over
+    /// several servers, to stores and from them are always verified by BLAKE3
+    #[arg(long, value_enum, value_name = "HOW", default_value = "full")]
+    pub(crate) verify: Verify,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verify {
+    /// By BLAKE3, a cryptographic hash
+    Full,
+    /// By CRC-64/NVME: less CPU time; finds faults, not forgeries
+    Fast,
+}
+
 /// What to do with symbolic links in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Links {
@@ -505,7 +523,7 @@ impl Trees {
             Some(Links::Refuse) => headroom_transfer::Links::Refuse,
             Some(Links::Follow) => headroom_transfer::Links::Follow,
         };
-        TreeOptions { keep, links, changing: self.allow_changing }
+        TreeOptions { keep, links, changing: self.allow_changing, verification: None }
     }
 }
 
@@ -579,6 +597,8 @@ pub(crate) struct Put {
     pub(crate) moving: Moving,
     #[command(flatten)]
     pub(crate) on_lanes: OnLanes,
+    #[command(flatten)]
+    pub(crate) verifying: Verifying,
 }
 
 /// Fetch files and directories from a host
@@ -597,6 +617,8 @@ pub(crate) struct Get {
     pub(crate) moving: Moving,
     #[command(flatten)]
     pub(crate) on_lanes: OnLanes,
+    #[command(flatten)]
+    pub(crate) verifying: Verifying,
 }
 
 /// Make the content of one directory that of another; one of the two is on a host

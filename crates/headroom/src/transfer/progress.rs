@@ -193,6 +193,7 @@ impl Progress {
             on_lanes,
             lost,
             cipher,
+            by_crc,
             ..
         } = summary;
         // of what went on streams, it is TLS's
@@ -211,6 +212,7 @@ impl Progress {
             end["on_lanes"] = on_lanes.into();
             end["lost"] = lost.into();
             end["cipher"] = cipher.map(Cipher::name).into();
+            end["by_crc"] = by_crc.into();
             if self.operation != Operation::Copy {
                 end["unchanged"] = unchanged.into();
                 end["removed"] = removed.into();
@@ -270,7 +272,7 @@ impl Observer for Progress {
             Event::Kept { bytes } => add(&self.counts.kept, bytes),
             // it is done with, and nothing of it is moved
             Event::Hole { bytes } => add(&self.counts.kept, bytes),
-            Event::Saved { .. } | Event::Hashed { .. } => {}
+            Event::Saved { .. } | Event::Hashed { .. } | Event::Summed { .. } => {}
             Event::Moved { bytes } => add(&self.counts.moved, bytes),
             Event::Stored { path } => {
                 self.counts.begin(path);
@@ -448,7 +450,7 @@ fn dry_run_text(summary: &Summary) -> String {
 fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> String {
     let Summary { stored, failed, left_out, moved, kept, holes, saved, unchanged, removed, .. } =
         *summary;
-    let Summary { reused, on_lanes, lost, cipher, .. } = *summary;
+    let Summary { reused, on_lanes, lost, cipher, by_crc, .. } = *summary;
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = per_second(moved as f64 / seconds);
     let mut text =
@@ -481,6 +483,9 @@ fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> S
     }
     if lost > 0 {
         let _ = write!(text, ", {} resent", HumanBytes(lost));
+    }
+    if by_crc > 0 {
+        let _ = write!(text, ", {} verified by CRC-64/NVME", HumanBytes(by_crc));
     }
     if left_out > 0 {
         let _ = write!(text, ", {left_out} left out");
@@ -555,6 +560,7 @@ mod tests {
             on_lanes: 90 << 20,
             lost: 64 << 10,
             cipher: Some(Cipher::Null),
+            by_crc: 80 << 20,
             ..copy
         };
         let second = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use super::{bounded, delta};
 use crate::path::RelPath;
 use crate::proof::{Binding, NONCE_BYTES};
 use crate::rate::Priority;
-use crate::span::ChainingValue;
+use crate::span::{ChainingValue, Verification};
 
 /// The version of the protocol that this program speaks.
 pub const VERSION: u32 = 1;
@@ -95,6 +95,10 @@ pub enum Message {
         /// [`Self::Join`].
         #[cbor(n(2), with = "minicbor::bytes")]
         ticket: Option<[u8; TICKET_BYTES]>,
+        /// How files are verified of which the receiver has no span: as requested, or `None` for
+        /// BLAKE3. All others are verified by BLAKE3.
+        #[n(3)]
+        verification: Option<Verification>,
     },
     /// Server to client: the request is refused, or aborted.
     #[n(5)]
@@ -153,13 +157,14 @@ pub enum Message {
         #[n(4)]
         old: Option<u64>,
     },
-    /// Sender to receiver: everything was sent, and this is the file's BLAKE3 hash.
+    /// Sender to receiver: everything was sent, and this is the file's hash.
     #[n(9)]
     Sealed {
         /// The file.
         #[n(0)]
         id: u64,
-        /// The hash.
+        /// The BLAKE3 hash; of a file that is verified by CRC-64/NVME its eight bytes, most
+        /// significant first, and zeros.
         #[cbor(n(1), with = "minicbor::bytes")]
         root: [u8; 32],
         /// Bytes of the spans that were sent: once they have arrived, the file is complete.
@@ -612,5 +617,6 @@ pub enum Message {
 
 impl Message {
     /// The request is accepted, and there is nothing to add.
-    pub const ACCEPTED: Self = Self::Accepted { lanes: None, keep: None, ticket: None };
+    pub const ACCEPTED: Self =
+        Self::Accepted { lanes: None, keep: None, ticket: None, verification: None };
 }

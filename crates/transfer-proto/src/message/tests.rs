@@ -9,7 +9,7 @@ use super::*;
 use crate::path::{RelPath, printable};
 use crate::proof::Binding;
 use crate::rate::Priority;
-use crate::span::ChainingValue;
+use crate::span::{ChainingValue, Verification};
 
 proptest! {
     #[test]
@@ -63,6 +63,21 @@ fn unknown_fields_are_ignored() {
     let map = map.u32(0).and_then(|e| e.u64(5)).expect("a vector");
     map.u32(77).and_then(|e| e.array(1)).and_then(|e| e.str("more")).expect("a vector");
     assert_eq!(Message::parse(&bytes), Ok(Message::Stored { id: 5 }));
+}
+
+#[test]
+fn an_older_version_has_no_verification() {
+    let mut bytes = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut bytes);
+    // the tree options of a version that knew three fields
+    let map = e.map(3).and_then(|e| e.u32(0)).and_then(|e| e.u32(5)).expect("a vector");
+    let map = map.u32(1).and_then(|e| e.u32(0)).and_then(|e| e.u32(2)).expect("a vector");
+    map.bool(true).expect("a vector");
+    let options: TreeOptions = minicbor::decode(&bytes).expect("it is read");
+    let known = TreeOptions { keep: Keep(5), changing: true, ..TreeOptions::default() };
+    assert_eq!(options, known);
+    // and what says nothing new is written as that version does
+    assert_eq!(minicbor::to_vec(options).expect("a vector"), bytes);
 }
 
 #[test]
@@ -265,9 +280,19 @@ fn message() -> impl Strategy<Value = Message> {
                 })
         )
         .prop_flat_map(|lanes| {
-            (Just(lanes), option::of(any::<u32>().prop_map(Keep)), option::of(any::<[u8; 16]>()))
+            (
+                Just(lanes),
+                option::of(any::<u32>().prop_map(Keep)),
+                option::of(any::<[u8; 16]>()),
+                option::of(verification()),
+            )
         })
-        .prop_map(|(lanes, keep, ticket)| Message::Accepted { lanes, keep, ticket }),
+        .prop_map(|(lanes, keep, ticket, verification)| Message::Accepted {
+            lanes,
+            keep,
+            ticket,
+            verification
+        }),
         any::<[u8; 16]>().prop_map(|ticket| Message::Join { ticket }),
         any::<(u64, u64)>().prop_map(|(bytes, streams)| Message::Arrived { bytes, streams }),
         (
@@ -588,11 +613,18 @@ fn tree_options() -> impl Strategy<Value = TreeOptions> {
         Just(Links::Refuse),
         Just(Links::Follow)
     ];
-    (any::<u32>(), links, any::<bool>()).prop_map(|(keep, links, changing)| TreeOptions {
-        keep: Keep(keep),
-        links,
-        changing,
-    })
+    (any::<u32>(), links, any::<bool>(), option::of(verification())).prop_map(
+        |(keep, links, changing, verification)| TreeOptions {
+            keep: Keep(keep),
+            links,
+            changing,
+            verification,
+        },
+    )
+}
+
+fn verification() -> impl Strategy<Value = Verification> {
+    prop_oneof![Just(Verification::Blake3), Just(Verification::Crc64)]
 }
 
 fn more() -> impl Strategy<Value = Option<Box<Attributes>>> {

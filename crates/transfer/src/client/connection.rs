@@ -7,6 +7,7 @@ use std::time::Duration;
 use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
 use headroom_transfer_proto::path::{PathError, RelPath, shown};
 use headroom_transfer_proto::rate::Priority;
+use headroom_transfer_proto::span::Verification;
 use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
 use tokio::task::spawn_blocking;
@@ -63,6 +64,7 @@ pub struct Client {
     pub(super) lanes: bool,
     pub(super) lane_options: LaneOptions,
     pub(super) tree: TreeOptions,
+    verification: Verification,
 }
 
 impl Client {
@@ -244,6 +246,7 @@ impl Client {
             lanes: true,
             lane_options: LaneOptions::default(),
             tree: TreeOptions::default(),
+            verification: Verification::Blake3,
             proof: None,
             ssh_server,
             last_reply: None,
@@ -290,9 +293,34 @@ impl Client {
         Greeting { rate_bps: self.rate_bps, priority: self.priority }
     }
 
-    /// Sets how later requests send and store trees.
+    /// Sets how later requests send and store trees, but not how they verify files:
+    /// [`Self::set_verification`] does that.
     pub const fn set_tree(&mut self, tree: TreeOptions) {
-        self.tree = tree;
+        // a sync would announce a CRC and use BLAKE3
+        self.tree = TreeOptions { verification: None, ..tree };
+    }
+
+    /// Sets how later requests to put and get files verify those that are too big for their entry.
+    /// By CRC-64/NVME are then verified those of which the receiver has nothing yet, if the server
+    /// can do that; all others are verified by BLAKE3, and so is everything else that this client
+    /// does.
+    pub const fn set_verification(&mut self, verification: Verification) {
+        self.verification = verification;
+    }
+
+    /// Returns how a request to put or get files sends and stores trees.
+    ///
+    /// # Errors
+    /// Files would be verified by a CRC and not encrypted ([`Error::Usage`]).
+    pub(super) fn tree_of_copy(&self) -> Result<TreeOptions, Error> {
+        let verification = Some(self.verification).filter(|by| *by != Verification::Blake3);
+        if verification.is_some() && self.lane_options.cipher.is_some_and(|it| !it.is_secure()) {
+            return Err(Error::Usage(
+                "--verify fast needs encryption: without it only BLAKE3 finds what somebody on the path has changed"
+                    .to_owned(),
+            ));
+        }
+        Ok(TreeOptions { verification, ..self.tree })
     }
 
     /// Sets whether big files may use lanes, which is the default; otherwise they use streams.
@@ -422,7 +450,7 @@ impl Answer {
         };
         let peer_limit_bps = reader.recv_hello().await?.rate_bps;
         match reader.expect().await? {
-            Message::Accepted { lanes, keep, ticket: _ } => {
+            Message::Accepted { lanes, keep, verification, ticket: _ } => {
                 let lanes = lanes.map(|answer| match offer {
                     Some(offer) => offer.accepted(&answer),
                     None => {
@@ -435,7 +463,8 @@ impl Answer {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                Ok(Accepted { peer_limit_bps, lanes, keep })
+                let verification = verification.unwrap_or_default();
+                Ok(Accepted { peer_limit_bps, lanes, keep, verification })
             }
             Message::Refused { reason, about_files, code } => {
                 Err(Error::refused(reason, about_files, code))
@@ -479,12 +508,37 @@ pub(super) struct Accepted {
     pub(super) lanes: Option<LaneHandle>,
     /// Which of the requested attributes it keeps.
     pub(super) keep: Option<Keep>,
+    verification: Verification,
 }
 
 impl Accepted {
     /// Drops the attributes that the server does not keep, with a warning.
     pub(super) fn limit(&self, tree: TreeOptions, observer: &Arc<dyn Observer>) -> TreeOptions {
         limited(tree, self.keep.unwrap_or_default(), "the server does not keep", observer)
+    }
+
+    /// Returns how files are verified of which the receiver has nothing. Warns if that is not as
+    /// requested.
+    ///
+    /// # Errors
+    /// The server wants what was not requested.
+    pub(super) fn verification(
+        &self,
+        requested: Option<Verification>,
+        observer: &Arc<dyn Observer>,
+    ) -> Result<Verification, Error> {
+        match (requested.unwrap_or_default(), self.verification) {
+            (Verification::Blake3, Verification::Crc64) => {
+                let what = "it verifies by CRC-64/NVME, which was not requested";
+                Err(Error::Protocol(what.to_owned()))
+            }
+            (Verification::Crc64, Verification::Blake3) => {
+                let reason = "the server does not verify by CRC-64/NVME: BLAKE3 verifies all files";
+                observer.event(Event::Warning { reason });
+                Ok(Verification::Blake3)
+            }
+            (_, agreed) => Ok(agreed),
+        }
     }
 
     /// Reports the lanes' parameters, if there are any.

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, Wanted};
+use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, TreeOptions, Wanted};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
@@ -53,7 +53,7 @@ impl Client {
     ) -> Result<Summary, Error> {
         let offer = self.offer();
         let lanes = offer.as_ref().map(LaneOffer::message);
-        let tree = self.tree;
+        let tree = self.tree_of_copy()?;
         let request = Message::Put { to, rename, fsync, lanes, tree: Some(tree) };
         let (mut writer, mut reader, mut answer) = self.begin(&request, offer).await?;
         let mut kept = tree;
@@ -74,7 +74,8 @@ impl Client {
             let accepted = answer.receive(reader).await?;
             cipher = accepted.report_params(&observer).map(|params| params.cipher);
             let limits = limits.and(accepted.peer_limit_bps);
-            Ok::<_, Error>(Some(Terms { limits, lane: accepted.lanes }))
+            let verification = accepted.verification(tree.verification, &observer)?;
+            Ok::<_, Error>(Some(Terms { limits, lane: accepted.lanes, verification }))
         };
         let next_id = &mut self.next_id;
         let sent = sender.send_ahead(source, next_id, &mut writer, &mut reader, agreed).await?;
@@ -128,11 +129,13 @@ impl Client {
         // the rate of a lane cannot be limited at the receiver
         let offer = self.offer().filter(|_| self.rate_bps.is_none());
         let lanes = offer.as_ref().map(LaneOffer::message);
-        let (mut writer, mut reader, accepted) = self
-            .request(&Message::Get { from, compress, lanes, tree: Some(self.tree) }, offer)
-            .await?;
+        let tree = self.tree_of_copy()?;
+        let (mut writer, mut reader, accepted) =
+            self.request(&Message::Get { from, compress, lanes, tree: Some(tree) }, offer).await?;
         let params = accepted.report_params(&observer);
-        let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
+        let verification = Some(accepted.verification(tree.verification, &observer)?);
+        let stored_as = limited(tree, settable(), "this user may not set", &observer);
+        let stored_as = TreeOptions { verification, ..stored_as };
         let receiver = Receiver {
             connection: self.connection.clone().into(),
             joining: None,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Verification;
 use tokio::task::spawn_blocking;
 
 use super::connection::{Client, limited};
 use super::copy::{make_directories, remove_if_failed};
 use crate::delivery::{
-    Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode,
+    Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode, Terms,
 };
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
@@ -99,7 +100,8 @@ impl Client {
         let tree = accepted.limit(self.tree, &observer);
         let source = source.keeping(tree.keep);
         let (connection, offering) = (self.connection.clone().into(), options.offering());
-        let sender = Sender::new(connection, offering, observer, limits, accepted.lanes);
+        let terms = Terms { limits, lane: accepted.lanes, verification: Verification::Blake3 };
+        let sender = Sender::new(connection, offering, observer, terms);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
         let sender = sender.searching(options.delta);
         sender.send(source, &mut self.next_id, &mut writer, &mut reader).await

@@ -8,6 +8,7 @@ use headroom_transfer_proto::message::{
     Compress, ErrorCode, LanesAnswer, LanesOffer, Links, Message, TreeOptions, Wanted,
 };
 use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Verification;
 use tokio::task::spawn_blocking;
 
 use super::Allow;
@@ -20,7 +21,7 @@ use crate::access::{AccessControl, Grant};
 use crate::claims::ClaimTable;
 use crate::connection::Connection;
 use crate::control::{Greeting, MessageReader, MessageWriter, unexpected};
-use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode};
+use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode, Terms};
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source};
 use crate::flow_control::FlowControlBudget;
@@ -92,6 +93,7 @@ impl Request<'_> {
                 operation: operation.name(),
                 paths: &paths,
                 bytes: count(&self.tally.bytes),
+                by_crc: count(&self.tally.by_crc),
                 stored: count(&self.tally.stored),
                 failed,
                 store,
@@ -193,7 +195,8 @@ impl Request<'_> {
         // the rate of a lane cannot be limited at the receiver
         let limits = self.rates.incoming();
         let (lanes, handle) = self.accept(lanes.filter(|_| limits.rate_bps().is_none()))?;
-        let stored_as = self.allow.limit(tree, &self.root);
+        let verification = self.verification(tree, handle.as_ref());
+        let stored_as = TreeOptions { verification, ..self.allow.limit(tree, &self.root) };
         let keep = tree.map(|_| stored_as.keep);
         // a browser's sessions share what it may do, and no congestion control
         let joinable = match self.connection.native() {
@@ -216,6 +219,7 @@ impl Request<'_> {
                 lanes,
                 keep,
                 ticket: ticket.as_ref().map(|open| open.ticket),
+                verification,
             }),
         };
         receiver.receive(self.writer, self.reader).await
@@ -243,8 +247,8 @@ impl Request<'_> {
             self.writer.send(&Message::ACCEPTED).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
             let limits = self.rates.outgoing().and(self.greeting.rate_bps);
-            let sender =
-                Sender::new(self.connection.clone(), offering, self.tally.clone(), limits, None);
+            let terms = Terms { limits, lane: None, verification: Verification::Blake3 };
+            let sender = Sender::new(self.connection.clone(), offering, self.tally.clone(), terms);
             let sender = sender.compressing(compress.unwrap_or_default());
             let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
             return sender.send(source, next_id, self.writer, self.reader).await;
@@ -256,7 +260,8 @@ impl Request<'_> {
         let (destination, is_missing) = resolved;
         let stored_as = self.allow.limit(tree, &self.root);
         let keep = tree.map(|_| stored_as.keep);
-        self.writer.send(&Message::Accepted { lanes: None, keep, ticket: None }).await?;
+        let (lanes, ticket, verification) = (None, None, None);
+        self.writer.send(&Message::Accepted { lanes, keep, ticket, verification }).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
             joining: None,
@@ -291,12 +296,27 @@ impl Request<'_> {
             lane.prioritize(self.greeting.priority);
             lane.start(None);
         }
-        self.writer.send(&Message::Accepted { lanes, keep: None, ticket: None }).await?;
+        let verification = self.verification(tree, handle.as_ref());
+        let (keep, ticket) = (None, None);
+        self.writer.send(&Message::Accepted { lanes, keep, ticket, verification }).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
-        let sender = Sender::new(connection, offering, self.tally.clone(), limits, handle);
+        let verification = verification.unwrap_or_default();
+        let terms = Terms { limits, lane: handle, verification };
+        let sender = Sender::new(connection, offering, self.tally.clone(), terms);
         let sender = sender.compressing(compress);
         let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
         sender.send(source, next_id, self.writer, self.reader).await
+    }
+
+    /// Returns how files are verified of which the receiver has nothing, if that is as requested. A
+    /// store knows what it has by BLAKE3, and without encryption a CRC would protect from nobody.
+    fn verification(
+        &self,
+        tree: Option<TreeOptions>,
+        lane: Option<&LaneHandle>,
+    ) -> Option<Verification> {
+        let is_encrypted = lane.is_none_or(|lane| lane.params().cipher.is_secure());
+        tree?.verification.filter(|_| is_encrypted && !self.root.is_remote())
     }
 
     /// Makes the source of what a client requested.
