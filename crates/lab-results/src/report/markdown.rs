@@ -49,7 +49,8 @@ pub(super) const LEGEND: &str = "Times: geometric mean of n sessions, connecting
                                  unit). Overhead: time over the baseline's in the same block, with its 95 % interval; \
                                  fewer than five runs support no comparison. \u{2021}: two pairs, whose interval \
                                  says nothing. \u{25c7}: too short for the link's shaper to act on. Limited by: at \
-                                 the largest size.";
+                                 the largest size. Of the rate, at the largest size: bits of file, without any \
+                                 headers, over the session's time and the link's rate.";
 
 /// Explains the tables of costs.
 pub(super) const COSTS: &str = "Fixed cost and cost/GB: of the session, login included, ± half of the 95 % interval. \
@@ -233,6 +234,8 @@ fn table(results: &Results, name: &str) -> Table {
         header.push("overhead, %".to_owned());
     }
     header.push("limited by".to_owned());
+    let has_rate = rows().any(|row| row.link_rate_pct.is_some());
+    header.extend(has_rate.then(|| "of the rate, %".to_owned()));
     let stacks = results.plan.stacks.iter().map(|stack| stack.name.as_str());
     let rows = stacks.filter(|stack| rows().any(|row| row.stack == *stack)).map(|stack| {
         let of_stack = || rows().filter(|row| row.stack == stack);
@@ -247,6 +250,8 @@ fn table(results: &Results, name: &str) -> Table {
         cells.extend(columns.iter().flat_map(|column| column.cells(stack)));
         let largest = of_stack().max_by_key(|row| row.size_bytes);
         cells.push(largest.and_then(|row| row.limited_by.clone()).unwrap_or_else(dash));
+        let share = || largest.and_then(|row| row.link_rate_pct).map_or_else(dash, units::three);
+        cells.extend(has_rate.then(share));
         cells
     });
     let rows = rows.collect();

@@ -1,5 +1,7 @@
 //! The plan as it was run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{SshHosts, WorkloadKind, workload_name, yes};
@@ -31,6 +33,9 @@ pub struct PlanRecord {
     pub mtu: u32,
     pub offload: String,
     pub congestion_control: String,
+    /// By the name of the stack: congestion control of that stack alone.
+    #[serde(default)]
+    pub congestion_controls: BTreeMap<String, String>,
     /// A name server that never answers, which sshd asks; null: sshd asks none.
     #[serde(default)]
     pub resolver: Option<String>,
