@@ -35,7 +35,8 @@ pub fn summary(results: &Results) -> String {
         results.plan.repetitions,
         environment.headroom,
     );
-    if let Some(sentence) = sessions::legend(results) {
+    let legends = legend_of_rate(results).into_iter().chain(sessions::legend(results));
+    for sentence in legends {
         text += &format!("\n{sentence}\n");
     }
     for link in super::links::sentences(results) {
@@ -49,8 +50,17 @@ pub(super) const LEGEND: &str = "Times: geometric mean of n sessions, connecting
                                  unit). Overhead: time over the baseline's in the same block, with its 95 % interval; \
                                  fewer than five runs support no comparison. \u{2021}: two pairs, whose interval \
                                  says nothing. \u{25c7}: too short for the link's shaper to act on. Limited by: at \
-                                 the largest size. Of the rate, at the largest size: bits of file, without any \
-                                 headers, over the session's time and the link's rate.";
+                                 the largest size.";
+
+/// Explains the column of the link's rate, where a table has it.
+pub(super) fn legend_of_rate(results: &Results) -> Option<&'static str> {
+    let shown = |row: &Summary| row.link == results.link.name && row.link_rate_pct.is_some();
+    results.summary.iter().any(shown).then_some(OF_THE_RATE)
+}
+
+const OF_THE_RATE: &str = "Of the rate, at the largest size: bits of files over the time of whole sessions, in \
+                           percent of the link's rate. The rate counts headers and framing; files have none, so \
+                           that 100 is out of reach.";
 
 /// Explains the tables of costs.
 pub(super) const COSTS: &str = "Fixed cost and cost/GB: of the session, login included, ± half of the 95 % interval. \

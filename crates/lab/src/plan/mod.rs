@@ -355,6 +355,18 @@ sizes = ["1KiB", "1MiB"]
     }
 
     #[test]
+    fn the_plan_of_costs_compares_every_stack_with_ours() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/transfer-cost.toml");
+        let plan = Plan::read(&path).expect("a good plan");
+        let (ours, others) = plan.stacks.split_first().expect("stacks");
+        assert_eq!((ours.stack.name.as_str(), &ours.baseline), ("headroom", &None));
+        let compared = |other: &PlannedStack| other.baseline.as_deref() == Some("headroom");
+        assert!(others.iter().all(compared), "{others:?}");
+        let again = Plan::of_record(&plan.record()).expect("the same plan");
+        assert_eq!(again.stacks.len(), plan.stacks.len());
+    }
+
+    #[test]
     fn the_plans_of_the_guide_are_plans() {
         let guide = include_str!("../../../../docs/lab.md");
         let texts: Vec<&str> = guide

@@ -67,9 +67,10 @@ pub(super) fn record(
             layer.facts().into_iter().map(named)
         });
         let mtu = bench.inner_mtus(&planned.stack.name);
-        let congestion_control = planned.congestion_control.as_ref().map(|name| {
-            ("congestion control".to_owned(), format!("{name} (by route, verified)"))
-        });
+        let congestion_control = planned
+            .congestion_control
+            .as_ref()
+            .map(|name| ("congestion control".to_owned(), format!("{name} (by route, verified)")));
         let facts = facts.chain(window).chain(congestion_control).chain(layers).chain(mtu);
         (planned.stack.name.clone(), facts.collect())
     });

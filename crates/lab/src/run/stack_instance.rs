@@ -66,7 +66,8 @@ impl StackInstance {
         numbers: &mut Numbers,
     ) -> Result<Self> {
         let stack = &planned.stack;
-        let congestion_control = planned.congestion_control.as_deref().unwrap_or(congestion_control);
+        let congestion_control =
+            planned.congestion_control.as_deref().unwrap_or(congestion_control);
         let (client, server) = (testbed.client.address, testbed.server.address);
         let mut ends = Ends { client, server, mtu: testbed.mtu(), ports: testbed.layer_ports() };
         let mut instances: Vec<Instance> = Vec::new();
