@@ -219,12 +219,6 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    // of all stacks, and of those that have their own
-    let congestion_control = |r: &Results| {
-        let own = r.plan.congestion_controls.iter().map(|(stack, own)| format!("{stack}: {own}"));
-        let all = std::iter::once(r.plan.congestion_control.clone());
-        all.chain(own).collect::<Vec<_>>().join(", ")
-    };
     let facts = |r: &Results| {
         let (plan, machine) = (&r.plan, &r.environment);
         let mut facts = BTreeMap::from([
@@ -235,7 +229,7 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
             ("address family".to_owned(), plan.family.clone()),
             ("MTU".to_owned(), plan.mtu.to_string()),
             ("offload".to_owned(), plan.offload.clone()),
-            ("congestion control".to_owned(), congestion_control(r)),
+            ("congestion control".to_owned(), plan.all_congestion_controls()),
             ("link".to_owned(), plan.link.clone()),
             ("what makes the link".to_owned(), r.link.backend.clone()),
             ("CPU".to_owned(), machine.cpu.clone()),

@@ -66,6 +66,13 @@ impl PlanRecord {
         let hosts = || self.testbed.as_ref().map(SshHosts::pair_name);
         self.pair.clone().or_else(hosts)
     }
+
+    /// Returns the congestion control of all stacks and, by name, that of each which has its own:
+    /// `cubic, https#bbr: bbr`.
+    pub fn all_congestion_controls(&self) -> String {
+        let own = self.congestion_controls.iter().map(|(stack, own)| format!(", {stack}: {own}"));
+        std::iter::once(self.congestion_control.clone()).chain(own).collect()
+    }
 }
 
 /// An application or a layer that a plan defines.
