@@ -67,10 +67,12 @@ bench-ike: build
 	scripts/fetch-parts --with-layers
 	scripts/bench-ike
 
-# Our transfer beside what others move files with: writes its part of docs/benchmarks.md.
+# Our transfer beside what others move files with: writes its parts of docs/benchmarks.md, some two
+# hours. Some of them: make bench-transfer ONLY="pace cost". The same RESULTS=FOLDER again goes on where
+# it was interrupted; what there is, and how long it takes, is in the script.
 bench-transfer: build
 	scripts/fetch-parts
-	scripts/bench-transfer
+	scripts/bench-transfer $(RESULTS)
 
 # The five studies, run again as large as they were (hours; the same command goes on where
 # it was interrupted), or in minutes. Both end with the path of a page over all of them;
