@@ -23,6 +23,8 @@ use headroom_transfer::path::RelPath;
 const SIZE: u64 = 4096;
 /// How long a thread waits that found nothing to take.
 const IDLE: Duration = Duration::from_millis(10);
+/// How often to look whether a phase is complete.
+const POLL: Duration = Duration::from_millis(50);
 /// How often a second a worker reports that it lives, and a run looks at the figures.
 const REPORTS: u64 = 2;
 const LOOKS: u64 = 5;
@@ -106,7 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 Ok(Phase::Done | Phase::Deleting) => break Ok(()),
                 // one of them has failed
                 Ok(_) if threads.iter().any(thread::ScopedJoinHandle::is_finished) => break Ok(()),
-                Ok(_) => thread::sleep(IDLE),
+                Ok(_) => thread::sleep(POLL),
                 Err(error) => break Err(error),
             }
         };
