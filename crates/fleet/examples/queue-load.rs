@@ -142,9 +142,10 @@ fn list(engine: &mut AnyEngine, files: u64, entries: u64) -> Result<(), Box<dyn 
     let mut number = engine.begin_listing()?;
     let mut directories = Vec::new();
     for n in 0..files.div_ceil(entries) {
-        let path = parse(format!("{n:06}"))?;
+        let path = parse(format!("{n:08}"))?;
         let key = DirectoryKey::of(Some(&path));
-        directories.push((key, Entry { number, path, kind: Kind::Directory { mode: 0o755, mtime } }));
+        let kind = Kind::Directory { mode: 0o755, mtime };
+        directories.push((key, Entry { number, path, kind }));
         number += 1;
     }
     for part in directories.chunks(usize::try_from(entries)?) {
@@ -161,7 +162,7 @@ fn list(engine: &mut AnyEngine, files: u64, entries: u64) -> Result<(), Box<dyn 
         left -= of_this;
         let mut item = Vec::new();
         for file in 0..of_this {
-            let path = parse(format!("{n:06}/{file:06}"))?;
+            let path = parse(format!("{n:08}/{file:06}"))?;
             item.push(Entry { number, path, kind: Kind::File { size: SIZE, mode: 0o644, mtime } });
             number += 1;
         }
