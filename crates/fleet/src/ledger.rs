@@ -66,6 +66,31 @@ impl Ledger {
         self.noted().is_rest_unchanged = true;
     }
 
+    /// Notes that those of these entries that were not stored are up to date: the server compared
+    /// them.
+    pub(crate) fn others_are_unchanged(&self, entries: &[Entry]) {
+        let mut noted = self.noted();
+        for entry in entries {
+            if !noted.stored.contains(&entry.path) {
+                noted.unchanged.insert(entry.path.clone());
+            }
+        }
+    }
+
+    /// Notes that files which were stored with other content than they were received with have
+    /// failed: what was between has changed them.
+    pub(crate) fn only_as_received(&self, received: &[CopiedFile]) {
+        let mut noted = self.noted();
+        for file in received {
+            let stored = noted.hashes.get(&file.path).map(|(_, hash)| *hash);
+            if stored.is_some() && stored != file.hash {
+                noted.hashes.remove(&file.path);
+                let reason = || format!("{} has changed on its way", file.path);
+                noted.reason.get_or_insert_with(reason);
+            }
+        }
+    }
+
     /// Notes a failure; the first one is kept.
     pub(crate) fn failed(&self, reason: &str, code: Option<ErrorCode>) {
         let mut noted = self.noted();
@@ -205,6 +230,17 @@ mod tests {
         let reasons = [reason, disk_full];
         assert_eq!(reasons, [Some("the first".to_owned()), Some("the disk is full".to_owned())]);
 
+        // it was received with other content
+        let received = CopiedFile { number: 1, path: path("a/whole"), size: 8, hash: Some([2; 32]) };
+        ledger.only_as_received(&[received]);
+        let others = [entry(5, "a/other")];
+        ledger.others_are_unchanged(&others);
+        let Sorted { copied, left, .. } = ledger.sorted(entries.clone());
+        assert_eq!(copied.iter().map(|file| file.number).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(left.iter().map(|entry| entry.number).collect::<Vec<_>>(), [1, 2, 3]);
+
+        let whole = Event::Hashed { path: &whole, bytes: 8, hash: &hash };
+        noting.event(whole);
         ledger.rest_is_unchanged();
         let Sorted { copied, left, .. } = ledger.sorted(entries);
         let copied: Vec<_> = copied.iter().map(|file| file.number).collect();
