@@ -268,7 +268,7 @@ mod tests {
         std::fs::write(to.join("file"), "content").expect("a file");
         let direction = Direction::Within { from: Tree::Folder(from), to: Tree::Folder(to) };
         let (route, mut dialer) = open(&direction, no_server).await.expect("it opens");
-        let Route::Up { from, to } = route else { panic!("{route:?}") };
+        let Route::Up { from, to } = &route else { panic!("{route:?}") };
         assert!(from.is_empty().await.expect("a listing") && to.is_empty());
         let mut links = dialer.connect().await.expect("a connection");
         let mut names = Vec::new();

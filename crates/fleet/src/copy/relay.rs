@@ -135,10 +135,13 @@ impl Relay<'_> {
         let wanted = prepared(rules, root, &entries, &here).await?;
         down(rules, source, self.from, root, wanted, &here).await?;
         let Sorted { copied, left, reason, disk_full } = here.sorted(entries.clone());
-        let code = disk_full.is_some().then_some(ErrorCode::NO_SPACE);
-        if let Some(reason) = disk_full.or(reason) {
-            let reason = format!("{reason} (in the folder for temporary files)");
-            ledger.failed(&reason, code);
+        match (disk_full, reason) {
+            (Some(full), _) => {
+                let reason = format!("{full} (in the folder for temporary files)");
+                ledger.failed(&reason, Some(ErrorCode::NO_SPACE));
+            }
+            (None, Some(reason)) => ledger.failed(&reason, None),
+            (None, None) => {}
         }
         let left: HashSet<_> = left.into_iter().map(|entry| entry.path).collect();
         let arrived = entries.into_iter().filter(|entry| !left.contains(&entry.path)).collect();
