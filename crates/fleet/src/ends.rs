@@ -121,7 +121,7 @@ pub(crate) struct Dialer<C> {
 
 enum Servers {
     One(Host),
-    Own(OwnServer),
+    Own(Box<OwnServer>),
     Two { from: Host, to: Host },
 }
 
@@ -149,7 +149,7 @@ pub(crate) async fn open<C>(
             let (from, to) = (OpenTree::open(from).await?, OpenTree::open(to).await?);
             let own = OwnServer::start(to.root().await?)?;
             let trees = vec![from.clone(), to];
-            (Route::Up { from, to: Vec::new() }, Servers::Own(own), trees)
+            (Route::Up { from, to: Vec::new() }, Servers::Own(Box::new(own)), trees)
         }
         Direction::Across { from, to } => {
             let servers = Servers::Two { from: from.host.clone(), to: to.host.clone() };

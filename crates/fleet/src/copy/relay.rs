@@ -180,7 +180,7 @@ impl Relay<'_> {
         let scratch = self.spool.scratch()?;
         let root = opened(&scratch).await?;
         let (there, wanted, noted) = (root.clone(), entries.to_vec(), Arc::clone(ledger));
-        blocking(move || make_finished(&there, wanted, &noted)).await?;
+        blocking(move || make_finished(&there, &wanted, &noted)).await?;
         // without their parents, which have been finished or will be
         let paths = entries.iter().map(|entry| entry.path.clone()).collect();
         let observer = Arc::new(Noting { ledger: Arc::clone(ledger), directory: None });
@@ -229,13 +229,13 @@ fn stand_ins(root: &Root, folder: &Path, entries: &[Entry]) -> Vec<RelPath> {
 }
 
 /// Makes directories with their modes and times, from which these are sent.
-fn make_finished(root: &Root, mut entries: Vec<Entry>, ledger: &Ledger) {
+fn make_finished(root: &Root, entries: &[Entry], ledger: &Ledger) {
     let mut made = HashSet::new();
     let failed = |error: files::Error| {
         let error = Error::from(error);
         ledger.failed(&error.to_string(), error.code());
     };
-    for entry in &entries {
+    for entry in entries {
         let path = &entry.path;
         let directory =
             make_parents(root, path, &mut made).and_then(|()| root.make_directory(path, 0o700));
@@ -244,8 +244,9 @@ fn make_finished(root: &Root, mut entries: Vec<Entry>, ledger: &Ledger) {
         }
     }
     // what is in a directory before the directory: nothing changes its time again
-    entries.sort_by_key(|entry| Reverse(entry.path.components().count()));
-    for entry in &entries {
+    let mut inner_first: Vec<_> = entries.iter().collect();
+    inner_first.sort_by_key(|entry| Reverse(entry.path.components().count()));
+    for entry in inner_first {
         if let Kind::Directory { mode, mtime } = entry.kind
             && let Err(error) = root.seal_directory(&entry.path, mode, mtime, false, None)
         {
@@ -294,9 +295,9 @@ mod tests {
         let ground = tempfile::tempdir().expect("a folder");
         let root = Root::open(ground.path()).expect("a folder");
         let directory = |name: &str, mode| entry(name, Kind::Directory { mode, mtime: MTIME });
-        let entries = vec![directory("a", 0o555), directory("a/b", 0o750), directory("c/d", 0o700)];
+        let entries = [directory("a", 0o555), directory("a/b", 0o750), directory("c/d", 0o700)];
         let ledger = Ledger::new(Arc::default());
-        make_finished(&root, entries, &ledger);
+        make_finished(&root, &entries, &ledger);
         assert_eq!(ledger.verified().1, None);
         for (name, mode) in [("a", 0o555), ("a/b", 0o750), ("c/d", 0o700)] {
             let meta = fs::metadata(ground.path().join(name)).expect("it is there");
