@@ -11,7 +11,7 @@ use headroom_transfer::{Client, Error};
 use tokio::task::spawn_blocking;
 
 pub(crate) use self::relay::Relay;
-use crate::ends::{Links, Route, joined};
+use crate::ends::{Clients, Route, joined};
 use crate::engine::{Item, Step};
 use crate::entry::{Entry, Kind};
 use crate::job::{Job, Mode};
@@ -34,21 +34,21 @@ const AT_ONCE: usize = 16;
 pub(crate) async fn copy(
     job: &Job,
     route: &Route,
-    links: &mut Links,
+    clients: &mut Clients,
     item: &Item,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Error> {
     match route {
         Route::Up { from, to } => {
-            up(job, &mut links.client, &from.root().await?, to, item, ledger).await
+            up(job, &mut clients.client, &from.root().await?, to, item, ledger).await
         }
         Route::Down { from, to } => {
             let (rules, root) = (Rules::of(job, item.step), to.root().await?);
             let wanted = prepared(rules, &root, &item.entries, ledger).await?;
-            down(rules, &mut links.client, from, &root, wanted, ledger).await
+            down(rules, &mut clients.client, from, &root, wanted, ledger).await
         }
         Route::Across { from, to, spool } => {
-            Relay { job, from, to, spool }.copy(links, item.step, &item.entries, ledger).await
+            Relay { job, from, to, spool }.copy(clients, item.step, &item.entries, ledger).await
         }
     }
 }
@@ -121,9 +121,13 @@ fn files_of_request(from: &[u8], directory: Option<&RelPath>) -> usize {
     (PATH_BYTES_OF_REQUEST / (above + NAME_BYTES)).clamp(1, FILES_OF_REQUEST)
 }
 
-/// Whether an error is about the files of a request, and not about the connection or the rights.
-const fn is_about_files(error: &Error) -> bool {
-    matches!(error, Error::OnServer { .. } | Error::Files(_) | Error::System { .. })
+/// Whether an error is about the files of a request, and not about the connection or the rights. A
+/// path that is too long for a request is [`Error::Usage`].
+pub(crate) const fn is_about_files(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::OnServer { .. } | Error::Files(_) | Error::System { .. } | Error::Usage(_)
+    )
 }
 
 /// Returns the paths of entries, each after the directories that it is in: another worker may not

@@ -73,14 +73,14 @@ pub(crate) enum Route {
 }
 
 /// The connections of a process.
-pub(crate) struct Links {
+pub(crate) struct Clients {
     /// To the only server, or to the destination.
     pub(crate) client: Client,
     /// To the source, if that is on another server.
     pub(crate) source: Option<Client>,
 }
 
-impl Links {
+impl Clients {
     /// Whether a connection has ended, so that no request can use it.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed() || self.source.as_ref().is_some_and(Client::is_closed)
@@ -174,7 +174,7 @@ where
     ///
     /// # Errors
     /// One cannot be reached, or refuses.
-    pub(crate) async fn connect(&mut self) -> Result<Links, TransferError> {
+    pub(crate) async fn connect(&mut self) -> Result<Clients, TransferError> {
         let (source, client) = match &self.servers {
             Servers::One(host) => (None, (self.connect)(host).await?),
             Servers::Own(own) => (None, own.connect().await?),
@@ -189,7 +189,7 @@ where
                 }
             }
         };
-        Ok(Links { client, source })
+        Ok(Clients { client, source })
     }
 
     /// Connects to the server of the source.
@@ -270,13 +270,13 @@ mod tests {
         let (route, mut dialer) = open(&direction, no_server).await.expect("it opens");
         let Route::Up { from, to } = &route else { panic!("{route:?}") };
         assert!(from.is_empty().await.expect("a listing") && to.is_empty());
-        let mut links = dialer.connect().await.expect("a connection");
+        let mut clients = dialer.connect().await.expect("a connection");
         let mut names = Vec::new();
-        let listed = links.client.list(b".", |listed| names.push(listed.path.to_string()));
+        let listed = clients.client.list(b".", |listed| names.push(listed.path.to_string()));
         listed.await.expect("a listing");
         assert_eq!(names, ["file"]);
-        assert!(links.source.is_none() && !links.is_closed());
-        links.close().await;
+        assert!(clients.source.is_none() && !clients.is_closed());
+        clients.close().await;
     }
 
     #[test]

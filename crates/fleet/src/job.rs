@@ -246,7 +246,8 @@ impl Job {
     }
 
     /// Returns the first setting in which another machine's job differs so that both cannot work
-    /// on one queue. Local folders may be mounted elsewhere there.
+    /// on one queue. A local folder may be mounted elsewhere there, unless the other end is one as
+    /// well: nothing else tells such jobs apart.
     pub(crate) fn difference_elsewhere(
         &self,
         other: &Self,
@@ -256,12 +257,10 @@ impl Job {
             matches!((here, there), (Some(Tree::Folder(_)), Some(Tree::Folder(_))))
         };
         let (here, there) = (self.direction.trees(), other.direction.trees());
-        let (same_from, same_to) = (are_folders(here.0, there.0), are_folders(here.1, there.1));
-        if same_from {
-            other.from.clone_from(&self.from);
-        }
-        if same_to {
-            other.to.clone_from(&self.to);
+        match (are_folders(here.0, there.0), are_folders(here.1, there.1)) {
+            (true, false) => other.from.clone_from(&self.from),
+            (false, true) => other.to.clone_from(&self.to),
+            (true, true) | (false, false) => {}
         }
         self.difference(&other)
     }
@@ -561,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_may_have_folders_elsewhere_and_nothing_else() {
+    fn machines_may_have_one_folder_elsewhere_and_nothing_else() {
         let job = |from: &str, to: &str| {
             let text = LEAST.replace("\"photos\"", &format!("\"{from}\""));
             parse(&text.replace("nas:backup/photos", to)).expect("a job")
@@ -573,7 +572,9 @@ mod tests {
         assert_eq!(differs(&one, &job("/mnt/a", "s3://b/x")), None);
         assert_eq!(differs(&one, &job("/a", "s3://b/y")), Some("to"));
         assert_eq!(differs(&one, &job("s3://c", "s3://b/x")), Some("from"));
-        assert_eq!(differs(&job("/a", "/b"), &job("/c", "/d")), None);
+        assert_eq!(differs(&job("/a", "/b"), &job("/a", "/b")), None);
+        assert_eq!(differs(&job("/a", "/b"), &job("/a", "/d")), Some("to"));
+        assert_eq!(differs(&job("/a", "s3://b/x"), &job("/a", "/b")), Some("to"));
         assert_eq!(differs(&job("one:x", "two:x"), &job("three:x", "two:x")), Some("from"));
     }
 }

@@ -147,7 +147,10 @@ where
         added?;
         match listed {
             Ok(()) => lister.listed()?,
-            Err(error @ TransferError::OnServer { .. }) => lister.failed(&error.to_string())?,
+            // also of a path that is too long for a request
+            Err(error @ (TransferError::OnServer { .. } | TransferError::Usage(_))) => {
+                lister.failed(&error.to_string())?;
+            }
             Err(error) if error.is_temporary() => {
                 tracing::info!("{error}");
                 lister.discard()?;

@@ -8,15 +8,16 @@ use std::sync::Arc;
 use headroom_transfer::path::{RelPath, shown};
 use headroom_transfer::{Client, Error, ErrorCode, Listed, ListedKind};
 
-use crate::copy::Relay;
-use crate::ends::{Links, listed_on_server, on_server};
+use crate::copy::{Relay, is_about_files};
+use crate::ends::{Clients, listed_on_server, on_server};
 use crate::engine::{CopiedFile, Step};
 use crate::entry::{Entry, Kind};
 use crate::ledger::{Ledger, Noting, Sorted};
 use crate::listing::{Found, check, of_listed};
 
-/// The most names of one directory: both servers' are compared in memory.
+/// The most names of one directory, and their bytes: both servers' are compared in memory.
 const MOST_NAMES: usize = 1 << 20;
+const MOST_LISTED_BYTES: usize = 256 << 20;
 /// The most bytes of what is to be compared, removed or finished later.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -46,11 +47,11 @@ impl Mirrored {
 /// A request failed as a whole. Failures of single names are counted instead.
 pub(crate) async fn mirror(
     relay: Relay<'_>,
-    links: &mut Links,
+    clients: &mut Clients,
     done: &mut Mirrored,
 ) -> Result<(), Error> {
     let (batch, later) = (Vec::new(), Later::default());
-    let mut pass = Pass { relay, links, done, batch, batch_bytes: 0, later };
+    let mut pass = Pass { relay, clients, done, batch, batch_bytes: 0, later };
     pass.compare().await?;
     pass.copy_batch().await?;
     if pass.done.failed > 0 {
@@ -84,7 +85,7 @@ struct Pending {
 
 struct Pass<'a> {
     relay: Relay<'a>,
-    links: &'a mut Links,
+    clients: &'a mut Clients,
     done: &'a mut Mirrored,
     batch: Vec<Entry>,
     batch_bytes: u64,
@@ -112,23 +113,28 @@ impl Pass<'_> {
     /// Compares a directory; `None` is the top.
     async fn compare_directory(&mut self, pending: Option<Pending>) -> Result<(), Error> {
         let path = pending.as_ref().map(|pending| pending.entry.path.clone());
-        let Relay { from, to, .. } = self.relay;
-        let Some(there) = self.list(true, from, path.as_ref()).await? else { return Ok(()) };
-        let here = match pending.as_ref().is_none_or(|pending| pending.is_there) {
+        let Relay { job, from, to, .. } = self.relay;
+        // the destination first: what is copied meanwhile is not taken for extraneous
+        let copies = match pending.as_ref().is_none_or(|pending| pending.is_there) {
             true => self.list(false, to, path.as_ref()).await?,
             false => Some(Vec::new()),
         };
-        let Some(here) = here else { return Ok(()) };
-        let mut here = here.into_iter().peekable();
+        let Some(copies) = copies else { return Ok(()) };
+        let Some(originals) = self.list(true, from, path.as_ref()).await? else { return Ok(()) };
+        if path.is_none() && originals.is_empty() && !job.allow_empty_source {
+            self.done.fail(1, || "nothing is removed: the source has become empty".to_owned());
+            return Ok(());
+        }
+        let mut copies = copies.into_iter().peekable();
         let mut is_changed = false;
-        for listed in there {
-            while let Some(other) = here.next_if(|other| other.path < listed.path) {
+        for listed in originals {
+            while let Some(other) = copies.next_if(|other| other.path < listed.path) {
                 is_changed |= self.extraneous(path.as_ref(), &other.path);
             }
-            let other = here.next_if(|other| other.path == listed.path);
+            let other = copies.next_if(|other| other.path == listed.path);
             is_changed |= self.compare_name(path.as_ref(), &listed, other.as_ref()).await?;
         }
-        for other in here {
+        for other in copies {
             is_changed |= self.extraneous(path.as_ref(), &other.path);
         }
         if let Some(Pending { entry, is_same, .. }) = pending
@@ -199,11 +205,13 @@ impl Pass<'_> {
     ) -> Result<Option<Vec<Listed>>, Error> {
         let place = listed_on_server(top, directory);
         let client: &mut Client =
-            if is_source { self.links.reading() } else { &mut self.links.client };
-        let (mut names, mut wrong, mut count) = (Vec::<Listed>::new(), None, 0_usize);
+            if is_source { self.clients.reading() } else { &mut self.clients.client };
+        let (mut names, mut wrong) = (Vec::<Listed>::new(), None);
+        let (mut count, mut bytes) = (0_usize, 0_usize);
         let listed = client.list(&place, |found| {
             count += 1;
-            if count > MOST_NAMES || wrong.is_some() {
+            bytes += size_of_listed(&found);
+            if count > MOST_NAMES || bytes > MOST_LISTED_BYTES || wrong.is_some() {
                 return;
             }
             match check(names.last().map(|last| &last.path), &found) {
@@ -216,10 +224,12 @@ impl Pass<'_> {
             return Err(error);
         }
         match listed {
-            Ok(()) if count > MOST_NAMES => {
-                let place = shown(&place).to_string();
+            Ok(()) if count > MOST_NAMES || bytes > MOST_LISTED_BYTES => {
+                let (place, most) = (shown(&place), MOST_LISTED_BYTES >> 20);
                 self.done.fail(1, || {
-                    format!("{place} has {count} names: no more than {MOST_NAMES} are compared")
+                    format!(
+                        "nothing is removed: {place} has {count} names, and at most {MOST_NAMES} of {most} MiB are compared"
+                    )
                 });
                 Ok(None)
             }
@@ -232,7 +242,7 @@ impl Pass<'_> {
             {
                 Ok(Some(Vec::new()))
             }
-            Err(error @ Error::OnServer { .. }) => {
+            Err(error) if is_about_files(&error) => {
                 self.done.fail(1, || error.to_string());
                 Ok(None)
             }
@@ -260,7 +270,7 @@ impl Pass<'_> {
             return Ok(());
         }
         let ledger = Ledger::new(Arc::default());
-        self.relay.copy(self.links, Step::Copy, &entries, &ledger).await?;
+        self.relay.copy(self.clients, Step::Copy, &entries, &ledger).await?;
         let Sorted { copied, left, reason, .. } = ledger.sorted(entries);
         // those without a hash were not changed
         self.done.copied.extend(copied.into_iter().filter(|file| file.hash.is_some()));
@@ -280,7 +290,7 @@ impl Pass<'_> {
             let ledger = Ledger::new(Arc::default());
             let observer = Arc::new(Noting { ledger: Arc::clone(&ledger), directory: None });
             let place = on_server(self.relay.to, &path);
-            match self.links.client.remove(&place, true, observer).await {
+            match self.clients.client.remove(&place, true, observer).await {
                 Ok(summary) => {
                     self.done.removed += summary.removed;
                     if summary.failed > 0 {
@@ -291,7 +301,7 @@ impl Pass<'_> {
                 }
                 // somebody else has removed it
                 Err(error) if error.code() == Some(ErrorCode::NOT_FOUND) => {}
-                Err(error @ Error::OnServer { .. }) => self.done.fail(1, || error.to_string()),
+                Err(error) if is_about_files(&error) => self.done.fail(1, || error.to_string()),
                 Err(error) => return Err(error),
             }
         }
@@ -300,9 +310,9 @@ impl Pass<'_> {
 
     async fn finish(&mut self) -> Result<(), Error> {
         let directories = std::mem::take(&mut self.later.finishing);
-        for entries in directories.chunks(self.relay.job.batch.files as usize) {
+        for entries in directories.chunks(self.relay.job.batch.files.max(1) as usize) {
             let ledger = Ledger::new(Arc::default());
-            self.relay.copy(self.links, Step::Finish, entries, &ledger).await?;
+            self.relay.copy(self.clients, Step::Finish, entries, &ledger).await?;
             let Sorted { left, reason, .. } = ledger.sorted(entries.to_vec());
             self.check_left(&left, reason);
         }
@@ -329,6 +339,12 @@ fn is_same(kind: &Kind, other: Option<&Listed>) -> bool {
 fn in_directory(directory: Option<&RelPath>, name: &RelPath) -> Result<RelPath, String> {
     let Some(directory) = directory else { return Ok(name.clone()) };
     directory.join(name).map_err(|error| format!("{directory}/{name} cannot be sent: {error}"))
+}
+
+/// Returns what a listed name needs in memory, about.
+fn size_of_listed(listed: &Listed) -> usize {
+    let target = listed.target.as_ref().map_or(0, Vec::len);
+    size_of::<Listed>() + listed.path.as_bytes().len() + target
 }
 
 /// Returns what a path needs in memory, about.

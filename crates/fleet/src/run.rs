@@ -13,7 +13,7 @@ use headroom_transfer::{Client, Error as TransferError, Host, SyncOptions};
 
 use crate::clock::now_ms;
 use crate::copy::Relay;
-use crate::ends::{self, Dialer, Links, Route, blocking, listed_on_server};
+use crate::ends::{self, Clients, Dialer, Route, blocking, listed_on_server};
 use crate::engine::{Control, Counts, Engine, Phase, State};
 use crate::error::Error;
 use crate::job::{Job, Tree};
@@ -101,7 +101,8 @@ where
     Ok(ended)
 }
 
-/// Checks that a local source is there, and makes a local destination.
+/// Checks that a local source is there, makes a local destination, and checks that neither is in
+/// the other.
 fn prepare_folders(job: &Job) -> Result<(), Error> {
     let (from, to) = job.direction.trees();
     if let Some(Tree::Folder(from)) = from
@@ -112,6 +113,17 @@ fn prepare_folders(job: &Job) -> Result<(), Error> {
     }
     if let Some(Tree::Folder(to)) = to {
         std::fs::create_dir_all(to).map_err(Error::system("make the directory", to))?;
+    }
+    if let (Some(Tree::Folder(from)), Some(Tree::Folder(to))) = (from, to) {
+        // links and `..` may lead from one into the other
+        let [real_from, real_to] = [from, to].map(|path| path.canonicalize());
+        let real_from = real_from.map_err(Error::system("find", from))?;
+        let real_to = real_to.map_err(Error::system("find", to))?;
+        if real_from.starts_with(&real_to) || real_to.starts_with(&real_from) {
+            let (from, to) = (from.display(), to.display());
+            let reason = format!("{from} and {to} are the same directory, or one is in the other");
+            return Err(TransferError::Usage(reason).into());
+        }
     }
     Ok(())
 }
@@ -221,17 +233,17 @@ where
             }
             State::Running => {}
         }
-        let mut links = dialer.connect().await?;
-        links.limit(control.rate_bps);
+        let mut clients = dialer.connect().await?;
+        clients.limit(control.rate_bps);
         if !job.allow_empty_source {
-            match is_source_empty(route, &mut links).await {
+            match is_source_empty(route, &mut clients).await {
                 Ok(false) => {}
                 Ok(true) => {
-                    links.close().await;
+                    clients.close().await;
                     return Ok(Ended::NotDeleted(EMPTY_SOURCE.to_owned()));
                 }
                 Err(error) if error.is_temporary() => {
-                    links.close().await;
+                    clients.close().await;
                     tracing::info!("{error}");
                     wait(stop).await;
                     continue;
@@ -244,7 +256,7 @@ where
         let observer = Arc::new(Noting { ledger: Arc::clone(&ledger), directory: None });
         let mut mirrored = Mirrored::default();
         let sync = async {
-            let client = &mut links.client;
+            let client = &mut clients.client;
             let summary = match route {
                 Route::Up { from, to } => {
                     client.sync_root_to(&from.root().await?, to, &options, observer).await?
@@ -254,7 +266,7 @@ where
                 }
                 Route::Across { from, to, spool } => {
                     let relay = Relay { job, from, to, spool };
-                    return mirror(relay, &mut links, &mut mirrored).await.map(|()| None);
+                    return mirror(relay, &mut clients, &mut mirrored).await.map(|()| None);
                 }
             };
             Ok::<_, TransferError>(Some(summary))
@@ -266,7 +278,7 @@ where
                 None
             }
         };
-        links.close().await;
+        clients.close().await;
         let (mut copied, reason) = ledger.verified();
         let Mirrored { copied: relayed, reason: reason_between, .. } = &mut mirrored;
         copied.append(relayed);
@@ -299,13 +311,12 @@ where
 }
 
 /// Whether the source has no names at all.
-async fn is_source_empty(route: &Route, links: &mut Links) -> Result<bool, TransferError> {
+async fn is_source_empty(route: &Route, clients: &mut Clients) -> Result<bool, TransferError> {
     match route {
         Route::Up { from, .. } => from.is_empty().await,
         Route::Down { from, .. } | Route::Across { from, .. } => {
-            let mut is_empty = true;
-            let names = links.reading().list(&listed_on_server(from, None), |_| is_empty = false);
-            names.await?;
+            let (path, mut is_empty) = (listed_on_server(from, None), true);
+            clients.reading().list(&path, |_| is_empty = false).await?;
             Ok(is_empty)
         }
     }
@@ -394,5 +405,27 @@ impl Children<'_> {
         }
         self.running.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_by_which_one_folder_is_in_the_other_is_found() {
+        let ground = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(ground.path().join("from/inner")).expect("a folder");
+        std::os::unix::fs::symlink("from/inner", ground.path().join("link")).expect("a link");
+        let prepare = |to: &str| {
+            let file = ground.path().join("job.toml");
+            let text = format!("name = \"job\"\nfrom = \"from\"\nto = \"{to}\"\n");
+            std::fs::write(&file, text).expect("a file");
+            prepare_folders(&Job::read(&file).expect("a job"))
+        };
+        let error = prepare("link/to").expect_err("it is in the other").to_string();
+        assert!(error.contains("one is in the other"), "{error}");
+        prepare("other").expect("it is beside the other");
+        assert!(ground.path().join("other").is_dir());
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::clock::now_ms;
 use crate::copy::copy;
-use crate::ends::{self, Dialer, Links, OpenTree, Route, blocking, on_server};
+use crate::ends::{self, Clients, Dialer, OpenTree, Route, blocking, on_server};
 use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State};
 use crate::entry::Entry;
 use crate::error::Error;
@@ -55,14 +55,14 @@ where
     let name = name_of(std::process::id());
     let mut engine = open()?;
     let pulse = Pulse::start(open()?, &name)?;
-    let mut links = None;
+    let mut clients = None;
     let ended = loop {
         let orders = pulse.orders();
         if orders.is_done || stop.is_stopped() {
             break Ok(());
         }
         if orders.state != State::Running {
-            close(&mut links).await;
+            close(&mut clients).await;
             idle(stop).await;
             continue;
         }
@@ -73,7 +73,7 @@ where
         pulse.hold(Some(item.lease));
         let lease = item.lease;
         let work = Work { job, route: &route, pulse: &pulse, stop };
-        let (settlement, fatal) = work.one(&mut links, &mut dialer, item).await;
+        let (settlement, fatal) = work.one(&mut clients, &mut dialer, item).await;
         let is_settled = engine.settle(lease, &settlement, now_ms());
         pulse.hold(None);
         if !is_settled? {
@@ -83,7 +83,7 @@ where
             break Err(error);
         }
     };
-    close(&mut links).await;
+    close(&mut clients).await;
     drop(pulse);
     // who cannot leave is missed after a while
     let _ = engine.leave(&name, now_ms());
@@ -103,7 +103,7 @@ impl Work<'_> {
     /// Copies an item. Also returns why the worker must end, if it must.
     async fn one<C>(
         &self,
-        links: &mut Option<Links>,
+        clients: &mut Option<Clients>,
         dialer: &mut Dialer<C>,
         item: Item,
     ) -> (Settlement, Option<Error>)
@@ -111,11 +111,11 @@ impl Work<'_> {
         C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
     {
         let ledger = Ledger::new(Arc::clone(&self.pulse.in_flight));
-        let done = self.attempt(links, dialer, &item, &ledger).await;
+        let done = self.attempt(clients, dialer, &item, &ledger).await;
         let Sorted { copied, mut left, reason, disk_full } = ledger.sorted(item.entries);
         let before = left.len();
         if let Attempt::Done = done {
-            left = without_vanished(self.route, links, left).await;
+            left = without_vanished(self.route, clients, left).await;
         }
         let vanished = (before - left.len()) as u64;
         // a single file may need more than others; of several, not even the small ones fit
@@ -135,7 +135,7 @@ impl Work<'_> {
 
     async fn attempt<C>(
         &self,
-        kept: &mut Option<Links>,
+        kept: &mut Option<Clients>,
         dialer: &mut Dialer<C>,
         item: &Item,
         ledger: &Arc<Ledger>,
@@ -144,31 +144,31 @@ impl Work<'_> {
         C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
     {
         let Self { job, route, pulse, stop } = self;
-        let mut links = match kept.take().filter(|links| !links.is_closed()) {
-            Some(links) => links,
+        let mut clients = match kept.take().filter(|clients| !clients.is_closed()) {
+            Some(clients) => clients,
             None => match self.connected(dialer).await {
-                Ok(Some(links)) => links,
+                Ok(Some(clients)) => clients,
                 Ok(None) => return Attempt::Interrupted,
                 Err(error) => return Attempt::Fatal(error),
             },
         };
         let orders = pulse.orders();
         if !continues(&orders, orders.share_bps) || stop.is_stopped() {
-            *kept = Some(links);
+            *kept = Some(clients);
             return Attempt::Interrupted;
         }
-        links.limit(orders.share_bps);
+        clients.limit(orders.share_bps);
         let done = tokio::select! {
-            done = copy(job, route, &mut links, item, ledger) => Some(done),
+            done = copy(job, route, &mut clients, item, ledger) => Some(done),
             () = pulse.interrupted(orders.share_bps, stop) => None,
         };
         match done {
             Some(Ok(())) => {
-                *kept = Some(links);
+                *kept = Some(clients);
                 Attempt::Done
             }
             Some(Err(error)) => {
-                links.close().await;
+                clients.close().await;
                 match error {
                     // somebody else stores the same file: the lease has ended
                     TransferError::Superseded => Attempt::Interrupted,
@@ -183,14 +183,14 @@ impl Work<'_> {
             }
             None => {
                 // its request has no end
-                links.close().await;
+                clients.close().await;
                 Attempt::Interrupted
             }
         }
     }
 
     /// Connects, again and again until that succeeds; `None` if the worker is to stop.
-    async fn connected<C>(&self, dialer: &mut Dialer<C>) -> Result<Option<Links>, TransferError>
+    async fn connected<C>(&self, dialer: &mut Dialer<C>) -> Result<Option<Clients>, TransferError>
     where
         C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
     {
@@ -198,7 +198,7 @@ impl Work<'_> {
         let mut pause = PAUSE.0;
         loop {
             match dialer.connect().await {
-                Ok(links) => return Ok(Some(links)),
+                Ok(clients) => return Ok(Some(clients)),
                 Err(error) if error.is_temporary() => tracing::info!("{error}"),
                 Err(error) => return Err(error),
             }
@@ -222,18 +222,18 @@ impl Work<'_> {
 /// which are lost.
 async fn without_vanished(
     route: &Route,
-    links: &mut Option<Links>,
+    clients: &mut Option<Clients>,
     left: Vec<Entry>,
 ) -> Vec<Entry> {
-    match (route, links) {
+    match (route, clients) {
         (Route::Up { from, .. }, _) => without_vanished_here(from, left).await,
-        (Route::Down { from, .. } | Route::Across { from, .. }, Some(links)) => {
+        (Route::Down { from, .. } | Route::Across { from, .. }, Some(clients)) => {
             let [entry] = left.as_slice() else { return left };
             if !entry.is_file() {
                 return left;
             }
             let path = on_server(from, &entry.path);
-            let listed = links.reading().list(&path, |_| {}).await;
+            let listed = clients.reading().list(&path, |_| {}).await;
             let is_lost = |error: &TransferError| error.code() == Some(ErrorCode::NOT_FOUND);
             if listed.is_err_and(|error| is_lost(&error)) { Vec::new() } else { left }
         }
@@ -278,9 +278,9 @@ async fn idle(stop: &Stop) {
     }
 }
 
-async fn close(links: &mut Option<Links>) {
-    if let Some(links) = links.take() {
-        links.close().await;
+async fn close(clients: &mut Option<Clients>) {
+    if let Some(clients) = clients.take() {
+        clients.close().await;
     }
 }
 
@@ -398,7 +398,10 @@ mod tests {
             let kind = Kind::File { size: 5, mode: 0o644, mtime };
             Entry { number: 0, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
         };
-        let up = |from: &Path| Route::Up { from: OpenTree::Folder(from.to_owned()), to: Vec::new() };
+        let up = |from: &Path| {
+            let from = OpenTree::Folder(from.to_owned());
+            Route::Up { from, to: Vec::new() }
+        };
         let left = vec![entry("lost"), entry("there"), entry("lost/too")];
         let left = without_vanished(&up(ground.path()), &mut None, left).await;
         assert_eq!(left, [entry("there")]);

@@ -62,7 +62,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Name`]: no such URL. The sentence does not repeat it: it may have credentials in it.
+    /// [`Error::Name`]: no such URL. The sentence does not repeat it, for it may have credentials.
     pub fn check_url(url: &str) -> Result<String, Error> {
         Ok(Address::parse(url)?.url())
     }

@@ -15,7 +15,7 @@ use headroom_transfer::path::RelPath;
 use headroom_transfer::{Client, Error, ErrorCode, Event, Observer};
 
 use super::{Rules, down, is_about_files, make_parents, prepared};
-use crate::ends::{Links, Scratch, Spool, blocking, on_server};
+use crate::ends::{Clients, Scratch, Spool, blocking, on_server};
 use crate::engine::{CopiedFile, Step};
 use crate::entry::{Entry, Kind};
 use crate::job::{Job, Mode};
@@ -39,15 +39,15 @@ impl Relay<'_> {
     /// A request failed as a whole, as [`super::copy`] says.
     pub(crate) async fn copy(
         &self,
-        links: &mut Links,
+        clients: &mut Clients,
         step: Step,
         entries: &[Entry],
         ledger: &Arc<Ledger>,
     ) -> Result<(), Error> {
-        let Some(source) = &mut links.source else {
+        let Some(source) = &mut clients.source else {
             return Err(Error::Usage("there is no connection to the source".to_owned()));
         };
-        let client = &mut links.client;
+        let client = &mut clients.client;
         if step == Step::Finish {
             return self.finish(client, entries, ledger).await;
         }
@@ -60,8 +60,8 @@ impl Relay<'_> {
         let root = opened(&scratch).await?;
         let (arrived, files) = self.receive(source, &root, entries, ledger).await?;
         if !arrived.is_empty() {
+            ledger.received(files);
             self.send(client, &root, &arrived, ledger).await?;
-            ledger.only_as_received(&files);
         }
         removed(scratch).await
     }
@@ -137,8 +137,7 @@ impl Relay<'_> {
         let Sorted { copied, left, reason, disk_full } = here.sorted(entries.clone());
         match (disk_full, reason) {
             (Some(full), _) => {
-                let reason = format!("{full} (in the folder for temporary files)");
-                ledger.failed(&reason, Some(ErrorCode::NO_SPACE));
+                ledger.failed(&in_scratch(&full), Some(ErrorCode::NO_SPACE));
             }
             (None, Some(reason)) => ledger.failed(&reason, None),
             (None, None) => {}
@@ -206,6 +205,11 @@ async fn opened(scratch: &Scratch) -> Result<Root, Error> {
     Ok(blocking(move || Root::open(&path)).await??)
 }
 
+/// Returns a reason with the place that it is about, which the user did not name.
+fn in_scratch(reason: &str) -> String {
+    format!("{reason} (in the folder for temporary files)")
+}
+
 /// Removes a folder on a thread for that.
 async fn removed(scratch: Scratch) -> Result<(), Error> {
     blocking(move || drop(scratch)).await
@@ -215,7 +219,7 @@ async fn removed(scratch: Scratch) -> Result<(), Error> {
 /// that could be made. The others are not compared.
 fn stand_ins(root: &Root, folder: &Path, entries: &[Entry]) -> Vec<RelPath> {
     let mut made = HashSet::new();
-    let mut stand_in = |entry: &Entry| {
+    let stand_in = |entry: &Entry| {
         let Kind::File { size, mode, mtime } = entry.kind else { return None };
         make_parents(root, &entry.path, &mut made).ok()?;
         let make = || -> io::Result<()> {
@@ -225,7 +229,7 @@ fn stand_ins(root: &Root, folder: &Path, entries: &[Entry]) -> Vec<RelPath> {
         root.update_metadata(&entry.path, mode, mtime, None).ok()?;
         Some(entry.path.clone())
     };
-    entries.iter().filter_map(&mut stand_in).collect()
+    entries.iter().filter_map(stand_in).collect()
 }
 
 /// Makes directories with their modes and times, from which these are sent.
@@ -233,7 +237,7 @@ fn make_finished(root: &Root, entries: &[Entry], ledger: &Ledger) {
     let mut made = HashSet::new();
     let failed = |error: files::Error| {
         let error = Error::from(error);
-        ledger.failed(&error.to_string(), error.code());
+        ledger.failed(&in_scratch(&error.to_string()), error.code());
     };
     for entry in entries {
         let path = &entry.path;
@@ -258,7 +262,7 @@ fn make_finished(root: &Root, entries: &[Entry], ledger: &Ledger) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use headroom_transfer::Time;
 
@@ -303,5 +307,8 @@ mod tests {
             let meta = fs::metadata(ground.path().join(name)).expect("it is there");
             assert_eq!((meta.mode() & 0o777, meta.mtime()), (mode, MTIME.seconds), "{name}");
         }
+        // so that it can be removed
+        let writable = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(ground.path().join("a"), writable).expect("chmod");
     }
 }

@@ -144,7 +144,8 @@ mod tests {
         let gone = name_of(child.id());
         child.wait().expect("it ends");
         let here = name_of(std::process::id());
-        let names = [gone.as_str(), here.as_str(), "elsewhere.1"].map(|process| format!("{PREFIX}{process}-0"));
+        let names = [gone.as_str(), here.as_str(), "elsewhere.1"];
+        let names = names.map(|process| format!("{PREFIX}{process}-0"));
         for name in &names {
             fs::create_dir(ground.path().join(name)).expect("a folder");
         }

@@ -32,7 +32,8 @@ impl Client {
         self.put_names(&open(from).await?, paths, to, fsync, observer).await
     }
 
-    /// Does what [`Self::put_listed`] does with names below a root, which may be in an object store.
+    /// Does what [`Self::put_listed`] does with names below a root, which may be in an object
+    /// store.
     ///
     /// # Errors
     /// As those of [`Self::put`].
