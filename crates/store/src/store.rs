@@ -58,6 +58,15 @@ impl Store {
         Ok(store)
     }
 
+    /// Checks the URL of a store without asking the store; returns it without a `/` at its end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`]: no such URL. The sentence does not repeat it, for it may have credentials.
+    pub fn check_url(url: &str) -> Result<String, Error> {
+        Ok(Address::parse(url)?.url())
+    }
+
     /// Opens an empty store in memory, for tests.
     pub fn in_memory(runtime: Handle) -> Self {
         Self::of(Arc::new(Memory::new()), "memory://", runtime)

@@ -21,17 +21,53 @@ use tokio::runtime::Runtime;
 use crate::common::{Ground, wait_for};
 use crate::server::{Server, command, public_key};
 
-const SECRET: &str = "hush-hush";
+pub(crate) const SECRET: &str = "hush-hush";
 const MIB: usize = 1 << 20;
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// An S3 server. The folders of its folder are its buckets.
+pub(crate) struct S3 {
+    _runtime: Runtime,
+    address: SocketAddr,
+}
+
+impl S3 {
+    pub(crate) fn start(folder: &Path) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("threads");
+        let mut builder = S3ServiceBuilder::new(FileSystem::new(folder).expect("a folder"));
+        builder.set_auth(SimpleAuth::from_single("key", SECRET));
+        let service = builder.build();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("an address");
+        let address = listener.local_addr().expect("an address");
+        runtime.spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let connection =
+                    http1::Builder::new().serve_connection(TokioIo::new(socket), service.clone());
+                tokio::spawn(connection);
+            }
+        });
+        Self { _runtime: runtime, address }
+    }
+
+    /// Gives a command the address and credentials.
+    pub(crate) fn introduce(&self, command: &mut Command, secret: &str) {
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", self.address));
+        command.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", "eu-west-1");
+        command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", secret);
+        command.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN");
+    }
+}
+
 /// A bucket, and a client.
 struct Store {
     ground: Ground,
-    /// Serves the bucket.
-    _runtime: Runtime,
-    address: SocketAddr,
+    /// Has the bucket.
+    s3: S3,
 }
 
 /// A server over the bucket.
@@ -46,25 +82,8 @@ impl Store {
         for folder in ["store/bucket", "spool", "here"] {
             fs::create_dir_all(ground.path(folder)).expect("a folder");
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .expect("threads");
-        let mut builder =
-            S3ServiceBuilder::new(FileSystem::new(ground.path("store")).expect("a folder"));
-        builder.set_auth(SimpleAuth::from_single("key", SECRET));
-        let service = builder.build();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("an address");
-        let address = listener.local_addr().expect("an address");
-        runtime.spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                let connection =
-                    http1::Builder::new().serve_connection(TokioIo::new(socket), service.clone());
-                tokio::spawn(connection);
-            }
-        });
-        let store = Self { ground, _runtime: runtime, address };
+        let s3 = S3::start(&ground.path("store"));
+        let store = Self { ground, s3 };
         let key = public_key(&store.ground, "client");
         store.ground.write("authorized_keys", &format!("{key} client\n"));
         store
@@ -77,10 +96,7 @@ impl Store {
         serve.args(["--metrics", "127.0.0.1:0", "--spool"]).arg(self.ground.path("spool"));
         serve.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
         serve.arg("--log").arg(self.ground.path("log")).args(options);
-        serve.env("AWS_ENDPOINT_URL", format!("http://{}", self.address));
-        serve.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", "eu-west-1");
-        serve.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", secret);
-        serve.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN");
+        self.s3.introduce(&mut serve, secret);
         serve
     }
 

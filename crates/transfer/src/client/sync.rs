@@ -87,6 +87,24 @@ impl Client {
         self.sync_source(source, &request, options, observer).await
     }
 
+    /// Does what [`Self::sync_to`] does with the content of a root, which may be in an object
+    /// store.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub async fn sync_root_to(
+        &mut self,
+        from: &Root,
+        to: &[u8],
+        options: &SyncOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let request = options.request(self.below(to)?, true, self.compress, self.tree);
+        let excludes = Arc::new(options.excludes.clone());
+        let source = Source::below(from, [(None, true)], self.tree.links).without(excludes);
+        self.sync_source(source, &request, options, observer).await
+    }
+
     /// Sends what differs of a source, as the request says.
     pub(super) async fn sync_source(
         &mut self,
@@ -130,6 +148,25 @@ impl Client {
         let received = self.sync_into(destination, mode, &request, fsync, observer).await;
         remove_if_failed(&made, &received);
         received
+    }
+
+    /// Does what [`Self::sync_from`] does into a root, which may be in an object store.
+    ///
+    /// # Errors
+    /// As those of [`Self::get`].
+    pub async fn sync_root_from(
+        &mut self,
+        from: &[u8],
+        to: &Root,
+        options: &SyncOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let request = options.request(self.below(from)?, false, self.compress, self.tree);
+        let (destination, is_missing) = Destination::directory(to, None, true)?;
+        let SyncOptions { delete, dry_run, delta, fsync, .. } = *options;
+        let excludes = Arc::new(options.excludes.clone());
+        let mode = SyncMode::new(delete, dry_run, is_missing, excludes).reusing(delta);
+        self.sync_into(destination, mode, &request, fsync, observer).await
     }
 
     /// Receives what differs into a destination, as the request says.

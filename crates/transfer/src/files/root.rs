@@ -53,6 +53,15 @@ impl Root {
         store::Root::open(url, options, runtime).map(Self::Store)
     }
 
+    /// Checks the URL of an object store without asking the store; returns it without a `/` at its
+    /// end.
+    ///
+    /// # Errors
+    /// It is no such URL: a sentence, which does not repeat it.
+    pub fn check_store_url(url: &str) -> Result<String, String> {
+        store::Root::check_url(url)
+    }
+
     /// Opens an empty store in memory.
     #[cfg(test)]
     pub(crate) fn in_memory(runtime: Handle) -> Self {

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 
 const FLEET_HELP: &str = "A job file says what goes where, in TOML (docs/fleet.md has all settings):
   name = \"archive\"
-  from = \"/data/photos\"        # a directory here, or HOST[:PORT]:PATH
-  to = \"nas:backup/photos\"     # one of the two is on a server that runs `headroom serve`
+  from = \"/data/photos\"        # a directory here, HOST[:PORT]:PATH of a `headroom serve`,
+  to = \"nas:backup/photos\"     # or s3://BUCKET/PREFIX (gs://, az://) of an object store
   mode = \"sync\"                # or copy
   workers = 4
 

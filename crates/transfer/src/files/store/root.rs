@@ -95,6 +95,10 @@ impl Root {
         Ok(root)
     }
 
+    pub(in crate::files) fn check_url(url: &str) -> Result<String, String> {
+        Store::check_url(url).map_err(|error| error.to_string())
+    }
+
     pub(in crate::files) fn new(store: Store, options: &StoreOptions, runtime: Handle) -> Self {
         let shared = Shared {
             threads: Threads::new(runtime),
