@@ -60,8 +60,10 @@ pub(crate) struct Client {
     url: String,
     runtime: Handle,
     patience: Patience,
-    slots: Slots,
-    counts: Counts,
+    slots: Arc<Slots>,
+    counts: Arc<Counts>,
+    /// What one user of the store counts beside that.
+    own: Option<Arc<Counts>>,
 }
 
 /// A failure after the last attempt.
@@ -102,8 +104,9 @@ impl Client {
             url,
             runtime,
             patience,
-            slots: Slots::new(),
-            counts: Counts::default(),
+            slots: Arc::new(Slots::new()),
+            counts: Arc::default(),
+            own: None,
         }
     }
 
@@ -116,6 +119,20 @@ impl Client {
             self.runtime.clone(),
             patience,
         )
+    }
+
+    /// The same, with counts of its own beside those of all.
+    pub(crate) fn counted(&self) -> Self {
+        Self {
+            backend: Arc::clone(&self.backend),
+            prefix: self.prefix.clone(),
+            url: self.url.clone(),
+            runtime: self.runtime.clone(),
+            patience: self.patience,
+            slots: Arc::clone(&self.slots),
+            counts: Arc::clone(&self.counts),
+            own: Some(Arc::default()),
+        }
     }
 
     /// What all keys begin with.
@@ -131,6 +148,19 @@ impl Client {
     /// The requests up to now.
     pub(crate) fn requests(&self) -> Requests {
         self.counts.read()
+    }
+
+    /// Those of this client alone, if they are counted.
+    pub(crate) fn own_requests(&self) -> Requests {
+        self.own.as_ref().unwrap_or(&self.counts).read()
+    }
+
+    /// Counts for all, and for itself.
+    fn count(&self, count: impl Fn(&Counts)) {
+        count(&self.counts);
+        if let Some(own) = &self.own {
+            count(own);
+        }
     }
 
     /// The store can hold markers of directories.
@@ -178,6 +208,25 @@ impl Client {
             self.url,
             head.size,
             range.end
+        )))
+    }
+
+    /// Reads a whole object that has `size` bytes, which is not 0, and its metadata.
+    pub(crate) async fn get_with_metadata(
+        &self,
+        key: &Key,
+        size: u64,
+        version: Option<&Version>,
+    ) -> Result<(Head, Bytes), Error> {
+        let (head, content) = self.get_up_to(key, 0..size, version, true).await?;
+        if head.size == size {
+            return Ok((head, content));
+        }
+        Err(Error::Changed(format!(
+            "cannot read {} from {}: it has {} bytes, and had {size}. It was changed: begin again",
+            key.as_str(),
+            self.url,
+            head.size
         )))
     }
 
@@ -453,7 +502,7 @@ impl Client {
             attempts += 1;
             let answer = {
                 let _slot = self.slots.acquire().await;
-                self.counts.add(kind);
+                self.count(|counts| counts.add(kind));
                 timeout(limit, attempt()).await
             };
             let failure = match answer {
@@ -468,7 +517,7 @@ impl Client {
                 ),
             };
             if failure.kind == FailureKind::Slow {
-                self.counts.add_slowed();
+                self.count(Counts::add_slowed);
                 self.slots.slowed(Instant::now());
             }
             if !failure.kind.is_passing() || attempts >= self.patience.attempts {
@@ -479,7 +528,7 @@ impl Client {
                 });
             }
             tracing::debug!(doing, name, attempts, found = failure.text, "request repeated");
-            self.counts.add_retried();
+            self.count(Counts::add_retried);
             // half of the pause is random, so that those who failed together do not return
             // together
             let part = rand::random::<f64>().mul_add(0.5, 0.5);
@@ -520,7 +569,7 @@ impl Client {
 }
 
 /// What is stored is what was to be stored: nothing, or what has its hash in its metadata.
-fn is_surely(head: &Head, size: u64, metadata: &Metadata) -> bool {
+pub(crate) fn is_surely(head: &Head, size: u64, metadata: &Metadata) -> bool {
     head.size == size
         && head.metadata == *metadata
         && (size == 0 || metadata.get("headroom-blake3").is_some())

@@ -140,6 +140,17 @@ impl Upload {
         inner.client.wait(async move { inner.complete(root, &condition).await })
     }
 
+    /// Does what [`complete`](Self::complete) does in place of what has the name, of whatever
+    /// version. A request that arrives late replaces nothing that was stored since.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`]: others store it at the same time again and again; parts and journal
+    /// stay. Otherwise as those of [`complete`](Self::complete).
+    pub fn complete_over(&self, root: [u8; 32]) -> Result<Version, Error> {
+        self.inner.client.wait(self.inner.replace(root))
+    }
+
     /// Gives the upload up: the store forgets its parts, the journal goes.
     ///
     /// # Errors

@@ -1,0 +1,86 @@
+//! Stores an object in place of whatever has its name.
+//!
+//! A request whose answer does not come in time may still arrive, after it was repeated and after
+//! others have stored something newer. So each request requires what was there before it: then one
+//! that is late fails. A condition compares ETags, which many stores make of the content alone: a
+//! late request succeeds if the very content from before it has come back meanwhile, and one for a
+//! new name if the object was removed meanwhile.
+
+use bytes::Bytes;
+
+use crate::backend::FailureKind;
+use crate::client::{Client, is_surely};
+use crate::error::Error;
+use crate::key::Key;
+use crate::metadata::Metadata;
+use crate::version::{Condition, Version};
+
+/// How often something else may be found under the name than was expected.
+pub(crate) const ROUNDS: u32 = 4;
+
+/// What a caller believes to be under a name. A wrong belief costs requests, and nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// No object.
+    #[default]
+    Nothing,
+    /// An object, of a version that has to be asked for.
+    Something,
+    /// This version.
+    Version(Version),
+}
+
+/// What was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// The version of the object.
+    pub version: Version,
+    /// Whether an object had the name.
+    pub was_there: bool,
+}
+
+/// Stores an object in place of what has its name.
+pub(crate) async fn replace(
+    client: &Client,
+    key: &Key,
+    content: Bytes,
+    metadata: &Metadata,
+    expected: &Expected,
+) -> Result<Replaced, Error> {
+    let size = content.len() as u64;
+    let mut here = match expected {
+        Expected::Nothing => None,
+        Expected::Something => client.head(key).await?.map(|head| head.version),
+        Expected::Version(version) => Some(version.clone()),
+    };
+    let mut round = 0;
+    loop {
+        round += 1;
+        let condition = Condition::over(here.as_ref());
+        let trouble = match client.try_put(key, content.clone(), metadata, &condition).await {
+            Ok(version) => return Ok(Replaced { version, was_there: here.is_some() }),
+            Err(trouble) => trouble,
+        };
+        // a store without conditions takes it without one
+        if trouble.kind == FailureKind::Unsupported && condition != Condition::Any {
+            let version = client.put(key, content, metadata, &Condition::Any).await?;
+            return Ok(Replaced { version, was_there: here.is_some() });
+        }
+        let is_other = match trouble.kind {
+            FailureKind::Changed => condition != Condition::Any,
+            // what was to be replaced is gone
+            FailureKind::NotFound => matches!(condition, Condition::Is(_)),
+            _ => false,
+        };
+        if !is_other || round == ROUNDS {
+            return Err(trouble.into());
+        }
+        let head = client.head(key).await?;
+        // an earlier attempt whose answer was lost, or the same file from before
+        if let Some(head) = head.as_ref().filter(|head| is_surely(head, size, metadata)) {
+            let version = head.version.clone();
+            return Ok(Replaced { version, was_there: here.is_some() || !trouble.is_repeated });
+        }
+        here = head.map(|head| head.version);
+    }
+}
