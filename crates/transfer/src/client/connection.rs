@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use crate::control::{Greeting, MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Event, Observer};
 use crate::error::{Closing, Error};
-use crate::files::Keep;
+use crate::files::{Keep, Requests, requests};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
 use crate::lanes::{LaneHandle, LaneOffer, LaneOptions, LaneParams};
@@ -287,7 +287,7 @@ impl Client {
 
     /// Returns how this client wants to be sent files.
     pub(super) const fn greeting(&self) -> Greeting {
-        Greeting { rate_bps: self.rate_bps, priority: self.priority }
+        Greeting { rate_bps: self.rate_bps, priority: self.priority, counts: true }
     }
 
     /// Sets how later requests send and store trees.
@@ -420,7 +420,7 @@ impl Answer {
             Self::Received(accepted) => return Ok(accepted),
             Self::Awaited { offer, is_chosen, priority } => (offer, is_chosen, priority),
         };
-        let peer_limit_bps = reader.recv_hello().await?.rate_bps;
+        let Greeting { rate_bps: peer_limit_bps, counts, .. } = reader.recv_hello().await?;
         match reader.expect().await? {
             Message::Accepted { lanes, keep, ticket: _ } => {
                 let lanes = lanes.map(|answer| match offer {
@@ -435,7 +435,7 @@ impl Answer {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                Ok(Accepted { peer_limit_bps, lanes, keep })
+                Ok(Accepted { peer_limit_bps, lanes, keep, counts })
             }
             Message::Refused { reason, about_files, code } => {
                 Err(Error::refused(reason, about_files, code))
@@ -479,6 +479,8 @@ pub(super) struct Accepted {
     pub(super) lanes: Option<LaneHandle>,
     /// Which of the requested attributes it keeps.
     pub(super) keep: Option<Keep>,
+    /// Whether it will say how many requests to its object store that took.
+    pub(super) counts: bool,
 }
 
 impl Accepted {
@@ -493,6 +495,18 @@ impl Accepted {
         let LaneParams { cipher, chunk, port } = params;
         observer.event(Event::Lanes { cipher, chunk, port });
         Some(params)
+    }
+}
+
+/// Receives the requests to the server's object store, if it has announced them. The transfer is
+/// complete: whether they come changes nothing.
+pub(super) async fn receive_counts(counts: bool, reader: &mut MessageReader) -> Option<Requests> {
+    if !counts {
+        return None;
+    }
+    match tokio::time::timeout(TIMEOUT, reader.recv()).await {
+        Ok(Ok(Some(Message::StoreRequests { requests }))) => Some(requests::of_message(&requests)),
+        _ => None,
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use headroom_transfer_proto::lane::Cipher;
 
+use crate::files::Requests;
+
 /// The counts of a transfer; in a dry run, of what would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -33,6 +35,8 @@ pub struct Summary {
     pub lost: u64,
     /// The cipher of lanes, if there were any. Streams use TLS's.
     pub cipher: Option<Cipher>,
+    /// Requests to the object store that it took, if the server has one and counts them.
+    pub requests: Option<Requests>,
 }
 
 /// Counts that several tasks update.

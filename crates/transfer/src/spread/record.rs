@@ -223,7 +223,7 @@ impl Totals {
 
 /// Adds what was moved, and how.
 pub(super) fn add(to: &mut Summary, more: &Summary) {
-    let Summary { moved, kept, holes, saved, on_lanes, lost, cipher, .. } = *more;
+    let Summary { moved, kept, holes, saved, on_lanes, lost, cipher, requests, .. } = *more;
     to.moved = to.moved.saturating_add(moved);
     to.kept += kept;
     to.holes += holes;
@@ -231,6 +231,9 @@ pub(super) fn add(to: &mut Summary, more: &Summary) {
     to.on_lanes += on_lanes;
     to.lost += lost;
     to.cipher = to.cipher.or(cipher);
+    if let Some(requests) = requests {
+        to.requests = Some(to.requests.unwrap_or_default().and(&requests));
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use headroom_store::{Condition, Object, Record, Upload, Version};
+use headroom_store::{Object, Record, Upload, Version};
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
 
 use super::root::Root;
@@ -275,7 +275,7 @@ impl Parts {
             self.upload.abandon()?;
             return Err(ErrorKind::Mismatch);
         }
-        Ok(self.upload.complete(*root.as_bytes(), Condition::Any)?)
+        Ok(self.upload.complete_over(*root.as_bytes())?)
     }
 
     /// Returns the version of the old object if it is the same file, and nothing was stored.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headroom_store::{Condition, Upload, UploadOffer, Version};
+use headroom_store::{Condition, Expected, Upload, UploadOffer, Version};
 use headroom_transfer_proto::message::Time;
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
 
@@ -16,8 +16,8 @@ use crate::files::error::ErrorKind;
 
 /// The size up to which a file is stored in one request.
 pub(super) const MOST_AT_ONCE: u64 = 8 * SPAN_BYTES;
-/// Parts that are stored at once, of one file.
-pub(super) const MOST_PARTS: usize = 4;
+/// Parts that are stored at once, of one file: 64 MiB on their way, if they have 8 MiB.
+pub(super) const MOST_PARTS: usize = 8;
 
 /// The largest file: its parts, of which there are at most 10 000, are hashed and stored from
 /// memory.
@@ -25,6 +25,15 @@ const LARGEST: u64 = 10_000 << 30;
 
 /// Reads a range of what is to be stored.
 pub(super) type Read = dyn Fn(Range<u64>) -> Result<Bytes, ErrorKind> + Send + Sync;
+
+/// In place of what a file is stored.
+#[derive(Debug)]
+pub(super) enum Over {
+    /// Of anything; this is expected.
+    Any(Expected),
+    /// Of this alone.
+    Only(Condition),
+}
 
 /// A file, and what the store is told of it.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +74,7 @@ impl Root {
         key: &str,
         whole: Whole,
         read: &Arc<Read>,
-        condition: Condition,
+        over: Over,
     ) -> Result<(), ErrorKind> {
         let size = whole.size;
         if size <= MOST_AT_ONCE {
@@ -73,11 +82,14 @@ impl Root {
             let content = read(0..size)?;
             let root = blake3::hash(&content);
             let tags = tags::of_file(whole.mode, whole.mtime, Some(&root))?;
-            let version = self.store.put(key, content, &tags, condition)?;
+            let version = match over {
+                Over::Any(expected) => self.store.replace(key, content, &tags, &expected)?.version,
+                Over::Only(condition) => self.store.put(key, content, &tags, condition)?,
+            };
             return self.read_back(key, size, &version, &root);
         }
         let upload = Arc::new(self.store.begin_upload(key, &whole.offer()?)?);
-        let stored = self.store_parts(&upload, read, condition);
+        let stored = self.store_parts(&upload, read, over);
         if stored.is_err() {
             // the first error is the one to report
             let _ = upload.abandon();
@@ -90,7 +102,7 @@ impl Root {
         &self,
         upload: &Arc<Upload>,
         read: &Arc<Read>,
-        condition: Condition,
+        over: Over,
     ) -> Result<(Version, Hash), ErrorKind> {
         let spans = Spans::new(upload.size());
         let mut tree = Tree::new(spans);
@@ -119,7 +131,11 @@ impl Root {
             }
         }
         let root = tree.root().ok_or(ErrorKind::Changed)?;
-        Ok((upload.complete(*root.as_bytes(), condition)?, root))
+        let version = match over {
+            Over::Any(_) => upload.complete_over(*root.as_bytes())?,
+            Over::Only(condition) => upload.complete(*root.as_bytes(), condition)?,
+        };
+        Ok((version, root))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Trees in a store in memory.
 
+mod directories;
+mod large;
 mod names;
 mod receive;
 mod resume;
