@@ -60,8 +60,7 @@ impl Root {
         &self,
         path: &RelPath,
     ) -> Result<Option<Making>, Error> {
-        let key =
-            written_key(path).map_err(|kind| Error::new(path.as_bytes(), "made", kind))?;
+        let key = written_key(path).map_err(|kind| Error::new(path.as_bytes(), "made", kind))?;
         let (parent, _) = key.rsplit_once('/').unwrap_or(("", key));
         if self.known.is_known_as_new(parent) {
             self.known.is_made(key);
@@ -185,8 +184,7 @@ impl Root {
             });
             if !is_same {
                 let tags = tags::of_link(target, mtime.unwrap_or_else(now))?;
-                let expected =
-                    here.map_or(Expected::Nothing, |here| Expected::Version(here.version));
+                let expected = here.map_or(Expected::Nothing, |it| Expected::Version(it.version));
                 self.store.replace(key, Bytes::new(), &tags, &expected)?;
             }
             Ok(Stored { replaced })

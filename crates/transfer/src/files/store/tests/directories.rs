@@ -56,8 +56,7 @@ fn what_comes_into_a_directory_waits_until_it_is_made() {
         assert_eq!((requests.put, requests.total()), (2, 5), "{requests:?}");
         // in a new one nothing waits, and the files are new, too
         assert!(root.expect_directory(&path("d/e")).expect("a name").is_none());
-        let (stored, requests) =
-            taken(&root, || root.store(&path("d/e/f"), b"x", &seal(b"x")));
+        let (stored, requests) = taken(&root, || root.store(&path("d/e/f"), b"x", &seal(b"x")));
         stored.expect("stored");
         assert_eq!(requests.total(), 1, "{requests:?}");
     });
@@ -108,8 +107,7 @@ fn a_file_that_was_compared_is_replaced_in_one_request() {
         let sent = Sent::File { size: 5, mode: 0o640, mtime: TIME, hash: None, attributes: None };
         assert_eq!(root.compare(&path("f"), &sent).expect("compared"), Status::ContentDiffers);
         root.store(&path("other"), b"x", &seal(b"x")).expect("stored");
-        let (stored, requests) =
-            taken(&root, || root.store(&path("f"), b"newer", &seal(b"newer")));
+        let (stored, requests) = taken(&root, || root.store(&path("f"), b"newer", &seal(b"newer")));
         assert!(stored.expect("stored").replaced);
         assert_eq!(requests.put, 1, "{requests:?}");
         assert_eq!(read(&root.store, "f"), b"newer");
