@@ -53,6 +53,14 @@ impl Sorted {
         self.waiting.len() + self.asked.len()
     }
 
+    /// Returns the directories that come next, as far as they are known, at most so many.
+    pub(super) fn upcoming(&self, most: usize) -> Vec<String> {
+        let waiting = self.waiting.values().filter(|named| named.is_directory);
+        let waiting = waiting.map(|named| named.name.as_str());
+        let listed = self.listing.iter().flat_map(Listing::upcoming);
+        waiting.chain(listed).take(most).map(str::to_owned).collect()
+    }
+
     /// Returns the next name; an error, which ends the listing unless it is about one name.
     pub(super) fn next(&mut self) -> Option<Result<Named, ErrorKind>> {
         loop {

@@ -1,10 +1,10 @@
 //! Walks trees of a store that are to be sent.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headroom_store::{Error as StoreError, Object};
+use headroom_store::{Error as StoreError, Object, Store};
 use headroom_transfer_proto::message::Links;
 use headroom_transfer_proto::path::RelPath;
 
@@ -21,6 +21,10 @@ use crate::files::{reader, temporary};
 
 /// Names that are looked up, and small files that are read, at once.
 const AHEAD: usize = 64;
+
+/// Directories of each level whose listings begin before the walk enters them, so that it does not
+/// wait for each.
+const LISTED_AHEAD: usize = 8;
 
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
@@ -68,6 +72,8 @@ struct Level {
     /// The name under which it is sent; `None` if its content is sent without.
     path: Option<RelPath>,
     names: Sorted,
+    /// Directories in it that are listed ahead, by their keys.
+    begun: HashMap<String, Sorted>,
 }
 
 /// A name that is looked up.
@@ -143,7 +149,11 @@ impl Source {
     /// Returns how many names and results are in memory.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
-        self.ahead.len() + self.levels.iter().map(|level| level.names.held()).sum::<usize>()
+        let held = |level: &Level| {
+            let begun: usize = level.begun.values().map(Sorted::held).sum();
+            level.names.held() + begun
+        };
+        self.ahead.len() + self.levels.iter().map(held).sum::<usize>()
     }
 
     /// Goes on with the walk; returns whether there may be more.
@@ -297,8 +307,33 @@ impl Source {
 
     /// Starts walking a directory.
     fn enter(&mut self, key: String, path: Option<RelPath>) {
-        let names = Sorted::new(&self.root.store, key.clone());
-        self.levels.push(Level { key, path, names });
+        let store = &self.root.store;
+        let mut begun = None;
+        if let Some(outer) = self.levels.last_mut() {
+            begun = outer.begun.remove(&key);
+            outer.begin_next(store, &self.excludes);
+        }
+        let names = begun.unwrap_or_else(|| Sorted::new(store, key.clone()));
+        self.levels.push(Level { key, path, names, begun: HashMap::new() });
+    }
+}
+
+impl Level {
+    /// Begins to list the directories that come next.
+    fn begin_next(&mut self, store: &Store, excludes: &Excludes) {
+        for name in self.names.upcoming(LISTED_AHEAD) {
+            let path = match &self.path {
+                Some(path) => path.child(name.as_bytes()),
+                None => RelPath::single(name.as_bytes()),
+            };
+            let key = joined(&self.key, &name);
+            if self.begun.len() < LISTED_AHEAD
+                && !self.begun.contains_key(&key)
+                && path.is_ok_and(|path| !excludes.matches(&path, true))
+            {
+                self.begun.insert(key.clone(), Sorted::new(store, key));
+            }
+        }
     }
 }
 
