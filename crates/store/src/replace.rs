@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 
-use crate::backend::FailureKind;
+use crate::backend::{FailureKind, Head};
 use crate::client::{Client, is_surely};
 use crate::error::Error;
 use crate::key::Key;
@@ -76,10 +76,11 @@ pub(crate) async fn replace(
             return Err(trouble.into());
         }
         let head = client.head(key).await?;
-        // an earlier attempt whose answer was lost, or the same file from before
-        if let Some(head) = head.as_ref().filter(|head| is_surely(head, size, metadata)) {
-            let version = head.version.clone();
-            return Ok(Replaced { version, was_there: here.is_some() || !trouble.is_repeated });
+        // an earlier attempt whose answer was lost. Otherwise even the same file is stored again:
+        // its content may have been damaged since
+        let is_own = |head: &&Head| trouble.is_repeated && is_surely(head, size, metadata);
+        if let Some(head) = head.as_ref().filter(is_own) {
+            return Ok(Replaced { version: head.version.clone(), was_there: here.is_some() });
         }
         here = head.map(|head| head.version);
     }

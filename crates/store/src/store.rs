@@ -231,9 +231,11 @@ impl Store {
 
     /// Stores an object in one request, in place of what has its name. Each request requires what
     /// was there before it, so that one that arrives late replaces nothing that was stored since.
-    /// `expected` is what the caller believes to be there: right, it takes one request; wrong, two
-    /// more, and one more without content if what is there has the same size, metadata and hash
-    /// (`headroom-blake3`): then it stays.
+    /// `expected` is what the caller believes to be there: right, it takes one request, or two if
+    /// the version has to be asked for; wrong, two more.
+    ///
+    /// When an answer is lost and the request is repeated, what is there counts as this object as
+    /// with [`put`](Self::put).
     ///
     /// # Errors
     ///

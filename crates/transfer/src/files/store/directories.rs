@@ -5,6 +5,7 @@ use headroom_store::{Condition, Expected, Metadata as Tags, Object};
 use headroom_transfer_proto::message::Time;
 use headroom_transfer_proto::path::RelPath;
 
+use super::error::of_write;
 use super::known::{Known, Making};
 use super::root::{Place, Root, marker, now, written_key};
 use super::tags;
@@ -140,12 +141,12 @@ impl Root {
                     if round < ROUNDS =>
                 {
                     here = self.store.look(&marker)?;
-                    condition = match &here {
-                        Some(here) => Condition::over(Some(&here.version)),
-                        // a store that has it and does not show it
-                        None => Condition::Any,
-                    };
                     round += 1;
+                    condition = match &here {
+                        Some(here) if round < ROUNDS => Condition::over(Some(&here.version)),
+                        // others write it again and again, or the store has it and does not show it
+                        _ => Condition::Any,
+                    };
                 }
                 put => {
                     put?;
@@ -185,7 +186,7 @@ impl Root {
             if !is_same {
                 let tags = tags::of_link(target, mtime.unwrap_or_else(now))?;
                 let expected = here.map_or(Expected::Nothing, |it| Expected::Version(it.version));
-                self.store.replace(key, Bytes::new(), &tags, &expected)?;
+                self.store.replace(key, Bytes::new(), &tags, &expected).map_err(of_write)?;
             }
             Ok(Stored { replaced })
         };

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use headroom_store::{Object, Record, Upload, Version};
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
 
+use super::error::of_write;
 use super::root::Root;
 use super::tags;
 use super::whole::{Whole, part_range, span_values};
@@ -275,7 +276,7 @@ impl Parts {
             self.upload.abandon()?;
             return Err(ErrorKind::Mismatch);
         }
-        Ok(self.upload.complete_over(*root.as_bytes())?)
+        self.upload.complete_over(*root.as_bytes()).map_err(of_write)
     }
 
     /// Returns the version of the old object if it is the same file, and nothing was stored.

@@ -13,6 +13,7 @@ use headroom_transfer_proto::span::{Hash, SPAN_BYTES, Spans, Tree};
 use tokio::runtime::Handle;
 
 use super::budget::Budget;
+use super::error::of_write;
 use super::known::{Ask, Known};
 use super::spool::unnamed_file;
 use super::tags;
@@ -208,7 +209,8 @@ impl Root {
         let size = content.len() as u64;
         let tags = tags::of_file(seal.mode, seal.mtime, Some(&seal.root))?;
         let expected = self.known.expected(key);
-        let Replaced { version, was_there } = self.store.replace(key, content, &tags, &expected)?;
+        let replaced = self.store.replace(key, content, &tags, &expected);
+        let Replaced { version, was_there } = replaced.map_err(of_write)?;
         self.known.replaced(key, was_there);
         self.read_back(key, size, &version, &seal.root)?;
         Ok(Stored { replaced: was_there })
@@ -352,7 +354,8 @@ impl Root {
             rest = parent;
         }
         for parent in unknown.into_iter().rev() {
-            if self.object(parent)?.is_some() {
+            // what is about to be made may take the place of a file: that is waited for once more
+            if self.object(parent)?.is_some() && !self.known.has(parent) {
                 return Err(ErrorKind::NotBeneath);
             }
             self.known.is_there(parent);

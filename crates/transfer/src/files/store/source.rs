@@ -25,6 +25,8 @@ const AHEAD: usize = 64;
 /// Directories of each level whose listings begin before the walk enters them, so that it does not
 /// wait for each.
 const LISTED_AHEAD: usize = 8;
+/// The most of these of all levels, each of which has a page in memory.
+const MOST_LISTED_AHEAD: usize = 64;
 
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
@@ -309,9 +311,10 @@ impl Source {
     fn enter(&mut self, key: String, path: Option<RelPath>) {
         let store = &self.root.store;
         let mut begun = None;
+        let all: usize = self.levels.iter().map(|level| level.begun.len()).sum();
         if let Some(outer) = self.levels.last_mut() {
             begun = outer.begun.remove(&key);
-            outer.begin_next(store, &self.excludes);
+            outer.begin_next(store, &self.excludes, MOST_LISTED_AHEAD.saturating_sub(all));
         }
         let names = begun.unwrap_or_else(|| Sorted::new(store, key.clone()));
         self.levels.push(Level { key, path, names, begun: HashMap::new() });
@@ -319,15 +322,20 @@ impl Source {
 }
 
 impl Level {
-    /// Begins to list the directories that come next.
-    fn begin_next(&mut self, store: &Store, excludes: &Excludes) {
+    /// Begins to list the directories that come next, at most so many.
+    fn begin_next(&mut self, store: &Store, excludes: &Excludes, most: usize) {
+        let most = LISTED_AHEAD.min(self.begun.len() + most);
         for name in self.names.upcoming(LISTED_AHEAD) {
+            // these are not entered
+            if temporary::is_temporary(name.as_bytes()) {
+                continue;
+            }
             let path = match &self.path {
                 Some(path) => path.child(name.as_bytes()),
                 None => RelPath::single(name.as_bytes()),
             };
             let key = joined(&self.key, &name);
-            if self.begun.len() < LISTED_AHEAD
+            if self.begun.len() < most
                 && !self.begun.contains_key(&key)
                 && path.is_ok_and(|path| !excludes.matches(&path, true))
             {

@@ -9,6 +9,7 @@ use headroom_store::{Condition, Expected, Upload, UploadOffer, Version};
 use headroom_transfer_proto::message::Time;
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
 
+use super::error::of_write;
 use super::root::Root;
 use super::tags;
 use super::threads::Running;
@@ -83,7 +84,10 @@ impl Root {
             let root = blake3::hash(&content);
             let tags = tags::of_file(whole.mode, whole.mtime, Some(&root))?;
             let version = match over {
-                Over::Any(expected) => self.store.replace(key, content, &tags, &expected)?.version,
+                Over::Any(expected) => {
+                    let replaced = self.store.replace(key, content, &tags, &expected);
+                    replaced.map_err(of_write)?.version
+                }
                 Over::Only(condition) => self.store.put(key, content, &tags, condition)?,
             };
             return self.read_back(key, size, &version, &root);
@@ -132,7 +136,7 @@ impl Root {
         }
         let root = tree.root().ok_or(ErrorKind::Changed)?;
         let version = match over {
-            Over::Any(_) => upload.complete_over(*root.as_bytes())?,
+            Over::Any(_) => upload.complete_over(*root.as_bytes()).map_err(of_write)?,
             Over::Only(condition) => upload.complete(*root.as_bytes(), condition)?,
         };
         Ok((version, root))
