@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
 use crate::backend::{Backend, Failure, FailureKind, Head, Page};
@@ -62,6 +63,8 @@ pub(crate) struct Client {
     patience: Patience,
     slots: Slots,
     counts: Counts,
+    /// Set when the store was seen to honour the conditions of writes.
+    conditions: OnceCell<()>,
 }
 
 /// A failure after the last attempt.
@@ -104,6 +107,7 @@ impl Client {
             patience,
             slots: Slots::new(),
             counts: Counts::default(),
+            conditions: OnceCell::new(),
         }
     }
 
@@ -123,6 +127,11 @@ impl Client {
         &self.prefix
     }
 
+    /// The store's URL, for errors.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The runtime that drives requests.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
@@ -136,6 +145,16 @@ impl Client {
     /// The store can hold markers of directories.
     pub(crate) fn keeps_directories(&self) -> bool {
         self.backend.keeps_directories()
+    }
+
+    /// The store is known to honour the conditions of writes.
+    pub(crate) fn honours_conditions(&self) -> bool {
+        self.backend.honours_conditions()
+    }
+
+    /// Set once the store was seen to honour them.
+    pub(crate) fn conditions(&self) -> &OnceCell<()> {
+        &self.conditions
     }
 
     /// Waits for requests on the calling thread.
