@@ -1,5 +1,6 @@
 //! Trees in a store in memory.
 
+mod full;
 mod names;
 mod receive;
 mod resume;
