@@ -69,7 +69,7 @@ impl StreamFile {
                 Ok(Bytes::from(content))
             });
             let whole = Whole { size, mode, mtime: now() };
-            root.store_whole(key, whole, &read, Condition::Any)
+            root.store_whole(key, whole, &read, None, Condition::Any)
         };
         finish().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }

@@ -56,15 +56,17 @@ impl Whole {
 }
 
 impl Root {
-    /// Stores a file under a key, in one request or in parts.
+    /// Stores a file under a key, in one request or in parts. Where its hash is `known`, what is
+    /// read must have it.
     ///
     /// # Errors
-    /// It cannot be read, or the store refuses: nothing is stored.
+    /// It cannot be read, has another hash, or the store refuses: nothing is stored.
     pub(super) fn store_whole(
         &self,
         key: &str,
         whole: Whole,
         read: &Arc<Read>,
+        known: Option<&Hash>,
         condition: Condition,
     ) -> Result<(), ErrorKind> {
         let size = whole.size;
@@ -72,12 +74,13 @@ impl Root {
             let _memory = self.shared.memory.take(size);
             let content = read(0..size)?;
             let root = blake3::hash(&content);
+            check(&root, known)?;
             let tags = tags::of_file(whole.mode, whole.mtime, Some(&root))?;
             let version = self.store.put(key, content, &tags, condition)?;
             return self.read_back(key, size, &version, &root);
         }
         let upload = Arc::new(self.store.begin_upload(key, &whole.offer()?)?);
-        let stored = self.store_parts(&upload, read, condition);
+        let stored = self.store_parts(&upload, read, known, condition);
         if stored.is_err() {
             // the first error is the one to report
             let _ = upload.abandon();
@@ -90,6 +93,7 @@ impl Root {
         &self,
         upload: &Arc<Upload>,
         read: &Arc<Read>,
+        known: Option<&Hash>,
         condition: Condition,
     ) -> Result<(Version, Hash), ErrorKind> {
         let spans = Spans::new(upload.size());
@@ -119,7 +123,18 @@ impl Root {
             }
         }
         let root = tree.root().ok_or(ErrorKind::Changed)?;
+        check(&root, known)?;
         Ok((upload.complete(*root.as_bytes(), condition)?, root))
+    }
+}
+
+/// Fails if what was read has not the hash that it should have.
+fn check(root: &Hash, known: Option<&Hash>) -> Result<(), ErrorKind> {
+    match known.is_none_or(|known| known == root) {
+        true => Ok(()),
+        false => Err(ErrorKind::Store(
+            "what the store returns has not the hash that is recorded; send the file again".into(),
+        )),
     }
 }
 
