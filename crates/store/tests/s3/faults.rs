@@ -113,10 +113,7 @@ fn inside_silence() {
 fn wrong_etags_are_noticed_before_content_is_used() {
     run_with(
         "faults::inside_wrong_etags",
-        &[
-            ("put", &[WireFault::OtherEtag]),
-            ("get", &[WireFault::Nothing, WireFault::OtherEtag]),
-        ],
+        &[("put", &[WireFault::OtherEtag]), ("get", &[WireFault::Nothing, WireFault::OtherEtag])],
     );
 }
 
@@ -161,8 +158,7 @@ fn inside_wrong_part() {
     let runtime = runtime();
     let store = open(&runtime);
     let content = Bytes::from((0..=250u8).cycle().take(9 * MIB + 5).collect::<Vec<u8>>());
-    let offer =
-        UploadOffer { size: content.len() as u64, tag: [4; 16], metadata: Metadata::new() };
+    let offer = UploadOffer { size: content.len() as u64, tag: [4; 16], metadata: Metadata::new() };
     let values = |part: &Bytes| vec![[1; 32]; part.len().div_ceil(SPAN as usize)];
     let (head, tail) = (content.slice(..8 * MIB), content.slice(8 * MIB..));
     let attempt = || {
