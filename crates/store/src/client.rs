@@ -63,8 +63,8 @@ pub(crate) struct Client {
     patience: Patience,
     slots: Slots,
     counts: Counts,
-    /// Set when the store was seen to honour the conditions of writes.
-    conditions: OnceCell<()>,
+    /// Set when the store was seen to honour the conditions of writes, for all clients of it.
+    conditions: Arc<OnceCell<()>>,
 }
 
 /// A failure after the last attempt.
@@ -107,19 +107,20 @@ impl Client {
             patience,
             slots: Slots::new(),
             counts: Counts::default(),
-            conditions: OnceCell::new(),
+            conditions: Arc::default(),
         }
     }
 
     /// The same with other patience and new counts.
     pub(crate) fn with_patience(&self, patience: Patience) -> Self {
-        Self::new(
+        let client = Self::new(
             Arc::clone(&self.backend),
             self.prefix.clone(),
             self.url.clone(),
             self.runtime.clone(),
             patience,
-        )
+        );
+        Self { conditions: Arc::clone(&self.conditions), ..client }
     }
 
     /// What all keys begin with.

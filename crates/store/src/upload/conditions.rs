@@ -10,8 +10,8 @@ use crate::key::Key;
 use crate::metadata::Metadata;
 use crate::version::Condition;
 
-/// Tries it once in the life of a client, with a small object, unless the store is known to honour
-/// them.
+/// Tries it with a small object, unless the store is known to honour them. All clients of a store
+/// try it together until one has seen that it does.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ async fn try_with(client: &Client, name: &Key) -> Result<(), Error> {
     };
     let first = put(b"first", Condition::Any).await?;
     let second = put(b"second", Condition::Any).await?;
-    if first == second {
+    if !first.is_known() || first == second {
         return Err(refused(client, "has no ETags that change with the content"));
     }
     let conditions = [("If-None-Match", Condition::New), ("If-Match", Condition::Is(first))];
