@@ -748,7 +748,8 @@ fn a_store_that_ignores_conditions_takes_no_uploads_in_parts() {
     drop(store.begin_upload("a", &offer(1)).expect("the store does it"));
     let before = store.requests();
     drop(store.begin_upload("b", &offer(1)).expect("the store does it"));
-    assert!(store.requests().put - before.put <= 2, "it is tried once");
+    // a trial alone stores four
+    assert!(store.requests().put - before.put < 4, "it is tried once");
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl State {
         client.shutdown(Shutdown::Write)
     }
 
-    /// Makes a request, and returns its whole answer.
+    /// Makes a request, and returns its whole answer, which says that its connection ends.
     fn forward(&self, head: &str, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut server = TcpStream::connect(self.upstream)?;
         // the empty line at the end comes after one more header
@@ -161,6 +161,7 @@ impl State {
         server.write_all(body)?;
         let mut answer = Vec::new();
         server.read_to_end(&mut answer)?;
+        announce_close(&mut answer);
         Ok(answer)
     }
 }
@@ -232,6 +233,15 @@ fn complaint(status: u16, code: &str, is_head: bool) -> String {
     )
 }
 
+/// Says in the head of an answer that its connection ends. Not every server does, and a client
+/// would send its next request over a connection that is closed.
+fn announce_close(answer: &mut Vec<u8>) {
+    if let Some(line) = answer.windows(2).position(|two| two == b"\r\n") {
+        let begin = line + 2;
+        drop(answer.splice(begin..begin, *b"connection: close\r\n"));
+    }
+}
+
 /// Changes ETags in headers and in XML to others of the same length.
 fn change_etags(answer: &mut [u8]) {
     for (begin, end) in [(&b"etag:"[..], b'\r'), (&b"<etag>"[..], b'<')] {
@@ -278,6 +288,13 @@ mod tests {
             assert_eq!(kind_of(line), kind, "{line}");
         }
         assert_eq!(content_length("PUT / HTTP/1.1\r\nContent-Length: 12\r\n\r\n"), 12);
+    }
+
+    #[test]
+    fn answers_announce_the_end_of_their_connection() {
+        let mut answer = b"HTTP/1.1 200 OK\r\nx: y\r\n\r\nbody".to_vec();
+        announce_close(&mut answer);
+        assert_eq!(answer, b"HTTP/1.1 200 OK\r\nconnection: close\r\nx: y\r\n\r\nbody");
     }
 
     #[test]

@@ -25,8 +25,8 @@ fn run_with(test: &str, faults: Faults<'_>) {
 /// Runs an ignored test over a server behind a proxy.
 fn run_behind_proxy(server: SocketAddr, home: &Path, test: &str, faults: Faults<'_>) {
     let proxy = FaultyProxy::start(server);
-    for (kind, faults) in faults {
-        proxy.will(*kind, faults.iter().copied());
+    for &(kind, faults) in faults {
+        proxy.will(kind, faults.iter().copied());
     }
     run_at(proxy.address(), home, test, &KEYS);
     assert!(proxy.left().is_empty(), "{:?} did not happen", proxy.left());

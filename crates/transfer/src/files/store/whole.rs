@@ -128,12 +128,12 @@ impl Root {
     }
 }
 
-/// Fails if what was read has not the hash that it should have.
+/// Fails if what was read does not have the known hash.
 fn check(root: &Hash, known: Option<&Hash>) -> Result<(), ErrorKind> {
     match known.is_none_or(|known| known == root) {
         true => Ok(()),
         false => Err(ErrorKind::Store(
-            "what the store returns has not the hash that is recorded; send the file again".into(),
+            "what the store returns does not have the recorded hash; send the file again".into(),
         )),
     }
 }

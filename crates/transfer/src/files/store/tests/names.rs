@@ -122,7 +122,7 @@ fn content_without_its_recorded_hash_is_not_stored_again() {
         let wrong = Bytes::from_static(b"wrong");
         root.store.put("f", wrong, &tags, Condition::Any).expect("stored");
         let error = root.update_metadata(&path("f"), 0o600, TIME).expect_err("set");
-        assert!(error.to_string().contains("has not the hash that is recorded"), "{error}");
+        assert!(error.to_string().contains("does not have the recorded hash"), "{error}");
         let metadata = root.look(&path("f")).expect("an answer").expect("a file");
         assert_eq!(metadata.mode, 0o644);
     });
