@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
 use crate::backend::{Backend, Failure, FailureKind, Head, Page};
@@ -64,6 +65,8 @@ pub(crate) struct Client {
     counts: Arc<Counts>,
     /// What one user of the store counts beside that.
     own: Option<Arc<Counts>>,
+    /// Set when the store was seen to honour the conditions of writes, for all clients of it.
+    conditions: Arc<OnceCell<()>>,
 }
 
 /// A failure after the last attempt.
@@ -107,18 +110,20 @@ impl Client {
             slots: Arc::new(Slots::new()),
             counts: Arc::default(),
             own: None,
+            conditions: Arc::default(),
         }
     }
 
     /// The same with other patience and new counts.
     pub(crate) fn with_patience(&self, patience: Patience) -> Self {
-        Self::new(
+        let client = Self::new(
             Arc::clone(&self.backend),
             self.prefix.clone(),
             self.url.clone(),
             self.runtime.clone(),
             patience,
-        )
+        );
+        Self { conditions: Arc::clone(&self.conditions), ..client }
     }
 
     /// The same, with counts of its own beside those of all.
@@ -132,12 +137,18 @@ impl Client {
             slots: Arc::clone(&self.slots),
             counts: Arc::clone(&self.counts),
             own: Some(Arc::default()),
+            conditions: Arc::clone(&self.conditions),
         }
     }
 
     /// What all keys begin with.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// The store's URL, for errors.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// The runtime that drives requests.
@@ -166,6 +177,16 @@ impl Client {
     /// The store can hold markers of directories.
     pub(crate) fn keeps_directories(&self) -> bool {
         self.backend.keeps_directories()
+    }
+
+    /// The store is known to honour the conditions of writes.
+    pub(crate) fn honours_conditions(&self) -> bool {
+        self.backend.honours_conditions()
+    }
+
+    /// Set once the store was seen to honour them.
+    pub(crate) fn conditions(&self) -> &OnceCell<()> {
+        &self.conditions
     }
 
     /// Waits for requests on the calling thread.

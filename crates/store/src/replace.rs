@@ -39,6 +39,15 @@ pub struct Replaced {
     pub was_there: bool,
 }
 
+/// Requires what was found under a name, in this round. A store that has something and does not
+/// show it takes the last request without a condition.
+pub(crate) fn condition(here: Option<&Version>, round: u32) -> Condition {
+    match here {
+        None if round == ROUNDS => Condition::Any,
+        here => Condition::over(here),
+    }
+}
+
 /// Stores an object in place of what has its name.
 pub(crate) async fn replace(
     client: &Client,
@@ -56,7 +65,7 @@ pub(crate) async fn replace(
     let mut round = 0;
     loop {
         round += 1;
-        let condition = Condition::over(here.as_ref());
+        let condition = condition(here.as_ref(), round);
         let trouble = match client.try_put(key, content.clone(), metadata, &condition).await {
             Ok(version) => return Ok(Replaced { version, was_there: here.is_some() }),
             Err(trouble) => trouble,
@@ -72,7 +81,7 @@ pub(crate) async fn replace(
             FailureKind::NotFound => matches!(condition, Condition::Is(_)),
             _ => false,
         };
-        if !is_other || round == ROUNDS {
+        if !is_other {
             return Err(trouble.into());
         }
         let head = client.head(key).await?;
@@ -81,6 +90,9 @@ pub(crate) async fn replace(
         let is_own = |head: &&Head| trouble.is_repeated && is_surely(head, size, metadata);
         if let Some(head) = head.as_ref().filter(is_own) {
             return Ok(Replaced { version: head.version.clone(), was_there: here.is_some() });
+        }
+        if round == ROUNDS {
+            return Err(trouble.into());
         }
         here = head.map(|head| head.version);
     }

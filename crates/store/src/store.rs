@@ -301,8 +301,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`]: another server or connection uploads it. [`Error::TooLarge`],
-    /// [`Error::Misuse`] (an empty object), [`Error::Name`], and the store's.
+    /// [`Error::Busy`]: another server or connection uploads it. [`Error::Refused`]: the store
+    /// ignores the conditions of writes. [`Error::TooLarge`], [`Error::Misuse`] (an empty object),
+    /// [`Error::Name`], and the store's.
     pub fn begin_upload(&self, key: &str, offer: &UploadOffer) -> Result<Upload, Error> {
         let key = self.key(key)?;
         if key.is_directory() {

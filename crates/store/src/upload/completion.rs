@@ -9,7 +9,7 @@ use crate::backend::{FailureKind, Head};
 use crate::client::RequestError;
 use crate::error::Error;
 use crate::record::{self, Record};
-use crate::replace::ROUNDS;
+use crate::replace::{self, ROUNDS};
 use crate::version::{Condition, Version};
 
 /// How often, and after which pauses, it is looked for what the store says to have completed:
@@ -44,7 +44,7 @@ impl Inner {
             if let Some(head) = there.as_ref().filter(|head| self.has_nonce(head)) {
                 break Ok(head.version.clone());
             }
-            let condition = Condition::over(there.as_ref().map(|head| &head.version));
+            let condition = replace::condition(there.as_ref().map(|head| &head.version), round);
             match self.try_complete(&ids, &condition).await {
                 Err(trouble) if trouble.kind == FailureKind::Changed && round < ROUNDS => {}
                 Err(trouble) if trouble.kind == FailureKind::Unsupported => {

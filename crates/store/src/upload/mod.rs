@@ -3,6 +3,7 @@
 mod abandoned;
 mod begin;
 mod completion;
+mod conditions;
 mod keeper;
 mod plan;
 

@@ -92,6 +92,7 @@ impl Root {
             if here.file_type != FileType::File {
                 return Err(ErrorKind::Clash { here: here.file_type });
             }
+            let known = self.recorded_hash(key, &object)?;
             let (size, version) = (object.size, object.version);
             let (store, name, of) = (self.store.clone(), key.to_owned(), version.clone());
             let read: Arc<Read> = Arc::new(move |range: Range<u64>| -> Result<Bytes, ErrorKind> {
@@ -99,12 +100,22 @@ impl Root {
             });
             let whole = Whole { size, mode, mtime };
             let over = Over::Only(Condition::over(Some(&version)));
-            match self.store_whole(key, whole, &read, over) {
+            match self.store_whole(key, whole, &read, known.as_ref(), over) {
                 Err(ErrorKind::Changed) => Err(ErrorKind::Replaced),
                 stored => stored,
             }
         };
         update().map_err(|kind| Error::new(path.as_bytes(), "given its mode and time", kind))
+    }
+
+    /// Returns the hash that was recorded when the object was stored, if there is one.
+    fn recorded_hash(&self, key: &str, object: &Object) -> Result<Option<Hash>, ErrorKind> {
+        if !tags::has_record(object) {
+            return Ok(tags::hash(object));
+        }
+        let record = self.store.record(key, &object.version)?;
+        let record = record.filter(|record| record.size == object.size);
+        Ok(record.map(|record| Hash::from_bytes(record.root)))
     }
 
     fn hash(&self, path: &RelPath, key: &str, object: Object) -> Result<Hash, Error> {

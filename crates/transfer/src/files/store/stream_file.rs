@@ -71,7 +71,7 @@ impl StreamFile {
                 Ok(Bytes::from(content))
             });
             let whole = Whole { size, mode, mtime: now() };
-            root.store_whole(key, whole, &read, Over::Any(expected))
+            root.store_whole(key, whole, &read, None, Over::Any(expected))
         };
         finish().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }

@@ -66,15 +66,17 @@ impl Whole {
 }
 
 impl Root {
-    /// Stores a file under a key, in one request or in parts.
+    /// Stores a file under a key, in one request or in parts. Where its hash is `known`, what is
+    /// read must have it.
     ///
     /// # Errors
-    /// It cannot be read, or the store refuses: nothing is stored.
+    /// It cannot be read, has another hash, or the store refuses: nothing is stored.
     pub(super) fn store_whole(
         &self,
         key: &str,
         whole: Whole,
         read: &Arc<Read>,
+        known: Option<&Hash>,
         over: Over,
     ) -> Result<(), ErrorKind> {
         let size = whole.size;
@@ -82,6 +84,7 @@ impl Root {
             let _memory = self.shared.memory.take(size);
             let content = read(0..size)?;
             let root = blake3::hash(&content);
+            check(&root, known)?;
             let tags = tags::of_file(whole.mode, whole.mtime, Some(&root))?;
             let version = match over {
                 Over::Any(expected) => {
@@ -93,7 +96,7 @@ impl Root {
             return self.read_back(key, size, &version, &root);
         }
         let upload = Arc::new(self.store.begin_upload(key, &whole.offer()?)?);
-        let stored = self.store_parts(&upload, read, over);
+        let stored = self.store_parts(&upload, read, known, over);
         if stored.is_err() {
             // the first error is the one to report
             let _ = upload.abandon();
@@ -106,6 +109,7 @@ impl Root {
         &self,
         upload: &Arc<Upload>,
         read: &Arc<Read>,
+        known: Option<&Hash>,
         over: Over,
     ) -> Result<(Version, Hash), ErrorKind> {
         let spans = Spans::new(upload.size());
@@ -135,11 +139,22 @@ impl Root {
             }
         }
         let root = tree.root().ok_or(ErrorKind::Changed)?;
+        check(&root, known)?;
         let version = match over {
             Over::Any(_) => upload.complete_over(*root.as_bytes()).map_err(of_write)?,
             Over::Only(condition) => upload.complete(*root.as_bytes(), condition)?,
         };
         Ok((version, root))
+    }
+}
+
+/// Fails if what was read does not have the known hash.
+fn check(root: &Hash, known: Option<&Hash>) -> Result<(), ErrorKind> {
+    match known.is_none_or(|known| known == root) {
+        true => Ok(()),
+        false => Err(ErrorKind::Store(
+            "what the store returns does not have the recorded hash; send the file again".into(),
+        )),
     }
 }
 

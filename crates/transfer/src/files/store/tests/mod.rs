@@ -1,6 +1,7 @@
 //! Trees in a store in memory.
 
 mod directories;
+mod full;
 mod large;
 mod names;
 mod receive;
