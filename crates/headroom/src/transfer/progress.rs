@@ -7,10 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headroom_lab_trace::CopyEvent;
 use headroom_transfer::path::RelPath;
+use headroom_transfer::server::Requests;
 use headroom_transfer::spread::Returned;
 use headroom_transfer::{Chunk, Cipher, Error, ErrorCode, Event, Observer, Summary};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::frame::Frame;
 use super::names;
@@ -194,6 +195,7 @@ impl Progress {
             lost,
             cipher,
             by_crc,
+            requests,
             ..
         } = summary;
         // of what went on streams, it is TLS's
@@ -220,6 +222,12 @@ impl Progress {
                 end["reused"] = reused.into();
                 end["compared"] =
                     "spans of 1 MiB at the same offset, chunks of those that differ".into();
+            }
+            if let Some(requests) = requests {
+                let kinds = requests.kinds().map(|(kind, count)| (kind.to_owned(), json!(count)));
+                end["store"] = Map::from_iter(kinds).into();
+                end["store"]["retried"] = requests.retried.into();
+                end["store"]["slowed"] = requests.slowed.into();
             }
             say(&end.to_string());
         } else if self.operation == Operation::DryRun {
@@ -439,11 +447,27 @@ impl Counts {
 /// Summarizes a dry run.
 fn dry_run_text(summary: &Summary) -> String {
     let Summary { stored, failed, moved, unchanged, removed, .. } = summary;
+    let requests = summary.requests.map(|requests| requests_text(&requests)).unwrap_or_default();
     format!(
         "Nothing was changed. To store: {stored} (at most {} to send); to remove: {removed}; unchanged: {unchanged}; \
-         failed: {failed}",
+         failed: {failed}{requests}",
         HumanBytes(*moved)
     )
+}
+
+/// Summarizes what an object store may charge for, in a line of its own.
+fn requests_text(requests: &Requests) -> String {
+    let mut text = format!("\n{} requests to the server's store", requests.total());
+    let kinds = requests.kinds().into_iter().filter(|(_, count)| *count > 0);
+    for (n, (kind, count)) in kinds.enumerate() {
+        let _ = write!(text, "{} {count} {kind}", if n == 0 { ":" } else { "," });
+    }
+    for (count, what) in [(requests.retried, "repeated"), (requests.slowed, "slowed down")] {
+        if count > 0 {
+            let _ = write!(text, "; {count} {what}");
+        }
+    }
+    text
 }
 
 /// Summarizes a transfer for a terminal.
@@ -493,6 +517,9 @@ fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> S
     if failed > 0 {
         let _ = write!(text, ", {failed} FAILED");
     }
+    if let Some(requests) = &summary.requests {
+        text.push_str(&requests_text(requests));
+    }
     text
 }
 
@@ -537,6 +564,17 @@ mod tests {
         counts.take_back(&Returned { files: 2, offered: 300, done: 120 });
         let counted = [&counts.files, &counts.offered, &counts.moved, &counts.kept];
         assert_eq!(counted.map(|count| count.load(Ordering::Relaxed)), [3, 200, 0, 30]);
+    }
+
+    #[test]
+    fn requests_to_a_store_are_listed_by_kind() {
+        let requests = Requests { list: 2, put: 20_000, retried: 3, ..Requests::default() };
+        let text = "\n20002 requests to the server's store: 2 list, 20000 put; 3 repeated";
+        assert_eq!(requests_text(&requests), text);
+        let summary = Summary { requests: Some(requests), ..Summary::default() };
+        assert!(dry_run_text(&summary).ends_with(text));
+        let second = Duration::from_secs(1);
+        assert!(summary_text(Operation::Copy, &summary, second).ends_with(text));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use minicbor::{Decode, Encode};
 use super::attributes::{Keep, TreeOptions};
 use super::delta::{ChunkHash, ChunkKind, ChunkSize};
 use super::parts::{
-    Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms, Wanted,
+    Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms,
+    StoreRequests, Wanted,
 };
 use super::{bounded, delta};
 use crate::path::RelPath;
@@ -39,6 +40,9 @@ pub enum Message {
         /// The share beside others with which to send it files; `None` is the normal one.
         #[n(3)]
         priority: Option<Priority>,
+        /// A client: it wants [`Self::StoreRequests`]. A server: it sends them to such a client.
+        #[n(4)]
+        counts: Option<bool>,
     },
     /// Client to server: the client will send files.
     #[n(1)]
@@ -548,6 +552,14 @@ pub enum Message {
         /// Streams that have ended since the request: so many more may be opened.
         #[n(1)]
         streams: u64,
+    },
+    /// Server to client, the last message of a `put`, `get` or `sync` if the [`Self::Hello`] of both
+    /// has `counts`: the requests to the server's object store that it took.
+    #[n(56)]
+    StoreRequests {
+        /// They.
+        #[n(0)]
+        requests: Box<StoreRequests>,
     },
     /// Sender to receiver, in a sync: describe parts of the old file, whose size
     /// [`Self::Have`] gave.

@@ -189,7 +189,7 @@ fn control_characters_of_a_peers_message_are_escaped_when_it_is_parsed() {
         Message::Unreadable { reason: reason(), path: None, code: None },
         Message::Remark { text: reason(), left_out: 0 },
         Message::Left { reason: reason(), failed: true, code: None },
-        Message::Hello { version: VERSION, program, rate_bps: None, priority: None },
+        Message::Hello { version: VERSION, program, rate_bps: None, priority: None, counts: None },
     ] {
         let mut bytes = Vec::new();
         message.frame(&mut bytes).expect("a short message");
@@ -245,13 +245,23 @@ fn about_name(number: u32, name: &str) -> Vec<u8> {
 fn message() -> impl Strategy<Value = Message> {
     let id = any::<u64>;
     prop_oneof![
-        (any::<u32>(), "[a-z0-9. ]{0,64}", option::of(any::<u64>()), option::of(0..3_usize))
-            .prop_map(|(version, program, rate_bps, priority)| Message::Hello {
+        (
+            any::<u32>(),
+            "[a-z0-9. ]{0,64}",
+            option::of(any::<u64>()),
+            option::of(0..3_usize),
+            option::of(any::<bool>())
+        )
+            .prop_map(|(version, program, rate_bps, priority, counts)| Message::Hello {
                 version,
                 program,
                 rate_bps,
                 priority: priority.map(|number| Priority::ALL[number]),
+                counts,
             }),
+        (id(), id(), id()).prop_map(|(list, part, slowed)| Message::StoreRequests {
+            requests: Box::new(StoreRequests { list, part, slowed, ..StoreRequests::default() })
+        }),
         (
             option::of(path()),
             any::<bool>(),

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::control::{Greeting, MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Event, Observer};
 use crate::error::{Closing, Error};
-use crate::files::Keep;
+use crate::files::{Keep, Requests, requests};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
 use crate::lanes::{LaneHandle, LaneOffer, LaneOptions, LaneParams};
@@ -290,7 +290,7 @@ impl Client {
 
     /// Returns how this client wants to be sent files.
     pub(super) const fn greeting(&self) -> Greeting {
-        Greeting { rate_bps: self.rate_bps, priority: self.priority }
+        Greeting { rate_bps: self.rate_bps, priority: self.priority, counts: true }
     }
 
     /// Sets how later requests send and store trees, but not how they verify files:
@@ -448,7 +448,7 @@ impl Answer {
             Self::Received(accepted) => return Ok(accepted),
             Self::Awaited { offer, is_chosen, priority } => (offer, is_chosen, priority),
         };
-        let peer_limit_bps = reader.recv_hello().await?.rate_bps;
+        let Greeting { rate_bps: peer_limit_bps, counts, .. } = reader.recv_hello().await?;
         match reader.expect().await? {
             Message::Accepted { lanes, keep, verification, ticket: _ } => {
                 let lanes = lanes.map(|answer| match offer {
@@ -464,7 +464,7 @@ impl Answer {
                     return Err(Error::Refused(reason.to_owned()));
                 }
                 let verification = verification.unwrap_or_default();
-                Ok(Accepted { peer_limit_bps, lanes, keep, verification })
+                Ok(Accepted { peer_limit_bps, lanes, keep, verification, counts })
             }
             Message::Refused { reason, about_files, code } => {
                 Err(Error::refused(reason, about_files, code))
@@ -509,6 +509,8 @@ pub(super) struct Accepted {
     /// Which of the requested attributes it keeps.
     pub(super) keep: Option<Keep>,
     verification: Verification,
+    /// Whether it will say how many requests to its object store that took.
+    pub(super) counts: bool,
 }
 
 impl Accepted {
@@ -547,6 +549,18 @@ impl Accepted {
         let LaneParams { cipher, chunk, port } = params;
         observer.event(Event::Lanes { cipher, chunk, port });
         Some(params)
+    }
+}
+
+/// Receives the requests to the server's object store, if it has announced them. The transfer is
+/// complete: whether they come changes nothing.
+pub(super) async fn receive_counts(counts: bool, reader: &mut MessageReader) -> Option<Requests> {
+    if !counts {
+        return None;
+    }
+    match tokio::time::timeout(TIMEOUT, reader.recv()).await {
+        Ok(Ok(Some(Message::StoreRequests { requests }))) => Some(requests::of_message(&requests)),
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, TreeOption
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::connection::{Answer, Client, limited};
+use super::connection::{Answer, Client, limited, receive_counts};
 use crate::control::{MessageReader, unexpected};
 use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, Terms};
 use crate::error::Error;
@@ -69,17 +69,19 @@ impl Client {
         let (connection, offering) = (self.connection.clone().into(), Offering::Content);
         let sender = Sender::ahead(connection, offering, Arc::clone(&observer), limits.clone());
         let sender = sender.compressing(self.compress).of_tree(kept, false);
-        let mut cipher = None;
+        let (mut cipher, mut counts) = (None, false);
         let agreed = async |reader: &mut MessageReader| {
             let accepted = answer.receive(reader).await?;
             cipher = accepted.report_params(&observer).map(|params| params.cipher);
+            counts = accepted.counts;
             let limits = limits.and(accepted.peer_limit_bps);
             let verification = accepted.verification(tree.verification, &observer)?;
             Ok::<_, Error>(Some(Terms { limits, lane: accepted.lanes, verification }))
         };
         let next_id = &mut self.next_id;
         let sent = sender.send_ahead(source, next_id, &mut writer, &mut reader, agreed).await?;
-        Ok(Summary { cipher, ..sent })
+        let requests = receive_counts(counts, &mut reader).await;
+        Ok(Summary { cipher, requests, ..sent })
     }
 
     /// Fetches files and directories at `from` below the server's root, as [`Self::put`] sends
@@ -149,7 +151,10 @@ impl Client {
             lanes: accepted.lanes,
             acceptance: None,
         };
-        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        let mut summary = receiver.receive(&mut writer, &mut reader).await?;
+        if summary.requests.is_none() {
+            summary.requests = receive_counts(accepted.counts, &mut reader).await;
+        }
         self.finish_request(writer, reader).await;
         Ok(Summary { cipher: params.map(|params| params.cipher), ..summary })
     }

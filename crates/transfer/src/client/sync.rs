@@ -8,7 +8,7 @@ use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Verification;
 use tokio::task::spawn_blocking;
 
-use super::connection::{Client, limited};
+use super::connection::{Client, limited, receive_counts};
 use super::copy::{make_directories, remove_if_failed};
 use crate::delivery::{
     Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode, Terms,
@@ -122,7 +122,9 @@ impl Client {
         let sender = Sender::new(connection, offering, observer, terms);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
         let sender = sender.searching(options.delta);
-        sender.send(source, &mut self.next_id, &mut writer, &mut reader).await
+        let sent = sender.send(source, &mut self.next_id, &mut writer, &mut reader).await?;
+        let requests = receive_counts(accepted.counts, &mut reader).await;
+        Ok(Summary { requests, ..sent })
     }
 
     /// Makes the content of the directory `to` that of `from` below the server's root, as
@@ -193,7 +195,10 @@ impl Client {
             lanes: accepted.lanes,
             acceptance: None,
         };
-        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        let mut summary = receiver.receive(&mut writer, &mut reader).await?;
+        if summary.requests.is_none() {
+            summary.requests = receive_counts(accepted.counts, &mut reader).await;
+        }
         self.finish_request(writer, reader).await;
         Ok(summary)
     }

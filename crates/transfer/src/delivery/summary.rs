@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use headroom_transfer_proto::lane::Cipher;
 use headroom_transfer_proto::span::Verification;
 
+use crate::files::Requests;
+
 /// The counts of a transfer; in a dry run, of what would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -36,6 +38,8 @@ pub struct Summary {
     pub cipher: Option<Cipher>,
     /// Bytes of files that CRC-64/NVME verified, as requested. BLAKE3 verified all others.
     pub by_crc: u64,
+    /// Requests to the object store that it took, if the server has one and counts them.
+    pub requests: Option<Requests>,
 }
 
 impl Summary {

@@ -45,8 +45,7 @@ pub struct Record<'a> {
     pub stored: u64,
     /// Those that failed.
     pub failed: u64,
-    /// The requests that the object store answered meanwhile, also those of other transfers;
-    /// `None` if a directory is served.
+    /// The requests to the object store that it took; `None` if a directory is served.
     pub store: Option<Requests>,
     /// How it ended.
     pub outcome: Outcome,

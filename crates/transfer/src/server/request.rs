@@ -23,7 +23,7 @@ use crate::connection::Connection;
 use crate::control::{Greeting, MessageReader, MessageWriter, unexpected};
 use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode, Terms};
 use crate::error::Error;
-use crate::files::{Excludes, Root, Source};
+use crate::files::{Excludes, Root, Source, requests};
 use crate::flow_control::FlowControlBudget;
 use crate::lanes::{LaneHandle, LaneParams, Port, UsedLanes};
 use crate::path_policy::PathPolicy;
@@ -72,14 +72,22 @@ impl Request<'_> {
             });
         }
         let running = operation.direction().map(|direction| self.counters.transfer(direction));
-        let earlier = self.root.requests();
         let outcome = self.perform(request, next_id).await;
         drop(running);
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let failed = count(&self.tally.failed);
         let ended = Outcome::of(&outcome, failed);
         self.counters.ended(operation, ended, failed);
-        let store = self.root.requests().zip(earlier).map(|(now, earlier)| now.since(&earlier));
+        let store = self.root.own_requests();
+        if let Some(counted) = store
+            && self.greeting.counts
+            && outcome.is_ok()
+            && operation.direction().is_some()
+        {
+            let requests = Box::new(requests::to_message(&counted));
+            // the transfer is complete, whether the client learns this or not
+            let _ = self.writer.send(&Message::StoreRequests { requests }).await;
+        }
         if let Some(log) = self.log {
             let reason = outcome.as_ref().err().map(Error::reason);
             let share = self.client.share.as_ref().map(|share| share.id.as_str());

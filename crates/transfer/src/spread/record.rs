@@ -228,7 +228,7 @@ impl Totals {
 
 /// Adds what was moved, and how.
 pub(super) fn add(to: &mut Summary, more: &Summary) {
-    let Summary { moved, kept, holes, saved, on_lanes, lost, cipher, by_crc, .. } = *more;
+    let Summary { moved, kept, holes, saved, on_lanes, lost, cipher, by_crc, requests, .. } = *more;
     to.moved = to.moved.saturating_add(moved);
     to.kept += kept;
     to.holes += holes;
@@ -237,6 +237,9 @@ pub(super) fn add(to: &mut Summary, more: &Summary) {
     to.lost += lost;
     to.cipher = to.cipher.or(cipher);
     to.by_crc += by_crc;
+    if let Some(requests) = requests {
+        to.requests = Some(to.requests.unwrap_or_default().and(&requests));
+    }
 }
 
 #[cfg(test)]

@@ -71,7 +71,8 @@ fn a_server_of_another_version_is_told_apart() {
     let ground = Ground::new();
     run(async {
         let program = "headroom 9.9".to_owned();
-        let hello = Message::Hello { version: 7, program, rate_bps: None, priority: None };
+        let hello =
+            Message::Hello { version: 7, program, rate_bps: None, priority: None, counts: None };
         let mut client = answering(&ground, vec![hello]).await;
         let error = client.list(b"", |_| {}).await.expect_err("nobody knows what it says");
         let text = error.to_string();

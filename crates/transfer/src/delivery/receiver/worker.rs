@@ -264,6 +264,14 @@ impl Worker {
         let root = &self.destination.root;
         let is_directory = matches!(kind, EntryKind::Directory { .. });
         let done = match kind {
+            EntryKind::Directory { mode, mtime, .. }
+                if self.is_remote() && !self.destination.is_named(path) =>
+            {
+                return self.make_directory_later(id, path, (mode, mtime));
+            }
+            EntryKind::Symlink { target, mtime, .. } if self.is_remote() => {
+                return self.make_symlink_later(id, path, target, mtime);
+            }
             EntryKind::Directory { mode, mtime, more } => {
                 let mut made = root.make_directory(path, mode);
                 if made.is_ok() && self.destination.is_named(path) {
