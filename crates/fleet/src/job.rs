@@ -565,9 +565,8 @@ mod tests {
             let text = LEAST.replace("\"photos\"", &format!("\"{from}\""));
             parse(&text.replace("nas:backup/photos", to)).expect("a job")
         };
-        let differs = |one: &Job, other: &Job| {
-            one.difference_elsewhere(other).map(|(setting, ..)| setting)
-        };
+        let differs =
+            |one: &Job, other: &Job| one.difference_elsewhere(other).map(|(setting, ..)| setting);
         let one = job("/a", "s3://b/x");
         assert_eq!(differs(&one, &job("/mnt/a", "s3://b/x")), None);
         assert_eq!(differs(&one, &job("/a", "s3://b/y")), Some("to"));

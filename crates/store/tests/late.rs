@@ -82,9 +82,8 @@ impl Backend for Late {
         metadata: &Metadata,
         condition: &Condition,
     ) -> Result<Version, Failure> {
-        let request = || {
-            Held::Put(key.to_owned(), content.clone(), metadata.clone(), condition.clone())
-        };
+        let request =
+            || Held::Put(key.to_owned(), content.clone(), metadata.clone(), condition.clone());
         // journals and records are not what is tested
         if !key.starts_with(".headroom/") && self.is_held(request) {
             return pending().await;

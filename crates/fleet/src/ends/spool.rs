@@ -103,9 +103,8 @@ fn remove_leftovers(folder: &Path) {
         let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('-'));
         let is_left = process.is_some_and(|(process, _)| is_gone(process));
         // of a folder of another user nothing is removed
-        let is_own = |meta: &fs::Metadata| {
-            meta.is_dir() && meta.uid() == nix::unistd::geteuid().as_raw()
-        };
+        let is_own =
+            |meta: &fs::Metadata| meta.is_dir() && meta.uid() == nix::unistd::geteuid().as_raw();
         if is_left && entry.metadata().is_ok_and(|meta| is_own(&meta)) {
             remove(&entry.path());
         }

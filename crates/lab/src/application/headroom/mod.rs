@@ -190,7 +190,9 @@ impl Application for Headroom {
         };
         let own = "AES-128-GCM where both sides have AES instructions";
         let verification = match self.options.verify_fast {
-            true => "CRC-64/NVME of the whole file (BLAKE3 up to 64 KiB), by the receiver, before it has its name",
+            true => {
+                "CRC-64/NVME of the whole file (BLAKE3 up to 64 KiB), by the receiver, before it has its name"
+            }
             false => "BLAKE3 of the whole file, by the receiver, before it has its name",
         };
         let mut facts = stated([

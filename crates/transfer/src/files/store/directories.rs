@@ -121,9 +121,9 @@ impl Root {
             let here = self.store.look(&marker(key))?;
             self.mark(key, &tags, here)
         };
-        seal().map(drop).map_err(|kind: ErrorKind| {
-            Error::new(path.as_bytes(), "given its mode and time", kind)
-        })
+        seal()
+            .map(drop)
+            .map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "given its mode and time", kind))
     }
 
     /// Gives a directory a marker with these tags in place of the one that is there, unless it has

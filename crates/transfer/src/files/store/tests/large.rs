@@ -60,7 +60,9 @@ fn large_directories_are_walked_listed_and_compared_in_bounded_memory() {
         let mut source = super::super::Source::below(&root, [(Some(path("d")), true)], links);
         let mut found = 0;
         // each name is looked up
-        while found < 6000 && let Some(next) = source.next() {
+        while found < 6000
+            && let Some(next) = source.next()
+        {
             let Found { path, .. } = next.expect("found");
             assert!(source.held() <= 2 * MOST_HELD, "{} names at {path}", source.held());
             found += 1;
