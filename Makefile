@@ -11,7 +11,7 @@ RUN_TESTS = HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(TEST_FLAGS
 # The IKE daemons of another Debian release are of locked versions, which the archive drops one day:
 # then their tests are skipped, and `make interop` fails.
 PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-examples && scripts/fetch-parts --with-layers && \
-	scripts/fetch-parts --with-media && scripts/fetch-parts nats-server && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
+	scripts/fetch-parts --with-media && scripts/fetch-parts nats-server versitygw && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
 	scripts/fetch-parts pebble && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
@@ -67,10 +67,12 @@ bench-ike: build
 	scripts/fetch-parts --with-layers
 	scripts/bench-ike
 
-# Our transfer beside what others move files with: writes its part of docs/benchmarks.md.
+# Our transfer beside what others move files with: writes its parts of docs/benchmarks.md, some two
+# hours. Some of them: make bench-transfer ONLY="pace cost". The same RESULTS=FOLDER again goes on where
+# it was interrupted; what there is, and how long it takes, is in the script.
 bench-transfer: build
 	scripts/fetch-parts
-	scripts/bench-transfer
+	scripts/bench-transfer $(RESULTS)
 
 # The five studies, run again as large as they were (hours; the same command goes on where
 # it was interrupted), or in minutes. Both end with the path of a page over all of them;

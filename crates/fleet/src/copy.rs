@@ -1,16 +1,20 @@
 //! Copies the entries of an item by the transfer's client.
 
+mod relay;
+
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use headroom_transfer::files::{self, FileType, Root, Sent, Status};
 use headroom_transfer::path::RelPath;
-use headroom_transfer::{Client, Error, RemotePath};
+use headroom_transfer::{Client, Error};
+use tokio::task::spawn_blocking;
 
+pub(crate) use self::relay::Relay;
+use crate::ends::{Clients, Route, joined};
 use crate::engine::{Item, Step};
 use crate::entry::{Entry, Kind};
-use crate::job::{Direction, Job, Mode};
+use crate::job::{Job, Mode};
 use crate::ledger::{Ledger, Noting};
 
 /// Files of one request: a server accepts 1024.
@@ -19,6 +23,8 @@ const FILES_OF_REQUEST: usize = 1000;
 const PATH_BYTES_OF_REQUEST: usize = 768 << 10;
 /// The most bytes of a name, and of what a message needs beside it.
 const NAME_BYTES: usize = 300;
+/// Parts of an item that are prepared at once where each answer comes from another machine.
+const AT_ONCE: usize = 16;
 
 /// Copies the entries of an item, and notes what became of each.
 ///
@@ -27,25 +33,45 @@ const NAME_BYTES: usize = 300;
 /// of single entries are noted instead.
 pub(crate) async fn copy(
     job: &Job,
-    client: &mut Client,
+    route: &Route,
+    clients: &mut Clients,
     item: &Item,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Error> {
-    match &job.direction {
-        Direction::Up { from, to } => up(job, client, from, to, item, ledger).await,
-        Direction::Down { from, to } => {
-            let root = Root::open(to)?;
-            let wanted = prepare(job, &root, item, ledger);
-            down(job, client, from, &root, wanted, ledger).await
+    match route {
+        Route::Up { from, to } => {
+            up(job, &mut clients.client, &from.root().await?, to, item, ledger).await
         }
+        Route::Down { from, to } => {
+            let (rules, root) = (Rules::of(job, item.step), to.root().await?);
+            let wanted = prepared(rules, &root, &item.entries, ledger).await?;
+            down(rules, &mut clients.client, from, &root, wanted, ledger).await
+        }
+        Route::Across { from, to, spool } => {
+            Relay { job, from, to, spool }.copy(clients, item.step, &item.entries, ledger).await
+        }
+    }
+}
+
+/// How entries are stored by this process.
+#[derive(Debug, Clone, Copy)]
+struct Rules {
+    mode: Mode,
+    step: Step,
+    fsync: bool,
+}
+
+impl Rules {
+    const fn of(job: &Job, step: Step) -> Self {
+        Self { mode: job.mode, step, fsync: job.fsync }
     }
 }
 
 async fn up(
     job: &Job,
     client: &mut Client,
-    from: &Path,
-    to: &RemotePath,
+    from: &Root,
+    to: &[u8],
     item: &Item,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Error> {
@@ -53,10 +79,10 @@ async fn up(
     let observer = Arc::new(Noting { ledger: Arc::clone(ledger), directory: None });
     // directories are given their mode and time, whether or not these agree
     if job.mode == Mode::Copy || item.step == Step::Finish {
-        client.put_listed(from, paths, &to.path, job.fsync, observer).await?;
+        client.put_names(from, paths, to, job.fsync, observer).await?;
         return Ok(());
     }
-    let summary = client.sync_listed(from, paths, &to.path, job.fsync, observer).await?;
+    let summary = client.sync_names(from, paths, to, job.fsync, observer).await?;
     if (summary.failed, summary.left_out) == (0, 0) {
         ledger.rest_is_unchanged();
     }
@@ -64,9 +90,9 @@ async fn up(
 }
 
 async fn down(
-    job: &Job,
+    rules: Rules,
     client: &mut Client,
-    from: &RemotePath,
+    from: &[u8],
     root: &Root,
     wanted: Wanted,
     ledger: &Arc<Ledger>,
@@ -74,10 +100,9 @@ async fn down(
     for (directory, names) in &wanted {
         for names in names.chunks(files_of_request(from, directory.as_ref())) {
             let noting = Noting { ledger: Arc::clone(ledger), directory: directory.clone() };
-            let (path, observer) = (&from.path, Arc::new(noting));
-            let got =
-                client.get_listed(path, directory.as_ref(), names, root, job.fsync, observer).await;
-            match got {
+            let (directory, observer) = (directory.as_ref(), Arc::new(noting));
+            let got = client.get_listed(from, directory, names, root, rules.fsync, observer);
+            match got.await {
                 Ok(_) => {}
                 // about these files alone
                 Err(error) if is_about_files(&error) => {
@@ -91,14 +116,18 @@ async fn down(
 }
 
 /// Returns how many files of a directory fit into one request, whatever their names.
-fn files_of_request(from: &RemotePath, directory: Option<&RelPath>) -> usize {
-    let above = directory.map_or(0, |directory| directory.as_bytes().len()) + from.path.len();
+fn files_of_request(from: &[u8], directory: Option<&RelPath>) -> usize {
+    let above = directory.map_or(0, |directory| directory.as_bytes().len()) + from.len();
     (PATH_BYTES_OF_REQUEST / (above + NAME_BYTES)).clamp(1, FILES_OF_REQUEST)
 }
 
-/// Whether an error is about the files of a request, and not about the connection or the rights.
-const fn is_about_files(error: &Error) -> bool {
-    matches!(error, Error::OnServer { .. } | Error::Files(_) | Error::System { .. })
+/// Whether an error is about the files of a request, and not about the connection or the rights. A
+/// path that is too long for a request is [`Error::Usage`].
+pub(crate) const fn is_about_files(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::OnServer { .. } | Error::Files(_) | Error::System { .. } | Error::Usage(_)
+    )
 }
 
 /// Returns the paths of entries, each after the directories that it is in: another worker may not
@@ -125,13 +154,37 @@ fn with_parents(entries: &[Entry]) -> Vec<RelPath> {
 /// The files to fetch of each directory.
 type Wanted = BTreeMap<Option<RelPath>, Vec<RelPath>>;
 
+/// Does what [`prepare`] does on other threads, for several parts at once where each answer comes
+/// from another machine.
+async fn prepared(
+    rules: Rules,
+    root: &Root,
+    entries: &[Entry],
+    ledger: &Arc<Ledger>,
+) -> Result<Wanted, Error> {
+    let parts = if root.is_remote() { AT_ONCE } else { 1 };
+    let begin = |entries: &[Entry]| {
+        let (root, entries, ledger) = (root.clone(), entries.to_vec(), Arc::clone(ledger));
+        spawn_blocking(move || prepare(rules, &root, &entries, &ledger))
+    };
+    let size = entries.len().div_ceil(parts).max(1);
+    let running: Vec<_> = entries.chunks(size).map(begin).collect();
+    let mut wanted = Wanted::new();
+    for part in running {
+        for (directory, names) in joined(part).await? {
+            wanted.entry(directory).or_default().extend(names);
+        }
+    }
+    Ok(wanted)
+}
+
 /// Makes directories and links of a server's tree here, as the listing described them, and returns
 /// the files to fetch. No link below the root is followed.
-fn prepare(job: &Job, root: &Root, item: &Item, ledger: &Ledger) -> Wanted {
+fn prepare(rules: Rules, root: &Root, entries: &[Entry], ledger: &Ledger) -> Wanted {
     let (mut wanted, mut made) = (Wanted::new(), HashSet::new());
-    for entry in &item.entries {
+    for entry in entries {
         let prepared = match make_parents(root, &entry.path, &mut made) {
-            Ok(()) => prepare_entry(job, root, item.step, entry),
+            Ok(()) => prepare_entry(rules, root, entry),
             Err(error) => Err(error),
         };
         match prepared {
@@ -159,28 +212,23 @@ enum Prepared {
     Wanted,
 }
 
-fn prepare_entry(
-    job: &Job,
-    root: &Root,
-    step: Step,
-    entry: &Entry,
-) -> Result<Prepared, files::Error> {
-    let path = &entry.path;
+fn prepare_entry(rules: Rules, root: &Root, entry: &Entry) -> Result<Prepared, files::Error> {
+    let (path, Rules { mode: how, step, fsync }) = (&entry.path, rules);
     match &entry.kind {
         Kind::Directory { mode, mtime } => {
             let here = root.look(path)?.map(|here| here.file_type);
-            if job.mode == Mode::Sync && matches!(here, Some(FileType::File | FileType::Symlink)) {
+            if how == Mode::Sync && matches!(here, Some(FileType::File | FileType::Symlink)) {
                 root.remove(path)?;
             }
             root.make_directory(path, *mode)?;
             if step == Step::Finish {
-                root.seal_directory(path, *mode, *mtime, job.fsync, None)?;
+                root.seal_directory(path, *mode, *mtime, fsync, None)?;
             }
             Ok(Prepared::Done)
         }
         Kind::Symlink { target, mtime } => {
             let sent = Sent::Symlink { target };
-            if job.mode == Mode::Copy || root.compare(path, &sent)? != Status::Same {
+            if how == Mode::Copy || root.compare(path, &sent)? != Status::Same {
                 root.make_symlink(path, target)?;
             }
             // the link is there: that counts
@@ -189,7 +237,7 @@ fn prepare_entry(
             }
             Ok(Prepared::Done)
         }
-        Kind::File { .. } if job.mode == Mode::Copy => Ok(Prepared::Wanted),
+        Kind::File { .. } if how == Mode::Copy => Ok(Prepared::Wanted),
         Kind::File { size, mode, mtime } => {
             let (size, mode, mtime) = (*size, *mode, *mtime);
             let sent = Sent::File { size, mode, mtime, hash: None, attributes: None };
@@ -232,7 +280,6 @@ mod tests {
     use headroom_transfer::Time;
 
     use super::*;
-    use crate::engine::Lease;
 
     const MTIME: Time = Time { seconds: 1_000_000_000, nanoseconds: 0 };
 
@@ -248,17 +295,8 @@ mod tests {
         entry(name, Kind::Directory { mode: 0o750, mtime: MTIME })
     }
 
-    fn job(mode: &str) -> Job {
-        let ground = tempfile::tempdir().expect("a folder");
-        let path = ground.path().join("job.toml");
-        let text = format!("name = \"job\"\nfrom = \"host:\"\nto = \"/to\"\nmode = \"{mode}\"\n");
-        fs::write(&path, text).expect("a file");
-        Job::read(&path).expect("a job")
-    }
-
-    fn item(step: Step, entries: Vec<Entry>) -> Item {
-        Item { lease: Lease { item: 1, take: 1 }, step, entries }
-    }
+    const COPY: Rules = Rules { mode: Mode::Copy, step: Step::Copy, fsync: false };
+    const SYNC: Rules = Rules { mode: Mode::Sync, ..COPY };
 
     #[test]
     fn every_path_comes_after_its_directories_and_once() {
@@ -269,11 +307,10 @@ mod tests {
 
     #[test]
     fn a_request_fits_into_a_message_however_deep_its_files_are() {
-        let from = RemotePath::parse("host:served".as_ref()).expect("a remote path");
-        assert_eq!(files_of_request(&from, None), FILES_OF_REQUEST);
+        assert_eq!(files_of_request(b"served", None), FILES_OF_REQUEST);
         let deep = [&[b'a'; 250][..]; 15].join(&b'/');
         let deep = RelPath::parse(&deep).expect("a path");
-        let count = files_of_request(&from, Some(&deep));
+        let count = files_of_request(b"served", Some(&deep));
         assert!(count > 100 && count * (deep.as_bytes().len() + 255) < 1 << 20, "{count}");
     }
 
@@ -293,8 +330,7 @@ mod tests {
             file("three"),
         ];
         let ledger = Ledger::new(Arc::default());
-        let item = item(Step::Copy, entries);
-        let wanted = prepare(&job("copy"), &root, &item, &ledger);
+        let wanted = prepare(COPY, &root, &entries, &ledger);
         let names = |directory: Option<&str>| {
             let directory = directory.map(|name| RelPath::parse(name.as_bytes()).expect("a path"));
             wanted[&directory].iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -304,7 +340,7 @@ mod tests {
         assert!(ground.path().join("a/empty").is_dir());
         assert!(ground.path().join("a/inside").is_symlink());
         assert!(!ground.path().join("a/outside").is_symlink());
-        let sorted = ledger.sorted(item.entries);
+        let sorted = ledger.sorted(entries);
         let left: Vec<_> = sorted.left.iter().map(|entry| entry.path.to_string()).collect();
         assert_eq!(left, ["a/one", "a/outside", "a/two", "three"]);
         assert!(sorted.reason.is_some_and(|reason| reason.contains("a/outside")));
@@ -320,10 +356,10 @@ mod tests {
         std::os::unix::fs::symlink("../elsewhere", to.join("a")).expect("a link");
         let root = Root::open(&to).expect("a folder");
         let ledger = Ledger::new(Arc::default());
-        let item = item(Step::Copy, vec![directory("a/b"), file("a/c")]);
-        assert!(prepare(&job("copy"), &root, &item, &ledger).is_empty());
+        let entries = vec![directory("a/b"), file("a/c")];
+        assert!(prepare(COPY, &root, &entries, &ledger).is_empty());
         assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
-        assert_eq!(ledger.sorted(item.entries).left.len(), 2);
+        assert_eq!(ledger.sorted(entries).left.len(), 2);
     }
 
     #[test]
@@ -342,19 +378,18 @@ mod tests {
         fs::write(ground.path().join("d"), "in the place of a directory").expect("a file");
         let ledger = Ledger::new(Arc::default());
         let files = ["same", "older", "longer", "new"].map(file);
-        let entries = files.into_iter().chain([directory("d")]).collect();
-        let copied = item(Step::Copy, entries);
-        let wanted = prepare(&job("sync"), &root, &copied, &ledger);
+        let entries: Vec<_> = files.into_iter().chain([directory("d")]).collect();
+        let wanted = prepare(SYNC, &root, &entries, &ledger);
         let names: Vec<_> = wanted[&None::<RelPath>].iter().map(ToString::to_string).collect();
         assert_eq!(names, ["older", "longer", "new"]);
         assert!(ground.path().join("d").is_dir());
-        let sorted = ledger.sorted(copied.entries);
+        let sorted = ledger.sorted(entries);
         assert_eq!((sorted.copied.len(), sorted.left.len()), (1, 3));
 
         let ledger = Ledger::new(Arc::default());
-        let finished = item(Step::Finish, vec![directory("d")]);
-        prepare(&job("sync"), &root, &finished, &ledger);
-        assert!(ledger.sorted(finished.entries).left.is_empty());
+        let finished = vec![directory("d")];
+        prepare(Rules { step: Step::Finish, ..SYNC }, &root, &finished, &ledger);
+        assert!(ledger.sorted(finished).left.is_empty());
         let metadata = fs::metadata(ground.path().join("d")).expect("it is there");
         assert_eq!((metadata.mode() & 0o777, metadata.mtime()), (0o750, MTIME.seconds));
     }

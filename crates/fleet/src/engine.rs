@@ -200,6 +200,19 @@ pub struct Counts {
     pub in_flight: u64,
 }
 
+/// What a worker has reported last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerReport {
+    /// Its name: the machine and the process there.
+    pub name: String,
+    /// When it reported, in milliseconds since 1970: by its own clock, or by that of the servers.
+    pub heard_ms: u64,
+    /// Whether it has an item.
+    pub has_item: bool,
+    /// Bytes of the item that it has moved or found so far.
+    pub in_flight: u64,
+}
+
 /// What a listing has done since its last checkpoint. Staged items become visible with it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checkpoint<'a> {
@@ -306,6 +319,9 @@ pub trait Engine {
     /// Returns the figures.
     fn counts(&mut self, now_ms: u64) -> Result<Counts, Error>;
 
+    /// Returns what each worker has reported last, by name. One that was killed may still be there.
+    fn workers(&mut self) -> Result<Vec<WorkerReport>, Error>;
+
     /// Returns what was set aside, at most so much of it.
     fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error>;
 
@@ -402,6 +418,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn counts(&mut self, now_ms: u64) -> Result<Counts, Error> {
         (**self).counts(now_ms)
+    }
+
+    fn workers(&mut self) -> Result<Vec<WorkerReport>, Error> {
+        (**self).workers()
     }
 
     fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error> {

@@ -1,17 +1,19 @@
 //! A job: what goes where, and by which rules.
 
+mod ends;
 mod nats;
 
-use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headroom_transfer::client::{TIMEOUT, below_root};
-use headroom_transfer::{Fingerprint, RemotePath};
+use headroom_transfer::Fingerprint;
+use headroom_transfer::client::TIMEOUT;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use self::ends::{Direction, Tree};
+use self::ends::{direction, resolved};
 use self::nats::NatsFile;
 pub use self::nats::NatsServers;
 use crate::error::Error;
@@ -51,7 +53,7 @@ pub struct Job {
     pub lease: Duration,
     /// The bounds of an item.
     pub batch: Batch,
-    /// How to connect to the server.
+    /// How to connect to a server.
     pub connect: Connect,
     /// Whether files count as stored only when they are on the disk.
     pub fsync: bool,
@@ -59,37 +61,6 @@ pub struct Job {
     pub allow_empty_source: bool,
     /// The NATS servers that keep the queue; without any it is in a folder of this machine.
     pub nats: Option<NatsServers>,
-}
-
-/// Where files come from and go to. Both are directories, and the content of one goes into the
-/// other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Direction {
-    /// To a server.
-    Up {
-        /// The local directory.
-        from: PathBuf,
-        /// The server, and the directory below its root.
-        to: RemotePath,
-    },
-    /// From a server.
-    Down {
-        /// The server, and the directory below its root.
-        from: RemotePath,
-        /// The local directory.
-        to: PathBuf,
-    },
-}
-
-impl Direction {
-    /// Returns the server, and the directory below its root.
-    #[must_use]
-    pub const fn remote(&self) -> &RemotePath {
-        match self {
-            Self::Up { to, .. } => to,
-            Self::Down { from, .. } => from,
-        }
-    }
 }
 
 /// What becomes of files that are at the destination.
@@ -117,7 +88,7 @@ impl Default for Batch {
     }
 }
 
-/// How to connect to the server, as `put` and `get` do.
+/// How to connect to a server, as `put` and `get` do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connect {
     /// The private key, if it is not the user's own.
@@ -275,16 +246,21 @@ impl Job {
     }
 
     /// Returns the first setting in which another machine's job differs so that both cannot work
-    /// on one queue. Local folders may be mounted elsewhere there.
+    /// on one queue. A local folder may be mounted elsewhere there, unless the other end is one as
+    /// well: nothing else tells such jobs apart.
     pub(crate) fn difference_elsewhere(
         &self,
         other: &Self,
     ) -> Option<(&'static str, String, String)> {
         let mut other = other.clone();
-        match (&self.direction, &other.direction) {
-            (Direction::Up { .. }, Direction::Up { .. }) => other.from.clone_from(&self.from),
-            (Direction::Down { .. }, Direction::Down { .. }) => other.to.clone_from(&self.to),
-            _ => {}
+        let are_folders = |here: Option<&Tree>, there: Option<&Tree>| {
+            matches!((here, there), (Some(Tree::Folder(_)), Some(Tree::Folder(_))))
+        };
+        let (here, there) = (self.direction.trees(), other.direction.trees());
+        match (are_folders(here.0, there.0), are_folders(here.1, there.1)) {
+            (true, false) => other.from.clone_from(&self.from),
+            (false, true) => other.to.clone_from(&self.to),
+            (true, true) | (false, false) => {}
         }
         self.difference(&other)
     }
@@ -328,16 +304,12 @@ impl JobFile {
         {
             return Err(wrong(delete, "`delete = true` is for mode = \"sync\""));
         }
-        let place = |text: &Spanned<String>| {
-            remote(text.get_ref())
-                .and_then(|remote| match remote {
-                    Some(_) => Ok(text.get_ref().clone()),
-                    None => local(text.get_ref(), folder),
-                })
-                .map_err(|reason| wrong(text, reason))
+        let end = |text: &Spanned<String>| {
+            resolved(text.get_ref(), folder).map_err(|reason| wrong(text, reason))
         };
-        let (from, to) = (place(&self.from)?, place(&self.to)?);
-        direction(&from, &to).map_err(|reason| wrong(&self.to, reason))?;
+        let (from, to) = (end(&self.from)?, end(&self.to)?);
+        let direction = direction(&from, &to).map_err(|reason| wrong(&self.to, reason))?;
+        self.check_trust(direction.servers().len())?;
         let path = |text: &Option<Spanned<String>>| {
             let text = text.as_ref();
             text.map(|text| local(text.get_ref(), folder).map_err(|reason| wrong(text, reason)))
@@ -384,6 +356,25 @@ impl JobFile {
             to,
         })
     }
+
+    /// Checks that what is about servers fits to their number.
+    fn check_trust(&self, servers: usize) -> Result<(), Wrong> {
+        for (name, text) in
+            [("identity", &self.identity), ("fingerprint", &self.fingerprint), ("ca", &self.ca)]
+        {
+            if let Some(text) = text.as_ref().filter(|_| servers == 0) {
+                let reason = format!("`{name}` is for a server, and this job has none");
+                return Err(wrong(text, reason));
+            }
+        }
+        match &self.fingerprint {
+            Some(text) if servers > 1 => Err(wrong(
+                text,
+                "`fingerprint` is of one server, and this job has two: run `headroom trust` for each of them, or name their authority with `ca`",
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Checks that a name can be that of a folder.
@@ -395,33 +386,6 @@ fn check_name(name: &str) -> Result<(), String> {
         false => Err(format!(
             "`name` is 1 to {MOST_NAME} letters, digits, dots, hyphens and underscores, and begins with a letter or digit: it names the folder of the job's state"
         )),
-    }
-}
-
-/// Reads a text as a directory on a server; `None` if it is a local one.
-fn remote(text: &str) -> Result<Option<RemotePath>, String> {
-    let text = OsStr::new(text);
-    if !RemotePath::is_meant(text) {
-        return Ok(None);
-    }
-    let remote = RemotePath::parse(text).map_err(|error| error.to_string())?;
-    if let Some(user) = remote.host.user() {
-        return Err(format!(
-            "`{user}@` is for ssh, by which a fleet does not connect: it needs a `headroom serve`, which knows you by your key"
-        ));
-    }
-    below_root(&remote.path).map_err(|error| error.to_string())?;
-    Ok(Some(remote))
-}
-
-fn direction(from: &str, to: &str) -> Result<Direction, String> {
-    match (remote(from)?, remote(to)?) {
-        (None, Some(to)) => Ok(Direction::Up { from: from.into(), to }),
-        (Some(from), None) => Ok(Direction::Down { from, to: to.into() }),
-        _ => Err(
-            "one of `from` and `to` must be on a server, HOST[:PORT]:PATH, and one here. Write a local name with a colon as ./NAME"
-                .to_owned(),
-        ),
     }
 }
 
@@ -498,7 +462,7 @@ mod tests {
         let job = parse(LEAST).expect("a job");
         assert_eq!((job.from.as_str(), job.to.as_str()), ("/jobs/photos", "nas:backup/photos"));
         let Direction::Up { from, to } = &job.direction else { panic!("{job:?}") };
-        assert_eq!(from, Path::new("/jobs/photos"));
+        assert_eq!(*from, Tree::Folder("/jobs/photos".into()));
         assert_eq!((to.host.name(), to.path.as_slice()), ("nas", &b"backup/photos"[..]));
         assert_eq!((job.mode, job.delete, job.fsync), (Mode::Copy, false, false));
         assert_eq!((job.workers, job.attempts, job.rate_bps), (4, 5, None));
@@ -517,7 +481,7 @@ mod tests {
             [batch]\nfiles = 10\nbytes = \"1MiB\"\n";
         let job = parse(text).expect("a job");
         let Direction::Down { from, to } = &job.direction else { panic!("{job:?}") };
-        assert_eq!((from.host.port(), to.as_path()), (4999, Path::new("/data")));
+        assert_eq!((from.host.port(), to), (4999, &Tree::Folder("/data".into())));
         assert_eq!((job.mode, job.delete, job.workers), (Mode::Sync, true, 8));
         assert_eq!((job.rate_bps, job.attempts), (Some(100_000_000), 2));
         let seconds = [job.lease, job.connect.timeout].map(|time| time.as_secs());
@@ -535,8 +499,18 @@ mod tests {
             ("name = \"a\"\nfrom = \"x\"\n".to_owned(), 1, "missing field `to`"),
             (LEAST.replace("archive", "../up"), 1, "`name` is 1 to 64"),
             (LEAST.replace("archive", ""), 1, "`name` is 1 to 64"),
-            (LEAST.replace("nas:backup/photos", "elsewhere"), 3, "must be on a server"),
-            (LEAST.replace("\"photos\"", "\"a:b\""), 3, "must be on a server"),
+            (LEAST.replace("nas:backup/photos", "photos/backup"), 3, "one is in the other"),
+            (LEAST.replace("\"photos\"", "\"nas:backup\""), 3, "one is in the other"),
+            (LEAST.replace("\"photos\"", "\"http://b/x\""), 2, "another scheme"),
+            (LEAST.replace("nas:backup", "s3://"), 3, "its bucket"),
+            (with("identity = \"key\"").replace("nas:", "s3://"), 4, "this job has none"),
+            (with("ca = \"c\"").replace("nas:backup/photos", "other"), 4, "this job has none"),
+            (
+                with("fingerprint = \"SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA\"")
+                    .replace("\"photos\"", "\"one:photos\""),
+                4,
+                "this job has two",
+            ),
             (LEAST.replace("nas:", "user@nas:"), 3, "`user@` is for ssh"),
             (LEAST.replace("nas:backup", "nas:../backup"), 3, "../backup"),
             (LEAST.replace("nas:backup/", "nas:abc:"), 3, "`abc`"),
@@ -572,5 +546,34 @@ mod tests {
         let (setting, there, here) = elsewhere.difference(&job).expect("it differs");
         assert_eq!((setting, there.as_str()), ("to", "nas:backup/photos"));
         assert_eq!(here, "nas:other/photos");
+    }
+
+    #[test]
+    fn stores_are_kept_as_their_urls_and_jobs_without_a_server_are_jobs() {
+        let text = LEAST.replace("nas:backup/photos", "s3://bucket/photos/");
+        let job = parse(&text).expect("a job");
+        assert_eq!((job.from.as_str(), job.to.as_str()), ("/jobs/photos", "s3://bucket/photos"));
+        assert_eq!(Job::from_json(&job.to_json()), Ok(job.clone()));
+        let elsewhere = parse(&text.replace("/photos/", "/others")).expect("a job");
+        let (setting, ..) = elsewhere.difference(&job).expect("it differs");
+        assert_eq!(setting, "to");
+    }
+
+    #[test]
+    fn machines_may_have_one_folder_elsewhere_and_nothing_else() {
+        let job = |from: &str, to: &str| {
+            let text = LEAST.replace("\"photos\"", &format!("\"{from}\""));
+            parse(&text.replace("nas:backup/photos", to)).expect("a job")
+        };
+        let differs =
+            |one: &Job, other: &Job| one.difference_elsewhere(other).map(|(setting, ..)| setting);
+        let one = job("/a", "s3://b/x");
+        assert_eq!(differs(&one, &job("/mnt/a", "s3://b/x")), None);
+        assert_eq!(differs(&one, &job("/a", "s3://b/y")), Some("to"));
+        assert_eq!(differs(&one, &job("s3://c", "s3://b/x")), Some("from"));
+        assert_eq!(differs(&job("/a", "/b"), &job("/a", "/b")), None);
+        assert_eq!(differs(&job("/a", "/b"), &job("/a", "/d")), Some("to"));
+        assert_eq!(differs(&job("/a", "s3://b/x"), &job("/a", "/b")), Some("to"));
+        assert_eq!(differs(&job("one:x", "two:x"), &job("three:x", "two:x")), Some("from"));
     }
 }

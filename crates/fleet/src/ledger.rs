@@ -23,6 +23,8 @@ struct Noted {
     stored: HashSet<RelPath>,
     /// Sizes and hashes that both sides agree on, if the file is stored as well.
     hashes: HashMap<RelPath, (u64, [u8; 32])>,
+    /// The hashes with which files were received that are sent on.
+    received: HashMap<RelPath, [u8; 32]>,
     unchanged: HashSet<RelPath>,
     /// Whether what is not stored is up to date.
     is_rest_unchanged: bool,
@@ -64,6 +66,36 @@ impl Ledger {
     /// Notes that everything that was not stored is up to date: the server compared it.
     pub(crate) fn rest_is_unchanged(&self) {
         self.noted().is_rest_unchanged = true;
+    }
+
+    /// Notes that those of these entries that were not stored are up to date: the server compared
+    /// them.
+    pub(crate) fn others_are_unchanged(&self, entries: &[Entry]) {
+        let mut noted = self.noted();
+        for entry in entries {
+            if !noted.stored.contains(&entry.path) {
+                noted.unchanged.insert(entry.path.clone());
+            }
+        }
+    }
+
+    /// Notes files that were received, before they are sent on: one that is stored with another
+    /// hash does not count as copied.
+    pub(crate) fn received(&self, files: Vec<CopiedFile>) {
+        let hashes = files.into_iter().filter_map(|file| Some((file.path, file.hash?)));
+        self.noted().received.extend(hashes);
+    }
+
+    /// Notes the hash of a file that is being stored.
+    fn hashed(&self, path: RelPath, bytes: u64, hash: [u8; 32]) {
+        let mut noted = self.noted();
+        if noted.received.get(&path).is_some_and(|received| *received != hash) {
+            noted.hashes.remove(&path);
+            let reason = || format!("{path} was received with other content than was sent on");
+            noted.reason.get_or_insert_with(reason);
+        } else {
+            noted.hashes.insert(path, (bytes, hash));
+        }
     }
 
     /// Notes a failure; the first one is kept.
@@ -141,7 +173,7 @@ impl Observer for Noting {
         match event {
             Event::Hashed { path, bytes, hash } => {
                 if let Some(path) = self.whole(path) {
-                    self.ledger.noted().hashes.insert(path, (bytes, *hash));
+                    self.ledger.hashed(path, bytes, *hash);
                 }
             }
             Event::Stored { path } => {
@@ -205,6 +237,19 @@ mod tests {
         let reasons = [reason, disk_full];
         assert_eq!(reasons, [Some("the first".to_owned()), Some("the disk is full".to_owned())]);
 
+        // it was received with other content
+        let other = [2; 32];
+        let path_of_whole = path("a/whole");
+        let received = CopiedFile { number: 1, path: path_of_whole, size: 8, hash: Some(other) };
+        ledger.received(vec![received]);
+        noting.event(Event::Hashed { path: &whole, bytes: 8, hash: &hash });
+        let others = [entry(5, "a/other")];
+        ledger.others_are_unchanged(&others);
+        let Sorted { copied, left, .. } = ledger.sorted(entries.clone());
+        assert_eq!(copied.iter().map(|file| file.number).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(left.iter().map(|entry| entry.number).collect::<Vec<_>>(), [1, 2, 3]);
+
+        noting.event(Event::Hashed { path: &whole, bytes: 8, hash: &other });
         ledger.rest_is_unchanged();
         let Sorted { copied, left, .. } = ledger.sorted(entries);
         let copied: Vec<_> = copied.iter().map(|file| file.number).collect();

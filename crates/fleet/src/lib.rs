@@ -1,16 +1,18 @@
 //! Copies or syncs large trees by several workers.
 //!
-//! A [`Job`] says what goes where. [`run::run`] lists the source, writes what it finds into a
-//! queue, an [`Engine`], and starts workers; [`worker::work`] takes items from the queue, copies
-//! them by the transfer's own client, and acknowledges what was verified. Everything that has to
-//! outlive a process is in the engine: [`Sqlite`] is one, for a single machine, and [`Nats`] one for
-//! many. What a crash repeats changes nothing: an item that is copied twice has one receipt for
-//! each file. Everything above an [`Engine`] is generic.
+//! A [`Job`] says what goes where, between any two of folders, object stores and servers.
+//! [`run::run`] lists the source, writes what it finds into a queue, an [`Engine`], and starts
+//! workers; [`worker::work`] takes items from the queue, copies them by the transfer's own client,
+//! and acknowledges what was verified. Everything that has to outlive a process is in the engine:
+//! [`Sqlite`] is one, for a single machine, and [`Nats`] one for many. What a crash repeats changes
+//! nothing: an item that is copied twice has one receipt for each file. Everything above an
+//! [`Engine`] is generic.
 //!
-//! Stores and ranges of large files are not here yet.
+//! Ranges of one large file on several workers are not here yet.
 
 mod clock;
 mod copy;
+mod ends;
 mod engine;
 mod entry;
 mod error;
@@ -18,24 +20,27 @@ mod job;
 mod key;
 mod ledger;
 mod listing;
+mod mirror;
 mod nats;
 mod process;
 pub mod run;
 mod sqlite;
 mod state_folder;
 mod stop;
+mod watch;
 pub mod worker;
 
 pub use clock::now_ms;
 pub use engine::{
     Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, MOST_LOSSES, Orders,
-    Outcome, Phase, Receipt, Settlement, State, Step,
+    Outcome, Phase, Receipt, Settlement, State, Step, WorkerReport,
 };
 pub use entry::{Entry, Kind};
 pub use error::Error;
-pub use job::{Batch, Connect, Direction, Job, Mode, NatsServers};
+pub use job::{Batch, Connect, Direction, Job, Mode, NatsServers, Tree};
 pub use key::DirectoryKey;
 pub use nats::{Nats, NatsJob, NatsLock};
 pub use sqlite::Sqlite;
 pub use state_folder::{Lock, StateFolder};
 pub use stop::Stop;
+pub use watch::{JobPlace, Look, Watch};

@@ -13,6 +13,7 @@ use headroom_transfer::files::{FileType, Metadata, Root};
 use headroom_transfer::path::{RelPath, shown};
 use headroom_transfer::{Client, Error as TransferError, Listed, ListedKind, Time};
 
+use crate::ends::listed_on_server;
 use crate::engine::{Checkpoint, Engine};
 use crate::entry::{Entry, Kind};
 use crate::error::Error;
@@ -58,13 +59,14 @@ impl Switch {
 
 /// A name in a directory, as the source describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Found {
+pub(crate) enum Found {
     Entry(Kind),
     /// Something that is never copied.
     LeftOut,
 }
 
-/// Lists the local directory `root`. Returns early if it is stopped.
+/// Lists the directory or store `root`. Returns early if it is stopped. Waits for disk and store,
+/// as no task may.
 pub(crate) fn list_folder<E: Engine>(
     engine: &mut E,
     root: &Root,
@@ -128,11 +130,7 @@ where
         if switch.get() == Advice::Stop {
             return Ok(());
         }
-        let path = match &directory {
-            Some(directory) => [from, b"/", directory.as_bytes()].concat(),
-            None if from.is_empty() => b".".to_vec(),
-            None => from.to_vec(),
-        };
+        let path = listed_on_server(from, directory.as_ref());
         let mut last: Option<RelPath> = None;
         let mut added = Ok(());
         let listed = client.list(&path, |found| {
@@ -141,7 +139,7 @@ where
             }
             added = match check(last.as_ref(), &found) {
                 Ok(()) => lister.add(&found.path, of_listed(&found)),
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
             last = Some(found.path);
         });
@@ -149,7 +147,10 @@ where
         added?;
         match listed {
             Ok(()) => lister.listed()?,
-            Err(error @ TransferError::OnServer { .. }) => lister.failed(&error.to_string())?,
+            // also of a path that is too long for a request
+            Err(error @ (TransferError::OnServer { .. } | TransferError::Usage(_))) => {
+                lister.failed(&error.to_string())?;
+            }
             Err(error) if error.is_temporary() => {
                 tracing::info!("{error}");
                 lister.discard()?;
@@ -180,14 +181,14 @@ where
 
 /// Refuses names that no server sends: names below the directory, or out of order, by which one
 /// file could be listed twice.
-fn check(last: Option<&RelPath>, found: &Listed) -> Result<(), Error> {
+pub(crate) fn check(last: Option<&RelPath>, found: &Listed) -> Result<(), TransferError> {
     let is_single = found.path.components().count() == 1;
     let is_next = last.is_none_or(|last| last.as_bytes() < found.path.as_bytes());
     match is_single && is_next {
         true => Ok(()),
         false => {
             let reason = format!("its listing has {} in the wrong place", found.path);
-            Err(TransferError::Protocol(reason).into())
+            Err(TransferError::Protocol(reason))
         }
     }
 }
@@ -202,7 +203,7 @@ fn of_metadata(metadata: &Metadata, target: impl FnOnce() -> Option<Vec<u8>>) ->
     }
 }
 
-fn of_listed(listed: &Listed) -> Found {
+pub(crate) fn of_listed(listed: &Listed) -> Found {
     let &Listed { kind, size, mode, mtime, .. } = listed;
     match kind {
         ListedKind::File => Found::Entry(Kind::File { size, mode, mtime }),

@@ -9,15 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use headroom_transfer::files::Root;
-use headroom_transfer::{Client, Error as TransferError, SyncOptions};
+use headroom_transfer::{Client, Error as TransferError, Host, SyncOptions};
 
 use crate::clock::now_ms;
+use crate::copy::Relay;
+use crate::ends::{self, Clients, Dialer, Route, blocking, listed_on_server};
 use crate::engine::{Control, Counts, Engine, Phase, State};
 use crate::error::Error;
-use crate::job::{Direction, Job};
+use crate::job::{Job, Tree};
 use crate::ledger::{Ledger, Noting};
 use crate::listing::{Advice, Switch, list_folder, list_server};
+use crate::mirror::{Mirrored, mirror};
 use crate::process::{is_gone, name_of};
 use crate::stop::Stop;
 
@@ -48,31 +50,33 @@ pub enum Ended {
 }
 
 /// Runs a job until it is done, cancelled or stopped. `open` opens a handle of the engine,
-/// `connect` connects to the job's server, `spawn` starts a worker as a process that ends with its
-/// standard input, and `show` is told the figures several times a second.
+/// `connect` connects to a server of the job, `spawn` starts a worker as a process that ends with
+/// its standard input, and `show` is told the figures several times a second. Must be called within
+/// a multi-threaded tokio runtime.
 ///
 /// # Errors
-/// The engine cannot be used, the server cannot be reached or refuses, or the source cannot be
-/// listed at all.
+/// The engine or a store cannot be used, a server cannot be reached or refuses, or the source
+/// cannot be listed at all.
 pub async fn run<E, C>(
     open: impl Fn() -> Result<E, Error>,
     job: &Job,
-    mut connect: C,
+    connect: C,
     spawn: &mut dyn FnMut() -> io::Result<Child>,
     show: &mut dyn FnMut(&Control, &Counts),
     stop: &Stop,
 ) -> Result<Ended, Error>
 where
     E: Engine + Send + 'static,
-    C: AsyncFnMut() -> Result<Client, TransferError>,
+    C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
 {
     let mut engine = open()?;
     if engine.control()?.state == State::Cancelled {
         return Err(Error::Cancelled);
     }
     prepare_folders(job)?;
-    // while somebody is here who can be asked whether to trust the server
-    connect().await?.close().await;
+    let (route, mut dialer) = ends::open(&job.direction, connect).await?;
+    // while somebody is here who can be asked whether to trust a server
+    dialer.connect().await?.close().await;
     engine.retry_aside()?;
     // after a crash nobody waits for the ends of their leases
     for holder in engine.holders()? {
@@ -82,30 +86,46 @@ where
     }
     engine.set_state(State::Running)?;
     let mut children = Children { spawn, wanted: job.workers, running: Vec::new(), next: None };
-    let copied = copy(&open, &mut engine, job, &mut connect, &mut children, show, stop).await;
+    let ends = (&route, &mut dialer);
+    let copied = copy(&open, &mut engine, job, ends, &mut children, show, stop).await;
     if matches!(copied, Ok(Some(Ended::Paused))) {
         // workers that others started wait as well
         engine.set_state(State::Paused)?;
     }
     children.end(&mut engine).await?;
-    match copied? {
-        Some(ended) => Ok(ended),
-        None => delete(&mut engine, job, &mut connect, show, stop).await,
-    }
+    let ended = match copied? {
+        Some(ended) => ended,
+        None => delete(&mut engine, job, (&route, &mut dialer), show, stop).await?,
+    };
+    dialer.log_requests();
+    Ok(ended)
 }
 
-/// Checks that the local folder is there, or makes it.
+/// Checks that a local source is there, makes a local destination, and checks that neither is in
+/// the other.
 fn prepare_folders(job: &Job) -> Result<(), Error> {
-    match &job.direction {
-        Direction::Up { from, .. } if !from.is_dir() => {
-            let reason = format!("{} is not a directory: `from` of a job is one", from.display());
-            Err(TransferError::Usage(reason).into())
-        }
-        Direction::Up { .. } => Ok(()),
-        Direction::Down { to, .. } => {
-            std::fs::create_dir_all(to).map_err(Error::system("make the directory", to))
+    let (from, to) = job.direction.trees();
+    if let Some(Tree::Folder(from)) = from
+        && !from.is_dir()
+    {
+        let reason = format!("{} is not a directory: `from` of a job is one", from.display());
+        return Err(TransferError::Usage(reason).into());
+    }
+    if let Some(Tree::Folder(to)) = to {
+        std::fs::create_dir_all(to).map_err(Error::system("make the directory", to))?;
+    }
+    if let (Some(Tree::Folder(from)), Some(Tree::Folder(to))) = (from, to) {
+        // links and `..` may lead from one into the other
+        let [real_from, real_to] = [from, to].map(|path| path.canonicalize());
+        let real_from = real_from.map_err(Error::system("find", from))?;
+        let real_to = real_to.map_err(Error::system("find", to))?;
+        if real_from.starts_with(&real_to) || real_to.starts_with(&real_from) {
+            let (from, to) = (from.display(), to.display());
+            let reason = format!("{from} and {to} are the same directory, or one is in the other");
+            return Err(TransferError::Usage(reason).into());
         }
     }
+    Ok(())
 }
 
 /// Lists and copies; returns how the run ended, or nothing if the delete pass is next.
@@ -113,18 +133,18 @@ async fn copy<E, C>(
     open: &impl Fn() -> Result<E, Error>,
     engine: &mut E,
     job: &Job,
-    connect: &mut C,
+    (route, dialer): (&Route, &mut Dialer<C>),
     children: &mut Children<'_>,
     show: &mut dyn FnMut(&Control, &Counts),
     stop: &Stop,
 ) -> Result<Option<Ended>, Error>
 where
     E: Engine + Send + 'static,
-    C: AsyncFnMut() -> Result<Client, TransferError>,
+    C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
 {
     let switch = Arc::new(Switch::default());
     let mut is_listing = !engine.counts(now_ms())?.is_listed;
-    let mut listing = pin!(list(open, job, connect, &switch));
+    let mut listing = pin!(list(open, job, (route, dialer), &switch));
     let ended = loop {
         let control = engine.control()?;
         show(&control, &engine.counts(now_ms())?);
@@ -162,41 +182,39 @@ where
 async fn list<E, C>(
     open: &impl Fn() -> Result<E, Error>,
     job: &Job,
-    connect: &mut C,
+    (route, dialer): (&Route, &mut Dialer<C>),
     switch: &Arc<Switch>,
 ) -> Result<(), Error>
 where
     E: Engine + Send + 'static,
-    C: AsyncFnMut() -> Result<Client, TransferError>,
+    C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
 {
     let (mut engine, batch) = (open()?, job.batch);
-    match &job.direction {
-        Direction::Up { from, .. } => {
-            let root = Root::open(from).map_err(TransferError::from)?;
-            let switch = Arc::clone(switch);
-            let listing = move || list_folder(&mut engine, &root, batch, &switch);
-            let listed = tokio::task::spawn_blocking(listing).await;
-            listed.map_err(|error| Error::system("list", from)(io::Error::other(error)))?
+    match route {
+        Route::Up { from, .. } => {
+            let (root, switch) = (from.root().await?, Arc::clone(switch));
+            blocking(move || list_folder(&mut engine, &root, batch, &switch)).await?
         }
-        Direction::Down { from, .. } => {
-            list_server(&mut engine, &from.path, batch, switch, connect).await
+        Route::Down { from, .. } | Route::Across { from, .. } => {
+            let mut connect = async || dialer.connect_to_source().await;
+            list_server(&mut engine, from, batch, switch, &mut connect).await
         }
     }
 }
 
 /// Removes at the destination what the source does not have: an ordinary sync of the whole tree,
-/// which also copies what has changed since it was listed. It removes nothing unless everything
-/// could be read and stored.
+/// or [`mirror`] between two servers, which also copies what has changed since it was listed. It
+/// removes nothing unless everything could be read and stored.
 async fn delete<E, C>(
     engine: &mut E,
     job: &Job,
-    connect: &mut C,
+    (route, dialer): (&Route, &mut Dialer<C>),
     show: &mut dyn FnMut(&Control, &Counts),
     stop: &Stop,
 ) -> Result<Ended, Error>
 where
     E: Engine,
-    C: AsyncFnMut() -> Result<Client, TransferError>,
+    C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
 {
     let options = SyncOptions { delete: true, fsync: job.fsync, ..SyncOptions::default() };
     let worker = name_of(std::process::id());
@@ -215,36 +233,43 @@ where
             }
             State::Running => {}
         }
-        let mut client = connect().await?;
-        client.limit(control.rate_bps);
+        let mut clients = dialer.connect().await?;
+        clients.limit(control.rate_bps);
         if !job.allow_empty_source {
-            match is_source_empty(job, &mut client).await {
+            match is_source_empty(route, &mut clients).await {
                 Ok(false) => {}
                 Ok(true) => {
-                    client.close().await;
+                    clients.close().await;
                     return Ok(Ended::NotDeleted(EMPTY_SOURCE.to_owned()));
                 }
-                Err(Error::Transfer(error)) if error.is_temporary() => {
-                    client.close().await;
+                Err(error) if error.is_temporary() => {
+                    clients.close().await;
                     tracing::info!("{error}");
                     wait(stop).await;
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         let in_flight = Arc::new(AtomicU64::new(0));
         let ledger = Ledger::new(in_flight);
         let observer = Arc::new(Noting { ledger: Arc::clone(&ledger), directory: None });
+        let mut mirrored = Mirrored::default();
         let sync = async {
-            match &job.direction {
-                Direction::Up { from, to } => {
-                    client.sync_to(from, &to.path, &options, observer).await
+            let client = &mut clients.client;
+            let summary = match route {
+                Route::Up { from, to } => {
+                    client.sync_root_to(&from.root().await?, to, &options, observer).await?
                 }
-                Direction::Down { from, to } => {
-                    client.sync_from(&from.path, to, &options, observer).await
+                Route::Down { from, to } => {
+                    client.sync_root_from(from, &to.root().await?, &options, observer).await?
                 }
-            }
+                Route::Across { from, to, spool } => {
+                    let relay = Relay { job, from, to, spool };
+                    return mirror(relay, &mut clients, &mut mirrored).await.map(|()| None);
+                }
+            };
+            Ok::<_, TransferError>(Some(summary))
         };
         let done = tokio::select! {
             done = sync => Some(done),
@@ -253,20 +278,25 @@ where
                 None
             }
         };
-        client.close().await;
-        let (copied, reason) = ledger.verified();
-        let (removed, is_complete) = match &done {
-            Some(Ok(summary)) => (summary.removed, summary.failed == 0),
-            _ => (0, false),
+        clients.close().await;
+        let (mut copied, reason) = ledger.verified();
+        let Mirrored { copied: relayed, reason: reason_between, .. } = &mut mirrored;
+        copied.append(relayed);
+        let reason = reason.or(reason_between.take());
+        let (removed, failed) = match &done {
+            Some(Ok(Some(summary))) => (summary.removed, summary.failed),
+            // of a sync that is interrupted nobody says what it has removed
+            _ => (mirrored.removed, mirrored.failed),
         };
+        let is_complete = failed == 0 && matches!(done, Some(Ok(_)));
         engine.record_delete_pass(&copied, removed, is_complete, &worker, now_ms())?;
         match done {
             Some(Ok(_)) if is_complete => {
                 show(&engine.control()?, &engine.counts(now_ms())?);
                 return Ok(Ended::Done);
             }
-            Some(Ok(summary)) => {
-                let nameless = || format!("{} names could not be read or stored", summary.failed);
+            Some(Ok(_)) => {
+                let nameless = || format!("{failed} names could not be read or stored");
                 return Ok(Ended::NotDeleted(reason.unwrap_or_else(nameless)));
             }
             Some(Err(error)) if error.is_temporary() => {
@@ -281,16 +311,12 @@ where
 }
 
 /// Whether the source has no names at all.
-async fn is_source_empty(job: &Job, client: &mut Client) -> Result<bool, Error> {
-    match &job.direction {
-        Direction::Up { from, .. } => {
-            let mut names = std::fs::read_dir(from).map_err(Error::system("list", from))?;
-            Ok(names.next().is_none())
-        }
-        Direction::Down { from, .. } => {
-            let path = if from.path.is_empty() { b".".as_slice() } else { &from.path };
-            let mut is_empty = true;
-            client.list(path, |_| is_empty = false).await?;
+async fn is_source_empty(route: &Route, clients: &mut Clients) -> Result<bool, TransferError> {
+    match route {
+        Route::Up { from, .. } => from.is_empty().await,
+        Route::Down { from, .. } | Route::Across { from, .. } => {
+            let (path, mut is_empty) = (listed_on_server(from, None), true);
+            clients.reading().list(&path, |_| is_empty = false).await?;
             Ok(is_empty)
         }
     }
@@ -379,5 +405,27 @@ impl Children<'_> {
         }
         self.running.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_by_which_one_folder_is_in_the_other_is_found() {
+        let ground = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(ground.path().join("from/inner")).expect("a folder");
+        std::os::unix::fs::symlink("from/inner", ground.path().join("link")).expect("a link");
+        let prepare = |to: &str| {
+            let file = ground.path().join("job.toml");
+            let text = format!("name = \"job\"\nfrom = \"from\"\nto = \"{to}\"\n");
+            std::fs::write(&file, text).expect("a file");
+            prepare_folders(&Job::read(&file).expect("a job"))
+        };
+        let error = prepare("link/to").expect_err("it is in the other").to_string();
+        assert!(error.contains("one is in the other"), "{error}");
+        prepare("other").expect("it is beside the other");
+        assert!(ground.path().join("other").is_dir());
     }
 }

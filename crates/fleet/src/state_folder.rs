@@ -75,6 +75,15 @@ impl StateFolder {
     pub fn open(&self) -> Result<Sqlite, Error> {
         Sqlite::open(&self.0)
     }
+
+    /// Opens the state of a job for a short look, or to steer it, beside a run that may start it
+    /// again meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`Self::open`].
+    pub fn open_beside(&self) -> Result<Sqlite, Error> {
+        Sqlite::open_beside(&self.0)
+    }
 }
 
 #[cfg(test)]

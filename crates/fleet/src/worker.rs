@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headroom_transfer::files::Root;
-use headroom_transfer::{Client, Error as TransferError, ErrorCode};
+use headroom_transfer::{Client, Error as TransferError, ErrorCode, Host};
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
 use crate::copy::copy;
+use crate::ends::{self, Clients, Dialer, OpenTree, Route, blocking, on_server};
 use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State};
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::job::{Direction, Job};
+use crate::job::Job;
 use crate::ledger::{Ledger, Sorted};
 use crate::process::name_of;
 use crate::stop::Stop;
@@ -35,32 +35,34 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 const SAME_SHARE: u64 = 50;
 
 /// Works until the job is done or cancelled, or until it is stopped. `open` opens a handle of the
-/// engine, `connect` connects to the job's server.
+/// engine, `connect` connects to a server of the job. Must be called within a multi-threaded tokio
+/// runtime.
 ///
 /// # Errors
-/// The engine cannot be used, the server refuses the worker, or the destination's disk is full. A
-/// server that cannot be reached is tried again.
+/// The engine or a store cannot be used, a server refuses the worker, or the destination's disk is
+/// full. A server that cannot be reached is tried again.
 pub async fn work<E, C>(
     open: impl Fn() -> Result<E, Error>,
     job: &Job,
-    mut connect: C,
+    connect: C,
     stop: &Stop,
 ) -> Result<(), Error>
 where
     E: Engine + Send + 'static,
-    C: AsyncFnMut() -> Result<Client, TransferError>,
+    C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
 {
+    let (route, mut dialer) = ends::open(&job.direction, connect).await?;
     let name = name_of(std::process::id());
     let mut engine = open()?;
     let pulse = Pulse::start(open()?, &name)?;
-    let mut client = None;
+    let mut clients = None;
     let ended = loop {
         let orders = pulse.orders();
         if orders.is_done || stop.is_stopped() {
             break Ok(());
         }
         if orders.state != State::Running {
-            close(&mut client).await;
+            close(&mut clients).await;
             idle(stop).await;
             continue;
         }
@@ -70,7 +72,8 @@ where
         };
         pulse.hold(Some(item.lease));
         let lease = item.lease;
-        let (settlement, fatal) = one(job, &mut client, &mut connect, item, &pulse, stop).await;
+        let work = Work { job, route: &route, pulse: &pulse, stop };
+        let (settlement, fatal) = work.one(&mut clients, &mut dialer, item).await;
         let is_settled = engine.settle(lease, &settlement, now_ms());
         pulse.hold(None);
         if !is_settled? {
@@ -80,79 +83,181 @@ where
             break Err(error);
         }
     };
-    close(&mut client).await;
+    close(&mut clients).await;
     drop(pulse);
     // who cannot leave is missed after a while
     let _ = engine.leave(&name, now_ms());
+    dialer.log_requests();
     ended
 }
 
-/// Copies an item. Also returns why the worker must end, if it must.
-async fn one<C>(
-    job: &Job,
-    client: &mut Option<Client>,
-    connect: &mut C,
-    item: Item,
-    pulse: &Pulse,
-    stop: &Stop,
-) -> (Settlement, Option<Error>)
-where
-    C: AsyncFnMut() -> Result<Client, TransferError>,
-{
-    let ledger = Ledger::new(Arc::clone(&pulse.in_flight));
-    let done = attempt(job, client, connect, &item, &ledger, pulse, stop).await;
-    let Sorted { copied, mut left, reason, disk_full } = ledger.sorted(item.entries);
-    let before = left.len();
-    if let Attempt::Done = done {
-        drop_vanished(&job.direction, client, &mut left).await;
-    }
-    let vanished = (before - left.len()) as u64;
-    // a single file may need more than others; of several, not even the small ones fit
-    let disk_full = disk_full.filter(|_| left.len() > 1);
-    let (reason, fatal) = match (done, disk_full) {
-        (Attempt::Done, Some(reason)) => (None, Some(Error::DestinationFull(reason))),
-        (Attempt::Done, None) => {
-            (Some(reason.unwrap_or_else(|| "it was neither stored nor refused".to_owned())), None)
-        }
-        (Attempt::Interrupted, _) => (None, None),
-        (Attempt::Fatal(error), _) => (None, Some(error.into())),
-    };
-    let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
-    (Settlement { copied, left, vanished, outcome }, fatal)
+/// How items are worked on.
+struct Work<'a> {
+    job: &'a Job,
+    route: &'a Route,
+    pulse: &'a Pulse,
+    stop: &'a Stop,
 }
 
-/// Drops entries that the source has lost since they were listed: that is no failure. On a server
-/// only a single file is looked for: of several that failed, nobody knows which are lost.
-async fn drop_vanished(direction: &Direction, client: &mut Option<Client>, left: &mut Vec<Entry>) {
-    match (direction, client) {
-        (Direction::Up { from, .. }, _) => {
-            // a source without any name has not lost single files: its disk may not be mounted
-            let has_names = std::fs::read_dir(from).is_ok_and(|mut names| names.next().is_some());
-            if has_names && let Ok(root) = Root::open(from) {
-                left.retain(|entry| match root.look(&entry.path) {
-                    Ok(found) => found.is_some(),
-                    // its directory may be lost, too
-                    Err(error) => TransferError::from(error).code() != Some(ErrorCode::NOT_FOUND),
-                });
-            }
+impl Work<'_> {
+    /// Copies an item. Also returns why the worker must end, if it must.
+    async fn one<C>(
+        &self,
+        clients: &mut Option<Clients>,
+        dialer: &mut Dialer<C>,
+        item: Item,
+    ) -> (Settlement, Option<Error>)
+    where
+        C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
+    {
+        let ledger = Ledger::new(Arc::clone(&self.pulse.in_flight));
+        let done = self.attempt(clients, dialer, &item, &ledger).await;
+        let Sorted { copied, mut left, reason, disk_full } = ledger.sorted(item.entries);
+        let before = left.len();
+        if let Attempt::Done = done {
+            left = without_vanished(self.route, clients, left).await;
         }
-        (Direction::Down { from, .. }, Some(client)) => {
-            let [entry] = left.as_slice() else { return };
-            if !entry.is_file() {
-                return;
+        let vanished = (before - left.len()) as u64;
+        // a single file may need more than others; of several, not even the small ones fit
+        let disk_full = disk_full.filter(|_| left.len() > 1);
+        let (reason, fatal) = match (done, disk_full) {
+            (Attempt::Done, Some(reason)) => (None, Some(Error::DestinationFull(reason))),
+            (Attempt::Done, None) => {
+                let nameless = || "it was neither stored nor refused".to_owned();
+                (Some(reason.unwrap_or_else(nameless)), None)
             }
-            let path = match from.path.as_slice() {
-                b"" => entry.path.as_bytes().to_vec(),
-                from => [from, b"/", entry.path.as_bytes()].concat(),
-            };
-            let listed = client.list(&path, |_| {}).await;
-            let is_lost = |error: &TransferError| error.code() == Some(ErrorCode::NOT_FOUND);
-            if listed.is_err_and(|error| is_lost(&error)) {
-                left.clear();
-            }
-        }
-        (Direction::Down { .. }, None) => {}
+            (Attempt::Interrupted, _) => (None, None),
+            (Attempt::Fatal(error), _) => (None, Some(error.into())),
+        };
+        let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
+        (Settlement { copied, left, vanished, outcome }, fatal)
     }
+
+    async fn attempt<C>(
+        &self,
+        kept: &mut Option<Clients>,
+        dialer: &mut Dialer<C>,
+        item: &Item,
+        ledger: &Arc<Ledger>,
+    ) -> Attempt
+    where
+        C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
+    {
+        let Self { job, route, pulse, stop } = self;
+        let mut clients = match kept.take().filter(|clients| !clients.is_closed()) {
+            Some(clients) => clients,
+            None => match self.connected(dialer).await {
+                Ok(Some(clients)) => clients,
+                Ok(None) => return Attempt::Interrupted,
+                Err(error) => return Attempt::Fatal(error),
+            },
+        };
+        let orders = pulse.orders();
+        if !continues(&orders, orders.share_bps) || stop.is_stopped() {
+            *kept = Some(clients);
+            return Attempt::Interrupted;
+        }
+        clients.limit(orders.share_bps);
+        let done = tokio::select! {
+            done = copy(job, route, &mut clients, item, ledger) => Some(done),
+            () = pulse.interrupted(orders.share_bps, stop) => None,
+        };
+        match done {
+            Some(Ok(())) => {
+                *kept = Some(clients);
+                Attempt::Done
+            }
+            Some(Err(error)) => {
+                clients.close().await;
+                match error {
+                    // somebody else stores the same file: the lease has ended
+                    TransferError::Superseded => Attempt::Interrupted,
+                    error if error.is_temporary() => {
+                        tracing::info!("{error}");
+                        // a server that closes every connection is not asked without end
+                        idle(stop).await;
+                        Attempt::Interrupted
+                    }
+                    error => Attempt::Fatal(error),
+                }
+            }
+            None => {
+                // its request has no end
+                clients.close().await;
+                Attempt::Interrupted
+            }
+        }
+    }
+
+    /// Connects, again and again until that succeeds; `None` if the worker is to stop.
+    async fn connected<C>(&self, dialer: &mut Dialer<C>) -> Result<Option<Clients>, TransferError>
+    where
+        C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
+    {
+        let Self { pulse, stop, .. } = self;
+        let mut pause = PAUSE.0;
+        loop {
+            match dialer.connect().await {
+                Ok(clients) => return Ok(Some(clients)),
+                Err(error) if error.is_temporary() => tracing::info!("{error}"),
+                Err(error) => return Err(error),
+            }
+            let share_bps = pulse.orders().share_bps;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                // a rate that changes meanwhile ends a pause, and no more
+                () = pulse.interrupted(share_bps, stop) => {}
+            }
+            let orders = pulse.orders();
+            if stop.is_stopped() || !continues(&orders, orders.share_bps) {
+                return Ok(None);
+            }
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}
+
+/// Returns what the source has of these entries: that others were lost since they were listed is
+/// no failure. On a server only a single file is looked for: of several that failed, nobody knows
+/// which are lost.
+async fn without_vanished(
+    route: &Route,
+    clients: &mut Option<Clients>,
+    left: Vec<Entry>,
+) -> Vec<Entry> {
+    match (route, clients) {
+        (Route::Up { from, .. }, _) => without_vanished_here(from, left).await,
+        (Route::Down { from, .. } | Route::Across { from, .. }, Some(clients)) => {
+            let [entry] = left.as_slice() else { return left };
+            if !entry.is_file() {
+                return left;
+            }
+            let path = on_server(from, &entry.path);
+            let listed = clients.reading().list(&path, |_| {}).await;
+            let is_lost = |error: &TransferError| error.code() == Some(ErrorCode::NOT_FOUND);
+            if listed.is_err_and(|error| is_lost(&error)) { Vec::new() } else { left }
+        }
+        (Route::Down { .. } | Route::Across { .. }, None) => left,
+    }
+}
+
+/// Does what [`without_vanished`] does for a source that this process reads by itself.
+async fn without_vanished_here(from: &OpenTree, left: Vec<Entry>) -> Vec<Entry> {
+    // a source without any name has not lost single files: its disk may not be mounted
+    if left.is_empty() || !from.is_empty().await.is_ok_and(|is_empty| !is_empty) {
+        return left;
+    }
+    let Ok(root) = from.root().await else { return left };
+    let mut present = left.clone();
+    let look = move || {
+        present.retain(|entry| match root.look(&entry.path) {
+            Ok(found) => found.is_some(),
+            // its directory may be lost, too
+            Err(error) => TransferError::from(error).code() != Some(ErrorCode::NOT_FOUND),
+        });
+        present
+    };
+    blocking(look).await.unwrap_or(left)
 }
 
 /// How an attempt at an item ended.
@@ -165,93 +270,6 @@ enum Attempt {
     Fatal(TransferError),
 }
 
-async fn attempt<C>(
-    job: &Job,
-    kept: &mut Option<Client>,
-    connect: &mut C,
-    item: &Item,
-    ledger: &Arc<Ledger>,
-    pulse: &Pulse,
-    stop: &Stop,
-) -> Attempt
-where
-    C: AsyncFnMut() -> Result<Client, TransferError>,
-{
-    let mut client = match kept.take().filter(|client| !client.is_closed()) {
-        Some(client) => client,
-        None => match connected(connect, pulse, stop).await {
-            Ok(Some(client)) => client,
-            Ok(None) => return Attempt::Interrupted,
-            Err(error) => return Attempt::Fatal(error),
-        },
-    };
-    let orders = pulse.orders();
-    if !continues(&orders, orders.share_bps) || stop.is_stopped() {
-        *kept = Some(client);
-        return Attempt::Interrupted;
-    }
-    client.limit(orders.share_bps);
-    let done = tokio::select! {
-        done = copy(job, &mut client, item, ledger) => Some(done),
-        () = pulse.interrupted(orders.share_bps, stop) => None,
-    };
-    match done {
-        Some(Ok(())) => {
-            *kept = Some(client);
-            Attempt::Done
-        }
-        Some(Err(error)) => {
-            client.close().await;
-            match error {
-                // somebody else stores the same file: the lease has ended
-                TransferError::Superseded => Attempt::Interrupted,
-                error if error.is_temporary() => {
-                    tracing::info!("{error}");
-                    // a server that closes every connection is not asked without end
-                    idle(stop).await;
-                    Attempt::Interrupted
-                }
-                error => Attempt::Fatal(error),
-            }
-        }
-        None => {
-            // its request has no end
-            client.close().await;
-            Attempt::Interrupted
-        }
-    }
-}
-
-/// Connects, again and again until that succeeds; `None` if the worker is to stop.
-async fn connected<C>(
-    connect: &mut C,
-    pulse: &Pulse,
-    stop: &Stop,
-) -> Result<Option<Client>, TransferError>
-where
-    C: AsyncFnMut() -> Result<Client, TransferError>,
-{
-    let mut pause = PAUSE.0;
-    loop {
-        match connect().await {
-            Ok(client) => return Ok(Some(client)),
-            Err(error) if error.is_temporary() => tracing::info!("{error}"),
-            Err(error) => return Err(error),
-        }
-        let share_bps = pulse.orders().share_bps;
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            // a rate that changes meanwhile ends a pause, and no more
-            () = pulse.interrupted(share_bps, stop) => {}
-        }
-        let orders = pulse.orders();
-        if stop.is_stopped() || !continues(&orders, orders.share_bps) {
-            return Ok(None);
-        }
-        pause = (pause * 2).min(PAUSE.1);
-    }
-}
-
 /// Waits a little, or for the end.
 async fn idle(stop: &Stop) {
     tokio::select! {
@@ -260,9 +278,9 @@ async fn idle(stop: &Stop) {
     }
 }
 
-async fn close(client: &mut Option<Client>) {
-    if let Some(client) = client.take() {
-        client.close().await;
+async fn close(clients: &mut Option<Clients>) {
+    if let Some(clients) = clients.take() {
+        clients.close().await;
     }
 }
 
@@ -345,8 +363,8 @@ impl Drop for Pulse {
 
 #[cfg(test)]
 mod tests {
+    use headroom_transfer::Time;
     use headroom_transfer::path::RelPath;
-    use headroom_transfer::{RemotePath, Time};
 
     use super::*;
     use crate::entry::Kind;
@@ -380,15 +398,17 @@ mod tests {
             let kind = Kind::File { size: 5, mode: 0o644, mtime };
             Entry { number: 0, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
         };
-        let to = RemotePath::parse("host:".as_ref()).expect("a remote path");
-        let up = |from: &Path| Direction::Up { from: from.to_owned(), to: to.clone() };
-        let mut left = vec![entry("lost"), entry("there"), entry("lost/too")];
-        drop_vanished(&up(ground.path()), &mut None, &mut left).await;
+        let up = |from: &Path| {
+            let from = OpenTree::Folder(from.to_owned());
+            Route::Up { from, to: Vec::new() }
+        };
+        let left = vec![entry("lost"), entry("there"), entry("lost/too")];
+        let left = without_vanished(&up(ground.path()), &mut None, left).await;
         assert_eq!(left, [entry("there")]);
         // the disk with the source is not there
         let empty = tempfile::tempdir().expect("a folder");
         for from in [empty.path(), &empty.path().join("missing")] {
-            drop_vanished(&up(from), &mut None, &mut left).await;
+            let left = without_vanished(&up(from), &mut None, left.clone()).await;
             assert_eq!(left, [entry("there")]);
         }
     }

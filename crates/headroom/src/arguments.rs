@@ -215,7 +215,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,
     /// Skip stacks whose programs are missing, and list them
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     pub(crate) skip_missing: bool,
     /// Measure this machine's programs, not the pinned ones of `lab parts`
     #[arg(long)]

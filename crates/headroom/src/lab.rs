@@ -266,10 +266,12 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let changing = arguments.repetitions.is_some()
         || arguments.minutes.is_some()
         || arguments.only.is_some()
+        || arguments.skip_missing
         || of_command_line(arguments).is_some();
     if changing && !named {
-        let sentence = "--resume continues the plan that was started: leave out --repetitions, --minutes, --only, --include, \
-                        --link, --sizes, --workload, --family and --offload, or name that plan as well";
+        let sentence = "--resume continues the plan that was started: leave out --repetitions, --minutes, --only, \
+                        --skip-missing, --include, --link, --sizes, --workload, --family and --offload, or name that \
+                        plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
     let options = run_options(arguments)?;

@@ -90,7 +90,7 @@ fn cpu(sample: &Sample) -> Option<f64> {
 impl All {
     fn document(&self) -> String {
         let mut text = String::from(
-            "# Benchmarks of the transfer\n\nWritten by `make bench-transfer`, which anyone with root can \
+            "# Benchmarks of the transfer\n\nWritten by `make bench-transfer ONLY=others`, which anyone with root can \
              run. Both ends share the cores, and all stacks use the same file system. Times are \
              sessions: first packet on the wire to the client's completion, connecting and login included. Ratios are taken within blocks in which all stacks ran one after the other in random \
              order; brackets are 95 % intervals (docs/methodology.md).\n\n",
@@ -135,7 +135,7 @@ impl All {
         let samples: Vec<_> = runs.flat_map(|run| &run.results.samples).collect();
         let _ = write!(
             text,
-            "| command | `make bench-transfer` |\n| blocks | {} of each; {} samples in all, {} failed, {} in blocks with background load |\n\n",
+            "| command | `make bench-transfer ONLY=others` |\n| blocks | {} of each; {} samples in all, {} failed, {} in blocks with background load |\n\n",
             plan.repetitions,
             samples.len(),
             samples.iter().filter(|sample| !sample.ok).count(),

@@ -7,6 +7,7 @@ pub mod campaign;
 pub mod catalogue;
 pub mod custom;
 pub mod doctor;
+mod journal;
 pub mod layer;
 pub mod plan;
 pub mod properties;

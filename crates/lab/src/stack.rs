@@ -257,6 +257,11 @@ mod tests {
             baselines("headroom(chunk=300,cipher=simplecrypt)").as_deref(),
             Ok("headroom(cipher=none,chunk=300) or headroom")
         );
+        assert_eq!(baselines("headroom(verify=fast)").as_deref(), Ok("headroom"));
+        assert_eq!(
+            baselines("headroom(streams,verify=fast)").as_deref(),
+            Ok("headroom(streams) or headroom")
+        );
         assert!(chosen.is_secured() && !chosen.shows_content());
         let shows = |name| Stack::parse(name).is_ok_and(|stack| stack.shows_content());
         assert!(shows("headroom(cipher=none)") && shows("http"));

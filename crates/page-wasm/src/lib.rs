@@ -79,6 +79,7 @@ pub fn hello(rate_bps: f64) -> Framed {
         program: PROGRAM.to_owned(),
         rate_bps,
         priority: None,
+        counts: None,
     })
 }
 

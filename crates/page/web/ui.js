@@ -10,6 +10,7 @@ import { applyTheme, offerSettings } from './settings.js'
 import { keepSetting, setting } from './store.js'
 import { addTexts, loadLanguage, t } from './texts.js'
 import { isOpen } from './transfers.js'
+import { FleetView } from './ui-fleets.js'
 import { LabView } from './ui-lab.js'
 import { CommandQueue } from './ui-queue.js'
 import { Api, PlaceSession, takeToken, unwire, wire } from './ui-session.js'
@@ -18,6 +19,7 @@ import texts from './ui-texts.js'
 
 const $ = id => document.getElementById(id)
 const DRAGGED = 'application/x-headroom-pane'
+const WHOLE = new Set(['fleets', 'lab']) // views that take the place of all others
 
 let api
 let greeting
@@ -25,6 +27,7 @@ let queue
 let panel
 let preview
 let lab
+let fleets
 let left
 let right
 let chooser
@@ -68,12 +71,14 @@ function receive(message) {
     greeting = message
     left.session = new PlaceSession(api, 'local', { name: t('ui.left') })
     lab = new LabView($('lab'), api, { root: greeting.root, folder: `/${unwire(greeting.folder)}` })
+    fleets = new FleetView($('fleets'), api)
     return
   }
   if (message.program) return // again, after the connection was lost
   if (message.servers) takeServers(message.servers)
   if (message.transfers) queue.take(message.transfers)
   if (message.lab) lab.take(message.lab)
+  if (message.fleets) fleets.take(message.fleets)
   build.greeted()
 }
 
@@ -87,7 +92,7 @@ function takeServers(list) {
 // --- the layout
 
 function build() {
-  for (const id of ['remote', 'lab']) $('files').after(h('section', { id, tabIndex: -1 }))
+  for (const id of ['remote', 'lab', 'fleets']) $('files').after(h('section', { id, tabIndex: -1 }))
   left = new Side($('files'), 'left')
   right = new Side($('remote'), 'right')
   left.other = right
@@ -101,8 +106,8 @@ function build() {
   })
   preview.addEventListener('download', ({ entry }) => preview.side.copy([entry]))
   const tab = (view, name, count) => h('button', { type: 'button', 'data-view': view, onclick: () => show(view) }, icon(name), h('span'), count && h('span.count'))
-  document.querySelector('.tabs').replaceChildren(tab('files', 'home'), tab('remote', 'folder'), tab('transfers', 'transfers', true), tab('lab', 'receipt'))
-  const switches = h('nav.switch', {}, tab('files', 'folder'), tab('lab', 'receipt'))
+  document.querySelector('.tabs').replaceChildren(tab('files', 'home'), tab('remote', 'folder'), tab('transfers', 'transfers', true), tab('fleets', 'copy'), tab('lab', 'receipt'))
+  const switches = h('nav.switch', {}, tab('files', 'folder'), tab('fleets', 'copy'), tab('lab', 'receipt'))
   $('server').replaceWith(switches)
   const quit = h('button.quiet', { id: 'quit', type: 'button', onclick: () => leave() })
   document.querySelector('.top').append(quit)
@@ -122,6 +127,7 @@ function build() {
       for (const side of [left, right]) side.pane.translate()
       panel.translate()
       lab?.translate()
+      fleets?.translate()
       translate()
     },
   })
@@ -138,7 +144,7 @@ function build() {
 function show(view) {
   document.body.dataset.view = view
   for (const button of document.querySelectorAll('.tabs button, .switch button')) {
-    const isCurrent = button.dataset.view === view || (button.closest('.switch') && button.dataset.view === 'files' && view !== 'lab')
+    const isCurrent = button.dataset.view === view || (button.closest('.switch') && button.dataset.view === 'files' && !WHOLE.has(view))
     if (isCurrent) button.setAttribute('aria-current', 'page')
     else button.removeAttribute('aria-current')
   }
@@ -147,13 +153,14 @@ function show(view) {
 }
 
 function translate() {
-  const names = { files: 'ui.left', remote: 'ui.servers', transfers: 'transfers', lab: 'ui.lab' }
+  const names = { files: 'ui.left', remote: 'ui.servers', transfers: 'transfers', fleets: 'ui.fleets', lab: 'ui.lab' }
   for (const button of document.querySelectorAll('.tabs button')) setText(button.querySelector('span'), t(names[button.dataset.view]))
-  for (const button of document.querySelectorAll('.switch button')) setText(button.querySelector('span'), t(button.dataset.view === 'lab' ? 'ui.lab' : 'files'))
+  for (const button of document.querySelectorAll('.switch button')) setText(button.querySelector('span'), t(button.dataset.view === 'files' ? 'files' : names[button.dataset.view]))
   document.querySelector('.switch').setAttribute('aria-label', t('views'))
   $('files').setAttribute('aria-label', t('ui.left'))
   $('remote').setAttribute('aria-label', t('ui.servers'))
   $('lab').setAttribute('aria-label', t('ui.lab'))
+  $('fleets').setAttribute('aria-label', t('ui.fleets'))
   setText($('quit'), t('ui.quit'))
   $('quit').title = t('ui.quit.title')
   for (const side of [left, right]) side.translate()
@@ -394,7 +401,7 @@ function shortcut(event) {
     F5: () => side.copy(side.pane.list.chosen()), F7: () => side.pane.makeFolder(), F8: () => side.pane.deleteChosen(), F9: () => side.startSync(),
     F6: () => side.other.pane.grid.focus(), '?': help, '/': () => side.pane.filter.focus(),
   }
-  const action = document.body.dataset.view === 'lab' ? event.key === '?' && help : actions[event.key]
+  const action = WHOLE.has(document.body.dataset.view) ? event.key === '?' && help : actions[event.key]
   if (!action) return
   event.preventDefault()
   if (side.session || event.key === 'F6' || event.key === '?') action()

@@ -70,6 +70,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Gives an upload up.
     async fn abort_upload(&self, key: &str, upload: &str) -> Result<(), Failure>;
 
+    /// Says whether it is known to honour the [`Condition`] of a write. Otherwise a client tries
+    /// that before the first upload in parts.
+    fn honours_conditions(&self) -> bool {
+        true
+    }
+
     /// Says whether it can hold markers of directories.
     fn keeps_directories(&self) -> bool {
         true

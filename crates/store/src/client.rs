@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
 use crate::backend::{Backend, Failure, FailureKind, Head, Page};
@@ -60,8 +61,12 @@ pub(crate) struct Client {
     url: String,
     runtime: Handle,
     patience: Patience,
-    slots: Slots,
-    counts: Counts,
+    slots: Arc<Slots>,
+    counts: Arc<Counts>,
+    /// What one user of the store counts beside that.
+    own: Option<Arc<Counts>>,
+    /// Set when the store was seen to honour the conditions of writes, for all clients of it.
+    conditions: Arc<OnceCell<()>>,
 }
 
 /// A failure after the last attempt.
@@ -102,25 +107,48 @@ impl Client {
             url,
             runtime,
             patience,
-            slots: Slots::new(),
-            counts: Counts::default(),
+            slots: Arc::new(Slots::new()),
+            counts: Arc::default(),
+            own: None,
+            conditions: Arc::default(),
         }
     }
 
     /// The same with other patience and new counts.
     pub(crate) fn with_patience(&self, patience: Patience) -> Self {
-        Self::new(
+        let client = Self::new(
             Arc::clone(&self.backend),
             self.prefix.clone(),
             self.url.clone(),
             self.runtime.clone(),
             patience,
-        )
+        );
+        Self { conditions: Arc::clone(&self.conditions), ..client }
+    }
+
+    /// The same, with counts of its own beside those of all.
+    pub(crate) fn counted(&self) -> Self {
+        Self {
+            backend: Arc::clone(&self.backend),
+            prefix: self.prefix.clone(),
+            url: self.url.clone(),
+            runtime: self.runtime.clone(),
+            patience: self.patience,
+            slots: Arc::clone(&self.slots),
+            counts: Arc::clone(&self.counts),
+            own: Some(Arc::default()),
+            conditions: Arc::clone(&self.conditions),
+        }
     }
 
     /// What all keys begin with.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// The store's URL, for errors.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// The runtime that drives requests.
@@ -133,9 +161,32 @@ impl Client {
         self.counts.read()
     }
 
+    /// Those of this client alone, if they are counted.
+    pub(crate) fn own_requests(&self) -> Requests {
+        self.own.as_ref().unwrap_or(&self.counts).read()
+    }
+
+    /// Counts for all, and for itself.
+    fn count(&self, count: impl Fn(&Counts)) {
+        count(&self.counts);
+        if let Some(own) = &self.own {
+            count(own);
+        }
+    }
+
     /// The store can hold markers of directories.
     pub(crate) fn keeps_directories(&self) -> bool {
         self.backend.keeps_directories()
+    }
+
+    /// The store is known to honour the conditions of writes.
+    pub(crate) fn honours_conditions(&self) -> bool {
+        self.backend.honours_conditions()
+    }
+
+    /// Set once the store was seen to honour them.
+    pub(crate) fn conditions(&self) -> &OnceCell<()> {
+        &self.conditions
     }
 
     /// Waits for requests on the calling thread.
@@ -178,6 +229,25 @@ impl Client {
             self.url,
             head.size,
             range.end
+        )))
+    }
+
+    /// Reads a whole object that has `size` bytes, which is not 0, and its metadata.
+    pub(crate) async fn get_with_metadata(
+        &self,
+        key: &Key,
+        size: u64,
+        version: Option<&Version>,
+    ) -> Result<(Head, Bytes), Error> {
+        let (head, content) = self.get_up_to(key, 0..size, version, true).await?;
+        if head.size == size {
+            return Ok((head, content));
+        }
+        Err(Error::Changed(format!(
+            "cannot read {} from {}: it has {} bytes, and had {size}. It was changed: begin again",
+            key.as_str(),
+            self.url,
+            head.size
         )))
     }
 
@@ -453,7 +523,7 @@ impl Client {
             attempts += 1;
             let answer = {
                 let _slot = self.slots.acquire().await;
-                self.counts.add(kind);
+                self.count(|counts| counts.add(kind));
                 timeout(limit, attempt()).await
             };
             let failure = match answer {
@@ -468,7 +538,7 @@ impl Client {
                 ),
             };
             if failure.kind == FailureKind::Slow {
-                self.counts.add_slowed();
+                self.count(Counts::add_slowed);
                 self.slots.slowed(Instant::now());
             }
             if !failure.kind.is_passing() || attempts >= self.patience.attempts {
@@ -479,7 +549,7 @@ impl Client {
                 });
             }
             tracing::debug!(doing, name, attempts, found = failure.text, "request repeated");
-            self.counts.add_retried();
+            self.count(Counts::add_retried);
             // half of the pause is random, so that those who failed together do not return
             // together
             let part = rand::random::<f64>().mul_add(0.5, 0.5);
@@ -520,7 +590,7 @@ impl Client {
 }
 
 /// What is stored is what was to be stored: nothing, or what has its hash in its metadata.
-fn is_surely(head: &Head, size: u64, metadata: &Metadata) -> bool {
+pub(crate) fn is_surely(head: &Head, size: u64, metadata: &Metadata) -> bool {
     head.size == size
         && head.metadata == *metadata
         && (size == 0 || metadata.get("headroom-blake3").is_some())

@@ -52,6 +52,15 @@ impl Listing {
         listing
     }
 
+    /// The directories that were listed and not returned yet, in order: those that a caller who
+    /// walks a tree lists next.
+    pub fn upcoming(&self) -> impl Iterator<Item = &str> {
+        self.ready.iter().filter_map(|entry| match entry {
+            Ok(Entry::Directory(name)) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Asks for a page without waiting for it.
     fn ask(&mut self, page: Option<String>) {
         let client = Arc::clone(&self.client);

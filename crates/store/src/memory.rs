@@ -142,7 +142,9 @@ impl Backend for Memory {
         // the last entry of this page, by which the next one begins
         let mut last = page.unwrap_or_default().to_owned();
         let mut count = 0;
-        for (key, stored) in state.objects.range(prefix.to_owned()..) {
+        // all entries of the pages before are less than their last one
+        let from = if last.is_empty() { prefix.to_owned() } else { last.clone() };
+        for (key, stored) in state.objects.range(from..) {
             let Some(rest) = key.strip_prefix(prefix) else {
                 break;
             };

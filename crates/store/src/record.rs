@@ -7,7 +7,8 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::key::Key;
 use crate::metadata::Metadata;
-use crate::version::{Condition, Version};
+use crate::replace::{Expected, replace};
+use crate::version::Version;
 
 /// Bytes of a span: what one value of a [`Record`] or of an [`Upload`](crate::Upload) covers.
 pub const SPAN: u64 = 1 << 20;
@@ -67,7 +68,7 @@ pub(crate) async fn write(
         values: record.values.concat(),
     };
     let content = encode(&written, "the record", key)?;
-    client.put(&name(key), content.into(), &Metadata::new(), &Condition::Any).await?;
+    replace(client, &name(key), content.into(), &Metadata::new(), &Expected::Nothing).await?;
     Ok(())
 }
 

@@ -78,6 +78,25 @@ impl Requests {
         ]
     }
 
+    /// These and others.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            list: self.list.saturating_add(other.list),
+            head: self.head.saturating_add(other.head),
+            get: self.get.saturating_add(other.get),
+            put: self.put.saturating_add(other.put),
+            create: self.create.saturating_add(other.create),
+            part: self.part.saturating_add(other.part),
+            complete: self.complete.saturating_add(other.complete),
+            copy: self.copy.saturating_add(other.copy),
+            delete: self.delete.saturating_add(other.delete),
+            abort: self.abort.saturating_add(other.abort),
+            retried: self.retried.saturating_add(other.retried),
+            slowed: self.slowed.saturating_add(other.slowed),
+        }
+    }
+
     /// Those since an earlier count.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -157,5 +176,6 @@ mod tests {
         let since = counts.read().since(&earlier);
         assert_eq!((earlier.list, earlier.abort, earlier.total()), (1, 1, 2));
         assert_eq!((since.list, since.abort, since.retried, since.total()), (0, 1, 1, 1));
+        assert_eq!(earlier.and(&since), counts.read());
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use crate::address::Address;
-use crate::backend::{Backend, FailureKind};
+use crate::backend::{Backend, FailureKind, Head};
 use crate::client::{Client, Patience};
 use crate::cloud;
 use crate::error::Error;
@@ -19,6 +19,7 @@ use crate::memory::Memory;
 use crate::metadata::Metadata;
 use crate::object::Object;
 use crate::record::{self, Record};
+use crate::replace::{self, Expected, Replaced};
 use crate::requests::Requests;
 use crate::upload::{self, Upload, UploadOffer};
 use crate::version::{Condition, Version};
@@ -58,6 +59,15 @@ impl Store {
         Ok(store)
     }
 
+    /// Checks the URL of a store without asking the store; returns it without a `/` at its end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`]: no such URL. The sentence does not repeat it, for it may have credentials.
+    pub fn check_url(url: &str) -> Result<String, Error> {
+        Ok(Address::parse(url)?.url())
+    }
+
     /// Opens an empty store in memory, for tests.
     pub fn in_memory(runtime: Handle) -> Self {
         Self::of(Arc::new(Memory::new()), "memory://", runtime)
@@ -77,6 +87,13 @@ impl Store {
     #[must_use]
     pub fn with_patience(&self, patience: Patience) -> Self {
         Self { client: Arc::new(self.client.with_patience(patience)), ..self.clone() }
+    }
+
+    /// The same store, whose [`own_requests`](Self::own_requests) are those made by this one and
+    /// by what is made of it.
+    #[must_use]
+    pub fn counted(&self) -> Self {
+        Self { client: Arc::new(self.client.counted()), ..self.clone() }
     }
 
     /// Its URL, with the directories of [`below`](Self::below).
@@ -108,6 +125,11 @@ impl Store {
         self.client.requests()
     }
 
+    /// The requests since [`counted`](Self::counted) made this store; without that, of all clones.
+    pub fn own_requests(&self) -> Requests {
+        self.client.own_requests()
+    }
+
     /// Says whether it keeps markers of directories: empty ones, and the metadata of any. Where
     /// it does not (Azure), writing one does nothing, and none is found.
     pub fn keeps_directories(&self) -> bool {
@@ -125,13 +147,33 @@ impl Store {
             return Ok(None);
         }
         let head = self.client.wait(self.client.head(&key))?;
-        Ok(head.map(|head| Object {
-            name: key.name().to_owned(),
-            size: head.size,
-            modified: head.modified,
-            version: head.version,
-            metadata: Some(head.metadata),
-        }))
+        Ok(head.map(|head| object(&key, head)))
+    }
+
+    /// Reads a whole object of `size` bytes together with its metadata, in one request; of a
+    /// version if one is given that is known.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`]: it has another size or version. [`Error::Misuse`]: an empty object, or
+    /// the marker of a directory, has nothing to read. [`Error::NotFound`], [`Error::Name`], and
+    /// the store's.
+    pub fn read_object(
+        &self,
+        key: &str,
+        size: u64,
+        version: Option<&Version>,
+    ) -> Result<(Object, Bytes), Error> {
+        let key = self.key(key)?;
+        if size == 0 || key.is_directory() {
+            return Err(Error::Misuse(format!(
+                "{:?} has no content: look at it instead",
+                key.as_str()
+            )));
+        }
+        let read = self.client.get_with_metadata(&key, size, version);
+        let (head, content) = self.client.wait(read)?;
+        Ok((object(&key, head), content))
     }
 
     /// Reads exactly a range, of a version if one is given that is known. An empty range is read
@@ -196,7 +238,37 @@ impl Store {
         client.wait(async move { client.put(&key, content, metadata, &condition).await })
     }
 
-    /// Copies an object with its metadata and its record.
+    /// Stores an object in one request, in place of what has its name. Each request requires what
+    /// was there before it, so that one that arrives late replaces nothing that was stored since.
+    /// `expected` is what the caller believes to be there: right, it takes one request, or two if
+    /// the version has to be asked for; wrong, two more.
+    ///
+    /// When an answer is lost and the request is repeated, what is there counts as this object as
+    /// with [`put`](Self::put).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`]: others store it at the same time again and again. [`Error::Misuse`]: the
+    /// marker of a directory is not replaced so. [`Error::Name`], and the store's.
+    pub fn replace(
+        &self,
+        key: &str,
+        content: Bytes,
+        metadata: &Metadata,
+        expected: &Expected,
+    ) -> Result<Replaced, Error> {
+        let key = self.key(key)?;
+        if key.is_directory() {
+            return Err(Error::Misuse(format!(
+                "the marker of a directory, {:?}, is put",
+                key.as_str()
+            )));
+        }
+        self.client.wait(replace::replace(&self.client, &key, content, metadata, expected))
+    }
+
+    /// Copies an object with its metadata and its record. A new name is taken only while it is
+    /// free; in place of an object, a copy has no condition, as stores have none for it.
     ///
     /// # Errors
     ///
@@ -238,8 +310,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`]: another server or connection uploads it. [`Error::TooLarge`],
-    /// [`Error::Misuse`] (an empty object), [`Error::Name`], and the store's.
+    /// [`Error::Busy`]: another server or connection uploads it. [`Error::Refused`]: the store
+    /// ignores the conditions of writes. [`Error::TooLarge`], [`Error::Misuse`] (an empty object),
+    /// [`Error::Name`], and the store's.
     pub fn begin_upload(&self, key: &str, offer: &UploadOffer) -> Result<Upload, Error> {
         let key = self.key(key)?;
         if key.is_directory() {
@@ -295,30 +368,48 @@ impl fmt::Debug for Store {
     }
 }
 
+fn object(key: &Key, head: Head) -> Object {
+    Object {
+        name: key.name().to_owned(),
+        size: head.size,
+        modified: head.modified,
+        version: head.version,
+        metadata: Some(head.metadata),
+    }
+}
+
 async fn copy(client: &Client, from: &Key, to: &Key, replace: bool) -> Result<(), Error> {
     let Some(head) = client.head(from).await? else {
         return Err(Error::NotFound(format!("cannot copy {:?}: it is not there", from.as_str())));
     };
     // not every store compares when it copies
-    if !replace && client.head(to).await?.is_some() {
+    let is_there = client.head(to).await?.is_some();
+    if !replace && is_there {
         return Err(Error::Changed(format!(
             "cannot copy {:?} to {:?}, which is there: remove it first",
             from.as_str(),
             to.as_str()
         )));
     }
-    match client.copy(from, to, replace).await {
+    // to a name that is free, a request that arrives late replaces nothing
+    match client.copy(from, to, is_there).await {
         Ok(()) => {}
-        Err(trouble) if trouble.kind == FailureKind::Unsupported && !replace => {
+        Err(trouble) if trouble.kind == FailureKind::Unsupported && !is_there => {
             client.copy(from, to, true).await?;
         }
-        // it may have been this copy whose answer was lost
-        Err(trouble) if trouble.kind == FailureKind::Changed && trouble.is_repeated => {
+        Err(trouble)
+            if trouble.kind == FailureKind::Changed && (trouble.is_repeated || replace) =>
+        {
+            // it may have been this copy whose answer was lost
             let there = client.head(to).await?;
-            let is_copy =
+            let is_equal =
                 there.is_some_and(|to| to.size == head.size && to.metadata == head.metadata);
+            let is_copy = trouble.is_repeated && is_equal;
             if !is_copy || head.metadata.get("headroom-blake3").is_none() {
-                return Err(trouble.into());
+                if !replace {
+                    return Err(trouble.into());
+                }
+                client.copy(from, to, true).await?;
             }
         }
         Err(trouble) => return Err(trouble.into()),

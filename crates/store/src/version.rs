@@ -76,6 +76,16 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// Requires what is there now: nothing, or this version. One that is unknown cannot be
+    /// required.
+    pub fn over(here: Option<&Version>) -> Self {
+        match here {
+            None => Self::New,
+            Some(version) if version.is_known() => Self::Is(version.clone()),
+            Some(_) => Self::Any,
+        }
+    }
+
     /// Refuses a version that is unknown: no request could require it.
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
         match self {
@@ -117,6 +127,14 @@ mod tests {
         assert!(Condition::Is(etag("\"1\"")).check("a").is_ok());
         let unknown = Condition::Is(Version::unknown()).check("a");
         assert!(matches!(unknown, Err(Error::Misuse(_))));
+    }
+
+    #[test]
+    fn what_is_there_is_required_as_far_as_it_is_known() {
+        let version = etag("\"1\"");
+        assert_eq!(Condition::over(None), Condition::New);
+        assert_eq!(Condition::over(Some(&version)), Condition::Is(version.clone()));
+        assert_eq!(Condition::over(Some(&Version::unknown())), Condition::Any);
     }
 
     #[test]

@@ -85,7 +85,14 @@ impl Backend for Faulty {
         match self.next("list") {
             Some(Fault::Answers(page)) => Ok(page),
             Some(Fault::Fails(kind)) => Err(Failure::new(kind, "HTTP 500 from the test")),
-            _ => self.memory.list(prefix, page).await,
+            _ => {
+                let mut page = self.memory.list(prefix, page).await?;
+                let behind = *self.behind.lock().expect("not poisoned");
+                for listed in &mut page.objects {
+                    listed.modified -= behind;
+                }
+                Ok(page)
+            }
         }
     }
 
@@ -163,6 +170,88 @@ impl Backend for Faulty {
 
     async fn abort_upload(&self, key: &str, upload: &str) -> Result<(), Failure> {
         self.meddle("abort", self.memory.abort_upload(key, upload)).await
+    }
+}
+
+/// A store in memory that may ignore a kind of condition.
+#[derive(Debug)]
+struct Careless {
+    memory: Memory,
+    ignored: &'static str,
+}
+
+#[async_trait]
+impl Backend for Careless {
+    async fn list(&self, prefix: &str, page: Option<&str>) -> Result<Page, Failure> {
+        self.memory.list(prefix, page).await
+    }
+
+    async fn head(&self, key: &str) -> Result<Head, Failure> {
+        self.memory.head(key).await
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        version: Option<&Version>,
+    ) -> Result<(Head, Bytes), Failure> {
+        self.memory.get(key, range, version).await
+    }
+
+    async fn put(
+        &self,
+        key: &str,
+        content: Bytes,
+        metadata: &Metadata,
+        condition: &Condition,
+    ) -> Result<Version, Failure> {
+        let condition = match (condition, self.ignored) {
+            (Condition::New, "new") | (Condition::Is(_), "is") => &Condition::Any,
+            (condition, _) => condition,
+        };
+        self.memory.put(key, content, metadata, condition).await
+    }
+
+    async fn copy(&self, from: &str, to: &str, replace: bool) -> Result<(), Failure> {
+        self.memory.copy(from, to, replace).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Failure> {
+        self.memory.delete(key).await
+    }
+
+    async fn create_upload(&self, key: &str, metadata: &Metadata) -> Result<String, Failure> {
+        self.memory.create_upload(key, metadata).await
+    }
+
+    async fn put_part(
+        &self,
+        key: &str,
+        upload: &str,
+        part: u32,
+        content: Bytes,
+    ) -> Result<String, Failure> {
+        self.memory.put_part(key, upload, part, content).await
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &str,
+        parts: Vec<String>,
+        metadata: &Metadata,
+        condition: &Condition,
+    ) -> Result<Version, Failure> {
+        self.memory.complete_upload(key, upload, parts, metadata, condition).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &str) -> Result<(), Failure> {
+        self.memory.abort_upload(key, upload).await
+    }
+
+    fn honours_conditions(&self) -> bool {
+        false
     }
 }
 
@@ -622,6 +711,45 @@ fn a_writer_is_not_taken_for_dead_because_the_clock_of_the_store_is_behind() {
     // what told the time is gone
     assert_eq!(faulty.memory.keys().len(), 1, "{:?}", faulty.memory.keys());
     drop(upload);
+}
+
+#[test]
+fn an_upload_is_not_given_up_early_because_the_clock_of_the_store_is_behind() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    *faulty.behind.lock().expect("not poisoned") = Duration::from_secs(7200);
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    drop(upload);
+    assert_eq!(store.abort_uploads(Duration::from_secs(3600)).expect("the store does it"), 0);
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 1);
+    assert_eq!(faulty.memory.keys(), Vec::<String>::new());
+}
+
+#[test]
+fn a_store_that_ignores_conditions_takes_no_uploads_in_parts() {
+    let runtime = runtime();
+    for (ignored, found) in [("new", "ignores If-None-Match"), ("is", "ignores If-Match")] {
+        let careless = Arc::new(Careless { memory: Memory::default(), ignored });
+        let backend = Arc::clone(&careless) as Arc<dyn Backend>;
+        let store = Store::of(backend, "memory://", runtime.handle().clone());
+        for _ in 0..2 {
+            let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+            assert!(matches!(&error, Error::Refused(why) if why.contains(found)), "{error}");
+        }
+        assert_eq!(careless.memory.keys(), Vec::<String>::new());
+        assert_eq!(careless.memory.uploads(), 0);
+        // what has no other writer to fear is stored
+        put(&store, "small").expect("the store does it");
+    }
+    let careful = Arc::new(Careless { memory: Memory::default(), ignored: "" });
+    let backend = Arc::clone(&careful) as Arc<dyn Backend>;
+    let store = Store::of(backend, "memory://", runtime.handle().clone());
+    drop(store.begin_upload("a", &offer(1)).expect("the store does it"));
+    let before = store.requests();
+    drop(store.begin_upload("b", &offer(1)).expect("the store does it"));
+    // a trial alone stores four
+    assert!(store.requests().put - before.put < 4, "it is tried once");
 }
 
 #[test]

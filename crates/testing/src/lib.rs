@@ -1,18 +1,23 @@
 //! Helpers for the tests of several crates: two hosts on one link, a capture of the frames
-//! between them, programs to execute, servers of a message queue, and a parser of metrics. For
-//! tests alone: every failure panics.
+//! between them, programs to execute, servers of a message queue and of objects, a proxy that
+//! makes faults, and a parser of metrics. For tests alone: every failure panics.
 
 mod capture;
 mod executable;
 pub mod exposition;
+mod faulty_proxy;
 mod host;
 mod nats;
+mod parts;
+mod versitygw;
 
 pub use capture::{Capture, contains};
 pub use executable::write_executable;
+pub use faulty_proxy::{FaultyProxy, WireFault};
 pub use headroom_netio::retried;
 pub use host::{Host, address, link};
 pub use nats::{NatsServers, nats_server};
+pub use versitygw::{Versitygw, versitygw};
 
 /// Tells whether this process may create network namespaces.
 ///

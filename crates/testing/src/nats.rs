@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::parts;
+
 /// How long servers may take to be ready.
 const READY: Duration = Duration::from_secs(60);
 
@@ -17,21 +19,7 @@ const READY: Duration = Duration::from_secs(60);
 /// # Panics
 /// It is missing, and tests are required (`CI`, `HEADROOM_TESTS=required`).
 pub fn nats_server() -> Option<PathBuf> {
-    let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let parts = path("HEADROOM_PARTS").or_else(|| {
-        let cache = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
-        Some(cache?.join("headroom/parts"))
-    });
-    let found = parts.map(|parts| parts.join("root/usr/bin/nats-server"));
-    let found = found.filter(|path| path.is_file());
-    if found.is_none() {
-        let required = std::env::var_os("CI").is_some()
-            || std::env::var("HEADROOM_TESTS").is_ok_and(|value| value == "required");
-        let how = "no nats-server: run scripts/fetch-parts nats-server";
-        assert!(!required, "{how}");
-        eprintln!("skipped: {how}");
-    }
-    found
+    parts::built("nats-server")
 }
 
 /// Servers that keep what they have in a folder. They end when this is dropped.

@@ -2,6 +2,7 @@
 //! messages of the control stream, lanes, and the rate control of lanes and QUIC streams. It
 //! compiles for a browser.
 
+mod crc;
 pub mod lane;
 pub mod message;
 pub mod mux;

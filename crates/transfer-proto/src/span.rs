@@ -4,6 +4,10 @@
 //! A file of more than one span has a chaining value for each, which depends on the span's
 //! position (BLAKE3 paper, section 2.1). A file of one span has its hash in that place. An
 //! empty file has no span.
+//!
+//! A file may be verified by CRC-64/NVME instead ([`Verification`]). Then the values of spans are
+//! their CRCs, and they give that of the file. Such a value has eight bytes, most significant
+//! first, and zeros behind them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,8 +16,23 @@ use std::ops::Range;
 pub use blake3::Hash;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
+use crate::crc::Crc;
+
 /// Bytes of a span; the last one of a file may be shorter.
 pub const SPAN_BYTES: u64 = 1 << 20;
+
+/// How the content of a file is verified from the sender's reading to the receiver's writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, minicbor::Encode, minicbor::Decode)]
+#[cbor(index_only)]
+pub enum Verification {
+    /// By BLAKE3, a cryptographic hash: its spans can be compared with what is present.
+    #[default]
+    #[n(0)]
+    Blake3,
+    /// By CRC-64/NVME, which costs a fraction of that and finds faults, not forgeries.
+    #[n(1)]
+    Crc64,
+}
 
 /// The hash of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,17 +44,46 @@ impl fmt::Debug for ChainingValue {
     }
 }
 
+impl ChainingValue {
+    fn of_crc(crc: Crc) -> Self {
+        let mut value = [0; 32];
+        value[..8].copy_from_slice(&crc.0.to_be_bytes());
+        Self(value)
+    }
+}
+
+/// Returns the CRC-64/NVME in the value of a span or file that is verified by that.
+#[must_use]
+pub fn crc_in(value: &[u8; 32]) -> u64 {
+    let mut crc = [0; 8];
+    crc.copy_from_slice(&value[..8]);
+    u64::from_be_bytes(crc)
+}
+
 /// The spans of a file of a given size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spans {
     size: u64,
+    verification: Verification,
 }
 
 impl Spans {
-    /// Makes the spans of a file of `size` bytes.
+    /// Makes the spans of a file of `size` bytes, which BLAKE3 verifies.
     #[must_use]
     pub const fn new(size: u64) -> Self {
-        Self { size }
+        Self { size, verification: Verification::Blake3 }
+    }
+
+    /// Sets how they are verified.
+    #[must_use]
+    pub const fn verified_by(self, verification: Verification) -> Self {
+        Self { verification, ..self }
+    }
+
+    /// Returns how they are verified.
+    #[must_use]
+    pub const fn verification(self) -> Verification {
+        self.verification
     }
 
     /// Returns the file's size in bytes.
@@ -73,9 +121,15 @@ impl Spans {
     #[must_use]
     pub fn hasher(self, span: u64) -> Option<SpanHasher> {
         let range = self.range(span)?;
-        let mut hasher = blake3::Hasher::new();
-        hasher.set_input_offset(range.start);
-        Some(SpanHasher { hasher, lacks: range.end - range.start, alone: self.count() == 1 })
+        let state = match self.verification {
+            Verification::Blake3 => {
+                let mut hasher = blake3::Hasher::new();
+                hasher.set_input_offset(range.start);
+                State::Blake3(hasher)
+            }
+            Verification::Crc64 => State::Crc64(Crc::default()),
+        };
+        Some(SpanHasher { state, lacks: range.end - range.start, alone: self.count() == 1 })
     }
 
     /// Hashes a span that is in memory as a whole; `None` if `bytes` has another length than the
@@ -85,24 +139,94 @@ impl Spans {
         let mut hasher = self.hasher(span)?;
         (hasher.update(bytes) == bytes.len()).then(|| hasher.finish())?
     }
+
+    /// Whether pieces of a span can be hashed in any order ([`Self::piece_sum`]); otherwise a
+    /// [`SpanHasher`] takes them from the first byte to the last.
+    #[must_use]
+    pub const fn takes_any_order(self) -> bool {
+        matches!(self.verification, Verification::Crc64)
+    }
+
+    /// Hashes a piece of one span: its bytes, or zeros with `None`. Returns `None` if pieces must
+    /// be hashed in order, or if this is not a piece of one span.
+    #[must_use]
+    pub fn piece_sum(self, piece: &Range<u64>, bytes: Option<&[u8]>) -> Option<PieceSum> {
+        let span = self.range(piece.start / SPAN_BYTES)?;
+        let len = piece.end.checked_sub(piece.start)?;
+        let is_within = piece.end <= span.end && bytes.is_none_or(|it| it.len() as u64 == len);
+        (self.takes_any_order() && is_within).then(|| {
+            let crc = bytes.map_or_else(|| Crc::of_zeros(len), Crc::of);
+            PieceSum { crc: crc.moved_up(span.end - piece.end), bytes: len }
+        })
+    }
+
+    /// Returns the value of a span whose pieces have this sum; `None` while bytes are missing.
+    #[must_use]
+    pub fn value_of_sum(self, span: u64, sum: PieceSum) -> Option<ChainingValue> {
+        let range = self.range(span)?;
+        (sum.bytes == range.end - range.start).then(|| ChainingValue::of_crc(sum.crc))
+    }
+
+    /// Joins the values of two subtrees of neighbours, the right one with this place in the tree.
+    fn joined(self, left: &[u8; 32], right: &[u8; 32], (level, index): (u32, u64)) -> [u8; 32] {
+        match self.verification {
+            Verification::Blake3 if 2 << level >= self.count() => {
+                *merge_subtrees_root(left, right, Mode::Hash).as_bytes()
+            }
+            Verification::Blake3 => merge_subtrees_non_root(left, right, Mode::Hash),
+            Verification::Crc64 => {
+                let bytes = |span: u64| span.saturating_mul(SPAN_BYTES).min(self.size);
+                let len = bytes((index + 1) << level) - bytes(index << level);
+                let joined = Crc(crc_in(left)).joined_with(Crc(crc_in(right)), len);
+                ChainingValue::of_crc(joined).0
+            }
+        }
+    }
+}
+
+/// The sum of pieces of one span, in any order. Each byte must be in one piece only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PieceSum {
+    crc: Crc,
+    bytes: u64,
+}
+
+impl PieceSum {
+    /// Adds another piece of the span, or several.
+    pub fn add(&mut self, other: Self) {
+        self.crc = self.crc.plus(other.crc);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
 }
 
 /// Hashes one span from its first byte to its last. Pieces of 64 KiB and more are several times
 /// faster than small ones.
 #[derive(Debug, Clone)]
 pub struct SpanHasher {
-    hasher: blake3::Hasher,
+    state: State,
     /// Bytes that are still missing.
     lacks: u64,
     /// Whether the file has no other span.
     alone: bool,
 }
 
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "most are the large one")]
+enum State {
+    Blake3(blake3::Hasher),
+    Crc64(Crc),
+}
+
 impl SpanHasher {
     /// Hashes the next bytes, and returns how many of them belong to the span.
     pub fn update(&mut self, bytes: &[u8]) -> usize {
         let taken = usize::try_from(self.lacks).map_or(bytes.len(), |n| n.min(bytes.len()));
-        self.hasher.update(&bytes[..taken]);
+        match &mut self.state {
+            State::Blake3(hasher) => {
+                hasher.update(&bytes[..taken]);
+            }
+            State::Crc64(crc) => *crc = crc.followed_by(&bytes[..taken]),
+        }
         self.lacks -= taken as u64;
         taken
     }
@@ -116,12 +240,10 @@ impl SpanHasher {
     /// Returns the span's value; `None` while bytes are missing.
     #[must_use]
     pub fn finish(&self) -> Option<ChainingValue> {
-        (self.lacks == 0).then(|| {
-            ChainingValue(if self.alone {
-                *self.hasher.finalize().as_bytes()
-            } else {
-                self.hasher.finalize_non_root()
-            })
+        (self.lacks == 0).then(|| match &self.state {
+            State::Blake3(hasher) if self.alone => ChainingValue(*hasher.finalize().as_bytes()),
+            State::Blake3(hasher) => ChainingValue(hasher.finalize_non_root()),
+            State::Crc64(crc) => ChainingValue::of_crc(*crc),
         })
     }
 }
@@ -142,7 +264,10 @@ impl Tree {
     /// Starts a tree without values for a file of these spans.
     #[must_use]
     pub fn new(spans: Spans) -> Self {
-        let root = (spans.size == 0).then(|| blake3::hash(&[]));
+        let root = (spans.size == 0).then(|| match spans.verification {
+            Verification::Blake3 => blake3::hash(&[]),
+            Verification::Crc64 => Hash::from_bytes(ChainingValue::of_crc(Crc::default()).0),
+        });
         Self { spans, nodes: HashMap::new(), present: 0, root }
     }
 
@@ -169,11 +294,11 @@ impl Tree {
                 };
                 let (left, right) =
                     if index < sibling { (&value, &other.0) } else { (&other.0, &value) };
+                value = self.spans.joined(left, right, (level, index | 1));
                 if 2 << level >= count {
-                    self.root = Some(merge_subtrees_root(left, right, Mode::Hash));
+                    self.root = Some(Hash::from_bytes(value));
                     return true;
                 }
-                value = merge_subtrees_non_root(left, right, Mode::Hash);
             }
             level += 1;
             index /= 2;
@@ -200,7 +325,7 @@ impl Tree {
         self.spans
     }
 
-    /// Returns the file's BLAKE3 hash; `None` while a value is missing.
+    /// Returns the file's BLAKE3 hash, or its CRC as a value; `None` while a value is missing.
     #[must_use]
     pub const fn root(&self) -> Option<Hash> {
         self.root
@@ -226,6 +351,10 @@ mod tests {
         let range = spans.range(span).expect("a span");
         let bytes = &file[range.start as usize..range.end as usize];
         spans.value(span, bytes).expect("all bytes of the span")
+    }
+
+    fn by_crc(size: usize) -> Spans {
+        Spans::new(size as u64).verified_by(Verification::Crc64)
     }
 
     fn root(file: &[u8], order: impl IntoIterator<Item = u64>) -> Option<Hash> {
@@ -256,6 +385,53 @@ mod tests {
                 assert_eq!(root(file, 1..count), None, "{size} bytes");
             }
         }
+    }
+
+    #[test]
+    fn spans_of_files_at_every_edge_give_the_ordinary_crc() {
+        let all = bytes(5 * MIB + 1);
+        for size in [0, 1, MIB - 1, MIB, MIB + 1, 2 * MIB, 3 * MIB + 5, 5 * MIB, 5 * MIB + 1] {
+            let (file, spans) = (&all[..size], by_crc(size));
+            for is_reverse in [false, true] {
+                let mut tree = Tree::new(spans);
+                for n in 0..spans.count() {
+                    let span = if is_reverse { spans.count() - 1 - n } else { n };
+                    assert_eq!(tree.root(), None, "{size} bytes");
+                    assert!(tree.insert(span, value(file, spans, span)));
+                }
+                let root = *tree.root().expect("all spans").as_bytes();
+                assert_eq!(crc_in(&root), Crc::of(file).0, "{size} bytes");
+                assert_eq!(root[8..], [0; 24]);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_in_any_order_give_the_value_of_their_span() {
+        let file = bytes(2 * MIB + 77_777);
+        let spans = by_crc(file.len());
+        let cuts = [0, 1, 300_000, MIB, MIB + 4096, 2 * MIB, 2 * MIB + 77_776, file.len()];
+        let pieces: Vec<_> = cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
+        let mut sums = [PieceSum::default(); 3];
+        for (n, piece) in pieces.iter().enumerate().rev() {
+            let span = piece.start / MIB;
+            let is_last = n == 0 || pieces[n - 1].start / MIB < span;
+            let range = piece.start as u64..piece.end as u64;
+            let sum = spans.piece_sum(&range, Some(&file[piece.clone()])).expect("a piece");
+            assert_eq!(spans.value_of_sum(span as u64, sums[span]), None, "bytes are missing");
+            sums[span].add(sum);
+            let whole = is_last.then(|| value(&file, spans, span as u64));
+            assert_eq!(spans.value_of_sum(span as u64, sums[span]), whole);
+        }
+        let zeros = vec![0; 70_000];
+        let sum = |bytes: Option<&[u8]>| spans.piece_sum(&(5..70_005), bytes).expect("a piece").crc;
+        assert_eq!(sum(None), sum(Some(&zeros)));
+        assert!(spans.piece_sum(&(5..70_005), Some(&zeros[1..])).is_none(), "another length");
+        let across = MIB as u64 - 1..MIB as u64 + 1;
+        assert!(spans.piece_sum(&across, Some(&[1, 2])).is_none(), "of two spans");
+        assert!(spans.piece_sum(&(u64::MAX - 1..u64::MAX), None).is_none(), "beyond the end");
+        let in_order = Spans::new(file.len() as u64);
+        assert!(in_order.piece_sum(&(0..1), Some(&[1])).is_none(), "BLAKE3 needs an order");
     }
 
     #[test]
@@ -316,6 +492,12 @@ mod tests {
                 order.swap(one, other);
             }
             prop_assert_eq!(root(&file, order.iter().copied()), Some(blake3::hash(&file)));
+            let mut tree = Tree::new(by_crc(size));
+            for span in order {
+                tree.insert(span, value(&file, by_crc(size), span));
+            }
+            let crc = tree.root().map(|root| crc_in(root.as_bytes()));
+            prop_assert_eq!(crc, Some(Crc::of(&file).0));
         }
 
         #[test]

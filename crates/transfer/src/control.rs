@@ -141,9 +141,11 @@ impl MessageReader {
     /// Receives `Hello`.
     pub(crate) async fn recv_hello(&mut self) -> Result<Greeting, Error> {
         match self.expect().await? {
-            Message::Hello { version: VERSION, rate_bps, priority, .. } => {
-                Ok(Greeting { rate_bps, priority: priority.unwrap_or_default() })
-            }
+            Message::Hello { version: VERSION, rate_bps, priority, counts, .. } => Ok(Greeting {
+                rate_bps,
+                priority: priority.unwrap_or_default(),
+                counts: counts.unwrap_or_default(),
+            }),
             Message::Hello { version, program, .. } => Err(Error::Protocol(format!(
                 "it is {program} with version {version} of the protocol; this program has version {VERSION}. Use the same version of headroom on both sides"
             ))),
@@ -159,14 +161,18 @@ pub(crate) struct Greeting {
     pub(crate) rate_bps: Option<u64>,
     /// The share beside others.
     pub(crate) priority: Priority,
+    /// A client: whether it wants the counts of requests to an object store. A server: whether it
+    /// sends them.
+    pub(crate) counts: bool,
 }
 
 /// Makes the `Hello` of this program.
 pub(crate) fn hello(greeting: Greeting) -> Message {
     let program = concat!("headroom ", env!("CARGO_PKG_VERSION")).to_owned();
-    let Greeting { rate_bps, priority } = greeting;
+    let Greeting { rate_bps, priority, counts } = greeting;
     let priority = Some(priority).filter(|&priority| priority != Priority::default());
-    Message::Hello { version: VERSION, program, rate_bps, priority }
+    let counts = counts.then_some(true);
+    Message::Hello { version: VERSION, program, rate_bps, priority, counts }
 }
 
 /// Makes the error for a message that is not allowed here.

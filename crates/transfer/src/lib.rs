@@ -115,6 +115,7 @@ pub use headroom_transfer_proto::message::{
 };
 pub use headroom_transfer_proto::path;
 pub use headroom_transfer_proto::rate::Priority;
+pub use headroom_transfer_proto::span::Verification;
 pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
 pub use lanes::LaneOptions;

@@ -151,7 +151,7 @@ impl Allow {
     fn limit(self, tree: Option<TreeOptions>, root: &Root) -> TreeOptions {
         let keep = tree.unwrap_or_default().keep.and(self.keep).and(root.settable());
         let links = if self.links { Links::Keep } else { Links::Refuse };
-        TreeOptions { keep, links, changing: false }
+        TreeOptions { keep, links, ..TreeOptions::default() }
     }
 }
 
@@ -428,7 +428,9 @@ impl Shared {
             let is_last = matches!(request, Ok((_, Message::Join { .. })));
             let takes_bps =
                 session.as_ref().and_then(|session| session.rates.incoming().rate_bps());
-            writer.queue(&hello(Greeting { rate_bps: takes_bps, ..Greeting::default() })).await?;
+            let counts = session.as_ref().is_some_and(|session| session.root.is_remote());
+            let greeting = Greeting { rate_bps: takes_bps, counts, ..Greeting::default() };
+            writer.queue(&hello(greeting)).await?;
             let outcome = match (&session, request) {
                 (Some(session), Ok((greeting, message))) => {
                     if let Some(connection) = connection.native() {

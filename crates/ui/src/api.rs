@@ -83,6 +83,7 @@ pub(crate) async fn call(shared: &Arc<Shared>, name: &str, body: Value) -> Resul
             Ok(done())
         }
         "lab" => shared.lab.call(body).await.map(Reply::Json),
+        "fleet" => shared.fleets.call(body).await.map(Reply::Json),
         "status" => Ok(Reply::Json(
             json!({"refused": shared.refusals.json(), "transfers": shared.transfers.active(), "runs": shared.lab.active()}),
         )),

@@ -21,6 +21,9 @@ pub enum Error {
     /// The address is reachable by other machines.
     #[error("{0} is not an address of this machine alone: use 127.0.0.1:PORT or [::1]:PORT")]
     NotLoopback(SocketAddr),
+    /// A job of a fleet cannot be shown.
+    #[error("{0}")]
+    Fleet(String),
     /// There is no randomness for a token.
     #[error("the system gives no random numbers")]
     Random,

@@ -1,5 +1,6 @@
 //! The page on one's own machine: two panes, this machine and a server, with the engine of `put`,
-//! `get` and `sync` in this process.
+//! `get` and `sync` in this process; runs of the lab; and the jobs of fleets, which other processes
+//! run.
 //!
 //! [`Ui`] serves the page's files and a local API at a loopback address. The API is for the page
 //! that has the token of this start, under the names of this machine; docs/security.md has the
@@ -8,6 +9,7 @@
 mod access;
 mod api;
 mod error;
+mod fleets;
 mod http;
 mod lab;
 mod local;
@@ -26,9 +28,11 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 pub use error::Error;
+pub use fleets::FleetOptions;
 pub use servers::{ConnectOptions, Resolved};
 
 use self::access::{Refusals, Token};
+use self::fleets::Fleets;
 use self::servers::Servers;
 use self::state::Shared;
 use self::transfers::Transfers;
@@ -47,6 +51,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// The program that runs the lab: this one.
     pub program: PathBuf,
+    /// Where the jobs of fleets are.
+    pub fleets: FleetOptions,
 }
 
 /// The local server of the page.
@@ -60,9 +66,10 @@ impl Ui {
     /// Starts listening. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The address is not of this machine alone or cannot be used, or a server's address is wrong.
+    /// The address is not of this machine alone or cannot be used, a server's address is wrong, or
+    /// a job file cannot be read.
     pub async fn bind(options: Options) -> Result<Self, Error> {
-        let Options { address, connect, servers: named, folder, program } = options;
+        let Options { address, connect, servers: named, folder, program, fleets } = options;
         if !address.ip().is_loopback() {
             return Err(Error::NotLoopback(address));
         }
@@ -79,6 +86,7 @@ impl Ui {
             refusals: Refusals::default(),
             transfers: Transfers::new(Arc::clone(&servers), Handle::current()),
             lab: lab::Lab::new(program, folder.clone()),
+            fleets: Fleets::new(fleets)?,
             servers,
             folder,
             quit: tokio::sync::Notify::new(),
@@ -122,6 +130,7 @@ impl Ui {
         }
         shared.transfers.close().await;
         shared.lab.close().await;
+        shared.fleets.close();
         shared.servers.close().await;
     }
 }

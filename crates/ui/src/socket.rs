@@ -65,7 +65,9 @@ pub(crate) async fn serve(shared: &Arc<Shared>, upgrade: OnUpgrade) -> Result<()
             return;
         }
         let (mut changed, mut lab_changed) = (shared.transfers.subscribe(), shared.lab.subscribe());
-        let (mut since, mut lab_since, mut servers) = (0, 0, Value::Null);
+        let (mut fleets_changed, _looking) = (shared.fleets.subscribe(), shared.fleets.look());
+        let (mut since, mut lab_since, mut fleets_since) = (0, 0, 0);
+        let mut servers = Value::Null;
         let mut pings = tokio::time::interval(PING);
         loop {
             let (transfers, version) = shared.transfers.changes(since);
@@ -80,6 +82,10 @@ pub(crate) async fn serve(shared: &Arc<Shared>, upgrade: OnUpgrade) -> Result<()
                 message["lab"] = lab;
                 lab_since = version;
             }
+            if let Some((fleets, version)) = shared.fleets.changes(fleets_since) {
+                message["fleets"] = fleets;
+                fleets_since = version;
+            }
             if !send(Message::Text(message.to_string().into())).await {
                 return;
             }
@@ -91,6 +97,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, upgrade: OnUpgrade) -> Result<()
             tokio::select! {
                 _ = changed.changed() => {}
                 _ = lab_changed.changed() => {}
+                _ = fleets_changed.changed() => {}
                 _ = pings.tick() => if !send(Message::Ping(Vec::new().into())).await { return },
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::access::{Refusals, Token};
+use crate::fleets::Fleets;
 use crate::lab::Lab;
 use crate::servers::Servers;
 use crate::transfers::Transfers;
@@ -18,6 +19,7 @@ pub(crate) struct Shared {
     pub(crate) refusals: Refusals,
     pub(crate) servers: Arc<Servers>,
     pub(crate) transfers: Arc<Transfers>,
+    pub(crate) fleets: Fleets,
     pub(crate) lab: Lab,
     pub(crate) folder: PathBuf,
     pub(crate) quit: Notify,

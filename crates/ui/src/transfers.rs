@@ -771,7 +771,9 @@ impl Observer for Watching {
                 }
             }
             Event::Removed { .. } => add(removed, 1),
+            // it requests no CRCs: its receipts have hashes
             Event::Saved { .. }
+            | Event::Summed { .. }
             | Event::Planned { .. }
             | Event::Lanes { .. }
             | Event::LanesSilent

@@ -5,9 +5,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use headroom_fleet::{
+    Checkpoint, CopiedFile, DirectoryKey, Engine, Entry, Job, Kind, Outcome, Phase, Settlement,
+    Sqlite, State, StateFolder, now_ms,
+};
+use headroom_transfer::Time;
 use headroom_transfer::client::TIMEOUT;
+use headroom_transfer::path::RelPath;
 use headroom_transfer::ssh::Ssh;
-use headroom_ui::{ConnectOptions, Control, Error, Options, Ui};
+use headroom_ui::{ConnectOptions, Control, Error, FleetOptions, Options, Ui};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -26,6 +32,7 @@ fn options(folder: &Path, address: &str) -> Options {
         servers: Vec::new(),
         folder: folder.to_owned(),
         program: PathBuf::from("/nonexistent"),
+        fleets: FleetOptions { states: Some(folder.join("states")), jobs: Vec::new() },
     }
 }
 
@@ -139,6 +146,7 @@ fn answers_nothing_without_the_token() {
         "limit",
         "connect",
         "disconnect",
+        "fleet",
         "lab",
         "status",
         "quit",
@@ -293,4 +301,156 @@ fn opens_reports_in_a_sandbox_by_an_address_that_nobody_guesses() {
         "{head}"
     );
     assert!(!head.contains("allow-same-origin"));
+}
+
+/// Begins a job of four files in the folder of states, and lists it.
+fn begin_fleet(ground: &Ground) -> Sqlite {
+    let folder = ground.folder.path();
+    let file = folder.join("archive.toml");
+    let text = "name = \"archive\"\nfrom = \"/data\"\nto = \"host:there\"\nattempts = 1\nrate = \"8mbit\"\n[batch]\nfiles = 2\n";
+    std::fs::write(&file, text).expect("a file");
+    let job = Job::read(&file).expect("a job");
+    let state = StateFolder::new(folder.join("states/archive"));
+    let lock = state.lock().expect("nobody has it");
+    let mut engine = state.begin(&lock, &job, &file).expect("a state");
+    let first = engine.begin_listing().expect("it begins");
+    let entry = |number: u64| {
+        let mtime = Time { seconds: 0, nanoseconds: 0 };
+        let kind = Kind::File { size: 1000, mode: 0o644, mtime };
+        let path = RelPath::parse(format!("file-{number}").as_bytes()).expect("a path");
+        Entry { number, path, kind }
+    };
+    let entries: Vec<_> = (first..first + 4).map(entry).collect();
+    for entries in entries.chunks(2) {
+        engine.stage(entries).expect("it is staged");
+    }
+    let root = [DirectoryKey::of(None)];
+    let checkpoint = Checkpoint {
+        listed: &root,
+        next_number: first + 4,
+        files: 4,
+        bytes: 4000,
+        is_complete: true,
+        ..Checkpoint::default()
+    };
+    engine.checkpoint(&checkpoint).expect("a checkpoint");
+    engine
+}
+
+#[test]
+fn shows_the_jobs_of_fleets_and_steers_them() {
+    let ground = Ground::new();
+    let jobs = || {
+        let (status, answer) = ground.call("fleet", &serde_json::json!({"action": "list"}));
+        assert_eq!(status, 200, "{answer}");
+        answer["jobs"].as_array().expect("a list").clone()
+    };
+    assert!(jobs().is_empty());
+    let mut engine = begin_fleet(&ground);
+    engine.beat("host.1", None, 0, now_ms()).expect("orders");
+    let item = engine.take("host.1", now_ms()).expect("an answer").expect("an item");
+    let job = jobs().remove(0);
+    let id = job["id"].as_str().expect("an id").to_owned();
+    assert!(id.ends_with("/states/archive"), "{job}");
+    for (key, value) in [("name", "archive"), ("to", "host:there"), ("state", "copying")] {
+        assert_eq!(job[key], value, "{job}");
+    }
+    assert_eq!((&job["files"], &job["bytes"]), (&4.into(), &4000.into()), "{job}");
+    assert_eq!(job["limit"], "8 Mbit/s", "{job}");
+    let worker = &job["workers"][0];
+    assert_eq!((&worker["name"], &worker["item"]), (&"host.1".into(), &true.into()), "{job}");
+
+    // one file is copied, the other one fails alone, and is set aside
+    let copied = |entry: &Entry| CopiedFile {
+        number: entry.number,
+        path: entry.path.clone(),
+        size: 1000,
+        hash: Some([7; 32]),
+    };
+    let settlement = Settlement {
+        copied: vec![copied(&item.entries[0])],
+        left: vec![item.entries[1].clone()],
+        vanished: 0,
+        outcome: Outcome::Failed("<b>file-1</b> cannot be read".to_owned()),
+    };
+    assert!(engine.settle(item.lease, &settlement, now_ms()).expect("an answer"));
+    let job = jobs().remove(0);
+    assert_eq!((&job["copied_files"], &job["aside"]), (&1.into(), &1.into()), "{job}");
+    assert_eq!(job["reasons"], serde_json::json!(["<b>file-1</b> cannot be read"]), "{job}");
+
+    let steer = |body: serde_json::Value| ground.call("fleet", &body);
+    let act = |action: &str| steer(serde_json::json!({"action": action, "id": id}));
+    assert_eq!(act("pause").0, 200);
+    assert_eq!(engine.control().expect("control").state, State::Paused);
+    assert_eq!(jobs()[0]["state"], "paused");
+    assert_eq!(act("resume").0, 200);
+    assert_eq!(engine.control().expect("control").state, State::Running);
+    let rate = |rate: &str| steer(serde_json::json!({"action": "rate", "id": id, "rate": rate}));
+    assert_eq!(rate("100mbit").0, 200);
+    assert_eq!(engine.control().expect("control").rate_bps, Some(100_000_000));
+    let (status, answer) = rate("fast");
+    assert_eq!((status, &answer["code"]), (422, &"usage".into()), "{answer}");
+    assert_eq!(rate("none").0, 200);
+    assert_eq!(engine.control().expect("control").rate_bps, None);
+    assert_eq!(act("cancel").0, 200);
+    let control = engine.control().expect("control");
+    assert_eq!((control.state, control.phase), (State::Cancelled, Phase::Copying));
+    let (status, answer) = act("resume");
+    assert_eq!(status, 422, "{answer}");
+    assert!(answer["message"].as_str().is_some_and(|it| it.contains("cancelled")), "{answer}");
+    assert_eq!(jobs()[0]["state"], "cancelled");
+}
+
+#[test]
+fn steers_no_job_but_those_that_it_lists() {
+    let ground = Ground::new();
+    drop(begin_fleet(&ground));
+    let folder = ground.folder.path();
+    // beside the folder of states, and by a link in it
+    std::fs::rename(folder.join("states/archive"), folder.join("elsewhere")).expect("a folder");
+    std::os::unix::fs::symlink("../elsewhere", folder.join("states/archive")).expect("a link");
+    let (_, answer) = ground.call("fleet", &serde_json::json!({"action": "list"}));
+    assert_eq!(answer["jobs"], serde_json::json!([]));
+    for id in ["archive", "states/archive", "../elsewhere", "elsewhere", ""] {
+        for id in [id.to_owned(), folder.join(id).display().to_string()] {
+            let pause = serde_json::json!({"action": "pause", "id": id});
+            let (status, answer) = ground.call("fleet", &pause);
+            assert_eq!((status, &answer["code"]), (422, &"not-found".into()), "{id}: {answer}");
+        }
+    }
+    for body in [
+        serde_json::json!({"action": "remove", "id": "x"}),
+        serde_json::json!({"action": "pause"}),
+        serde_json::json!({"action": "list", "path": "/"}),
+        serde_json::json!({"action": "rate", "id": "x", "rate": 5}),
+    ] {
+        assert_eq!(ground.call("fleet", &body).0, 400, "{body}");
+    }
+}
+
+#[test]
+fn names_a_job_whose_state_cannot_be_read() {
+    let ground = Ground::new();
+    let folder = ground.folder.path().join("states/broken");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("fleet.sqlite"), [b'x'; 5000]).expect("a file");
+    let (_, answer) = ground.call("fleet", &serde_json::json!({"action": "list"}));
+    let job = &answer["jobs"][0];
+    assert_eq!((&job["name"], &job["state"]), (&"broken".into(), &"unknown".into()), "{answer}");
+    let message = job["error"]["message"].as_str().expect("a sentence");
+    assert!(message.contains("it is not a database"), "{message}");
+}
+
+#[test]
+fn job_files_that_cannot_be_read_are_refused_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("job.toml");
+    std::fs::write(&file, "name = \"job\"\nto = 5\n").expect("a file");
+    let mut options = options(folder.path(), "127.0.0.1:0");
+    options.fleets.jobs = vec![file];
+    let bound = headroom_transfer::block_on(Ui::bind(options)).expect("threads");
+    match bound {
+        Err(Error::Fleet(reason)) => assert!(reason.contains("job.toml:2"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
 }

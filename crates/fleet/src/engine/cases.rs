@@ -213,6 +213,10 @@ fn killed<B: Bench>(mut bench: B) {
         engine.leave("one", bench.now_ms()).expect("an answer");
     }
     let item = take(&mut bench, &mut engine, "two");
+    engine.beat("two", Some(item.lease), 7, bench.now_ms()).expect("orders");
+    let workers = engine.workers().expect("workers");
+    let seen: Vec<_> = workers.iter().map(|it| (it.name.as_str(), it.has_item)).collect();
+    assert_eq!(seen, [("two", true)]);
     assert!(engine.settle(item.lease, &all_copied(&item), bench.now_ms()).expect("an answer"));
     assert_eq!(receipts(&mut engine)[0].attempts, 1);
 }

@@ -40,7 +40,7 @@ use self::totals::{Totals, Walk};
 use self::workers::Said;
 use crate::engine::{
     Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, Orders, Phase, Receipt,
-    Settlement, State,
+    Settlement, State, WorkerReport,
 };
 use crate::entry::Entry;
 use crate::error::Error;
@@ -98,6 +98,12 @@ impl NatsJob {
         let link = Link::connect(&servers, Names::of(&job.name), patience)?;
         link.check_payload()?;
         Ok(Self { link, job: job.clone(), servers })
+    }
+
+    /// Returns the job, as its file describes it.
+    #[must_use]
+    pub const fn job(&self) -> &Job {
+        &self.job
     }
 
     /// Keeps other runs out.
@@ -447,6 +453,10 @@ impl Engine for Nats {
 
     fn counts(&mut self, _now_ms: u64) -> Result<Counts, Error> {
         self.wait(|inner| async move { inner.counts().await })
+    }
+
+    fn workers(&mut self) -> Result<Vec<WorkerReport>, Error> {
+        self.wait(|inner| async move { inner.reports().await })
     }
 
     fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error> {

@@ -7,7 +7,7 @@ use super::Inner;
 use super::link::Held;
 use super::names::{stream_of, subject_of};
 use super::record::{WorkerValue, json, read};
-use crate::engine::{Lease, Orders, Phase, State};
+use crate::engine::{Lease, Orders, Phase, State, WorkerReport};
 use crate::error::Error;
 use crate::process::machine;
 
@@ -96,12 +96,32 @@ impl Inner {
 
     /// Returns the workers that live, or lived seconds ago.
     pub(super) async fn workers(&self) -> Result<Vec<WorkerValue>, Error> {
+        Ok(self.heard().await?.into_iter().map(|(worker, _)| worker).collect())
+    }
+
+    /// Returns what each of them has reported last.
+    pub(super) async fn reports(&self) -> Result<Vec<WorkerReport>, Error> {
+        let report = |(worker, heard_ms): (WorkerValue, u64)| WorkerReport {
+            name: worker.name,
+            heard_ms,
+            has_item: worker.reply.is_some(),
+            in_flight: worker.in_flight,
+        };
+        let mut reports: Vec<_> = self.heard().await?.into_iter().map(report).collect();
+        reports.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(reports)
+    }
+
+    /// Returns them, and when each was heard, in milliseconds since 1970 by the servers' clocks.
+    async fn heard(&self) -> Result<Vec<(WorkerValue, u64)>, Error> {
         let bucket = self.link.names.workers();
         let (stream, all) = (stream_of(&bucket), subject_of(&bucket, ">"));
         let (mut workers, mut from) = (Vec::new(), 1);
         while let Some(message) = self.link.next_of(&stream, &all, from).await? {
             from = message.sequence + 1;
-            workers.push(self.link.whole(read(&message.payload), "workers")?);
+            let heard_ms = message.time.unix_timestamp_nanos() / 1_000_000;
+            let heard_ms = u64::try_from(heard_ms).unwrap_or(0);
+            workers.push((self.link.whole(read(&message.payload), "workers")?, heard_ms));
         }
         Ok(workers)
     }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 
 use super::{Rules, damaged, int, nat};
-use crate::engine::{Control, Counts, Lease, Orders, Phase, State};
+use crate::engine::{Control, Counts, Lease, Orders, Phase, State, WorkerReport};
 use crate::job::Job;
 
 /// A worker that was not heard of for this long has no share of the rate.
@@ -172,6 +172,23 @@ pub(super) fn counts(connection: &Connection, now_ms: u64) -> rusqlite::Result<C
     )?;
     (counts.workers, counts.in_flight) = workers(connection, now_ms)?;
     Ok(counts)
+}
+
+/// Returns what each worker has reported last.
+pub(super) fn reports(connection: &Connection) -> rusqlite::Result<Vec<WorkerReport>> {
+    let mut workers = connection.prepare(
+        "SELECT name, seen_ms, in_flight, EXISTS (SELECT 1 FROM items \
+         WHERE items.state = 'leased' AND items.worker = workers.name) FROM workers ORDER BY name",
+    )?;
+    let reports = workers.query_map([], |row: &Row<'_>| {
+        Ok(WorkerReport {
+            name: row.get(0)?,
+            heard_ms: nat(row, 1)?,
+            in_flight: nat(row, 2)?,
+            has_item: row.get(3)?,
+        })
+    })?;
+    reports.collect()
 }
 
 /// Returns how many workers live, and what they have moved of their items.

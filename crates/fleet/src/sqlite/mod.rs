@@ -15,11 +15,12 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 
 use crate::engine::{
     Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, Orders, Phase, Receipt,
-    Settlement, State,
+    Settlement, State, WorkerReport,
 };
 use crate::entry::{Entry, decode};
 use crate::error::Error;
@@ -59,12 +60,26 @@ impl Rules {
 impl Sqlite {
     /// Opens the state in a folder.
     pub(crate) fn open(folder: &Path) -> Result<Self, Error> {
+        Self::opened(folder, false)
+    }
+
+    /// Opens the state in a folder beside a run that may remove it and make it anew meanwhile. The
+    /// last handle of a database removes its log, by name: this one would remove the next one's.
+    pub(crate) fn open_beside(folder: &Path) -> Result<Self, Error> {
+        Self::opened(folder, true)
+    }
+
+    fn opened(folder: &Path, is_beside: bool) -> Result<Self, Error> {
         let path = folder.join(FILE);
         if !path.exists() {
             return Err(Error::NoJob(folder.to_owned()));
         }
         let wrong = |cause| Error::database(&path, cause);
         let connection = connect(&path, OpenFlags::empty()).map_err(wrong)?;
+        if is_beside {
+            let config = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            connection.set_db_config(config, true).map_err(wrong)?;
+        }
         // a run that was killed before it had made the tables left an empty database
         if schema::is_empty(&connection).map_err(wrong)? {
             return Err(Error::NoJob(folder.to_owned()));
@@ -242,6 +257,10 @@ impl Engine for Sqlite {
 
     fn counts(&mut self, now_ms: u64) -> Result<Counts, Error> {
         self.look(|connection| control::counts(connection, now_ms))
+    }
+
+    fn workers(&mut self) -> Result<Vec<WorkerReport>, Error> {
+        self.look(control::reports)
     }
 
     fn aside(&mut self, most: usize) -> Result<Vec<Aside>, Error> {

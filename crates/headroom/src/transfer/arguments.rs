@@ -439,6 +439,24 @@ impl From<&OnLanes> for headroom_transfer::LaneOptions {
     }
 }
 
+/// How big files are verified.
+#[derive(Debug, Args)]
+pub(crate) struct Verifying {
+    /// How to verify files of more than 64 KiB from the sender's reading to the receiver's writing.
+    /// Files of which the receiver has a part or an older version, streams (`-`) and files over
+    /// several servers, to stores and from them are always verified by BLAKE3
+    #[arg(long, value_enum, value_name = "HOW", default_value = "full")]
+    pub(crate) verify: Verify,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verify {
+    /// By BLAKE3, a cryptographic hash
+    Full,
+    /// By CRC-64/NVME: less CPU time; finds faults, not forgeries
+    Fast,
+}
+
 /// What to do with symbolic links in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Links {
@@ -505,7 +523,7 @@ impl Trees {
             Some(Links::Refuse) => headroom_transfer::Links::Refuse,
             Some(Links::Follow) => headroom_transfer::Links::Follow,
         };
-        TreeOptions { keep, links, changing: self.allow_changing }
+        TreeOptions { keep, links, changing: self.allow_changing, verification: None }
     }
 }
 
@@ -579,6 +597,8 @@ pub(crate) struct Put {
     pub(crate) moving: Moving,
     #[command(flatten)]
     pub(crate) on_lanes: OnLanes,
+    #[command(flatten)]
+    pub(crate) verifying: Verifying,
 }
 
 /// Fetch files and directories from a host
@@ -597,6 +617,8 @@ pub(crate) struct Get {
     pub(crate) moving: Moving,
     #[command(flatten)]
     pub(crate) on_lanes: OnLanes,
+    #[command(flatten)]
+    pub(crate) verifying: Verifying,
 }
 
 /// Make the content of one directory that of another; one of the two is on a host
@@ -799,7 +821,8 @@ pub(crate) struct Trust {
 
 const UI_HELP: &str = "The page has two panes: this machine and a server. Copies and syncs between them are those of put, get and \
 sync, and go on while the page is closed. It also starts and shows runs of the lab, with plans in ./plans \
-and results in ./results. Runs until Ctrl-C or the page's Quit button.
+and results in ./results, and shows and controls the jobs of `headroom fleet`. Runs until Ctrl-C or the page's \
+Quit button.
 
 Only this machine reaches the page, and the printed address has a secret: who has it can read and write \
 your files.
@@ -807,7 +830,8 @@ your files.
 Examples:
   headroom ui
   headroom ui nas backup.example:4860
-  headroom ui user@host";
+  headroom ui user@host
+  headroom ui --fleet archive.toml";
 
 /// Show this machine and servers side by side in a browser, and move files between them
 #[derive(Debug, Args)]
@@ -820,6 +844,10 @@ pub(crate) struct Ui {
     /// Listen at this TCP address, which must be one of this machine alone
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
+    /// Show the job of this file, whose queue is at NATS, or of this folder with its state, besides
+    /// those in ~/.local/state/headroom/fleet
+    #[arg(long = "fleet", value_name = "JOB.toml")]
+    pub(crate) fleets: Vec<PathBuf>,
     /// Print the page's address, and start no browser
     #[arg(long)]
     pub(crate) no_open: bool,

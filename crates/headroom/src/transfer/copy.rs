@@ -45,7 +45,9 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     if !is_pipe && none_is_there(&arguments.paths, &progress) {
         return Ok(ExitCode::FAILURE);
     }
-    if spread::is_meant(&remote.hosts, &arguments.moving) {
+    let is_spread = spread::is_meant(&remote.hosts, &arguments.moving);
+    let verification = arguments.verifying.verification(is_pipe, is_spread, &progress);
+    if is_spread {
         interruptible(&progress)?;
         if !is_pipe {
             look_ahead(Source::new(arguments.paths.clone(), trees.options(false).links), &progress);
@@ -64,6 +66,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
             client.prioritize((*priority).into());
             client.compress((*compress).into());
             client.set_tree(trees.options(over_ssh.ssh));
+            client.set_verification(verification);
             progress.connected();
             client.set_lanes(!streams);
             client.set_lane_options(lane_options)?;
@@ -103,14 +106,16 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     let lane_options = LaneOptions::from(&arguments.on_lanes);
     lane_options.check()?;
     let into = (is_pipe, is_written_into);
-    if spread::is_meant(&hosts, &arguments.moving) {
-        let progress = Progress::new(*json);
+    let progress = Progress::new(*json);
+    let is_spread = spread::is_meant(&hosts, &arguments.moving);
+    let is_stream = is_pipe || is_written_into;
+    let verification = arguments.verifying.verification(is_stream, is_spread, &progress);
+    if is_spread {
         interruptible(&progress)?;
         let summary = spread::get(arguments, (&hosts, &from), into, &progress)?;
         return ended(&progress, summary);
     }
     let mut connector = Connector::new(connect, over_ssh)?;
-    let progress = Progress::new(*json);
     interruptible(&progress)?;
     let summary = block_on(arguments.moving.persist(
         &progress,
@@ -121,6 +126,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
             client.prioritize((*priority).into());
             client.compress((*compress).into());
             client.set_tree(trees.options(false));
+            client.set_verification(verification);
             progress.connected();
             client.set_lanes(!streams);
             client.set_lane_options(lane_options)?;

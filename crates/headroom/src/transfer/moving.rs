@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use headroom_transfer::{Client, Error, Retry, Summary};
+use headroom_transfer::{Client, Error, Event, Observer, Retry, Summary, Verification};
 
-use super::arguments::Moving;
+use super::arguments::{Moving, Verify, Verifying};
 use super::progress::Progress;
 
 /// Fetches what matches these paths. `into`: whether a single file is written to standard output,
@@ -27,6 +27,27 @@ pub(super) async fn fetch(
         ([from], (true, _)) => client.get_stream(from, std::io::stdout(), observer).await,
         ([from], (_, true)) => client.get_stream(from, open_for_writing(to)?, observer).await,
         (from, _) => client.get(from, to, fsync, observer).await,
+    }
+}
+
+impl Verifying {
+    /// Returns how files are verified, with a warning where BLAKE3 verifies them all the same:
+    /// `is_stream`, one of unknown length; `is_spread`, over several servers.
+    pub(super) fn verification(
+        &self,
+        is_stream: bool,
+        is_spread: bool,
+        progress: &Progress,
+    ) -> Verification {
+        let not_for = match (self.verify, is_stream, is_spread) {
+            (Verify::Full, ..) => return Verification::Blake3,
+            (Verify::Fast, false, false) => return Verification::Crc64,
+            (Verify::Fast, true, _) => "a stream (`-`)",
+            (Verify::Fast, false, true) => "files over several servers",
+        };
+        let reason = format!("--verify fast is not for {not_for}: BLAKE3 verifies everything");
+        progress.event(Event::Warning { reason: &reason });
+        Verification::Blake3
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headroom_lab_trace::CopyEvent;
 use headroom_transfer::path::RelPath;
+use headroom_transfer::server::Requests;
 use headroom_transfer::spread::Returned;
 use headroom_transfer::{Chunk, Cipher, Error, ErrorCode, Event, Observer, Summary};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::frame::Frame;
 use super::names;
@@ -193,6 +194,8 @@ impl Progress {
             on_lanes,
             lost,
             cipher,
+            by_crc,
+            requests,
             ..
         } = summary;
         // of what went on streams, it is TLS's
@@ -211,6 +214,7 @@ impl Progress {
             end["on_lanes"] = on_lanes.into();
             end["lost"] = lost.into();
             end["cipher"] = cipher.map(Cipher::name).into();
+            end["by_crc"] = by_crc.into();
             if self.operation != Operation::Copy {
                 end["unchanged"] = unchanged.into();
                 end["removed"] = removed.into();
@@ -218,6 +222,12 @@ impl Progress {
                 end["reused"] = reused.into();
                 end["compared"] =
                     "spans of 1 MiB at the same offset, chunks of those that differ".into();
+            }
+            if let Some(requests) = requests {
+                let kinds = requests.kinds().map(|(kind, count)| (kind.to_owned(), json!(count)));
+                end["store"] = Map::from_iter(kinds).into();
+                end["store"]["retried"] = requests.retried.into();
+                end["store"]["slowed"] = requests.slowed.into();
             }
             say(&end.to_string());
         } else if self.operation == Operation::DryRun {
@@ -270,7 +280,7 @@ impl Observer for Progress {
             Event::Kept { bytes } => add(&self.counts.kept, bytes),
             // it is done with, and nothing of it is moved
             Event::Hole { bytes } => add(&self.counts.kept, bytes),
-            Event::Saved { .. } | Event::Hashed { .. } => {}
+            Event::Saved { .. } | Event::Hashed { .. } | Event::Summed { .. } => {}
             Event::Moved { bytes } => add(&self.counts.moved, bytes),
             Event::Stored { path } => {
                 self.counts.begin(path);
@@ -437,18 +447,34 @@ impl Counts {
 /// Summarizes a dry run.
 fn dry_run_text(summary: &Summary) -> String {
     let Summary { stored, failed, moved, unchanged, removed, .. } = summary;
+    let requests = summary.requests.map(|requests| requests_text(&requests)).unwrap_or_default();
     format!(
         "Nothing was changed. To store: {stored} (at most {} to send); to remove: {removed}; unchanged: {unchanged}; \
-         failed: {failed}",
+         failed: {failed}{requests}",
         HumanBytes(*moved)
     )
+}
+
+/// Summarizes what an object store may charge for, in a line of its own.
+fn requests_text(requests: &Requests) -> String {
+    let mut text = format!("\n{} requests to the server's store", requests.total());
+    let kinds = requests.kinds().into_iter().filter(|(_, count)| *count > 0);
+    for (n, (kind, count)) in kinds.enumerate() {
+        let _ = write!(text, "{} {count} {kind}", if n == 0 { ":" } else { "," });
+    }
+    for (count, what) in [(requests.retried, "repeated"), (requests.slowed, "slowed down")] {
+        if count > 0 {
+            let _ = write!(text, "; {count} {what}");
+        }
+    }
+    text
 }
 
 /// Summarizes a transfer for a terminal.
 fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> String {
     let Summary { stored, failed, left_out, moved, kept, holes, saved, unchanged, removed, .. } =
         *summary;
-    let Summary { reused, on_lanes, lost, cipher, .. } = *summary;
+    let Summary { reused, on_lanes, lost, cipher, by_crc, .. } = *summary;
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = per_second(moved as f64 / seconds);
     let mut text =
@@ -482,11 +508,17 @@ fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> S
     if lost > 0 {
         let _ = write!(text, ", {} resent", HumanBytes(lost));
     }
+    if by_crc > 0 {
+        let _ = write!(text, ", {} verified by CRC-64/NVME", HumanBytes(by_crc));
+    }
     if left_out > 0 {
         let _ = write!(text, ", {left_out} left out");
     }
     if failed > 0 {
         let _ = write!(text, ", {failed} FAILED");
+    }
+    if let Some(requests) = &summary.requests {
+        text.push_str(&requests_text(requests));
     }
     text
 }
@@ -535,6 +567,17 @@ mod tests {
     }
 
     #[test]
+    fn requests_to_a_store_are_listed_by_kind() {
+        let requests = Requests { list: 2, put: 20_000, retried: 3, ..Requests::default() };
+        let text = "\n20002 requests to the server's store: 2 list, 20000 put; 3 repeated";
+        assert_eq!(requests_text(&requests), text);
+        let summary = Summary { requests: Some(requests), ..Summary::default() };
+        assert!(dry_run_text(&summary).ends_with(text));
+        let second = Duration::from_secs(1);
+        assert!(summary_text(Operation::Copy, &summary, second).ends_with(text));
+    }
+
+    #[test]
     fn summaries() {
         let copy = Summary {
             stored: 3,
@@ -555,6 +598,7 @@ mod tests {
             on_lanes: 90 << 20,
             lost: 64 << 10,
             cipher: Some(Cipher::Null),
+            by_crc: 80 << 20,
             ..copy
         };
         let second = Duration::from_secs(1);

@@ -70,6 +70,9 @@ fn text(record: &Record<'_>) -> String {
     words.extend(record.paths.iter().map(|path| format!("path={}", quoted(path))));
     let Record { bytes, stored, failed, .. } = record;
     words.push(format!("bytes={bytes} stored={stored} failed={failed}"));
+    if record.by_crc > 0 {
+        words.push(format!("by_crc={}", record.by_crc));
+    }
     if let Some(store) = record.store {
         // of the kinds that there were
         let counts = store.kinds().into_iter().filter(|(_, count)| *count > 0);
@@ -95,6 +98,7 @@ fn object(record: &Record<'_>) -> Value {
         "address": record.address.to_string(),
         "paths": paths,
         "bytes": record.bytes,
+        "by_crc": record.by_crc,
         "stored": record.stored,
         "failed": record.failed,
         "store": record.store.map(|store| Map::from_iter(
@@ -130,6 +134,7 @@ mod tests {
             operation: "put",
             paths,
             bytes: 1_048_576,
+            by_crc: 0,
             stored: 3,
             failed: 1,
             store: None,
@@ -142,6 +147,14 @@ mod tests {
     fn a_request_is_one_line_of_text() {
         let paths = [b"/photos/2026".to_vec()];
         insta::assert_snapshot!(text(&record(&paths, None)), @r#"2001-09-09T01:46:40Z put failed client="alice@laptop" address=192.0.2.1:51234 path="/photos/2026" bytes=1048576 stored=3 failed=1 seconds=1.234"#);
+    }
+
+    #[test]
+    fn a_request_says_what_a_crc_verified() {
+        let paths = [b"/a".to_vec()];
+        let record = Record { by_crc: 1_048_576, ..record(&paths, None) };
+        assert!(text(&record).contains(" failed=1 by_crc=1048576 seconds="), "{}", text(&record));
+        assert_eq!(object(&record)["by_crc"], 1_048_576);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where a user's keys and hosts are: `~/.config/headroom`.
+//! Where a user's keys and hosts are, `~/.config/headroom`, and the states of fleets.
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,14 @@ pub(crate) fn file(name: &str) -> anyhow::Result<PathBuf> {
         .or_else(|| of("HOME").map(|home| home.join(".config")))
         .context("cannot tell where your keys are: neither XDG_CONFIG_HOME nor HOME is set")?;
     Ok(folder.join("headroom").join(name))
+}
+
+/// The folder with the states of fleets, in one folder for each job.
+pub(crate) fn fleets() -> Option<PathBuf> {
+    let of =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let states = of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")));
+    Some(states?.join("headroom/fleet"))
 }
 
 /// The file that was named, or the one among the user's settings.

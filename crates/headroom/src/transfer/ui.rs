@@ -11,7 +11,7 @@ use headroom_transfer::client::TIMEOUT;
 use headroom_transfer::ssh::Ssh;
 use headroom_transfer::trust::KnownHosts;
 use headroom_transfer::{Host, block_on};
-use headroom_ui::{ConnectOptions, Error, Options, Resolved, Ui};
+use headroom_ui::{ConnectOptions, Error, FleetOptions, Options, Resolved, Ui};
 use serde_json::json;
 
 use super::arguments::Ui as Arguments;
@@ -37,10 +37,13 @@ pub(crate) fn ui(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         servers: arguments.servers.clone(),
         folder: std::env::current_dir().context("cannot find the current directory")?,
         program: std::env::current_exe().context("cannot find this program's own file")?,
+        fleets: FleetOptions { states: settings::fleets(), jobs: arguments.fleets.clone() },
     };
     block_on(async {
         let ui = Ui::bind(options).await.map_err(|error| match error {
-            Error::NotLoopback(_) | Error::Server(_) => Usage(error.to_string()).into(),
+            Error::NotLoopback(_) | Error::Server(_) | Error::Fleet(_) => {
+                Usage(error.to_string()).into()
+            }
             error => anyhow::Error::from(error),
         })?;
         let url = ui.url();

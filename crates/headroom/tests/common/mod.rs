@@ -243,6 +243,11 @@ impl Running {
         self.child.try_wait().expect("a child's state").is_none()
     }
 
+    /// What it has written to standard output so far.
+    pub(crate) fn printed(&self) -> String {
+        read(&self.stdout)
+    }
+
     /// What it has written to standard error so far.
     pub(crate) fn said(&self) -> String {
         read(&self.stderr)

@@ -155,7 +155,7 @@ fn a_campaign_that_waits_for_a_round_can_be_looked_at_and_not_begun_twice() {
         run.said().contains("the next round is due at 2199-01-01T00:00:00Z").then_some(())
     });
     let second = ground.end_of(ground.headroom("lab campaign net.toml --out out"));
-    second.assert_says(2, &["is going on", "--status"]);
+    second.assert_says(2, &["is still going on", "--status"]);
     let status = ground.end_of(ground.headroom("lab campaign --status out"));
     assert_eq!(status.code, Some(0), "{status}");
     assert!(unwrapped(&status).contains("2 are left; it is going on."), "{status}");

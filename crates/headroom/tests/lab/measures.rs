@@ -600,6 +600,34 @@ fn assert_timelines(results: &Value) {
     }
 }
 
+/// The kernel of every machine has Reno. FTP's data connections are the server's, accepted by ports
+/// that nobody has named.
+#[test]
+fn a_stack_has_the_congestion_control_that_the_plan_gives_it_alone() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("congestion");
+    ground.write(
+        "p.toml",
+        "stacks = [\"http\", \"http#reno\", \"ftp#reno\"]\nrepetitions = 2\ncount-packets = false\n\
+         [congestion-controls]\n\"http#reno\" = \"reno\"\n\"ftp#reno\" = \"reno\"\n\
+         [[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\n\
+         [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\n",
+    );
+    let results = ground.measure("p.toml");
+    for sample in array(&results, "samples") {
+        assert_eq!(sample["ok"], true, "{sample}");
+    }
+    let own = json!({"http#reno": "reno", "ftp#reno": "reno"});
+    assert_eq!(results["plan"]["congestion_controls"], own);
+    let stacks = &results["environment"]["stacks"];
+    for stack in ["http#reno", "ftp#reno"] {
+        assert_eq!(text(&stacks[stack], "congestion control"), "reno (by route, verified)");
+    }
+    assert!(stacks["http"]["congestion control"].is_null(), "{stacks}");
+}
+
 /// What the layering study's ten seconds are: glibc asks twice and waits five seconds
 /// each time. The wire clock sees it, and what is no SSH does not.
 #[test]

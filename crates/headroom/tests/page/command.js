@@ -81,7 +81,14 @@ export class Command {
     this.server = this.serving.event.address
   }
 
+  // Starts a run of a fleet's job, and returns when its queue is there.
+  async runFleet(file) {
+    this.fleet = await begin(['fleet', 'run', '--json', file], 'progress', { env: this.env, cwd: this.home })
+    return this.fleet
+  }
+
   async stop() {
+    await kill(this.fleet)
     await kill(this.ui)
     await kill(this.serving)
     await rm(this.home, { recursive: true, force: true })

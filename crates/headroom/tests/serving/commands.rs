@@ -285,6 +285,44 @@ fn a_server_does_not_start_where_a_keys_root_is_missing() {
 }
 
 #[test]
+fn files_are_verified_as_the_option_says() {
+    let hosts = Hosts::new("verify");
+    let size = 3 << 20;
+    let mut content = vec![0; size];
+    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    let (here, back) = (hosts.ground.path("here/big"), hosts.ground.path("here/back"));
+    fs::write(&here, &content).expect("a file");
+    let (here, back) = (here.display().to_string(), back.display().to_string());
+    let end = |output: &Output| {
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        let mut ends = said.lines().map(read).filter(|event| event["event"] == "end");
+        ends.next().expect("an end")
+    };
+    let fast = |verb: &str, from: &str, to: &str| {
+        end(&hosts.succeed(&[verb, "--json", "--verify", "fast", from, to]))
+    };
+    let place = hosts.place("big");
+    assert_eq!(fast("put", &here, &place)["by_crc"], size);
+    assert_eq!(fast("get", &place, &back)["by_crc"], size);
+    assert_eq!(fs::read(&back).expect("it came"), content);
+    // what is there is compared by BLAKE3's values, and that is the default
+    let again = fast("put", &here, &place);
+    assert_eq!(again["by_crc"], 0);
+    assert_eq!(again["kept"], size);
+    let full = hosts.succeed(&["put", "--json", &here, &hosts.place("other")]);
+    assert_eq!(end(&full)["by_crc"], 0);
+
+    let mut command = hosts.client(&["put", "--verify", "fast", "-", &hosts.place("stream")]);
+    let piped = command.stdin(Stdio::null()).output().expect("it starts");
+    let told = String::from_utf8_lossy(&piped.stderr);
+    assert!(piped.status.success() && told.contains("BLAKE3 verifies everything"), "{told}");
+    let folder = hosts.ground.path("here").display().to_string();
+    let sync = hosts.client(&["sync", "--verify", "fast", &folder, &hosts.place("")]).output();
+    assert_eq!(sync.expect("it starts").status.code(), Some(2), "a sync compares by BLAKE3");
+}
+
+#[test]
 fn piped_content_is_stored_completely_or_not_at_all() {
     use std::io::{Read, Write};
     let mut hosts = Hosts::new("pipe");

@@ -1,6 +1,7 @@
 //! `headroom fleet`: trees between this machine and a server by several workers, some of which
 //! are killed.
 
+mod ends;
 mod nats;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
 
 use data_encoding::BASE64;
@@ -19,11 +20,14 @@ use serde_json::Value;
 
 use crate::common::{Ground, Running};
 use crate::server::{Server, command, public_key, serve};
+use crate::store::{S3, SECRET};
 
 /// A server, and a client that it accepts.
 struct Hosts {
     server: Server,
     ground: Ground,
+    /// A store that the client may use, if there is one.
+    s3: Option<S3>,
 }
 
 impl Hosts {
@@ -34,10 +38,26 @@ impl Hosts {
         }
         ground.write("authorized_keys", &public_key(&ground, "client"));
         let server = Server::start(serve(&ground, &[]));
+        let hosts = Self { server, ground, s3: None };
+        hosts.trust(&hosts.server);
+        hosts
+    }
+
+    /// Lets the client know a server.
+    fn trust(&self, server: &Server) {
         let trust = ["trust", &server.address, "--fingerprint", &server.fingerprint];
-        let trusted = command(&ground, "client", &trust).output().expect("it starts");
+        let trusted = command(&self.ground, "client", &trust).output().expect("it starts");
         assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
-        Self { server, ground }
+    }
+
+    /// `headroom fleet` of the job.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(&self.ground, "client", &["fleet"]);
+        command.args(arguments).arg("job.toml");
+        if let Some(s3) = &self.s3 {
+            s3.introduce(&mut command, SECRET);
+        }
+        command
     }
 
     /// Writes the job file: an upload of `here/tree`, or a download of `served/tree`.
@@ -47,6 +67,11 @@ impl Hosts {
             true => ("here/tree".to_owned(), remote("to")),
             false => (remote("tree"), "here/to".to_owned()),
         };
+        self.job_between(&from, &to, settings);
+    }
+
+    /// Writes the job file.
+    fn job_between(&self, from: &str, to: &str, settings: &str) {
         let text = format!(
             "name = \"job\"\nfrom = \"{from}\"\nto = \"{to}\"\nworkers = 3\nlease = \"2s\"\n{settings}\n"
         );
@@ -55,13 +80,18 @@ impl Hosts {
 
     /// Runs `headroom fleet …` of the job to its end.
     fn fleet(&self, arguments: &[&str]) -> Output {
-        let mut command = command(&self.ground, "client", &["fleet"]);
-        command.args(arguments).arg("job.toml").output().expect("it starts")
+        self.command(arguments).output().expect("it starts")
     }
 
     /// Starts a run.
     fn start(&self) -> Running {
-        self.ground.start(command(&self.ground, "client", &["fleet", "run", "job.toml"]))
+        self.ground.start(self.command(&["run"]))
+    }
+
+    /// Starts to watch the job.
+    fn watch(&self) -> Running {
+        let words = ["fleet", "status", "--watch", "job.toml"];
+        self.ground.start(command(&self.ground, "client", &words))
     }
 
     /// Runs the job, which must end with this code; returns what was said.
@@ -227,6 +257,11 @@ fn a_tree_is_copied_by_three_workers_of_which_one_is_killed() {
     hosts.assert_receipts_of(&tree);
     let status = hosts.status().expect("figures");
     assert_eq!((&status["phase"], &status["set_aside"]), (&"done".into(), &0.into()), "{status}");
+    // who watches it sees that it is done
+    let watched = hosts.fleet(&["status", "--watch"]);
+    let told = String::from_utf8_lossy(&watched.stdout);
+    assert_eq!(watched.status.code(), Some(0), "{watched:?}");
+    assert!(told.contains("100 %") && told.contains("job: done\n"), "{told}");
     // nothing is left to do
     hosts.run(0);
 }
@@ -358,6 +393,12 @@ fn a_job_is_paused_slowed_cancelled_and_restarted() {
     hosts.until(&mut run, "the return of all items", |status| {
         status["state"] == "paused" && status["leased_items"] == 0
     });
+    let mut watching = hosts.watch();
+    watching.until("a paused job", |it| it.printed().contains("paused").then_some(()));
+    let mut interrupted = hosts.watch();
+    interrupted.until("a line", |it| (!it.printed().is_empty()).then_some(()));
+    interrupted.signal(Signal::SIGINT);
+    assert_eq!(interrupted.end().code, Some(130));
     expect(hosts.fleet(&["rate", "2mbit"]), 0, "job has 2 Mbit/s");
     expect(hosts.fleet(&["resume"]), 0, "job continues");
     hosts.until(&mut run, "a copied file", |status| status["copied_files"] != 0);
@@ -371,6 +412,8 @@ fn a_job_is_paused_slowed_cancelled_and_restarted() {
     assert_eq!((&status["state"], &status["leased_items"]), (&"paused".into(), &0.into()));
 
     expect(hosts.fleet(&["cancel"]), 0, "job is cancelled");
+    let watched = watching.end();
+    assert!(watched.code == Some(0) && watched.stdout.contains("job: cancelled\n"), "{watched}");
     expect(hosts.fleet(&["resume"]), 2, "was cancelled");
     expect(hosts.fleet(&["run"]), 2, "was cancelled");
     hosts.job(true, "mode = \"sync\"");

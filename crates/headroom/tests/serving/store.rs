@@ -1,13 +1,16 @@
-//! `headroom serve --store` over an S3 server of other people (`s3s-fs`) on the loopback interface.
+//! `headroom serve --store` over S3 servers of other people on the loopback interface: `s3s-fs` in
+//! this process, and versitygw, which `scripts/fetch-parts versitygw` builds. Where that is missing
+//! its tests are skipped, unless `HEADROOM_TESTS=required`.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use headroom_testing::exposition;
+use headroom_testing::{FaultyProxy, Versitygw, WireFault, exposition, versitygw};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use nix::sys::signal::Signal;
@@ -21,38 +24,26 @@ use tokio::runtime::Runtime;
 use crate::common::{Ground, wait_for};
 use crate::server::{Server, command, public_key};
 
-const SECRET: &str = "hush-hush";
+pub(crate) const SECRET: &str = "hush-hush";
+const REGION: &str = "eu-west-1";
 const MIB: usize = 1 << 20;
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A bucket, and a client.
-struct Store {
-    ground: Ground,
-    /// Serves the bucket.
+/// An S3 server. The folders of its folder are its buckets.
+pub(crate) struct S3 {
     _runtime: Runtime,
     address: SocketAddr,
 }
 
-/// A server over the bucket.
-struct Serving {
-    server: Server,
-    metrics: String,
-}
-
-impl Store {
-    fn new(name: &str) -> Self {
-        let ground = Ground::new(name);
-        for folder in ["store/bucket", "spool", "here"] {
-            fs::create_dir_all(ground.path(folder)).expect("a folder");
-        }
+impl S3 {
+    pub(crate) fn start(folder: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("threads");
-        let mut builder =
-            S3ServiceBuilder::new(FileSystem::new(ground.path("store")).expect("a folder"));
+        let mut builder = S3ServiceBuilder::new(FileSystem::new(folder).expect("a folder"));
         builder.set_auth(SimpleAuth::from_single("key", SECRET));
         let service = builder.build();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("an address");
@@ -64,10 +55,67 @@ impl Store {
                 tokio::spawn(connection);
             }
         });
-        let store = Self { ground, _runtime: runtime, address };
-        let key = public_key(&store.ground, "client");
-        store.ground.write("authorized_keys", &format!("{key} client\n"));
-        store
+        Self { _runtime: runtime, address }
+    }
+
+    /// Gives a command its address and credentials.
+    pub(crate) fn introduce(&self, command: &mut Command, secret: &str) {
+        introduce(command, self.address, secret);
+    }
+}
+
+/// Gives a command the address of a store, and credentials.
+fn introduce(command: &mut Command, address: SocketAddr, secret: &str) {
+    command.env("AWS_ENDPOINT_URL", format!("http://{address}"));
+    command.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", REGION);
+    command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", secret);
+    command.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN");
+}
+
+/// A bucket, and a client.
+struct Store {
+    // it ends before its folder is removed
+    _bucket: Bucket,
+    ground: Ground,
+    address: SocketAddr,
+}
+
+/// What serves the bucket, until this is dropped.
+#[allow(dead_code, reason = "they are only kept")]
+enum Bucket {
+    InProcess(S3),
+    Versitygw(Versitygw),
+}
+
+/// A server over the bucket.
+struct Serving {
+    server: Server,
+    metrics: String,
+}
+
+impl Store {
+    /// Makes one at `s3s-fs`.
+    fn new(name: &str) -> Self {
+        let ground = ground(name);
+        let s3 = S3::start(&ground.path("store"));
+        let address = s3.address;
+        Self { _bucket: Bucket::InProcess(s3), ground, address }
+    }
+
+    /// Makes one at versitygw, where that is.
+    fn at_versitygw(name: &str) -> Option<Self> {
+        let program = versitygw()?;
+        let ground = ground(name);
+        let server = Versitygw::start(&program, &ground.path(""), "key", SECRET, REGION);
+        let address = server.address();
+        Some(Self { _bucket: Bucket::Versitygw(server), ground, address })
+    }
+
+    /// Puts a proxy before the bucket, which makes faults.
+    fn behind_proxy(mut self) -> (Self, FaultyProxy) {
+        let proxy = FaultyProxy::start(self.address);
+        self.address = proxy.address();
+        (self, proxy)
     }
 
     /// `headroom serve` with the credentials of the bucket.
@@ -77,10 +125,7 @@ impl Store {
         serve.args(["--metrics", "127.0.0.1:0", "--spool"]).arg(self.ground.path("spool"));
         serve.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
         serve.arg("--log").arg(self.ground.path("log")).args(options);
-        serve.env("AWS_ENDPOINT_URL", format!("http://{}", self.address));
-        serve.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", "eu-west-1");
-        serve.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", secret);
-        serve.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN");
+        introduce(&mut serve, self.address, secret);
         serve
     }
 
@@ -123,6 +168,17 @@ impl Store {
         assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).expect("a text")
     }
+}
+
+/// Makes the folders of a test, and the key of its client.
+fn ground(name: &str) -> Ground {
+    let ground = Ground::new(name);
+    for folder in ["store/bucket", "spool", "here"] {
+        fs::create_dir_all(ground.path(folder)).expect("a folder");
+    }
+    let key = public_key(&ground, "client");
+    ground.write("authorized_keys", &format!("{key} client\n"));
+    ground
 }
 
 impl Serving {
@@ -202,8 +258,114 @@ fn a_bucket_is_served_like_a_directory() {
 }
 
 #[test]
+fn a_bucket_of_versitygw_is_served_like_a_directory() {
+    let Some(store) = Store::at_versitygw("versitygw") else { return };
+    let server = store.start(&["--read-back"]);
+    let mode = |path: PathBuf| fs::metadata(path).expect("it is there").permissions().mode();
+    let set_mode = |name: &str, mode: u32| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(store.here(name), permissions).expect("a mode");
+    };
+    write(&store.here("tree/a/large"), &content(20 * MIB + 5));
+    write(&store.here("tree/a-b"), b"before the directory a in a listing");
+    write(&store.here("tree/\u{fc} +%2F?&="), b"a name that needs care in a URL");
+    write(&store.here("tree/none"), b"");
+    for n in 0..1100 {
+        write(&store.here(&format!("tree/many/{n}")), format!("content of {n}").as_bytes());
+    }
+    fs::create_dir(store.here("tree/empty")).expect("a folder");
+    set_mode("tree/empty", 0o750);
+    set_mode("tree/a-b", 0o600);
+    std::os::unix::fs::symlink("a/large", store.here("tree/link")).expect("a link");
+    store.succeed(&server, &["put", "tree", ":"]);
+    assert!(fs::read(store.object("tree/a/large")).expect("an object") == content(20 * MIB + 5));
+    assert_eq!(store.succeed(&server, &["ls", ":tree"]).lines().count(), 7);
+    assert_eq!(store.succeed(&server, &["ls", ":tree/many"]).lines().count(), 1100);
+
+    store.succeed(&server, &["get", ":tree", "back"]);
+    for name in ["a/large", "a-b", "\u{fc} +%2F?&=", "none", "many/0", "many/1099"] {
+        let read = |tree: &str| fs::read(store.here(tree).join(name)).expect("a file");
+        assert!(read("tree") == read("back"), "{name}");
+    }
+    assert_eq!(fs::read_dir(store.here("back/many")).expect("a folder").count(), 1100);
+    assert_eq!(mode(store.here("back/empty")) & 0o777, 0o750);
+    assert_eq!(mode(store.here("back/a-b")) & 0o777, 0o600);
+    assert_eq!(fs::read_link(store.here("back/link")).expect("a link"), Path::new("a/large"));
+
+    // what is the same is neither sent nor stored again, and what is gone is removed
+    let [puts, parts] = ["put", "part"].map(|kind| server.requests(kind));
+    fs::remove_file(store.here("tree/none")).expect("removed");
+    fs::remove_dir(store.here("tree/empty")).expect("removed");
+    store.succeed(&server, &["sync", "--delete", "tree", ":tree"]);
+    assert_eq!(server.requests("part"), parts);
+    // but for the time of the directory that has changed
+    assert!(server.requests("put") <= puts + 2.0);
+    assert_eq!(store.succeed(&server, &["ls", ":tree"]).lines().count(), 5);
+
+    store.succeed(&server, &["mv", ":tree/a/large", ":tree/moved"]);
+    store.succeed(&server, &["get", ":tree/moved", "moved"]);
+    assert!(fs::read(store.here("moved")).expect("a file") == content(20 * MIB + 5));
+    store.succeed(&server, &["rm", "-r", ":tree"]);
+    assert_eq!(store.succeed(&server, &["ls", ":"]), "");
+    let log = fs::read_to_string(store.ground.path("log")).expect("a log");
+    assert!(!log.contains(SECRET), "{log}");
+}
+
+#[test]
+fn a_store_that_fails_again_and_again_loses_nothing() {
+    let (store, proxy) = Store::new("failing").behind_proxy();
+    let server = store.start(&["--read-back"]);
+    let error = WireFault::Answers(500, "InternalError");
+    let slow = WireFault::Answers(503, "SlowDown");
+    let large = content(20 * MIB + 77);
+    write(&store.here("tree/large"), &large);
+    for n in 0..10 {
+        write(&store.here(&format!("tree/{n}")), format!("content of {n}").as_bytes());
+    }
+    // the first one makes the directory
+    proxy.will("put", [WireFault::Nothing, error, slow, WireFault::Lost, error]);
+    proxy.will("create", [slow]);
+    proxy.will("part", [WireFault::Lost, slow, error]);
+    proxy.will("complete", [WireFault::Lost]);
+    proxy.will("head", [slow, WireFault::Lost]);
+    proxy.will("get", [error, slow, WireFault::Lost]);
+    store.succeed(&server, &["put", "tree", ":"]);
+    assert!(proxy.left().is_empty(), "{:?} did not happen", proxy.left());
+    assert!(fs::read(store.object("tree/large")).expect("an object") == large);
+
+    proxy.will("list", [slow, WireFault::Cut]);
+    proxy.will("get", [WireFault::Cut, error, WireFault::Lost]);
+    store.succeed(&server, &["get", ":tree", "back"]);
+    assert!(proxy.left().is_empty(), "{:?} did not happen", proxy.left());
+    assert!(fs::read(store.here("back/large")).expect("a file") == large);
+    for n in 0..10 {
+        let path = store.here(&format!("back/{n}"));
+        assert_eq!(fs::read(path).expect("a file"), format!("content of {n}").as_bytes());
+    }
+
+    // a store that refuses for good: the file is reported, and what was there stays
+    write(&store.here("small"), b"another content");
+    proxy.will("put", [WireFault::Answers(403, "AccessDenied")]);
+    let put = store.run(&server, &["put", "small", ":tree/0"]);
+    let told = String::from_utf8_lossy(&put.stderr);
+    assert_eq!(put.status.code(), Some(1), "{put:?}");
+    assert!(told.contains("AccessDenied"), "{told}");
+    assert_eq!(fs::read(store.object("tree/0")).expect("an object"), b"content of 0");
+}
+
+#[test]
 fn a_killed_server_s_upload_goes_on_at_another_one() {
-    let store = Store::new("killed");
+    resumes_at_another_server(&Store::new("killed"));
+}
+
+#[test]
+fn a_killed_server_s_upload_to_versitygw_goes_on_at_another_one() {
+    if let Some(store) = Store::at_versitygw("killed-versitygw") {
+        resumes_at_another_server(&store);
+    }
+}
+
+fn resumes_at_another_server(store: &Store) {
     let large = content(96 * MIB + 4321);
     write(&store.here("large"), &large);
     // three parts arrive at a time, so the journal has one after a quarter of the minute that all
@@ -214,7 +376,9 @@ fn a_killed_server_s_upload_goes_on_at_another_one() {
     let uploads = store.object(".headroom/uploads");
     let journal = || -> u64 {
         let entries = fs::read_dir(&uploads).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).max().unwrap_or(0)
+        // what only tries the store has a shorter name
+        let journals = entries.filter(|entry| entry.file_name().len() == 2 * 32 + 1);
+        journals.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).max().unwrap_or(0)
     };
     wait_for("the journal", || journal() > 0);
     let empty = journal();
@@ -251,6 +415,16 @@ fn names_that_a_store_cannot_hold_fail_alone() {
     assert_eq!(fs::read(store.object("tree/good")).expect("an object"), b"good");
     let names = store.succeed(&server, &["ls", ":tree"]);
     assert!(names.contains("good") && names.lines().count() == 1, "{names}");
+
+    // longer than 1024 bytes with the prefix, and a name of the server's own
+    let long = ["n".repeat(200).as_str(); 5].join("/");
+    let put = store.run(&server, &["put", "tree/good", &format!(":{long}/file-of-a-long-name")]);
+    let told = String::from_utf8_lossy(&put.stderr);
+    assert!(put.status.code() != Some(0) && told.contains("1024 are possible"), "{put:?}");
+    let put = store.run(&server, &["put", "tree/good", ":.headroom/records/x"]);
+    let told = String::from_utf8_lossy(&put.stderr);
+    assert!(put.status.code() != Some(0) && told.contains("headroom's own"), "{put:?}");
+    assert!(!store.object(".headroom/records/x").exists());
 }
 
 #[test]

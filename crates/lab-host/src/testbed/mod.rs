@@ -386,14 +386,25 @@ impl Testbed {
         Ends { client, server, mtu: self.mtu, ports: self.layer_ports() }
     }
 
-    /// Gives both hosts these addresses.
+    /// Gives both hosts these addresses, between which TCP has that congestion control.
     ///
     /// # Errors
     /// A command failed, or the hosts are real.
-    pub fn add_own_ends(&self, ends: &Ends) -> Result<()> {
+    pub fn add_own_ends(&self, ends: &Ends, congestion_control: &str) -> Result<()> {
         let own = netns::Addresses { client: ends.client, server: ends.server };
-        let commands = netns::own_commands(self.names()?, &own, &self.congestion_control);
+        let commands = netns::own_commands(self.names()?, &own, congestion_control);
         self.executor.run_all(&commands)
+    }
+
+    /// Asks both hosts which congestion control TCP has between these addresses.
+    ///
+    /// # Errors
+    /// It is another one than `wanted`.
+    pub fn verify_congestion_control(&self, ends: &Ends, wanted: &str) -> Result<()> {
+        let verify =
+            || selftest::verify_congestion_control(self, [ends.client, ends.server], wanted);
+        self.executor.really(verify)?;
+        Ok(())
     }
 
     /// The address family between the hosts.

@@ -1,7 +1,7 @@
 //! No link is used before it was tested on the spot: rate, delay and loss in both
 //! directions by UDP, and that TCP has the congestion control that was asked for.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use headroom_lab_results::schema::{DirectionTest, SelfTest};
@@ -38,7 +38,8 @@ pub(super) fn run(
     if testbed.router_capture.is_none() {
         return Ok(None);
     }
-    verify_tcp(testbed)?;
+    let ends = [testbed.client.address, testbed.server.address];
+    verify_congestion_control(testbed, ends, &testbed.congestion_control)?;
     let tested = spec.without_traces();
     if tested.is_unshaped() {
         return Ok(None);
@@ -137,16 +138,19 @@ fn ceiling(testbed: &mut Testbed) -> Result<f64> {
     Ok(slower)
 }
 
-/// Asks both hosts which congestion control they have towards the other.
-fn verify_tcp(testbed: &mut Testbed) -> Result<()> {
+/// Asks both hosts which congestion control they have towards the other, by these addresses of
+/// client and server.
+pub(super) fn verify_congestion_control(
+    testbed: &Testbed,
+    [client, server]: [IpAddr; 2],
+    wanted: &str,
+) -> Result<()> {
     const DISCARD: u16 = 9; // RFC 863; nobody has to listen
-    let wanted = testbed.congestion_control.clone();
-    let (client, server) = (testbed.client.address, testbed.server.address);
     let found = [
         testbed.client_agent()?.congestion_control(SocketAddr::new(server, DISCARD))?,
         testbed.server_agent()?.congestion_control(SocketAddr::new(client, DISCARD))?,
     ];
-    match found.iter().find(|found| **found != wanted) {
+    match found.iter().find(|found| *found != wanted) {
         None => Ok(()),
         Some(found) => Err(Error::Failed(format!(
             "TCP uses the congestion control `{found}` instead of `{wanted}`, which the plan asks for"

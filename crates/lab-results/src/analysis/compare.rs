@@ -229,7 +229,7 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
             ("address family".to_owned(), plan.family.clone()),
             ("MTU".to_owned(), plan.mtu.to_string()),
             ("offload".to_owned(), plan.offload.clone()),
-            ("congestion control".to_owned(), plan.congestion_control.clone()),
+            ("congestion control".to_owned(), plan.all_congestion_controls()),
             ("link".to_owned(), plan.link.clone()),
             ("what makes the link".to_owned(), r.link.backend.clone()),
             ("CPU".to_owned(), machine.cpu.clone()),

@@ -88,6 +88,15 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
     let report = context.links.iter().find(|report| report.name == link);
     let timed = WorkloadKind::of(workload).is_some_and(WorkloadKind::is_timed);
     let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
+    // connecting and logging in count against it, and headers are no part of the file
+    let link_rate_pct = session_time.zip(rate_bps).and_then(|(session, rate_bps)| {
+        let bits = samples.first().map(|s| file_bytes(s, size_bytes) as f64 * 8.0)?;
+        let one_session = matches!(
+            WorkloadKind::of(workload),
+            Some(WorkloadKind::Download | WorkloadKind::Upload | WorkloadKind::Many)
+        );
+        (one_session && session.mean > 0.0).then(|| 100.0 * bits / session.mean / rate_bps as f64)
+    });
     let evidence = Evidence {
         rate_bps,
         line_bps: rate_bps.zip(goodput_bps).map(|(_, goodput)| {
@@ -122,6 +131,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         session_overhead_pct: session.map(|o| o.pct),
         session_overhead_ci95_pct: session.and_then(|o| o.ci95_pct),
         goodput_bps,
+        link_rate_pct,
         cpu_seconds: average(|s| Some(s.cpu_seconds?.both_sides())).map(|m| m.mean),
         limited_by: time.map(|_| limits::limited_by(&evidence).to_owned()),
         not_shaped: samples.iter().any(|sample| sample.not_shaped),
@@ -250,6 +260,32 @@ pub(crate) mod tests {
         assert!(rows.iter().all(|row| row.n == 6), "{rows:?}");
         let ftps = rows.iter().find(|row| row.stack == "ftps").expect("a row");
         assert_eq!(ftps.overhead_n, 6, "pairs are of the same attempt");
+    }
+
+    #[test]
+    fn the_share_of_a_links_rate_is_over_the_whole_session_and_of_files_alone() {
+        let spec: headroom_link_spec::LinkSpec = "8mbit,up-rate=16mbit".parse().expect("a link");
+        let link = LinkReport::new(&spec, "emulator", "on");
+        let of = |workload: &str, files: u32| Sample {
+            link: link.name.clone(),
+            workload: workload.into(),
+            size_bytes: 1_000_000,
+            files,
+            ..sample("ftp", 0, 0.5) // its session takes a second
+        };
+        let samples = [of("download", 1), of("upload", 1), of("many", 3), of("commands", 1)];
+        let stacks = [StackRecord { name: "ftp".into(), baseline: None }];
+        let links = std::slice::from_ref(&link);
+        let context =
+            Context { stacks: &stacks, links, windows: &BTreeMap::new(), segment: SEGMENT };
+        let rows = summarise(&samples, context);
+        for (workload, expected) in
+            [("download", Some(100)), ("upload", Some(50)), ("many", Some(300)), ("commands", None)]
+        {
+            let row = rows.iter().find(|row| row.workload == workload).expect("a row");
+            assert_eq!(row.link_rate_pct.map(|pct| pct.round() as i32), expected, "{workload}");
+        }
+        assert_eq!(summarised(&[sample("ftp", 0, 0.5)])[0].link_rate_pct, None, "no rate");
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub fn summary(results: &Results) -> String {
         results.plan.repetitions,
         environment.headroom,
     );
-    if let Some(sentence) = sessions::legend(results) {
+    let legends = legend_of_rate(results).into_iter().chain(sessions::legend(results));
+    for sentence in legends {
         text += &format!("\n{sentence}\n");
     }
     for link in super::links::sentences(results) {
@@ -50,6 +51,16 @@ pub(super) const LEGEND: &str = "Times: geometric mean of n sessions, connecting
                                  fewer than five runs support no comparison. \u{2021}: two pairs, whose interval \
                                  says nothing. \u{25c7}: too short for the link's shaper to act on. Limited by: at \
                                  the largest size.";
+
+/// Explains the column of the link's rate, where a table has it.
+pub(super) fn legend_of_rate(results: &Results) -> Option<&'static str> {
+    let shown = |row: &Summary| row.link == results.link.name && row.link_rate_pct.is_some();
+    results.summary.iter().any(shown).then_some(OF_THE_RATE)
+}
+
+const OF_THE_RATE: &str = "Of the rate, at the largest size: bits of files over the time of whole sessions, in \
+                           percent of the link's rate. The rate counts headers and framing; files have none, so \
+                           that 100 is out of reach.";
 
 /// Explains the tables of costs.
 pub(super) const COSTS: &str = "Fixed cost and cost/GB: of the session, login included, ± half of the 95 % interval. \
@@ -233,6 +244,8 @@ fn table(results: &Results, name: &str) -> Table {
         header.push("overhead, %".to_owned());
     }
     header.push("limited by".to_owned());
+    let has_rate = rows().any(|row| row.link_rate_pct.is_some());
+    header.extend(has_rate.then(|| "of the rate, %".to_owned()));
     let stacks = results.plan.stacks.iter().map(|stack| stack.name.as_str());
     let rows = stacks.filter(|stack| rows().any(|row| row.stack == *stack)).map(|stack| {
         let of_stack = || rows().filter(|row| row.stack == stack);
@@ -247,6 +260,8 @@ fn table(results: &Results, name: &str) -> Table {
         cells.extend(columns.iter().flat_map(|column| column.cells(stack)));
         let largest = of_stack().max_by_key(|row| row.size_bytes);
         cells.push(largest.and_then(|row| row.limited_by.clone()).unwrap_or_else(dash));
+        let share = || largest.and_then(|row| row.link_rate_pct).map_or_else(dash, units::three);
+        cells.extend(has_rate.then(share));
         cells
     });
     let rows = rows.collect();

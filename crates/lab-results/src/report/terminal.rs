@@ -1,7 +1,7 @@
 //! The answer on the terminal: one screen, or all tables and notes.
 
 use super::columns::{aligned, wrapped};
-use super::markdown::{COSTS, LEGEND, further_tables, tables};
+use super::markdown::{COSTS, LEGEND, further_tables, legend_of_rate, tables};
 use crate::schema::Results;
 
 /// Amount of detail.
@@ -45,7 +45,8 @@ fn full(results: &Results, width: usize) -> String {
     text.push('\n');
     text += &wrapped(LEGEND, width);
     text += &wrapped(FULL_LEGEND, width);
-    if let Some(sentence) = super::sessions::legend(results) {
+    let legends = legend_of_rate(results).into_iter().chain(super::sessions::legend(results));
+    for sentence in legends {
         text += &wrapped(sentence, width);
     }
     text += &wrapped(COSTS, width);

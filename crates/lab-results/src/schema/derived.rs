@@ -41,6 +41,9 @@ pub struct Summary {
     pub session_overhead_pct: Option<f64>,
     pub session_overhead_ci95_pct: Option<[f64; 2]>,
     pub goodput_bps: Option<f64>,
+    /// Bits of file over the time of the session, per cent of the link's rate in their direction.
+    #[serde(default)]
+    pub link_rate_pct: Option<f64>,
     pub cpu_seconds: Option<f64>,
     pub limited_by: Option<String>,
     pub not_shaped: bool,

@@ -1,5 +1,7 @@
 //! The plan as it was run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{SshHosts, WorkloadKind, workload_name, yes};
@@ -31,6 +33,9 @@ pub struct PlanRecord {
     pub mtu: u32,
     pub offload: String,
     pub congestion_control: String,
+    /// By the name of the stack: congestion control of that stack alone.
+    #[serde(default)]
+    pub congestion_controls: BTreeMap<String, String>,
     /// A name server that never answers, which sshd asks; null: sshd asks none.
     #[serde(default)]
     pub resolver: Option<String>,
@@ -60,6 +65,13 @@ impl PlanRecord {
     pub fn pair_name(&self) -> Option<String> {
         let hosts = || self.testbed.as_ref().map(SshHosts::pair_name);
         self.pair.clone().or_else(hosts)
+    }
+
+    /// Returns the congestion control of all stacks and, by name, that of each which has its own:
+    /// `cubic, https#bbr: bbr`.
+    pub fn all_congestion_controls(&self) -> String {
+        let own = self.congestion_controls.iter().map(|(stack, own)| format!(", {stack}: {own}"));
+        std::iter::once(self.congestion_control.clone()).chain(own).collect()
     }
 }
 

@@ -1,27 +1,32 @@
 //! The journal of a campaign, `campaign.jsonl` in its folder: what was begun and what became of
 //! it, a line each, on the disk before the next thing is done.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 
-use headroom_lab_host::error::{Doing, Error, Result};
+use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::schema::{PlanRecord, SshHosts};
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
 use super::schedule::{Schedule, UnixTime};
 use super::{Campaign, MAX_PAIRS, MAX_PLANS};
+use crate::journal::{self, Format, JournalFile, Verdict};
 
 /// The file's name.
 pub(super) const NAME: &str = "campaign.jsonl";
 
 /// Version of the format.
 const SCHEMA: u32 = 1;
-/// The first line has 64 plans and 64 pairs.
-const LONGEST_LINE: u64 = 16 << 20;
-/// Each of 100 000 runs begins, is continued now and then, and ends.
-const MAX_LINES: usize = 1_000_000;
+const FORMAT: Format = Format {
+    of: "campaign",
+    schema: SCHEMA,
+    // the first line has 64 plans and 64 pairs
+    max_line: 16 << 20,
+    // each of 100 000 runs begins, is continued now and then, and ends
+    max_lines: 1_000_000,
+    if_going_on: "--status says how far it is",
+};
 
 /// One line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -90,8 +95,6 @@ pub(super) struct PairRecord {
 pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) entries: Vec<Entry>,
-    /// Bytes of whole lines; what comes after was torn when the campaign was killed.
-    length: u64,
 }
 
 impl Header {
@@ -143,24 +146,14 @@ impl Header {
     }
 }
 
-/// A journal that is being written. Its lock tells a campaign that is going on from one that was
-/// killed.
+/// A journal that is being written.
 #[derive(Debug)]
-pub(super) struct Journal {
-    file: File,
-    path: PathBuf,
-    /// Bytes of whole lines.
-    length: u64,
-}
+pub(super) struct Journal(JournalFile);
 
 impl Journal {
     /// Begins a journal in a folder that has none.
     pub(super) fn create(folder: &Path, header: Header) -> Result<Self> {
-        let path = folder.join(NAME);
-        let file = OpenOptions::new().append(true).create_new(true).open(&path);
-        let file = file.doing(|| format!("create {}", path.display()))?;
-        lock(&file, &path)?;
-        let mut journal = Self { file, path, length: 0 };
+        let mut journal = Self(JournalFile::create(folder.join(NAME), &FORMAT)?);
         journal.append(&Entry::Campaign(Box::new(header)))?;
         Ok(journal)
     }
@@ -168,31 +161,14 @@ impl Journal {
     /// Reopens the journal of a folder, without a torn last line.
     pub(super) fn reopen(folder: &Path) -> Result<(Self, Contents)> {
         let path = folder.join(NAME);
-        let file = OpenOptions::new().read(true).append(true).open(&path);
-        let file = file.doing(|| format!("open {}", path.display()))?;
-        lock(&file, &path)?;
-        let contents = parse(&file, &path)?;
-        let journal = Self { file, path, length: contents.length };
-        journal.truncate()?;
-        Ok((journal, contents))
+        let mut parts = Parts::default();
+        let file = JournalFile::reopen(path.clone(), &FORMAT, |entry| parts.take(entry))?;
+        Ok((Self(file), parts.finish(&path)?))
     }
 
     /// Writes a line; it is on the disk when this returns.
     pub(super) fn append(&mut self, entry: &Entry) -> Result<()> {
-        let doing = || format!("write {}", self.path.display());
-        let mut line = serde_json::to_vec(entry).doing(doing)?;
-        line.push(b'\n');
-        let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
-        match written {
-            Ok(()) => self.length += line.len() as u64,
-            // a full disk takes part of a line
-            Err(_) => self.truncate()?,
-        }
-        written.doing(doing)
-    }
-
-    fn truncate(&self) -> Result<()> {
-        self.file.set_len(self.length).doing(|| format!("truncate {}", self.path.display()))
+        self.0.append(entry, true)
     }
 }
 
@@ -202,85 +178,52 @@ pub(super) fn read(folder: &Path) -> Result<(Contents, bool)> {
     let file = File::open(&path).map_err(|error| {
         Error::Plan(format!("there is no campaign in {}: {error}", folder.display()))
     })?;
-    let is_going_on = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-    Ok((parse(&file, &path)?, is_going_on))
+    let is_going_on = journal::is_going_on(&file);
+    let mut parts = Parts::default();
+    journal::parse(&file, &path, &FORMAT, |entry| parts.take(entry))?;
+    Ok((parts.finish(&path)?, is_going_on))
 }
 
-fn lock(file: &File, path: &Path) -> Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(Error::Plan(format!(
-            "the campaign in {} is going on; --status says how far it is",
-            path.parent().unwrap_or(path).display()
-        ))),
-        Err(TryLockError::Error(error)) => Err(error).doing(|| format!("lock {}", path.display())),
-    }
+/// Content while it is read.
+#[derive(Default)]
+struct Parts {
+    header: Option<Header>,
+    entries: Vec<Entry>,
 }
 
-fn parse(file: impl Read, path: &Path) -> Result<Contents> {
-    let mut lines = BufReader::new(file);
-    let (mut header, mut entries, mut length) = (None, Vec::new(), 0);
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let bytes = (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line);
-        let bytes = bytes.doing(|| format!("read {}", path.display()))? as u64;
-        let damaged = |why: &str| {
-            let sentence = format!(
-                "{}, line {number}: {why}. The journal was damaged after it was written; what comes before this line \
-                 can be saved by removing the line and all that follow",
-                path.display()
-            );
-            Error::Plan(sentence)
-        };
-        if line.last() != Some(&b'\n') {
-            if bytes == LONGEST_LINE {
-                return Err(damaged("the line has no end"));
-            }
-            break; // the end, or a line that was being written when the campaign was killed
-        }
-        if number > MAX_LINES {
-            return Err(damaged("no campaign has so many lines"));
-        }
-        if header.is_none() {
-            require_schema(&line, path)?;
-        }
-        let entry = serde_json::from_slice(&line).map_err(|error| damaged(&error.to_string()))?;
-        match (entry, &header) {
+impl Parts {
+    fn take(&mut self, entry: Entry) -> Verdict {
+        match (entry, &self.header) {
             (Entry::Campaign(first), None) => {
                 // a status has a line for each plan on each pair
                 if first.plans.len() > MAX_PLANS || first.pairs.len() > MAX_PAIRS {
-                    return Err(damaged("no campaign has so many plans or pairs"));
+                    return Err("no campaign has so many plans or pairs");
                 }
-                header = Some(*first);
+                self.header = Some(*first);
             }
-            (Entry::Campaign(_), Some(_)) => return Err(damaged("a second beginning")),
-            (_, None) => return Err(damaged("a journal begins with the campaign")),
-            (entry, Some(_)) => entries.push(entry),
+            (Entry::Campaign(_), Some(_)) => return Err("a second beginning"),
+            (_, None) => return Err("a journal begins with the campaign"),
+            (entry, Some(_)) => self.entries.push(entry),
         }
-        length += bytes;
+        Ok(())
     }
-    let header = header.ok_or_else(|| {
-        let path = path.display();
-        Error::Plan(format!("{path} is empty: remove it to begin the campaign again"))
-    })?;
-    Ok(Contents { header, entries, length })
-}
 
-fn require_schema(line: &[u8], path: &Path) -> Result<()> {
-    let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
-    match value["campaign"]["schema"].as_u64() {
-        Some(schema) if schema != u64::from(SCHEMA) => Err(Error::Plan(format!(
-            "{} has schema {schema}, this program reads schema {SCHEMA}; continue the campaign with the version of \
-             headroom that began it",
-            path.display()
-        ))),
-        _ => Ok(()),
+    fn finish(self, path: &Path) -> Result<Contents> {
+        let Self { header, entries } = self;
+        let header = header.ok_or_else(|| {
+            let path = path.display();
+            Error::Plan(format!("{path} is empty: remove it to begin the campaign again"))
+        })?;
+        Ok(Contents { header, entries })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write;
+    use std::path::PathBuf;
+
     use super::*;
     use crate::campaign::{CampaignPlan, Pair};
     use crate::plan::Plan;
@@ -334,7 +277,7 @@ mod tests {
         journal.append(&Entry::Begun { run: run.clone(), at: 1_001 }).expect("written");
         journal.append(&Entry::Ended { run, at: 1_002, outcome }).expect("written");
         let second = Journal::reopen(&folder.0).expect_err("one at a time").to_string();
-        assert!(second.contains("is going on"), "{second}");
+        assert!(second.contains("is still going on"), "{second}");
         assert!(read(&folder.0).is_ok_and(|(_, is_going_on)| is_going_on));
         drop(journal);
         folder.add("{\"begun\":{\"ru");

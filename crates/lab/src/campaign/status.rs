@@ -97,7 +97,7 @@ pub fn status(folder: &Path) -> Result<Status> {
 }
 
 fn of(contents: Contents, is_going_on: bool, folder: &Path) -> Status {
-    let Contents { header, entries, .. } = contents;
+    let Contents { header, entries } = contents;
     let mut jobs = jobs(&header);
     let mut rounds = header.rounds;
     // runs that are over, by their round

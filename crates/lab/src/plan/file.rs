@@ -58,6 +58,8 @@ pub(crate) struct PlanFile {
     mtu: Option<Spanned<u32>>,
     offload: Option<Spanned<Offload>>,
     congestion_control: Option<Spanned<String>>,
+    #[serde(default)]
+    congestion_controls: BTreeMap<Spanned<String>, Spanned<String>>,
     resolver: Option<Spanned<Resolver>>,
     link: Option<Spanned<String>>,
     link_backend: Option<Spanned<LinkBackend>>,
@@ -124,7 +126,8 @@ impl PlanFile {
     ) -> Result<Plan, At> {
         let custom = self.custom(folder)?;
         self.write_out_braces()?;
-        let stacks = self.stacks(&custom)?;
+        let mut stacks = self.stacks(&custom)?;
+        self.set_congestion_controls(&mut stacks, &custom)?;
         let workloads = self
             .workload
             .get_ref()
@@ -192,8 +195,20 @@ impl PlanFile {
                            `validation-links`, or write links with rates";
             return Err(at(written, message));
         }
+        if let Some(stack) = self.congestion_controls.keys().next()
+            && !validation_links.is_empty()
+        {
+            let message = "predictions are those of one congestion control: leave out `validation-links`, or \
+                           [congestion-controls]";
+            return Err(at(stack, message));
+        }
         if hosts.is_some() {
             self.require_no_shaping(&link)?;
+            if let Some(stack) = self.congestion_controls.keys().next() {
+                let message = "the lab does not change the congestion control of real hosts: leave out \
+                               [congestion-controls], or measure on one machine";
+                return Err(at(stack, message));
+            }
             if let Some(resolver) = &self.resolver {
                 let message = "the lab does not change the resolver of a real host: leave out `resolver`, or measure on one machine";
                 return Err(at(resolver, message));
@@ -410,7 +425,7 @@ impl PlanFile {
                     ),
                 ));
             }
-            stacks.push(PlannedStack { stack, baseline: None });
+            stacks.push(PlannedStack { stack, baseline: None, congestion_control: None });
         }
         let known = |name: &str| stacks.iter().any(|planned| planned.stack.name == name);
         let mut baselines = BTreeMap::new();
@@ -455,6 +470,34 @@ impl PlanFile {
             }
         }
         Ok(stacks)
+    }
+
+    /// Gives stacks the congestion control that the plan names for them alone.
+    fn set_congestion_controls(
+        &self,
+        stacks: &mut [PlannedStack],
+        custom: &Custom,
+    ) -> Result<(), At> {
+        for (written, chosen) in &self.congestion_controls {
+            let name = canonical_with(written.get_ref(), custom);
+            let Some(index) = stacks.iter().position(|planned| planned.stack.name == name) else {
+                return Err(at(written, not_in_plan(&name, stacks)));
+            };
+            let planned = &mut stacks[index];
+            if !planned.stack.layers.is_empty() {
+                let message = format!(
+                    "`{name}` has layers, and the congestion control of what is inside them is the plan's: name a \
+                     stack without layers, or write `congestion-control` for all"
+                );
+                return Err(at(written, message));
+            }
+            if planned.stack.application.over_datagrams() {
+                let message = format!("`{name}` does not move its files over TCP");
+                return Err(at(written, message));
+            }
+            planned.congestion_control = plain(Some(chosen))?;
+        }
+        Ok(())
     }
 }
 

@@ -91,6 +91,8 @@ pub struct PlannedStack {
     pub stack: Stack,
     /// Name of another stack of the plan; none: this one is a baseline.
     pub baseline: Option<String>,
+    /// TCP congestion control of this stack; none: the plan's.
+    pub congestion_control: Option<String>,
 }
 
 /// A name server that the server's host has.
@@ -353,6 +355,18 @@ sizes = ["1KiB", "1MiB"]
     }
 
     #[test]
+    fn the_plan_of_costs_compares_every_stack_with_ours() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/transfer-cost.toml");
+        let plan = Plan::read(&path).expect("a good plan");
+        let (ours, others) = plan.stacks.split_first().expect("stacks");
+        assert_eq!((ours.stack.name.as_str(), &ours.baseline), ("headroom", &None));
+        let compared = |other: &PlannedStack| other.baseline.as_deref() == Some("headroom");
+        assert!(others.iter().all(compared), "{others:?}");
+        let again = Plan::of_record(&plan.record()).expect("the same plan");
+        assert_eq!(again.stacks.len(), plan.stacks.len());
+    }
+
+    #[test]
     fn the_plans_of_the_guide_are_plans() {
         let guide = include_str!("../../../../docs/lab.md");
         let texts: Vec<&str> = guide
@@ -504,6 +518,29 @@ sizes = ["1KiB", "1MiB"]
             ),
             (format!("{GOOD}[baselines]\nftps = \"http\"\n"), "11: `http` is not one of"),
             (format!("{GOOD}[baselines]\nftp = \"ftp\"\n"), "11: a stack cannot be its own"),
+            (
+                format!("{GOOD}[congestion-controls]\nftsp = \"bbr\"\n"),
+                "11: `ftsp` is not one of this plan's stacks (did you mean `ftps`?)",
+            ),
+            (
+                format!("{GOOD}[congestion-controls]\nftps = \"bbr initcwnd 9\"\n"),
+                "11: `bbr initcwnd 9` is not one word",
+            ),
+            (
+                GOOD.replace("\"ftps\"", "\"ftp/esp\"")
+                    + "[congestion-controls]\n\"ftp/esp\" = \"bbr\"\n",
+                "11: `ftp/esp` has layers",
+            ),
+            (
+                GOOD.replace("\"ftps\"", "\"headroom\"")
+                    + "[congestion-controls]\nheadroom = \"bbr\"\n",
+                "11: `headroom` does not move its files over TCP",
+            ),
+            (
+                GOOD.replace("link =", "validation-links = [\"10mbit\"]\nlink =")
+                    + "[congestion-controls]\nftps = \"bbr\"\n",
+                "12: predictions are those of one congestion control",
+            ),
             (
                 GOOD.replace("\"ftps\"", "\"ftp/esp(md5)\""),
                 "3: `esp` has no option `md5`; the options are",

@@ -56,6 +56,7 @@ impl Plan {
             mtu: *mtu,
             offload: offload.name().to_owned(),
             congestion_control: congestion_control.clone(),
+            congestion_controls: stacks.iter().filter_map(own_congestion_control).collect(),
             resolver: resolver.map(|resolver| resolver.name().to_owned()),
             link: link.to_string(),
             link_backend: link_backend.map(|backend| backend.name().to_owned()),
@@ -138,6 +139,8 @@ fn to_toml(record: &PlanRecord) -> Table {
             (stack.name.clone(), Value::String(baseline.to_owned()))
         })
         .collect();
+    let own = |(stack, name): (&String, &String)| (stack.clone(), Value::String(name.clone()));
+    let congestion_controls: Table = record.congestion_controls.iter().map(own).collect();
     let until = record.until_ci_pct.map(|pct| Value::String(format!("ci<{pct}%")));
     let most = record.max_repetitions.map(|most| Value::Integer(most.into()));
     let backend = record.link_backend.clone().map(Value::String);
@@ -166,6 +169,7 @@ fn to_toml(record: &PlanRecord) -> Table {
         ("family", Value::String(record.family.clone())),
         ("mtu", Value::Integer(record.mtu.into())),
         ("congestion-control", Value::String(record.congestion_control.clone())),
+        ("congestion-controls", Value::Table(congestion_controls)),
         ("link", Value::String(record.link.clone())),
         ("validation-links", names(&record.validation_links)),
         ("workload", Value::Array(record.workloads.iter().map(workload_to_toml).collect())),
@@ -175,6 +179,11 @@ fn to_toml(record: &PlanRecord) -> Table {
 
 fn stack(planned: &PlannedStack) -> StackRecord {
     StackRecord { name: planned.stack.name.clone(), baseline: planned.baseline.clone() }
+}
+
+/// A stack's name and the congestion control that it alone has.
+fn own_congestion_control(planned: &PlannedStack) -> Option<(String, String)> {
+    Some((planned.stack.name.clone(), planned.congestion_control.clone()?))
 }
 
 fn workload(workload: &Workload) -> WorkloadRecord {
@@ -382,6 +391,24 @@ stacks = ["ftps"]
         let differences = elsewhere.expect("a good plan").differences_from(&record);
         assert!(
             differences.len() == 1 && differences[0].starts_with("testbed: "),
+            "{differences:?}"
+        );
+    }
+
+    #[test]
+    fn congestion_controls_of_single_stacks_come_back_from_a_record() {
+        let text = "stacks = [\"https\", \"https#bbr\"]\nseed = 1\nfamily = \"ipv4\"\n\
+                    [congestion-controls]\n\"https#bbr\" = \"bbr\"\n[[workload]]\nkind = \"download\"\n";
+        let plan = Plan::from_toml(text, "x").expect("a good plan");
+        let chosen = plan.stacks.iter().map(|planned| planned.congestion_control.as_deref());
+        assert_eq!(chosen.collect::<Vec<_>>(), [None, Some("bbr")]);
+        let record = plan.record();
+        let again = Plan::of_record(&record).expect("the same plan");
+        assert_eq!(format!("{again:?}"), format!("{plan:?}"));
+        let other = Plan::from_toml(&text.replace("= \"bbr\"", "= \"reno\""), "x");
+        let differences = other.expect("a good plan").differences_from(&record);
+        assert!(
+            differences.len() == 1 && differences[0].starts_with("congestion_controls: "),
             "{differences:?}"
         );
     }

@@ -68,8 +68,7 @@ impl<'a> Bench<'a> {
                     },
                 )?;
             let congestion = &plan.congestion_control;
-            let instance =
-                StackInstance::new(&planned.stack, &testbed, port, congestion, &mut numbers)?;
+            let instance = StackInstance::new(planned, &testbed, port, congestion, &mut numbers)?;
             if !alone {
                 taken_ports.insert(port);
             }

@@ -67,7 +67,12 @@ pub(super) fn record(
             layer.facts().into_iter().map(named)
         });
         let mtu = bench.inner_mtus(&planned.stack.name);
-        (planned.stack.name.clone(), facts.chain(window).chain(layers).chain(mtu).collect())
+        let congestion_control = planned
+            .congestion_control
+            .as_ref()
+            .map(|name| ("congestion control".to_owned(), format!("{name} (by route, verified)")));
+        let facts = facts.chain(window).chain(congestion_control).chain(layers).chain(mtu);
+        (planned.stack.name.clone(), facts.collect())
     });
     let hosts = testbed.host_records().to_vec();
     let (files, buffers, metrics, offload) = if hosts.is_empty() {

@@ -202,7 +202,8 @@ fn bytes(cell: &Cell) -> f64 {
 fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
     let workload = &cell.workload;
     let rtt_s = link.longest_round_trip().as_secs_f64();
-    let application = plan.stack(&cell.stack).map(|planned| &planned.stack.application);
+    let planned = plan.stack(&cell.stack);
+    let application = planned.map(|planned| &planned.stack.application);
     let asks = plan.resolver.is_some()
         && application
             .is_some_and(|one| one.entry.programs.iter().any(|program| program.name == "sshd"));
@@ -216,7 +217,10 @@ fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
     if rtt_s > 0.0 && over_tcp {
         bps = bps.min(WINDOW_BITS / rtt_s);
         let loss = link.down.loss.average_pct().max(link.up.loss.average_pct()) / 100.0;
-        if loss > 0.0 {
+        let own = planned.and_then(|planned| planned.congestion_control.as_deref());
+        // BBR does not take a loss for congestion
+        let is_bbr = own.unwrap_or(&plan.congestion_control).starts_with("bbr");
+        if loss > 0.0 && !is_bbr {
             // Mathis et al. 1997, for segments of 1448 bytes
             bps = bps.min(1.22 * 1448.0 * 8.0 / rtt_s / loss.sqrt());
         }

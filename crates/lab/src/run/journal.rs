@@ -1,87 +1,63 @@
-//! The journal of a run, `journal.jsonl` in its output folder: what was done, a
-//! line each, written before the next thing is begun. Whatever ends a run, the
-//! journal has what was measured; a finished run removes it.
+//! The journal of a run, `journal.jsonl` in its output folder: what was done, a line each,
+//! written before the next thing is begun. Whatever ends a run, the journal has what was
+//! measured; a finished run removes it.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Error, Result};
 use headroom_lab_results::schema::SCHEMA;
 
 use super::entry::{Entry, Header};
+use crate::journal::{self, Format, JournalFile, Verdict};
 
 /// The file's name.
 pub const NAME: &str = "journal.jsonl";
 
-/// A block of 64 clients and 100 transfers takes less than a hundredth of this.
-const LONGEST_LINE: u64 = 64 << 20;
+const FORMAT: Format = Format {
+    of: "run",
+    schema: SCHEMA,
+    // a block of 64 clients and 100 transfers takes less than a hundredth of this
+    max_line: 64 << 20,
+    max_lines: u64::MAX,
+    if_going_on: "wait for its end, or interrupt it",
+};
 
-/// A journal that is being written. Its lock tells a run that is still going on
-/// from one that was killed.
+/// A journal that is being written.
 #[derive(Debug)]
-pub(super) struct Journal {
-    file: File,
-    path: PathBuf,
-    /// Bytes of whole lines.
-    length: u64,
-}
+pub(super) struct Journal(JournalFile);
 
 /// Content of a journal.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) entries: Vec<Entry>,
-    /// Bytes of whole lines; what comes after was torn when the run was killed.
-    length: u64,
 }
 
 impl Journal {
     /// Begins a journal in a folder that has none.
     pub(super) fn create(folder: &Path) -> Result<Self> {
-        let path = folder.join(NAME);
-        let file = OpenOptions::new().append(true).create_new(true).open(&path);
-        let file = file.doing(|| format!("create {}", path.display()))?;
-        lock(&file, &path)?;
-        Ok(Self { file, path, length: 0 })
+        Ok(Self(JournalFile::create(folder.join(NAME), &FORMAT)?))
     }
 
     /// Reopens the journal of a folder, without a torn last line.
     pub(super) fn reopen(folder: &Path) -> Result<(Self, Contents)> {
         let path = folder.join(NAME);
-        let file = OpenOptions::new().read(true).append(true).open(&path);
-        let file = file.doing(|| format!("open {}", path.display()))?;
-        lock(&file, &path)?;
-        let contents = parse(&file, &path)?;
-        let journal = Self { file, path, length: contents.length };
-        journal.truncate()?;
-        Ok((journal, contents))
+        let mut parts = Parts::default();
+        let file = JournalFile::reopen(path.clone(), &FORMAT, |entry| parts.take(entry))?;
+        Ok((Self(file), parts.finish(&path)?))
     }
 
     /// Writes a line; a block's is on the disk when this returns.
     pub(super) fn append(&mut self, entry: &Entry) -> Result<()> {
-        let doing = || format!("write {}", self.path.display());
-        let mut line = serde_json::to_vec(entry).doing(doing)?;
-        line.push(b'\n');
-        let written = self.file.write_all(&line).and_then(|()| match entry {
-            Entry::Block(_) | Entry::Run(_) | Entry::Done { .. } => self.file.sync_data(),
-            _ => Ok(()),
-        });
-        match written {
-            Ok(()) => self.length += line.len() as u64,
-            // a full disk takes part of a line
-            Err(_) => self.truncate()?,
-        }
-        written.doing(doing)
+        let sync = matches!(entry, Entry::Block(_) | Entry::Run(_) | Entry::Done { .. });
+        self.0.append(entry, sync)
     }
 
     /// Removes it, when there is nothing to continue.
     pub(super) fn remove(self) -> Result<()> {
-        std::fs::remove_file(&self.path).doing(|| format!("remove {}", self.path.display()))
-    }
-
-    fn truncate(&self) -> Result<()> {
-        self.file.set_len(self.length).doing(|| format!("truncate {}", self.path.display()))
+        self.0.remove()
     }
 }
 
@@ -90,87 +66,55 @@ impl Journal {
 pub(super) fn read(folder: &Path) -> Result<(Contents, bool)> {
     let path = folder.join(NAME);
     let file = File::open(&path).doing(|| format!("open {}", path.display()))?;
-    let lives = is_locked(&file);
+    let lives = journal::is_going_on(&file);
     Ok((parse(&file, &path)?, lives))
 }
 
 /// Whether the run in `folder` is still going on, in another process.
 pub fn is_going_on(folder: &Path) -> bool {
-    File::open(folder.join(NAME)).is_ok_and(|file| is_locked(&file))
-}
-
-fn is_locked(file: &File) -> bool {
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-}
-
-fn lock(file: &File, path: &Path) -> Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(Error::Plan(format!(
-            "the run in {} is still going on; wait for its end, or interrupt it",
-            path.parent().unwrap_or(path).display()
-        ))),
-        Err(TryLockError::Error(error)) => Err(error).doing(|| format!("lock {}", path.display())),
-    }
+    File::open(folder.join(NAME)).is_ok_and(|file| journal::is_going_on(&file))
 }
 
 /// Reads a journal.
 pub(super) fn parse(file: impl Read, path: &Path) -> Result<Contents> {
-    let mut lines = BufReader::new(file);
-    let (mut header, mut entries, mut length) = (None, Vec::new(), 0);
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let bytes = (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line);
-        let bytes = bytes.doing(|| format!("read {}", path.display()))? as u64;
-        let damaged = |why: &str| {
-            let sentence = format!(
-                "{}, line {number}: {why}. The journal was damaged after it was written; what comes before this line \
-                 can be saved by removing the line and all that follow",
-                path.display()
-            );
-            Error::Plan(sentence)
-        };
-        if line.last() != Some(&b'\n') {
-            if bytes == LONGEST_LINE {
-                return Err(damaged("the line has no end"));
-            }
-            break; // the end, or a line that was being written when the run was killed
-        }
-        if header.is_none() {
-            require_schema(&line, path)?;
-        }
-        let entry = serde_json::from_slice(&line).map_err(|error| damaged(&error.to_string()))?;
-        match (entry, &header) {
-            (Entry::Run(first), None) => header = Some(*first),
-            (Entry::Run(_), Some(_)) => return Err(damaged("a second beginning")),
-            (_, None) => return Err(damaged("a journal begins with the plan and the machine")),
-            (entry, Some(_)) => entries.push(entry),
-        }
-        length += bytes;
-    }
-    let header = header.ok_or_else(|| {
-        Error::Plan(format!("{} is empty: nothing was measured before the end", path.display()))
-    })?;
-    Ok(Contents { header, entries, length })
+    let mut parts = Parts::default();
+    journal::parse(file, path, &FORMAT, |entry| parts.take(entry))?;
+    parts.finish(path)
 }
 
-/// The first line of another version may lack what this one needs: the version
-/// is the better reason to give.
-fn require_schema(line: &[u8], path: &Path) -> Result<()> {
-    let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
-    match value["run"]["schema"].as_u64() {
-        Some(schema) if schema != u64::from(SCHEMA) => Err(Error::Plan(format!(
-            "{} has schema {schema}, this program reads schema {SCHEMA}; continue the run with the version of \
-             headroom that began it",
-            path.display()
-        ))),
-        _ => Ok(()),
+/// Content while it is read.
+#[derive(Default)]
+struct Parts {
+    header: Option<Header>,
+    entries: Vec<Entry>,
+}
+
+impl Parts {
+    fn take(&mut self, entry: Entry) -> Verdict {
+        match (entry, &self.header) {
+            (Entry::Run(first), None) => self.header = Some(*first),
+            (Entry::Run(_), Some(_)) => return Err("a second beginning"),
+            (_, None) => return Err("a journal begins with the plan and the machine"),
+            (entry, Some(_)) => self.entries.push(entry),
+        }
+        Ok(())
+    }
+
+    fn finish(self, path: &Path) -> Result<Contents> {
+        let Self { header, entries } = self;
+        let header = header.ok_or_else(|| {
+            Error::Plan(format!("{} is empty: nothing was measured before the end", path.display()))
+        })?;
+        Ok(Contents { header, entries })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write;
+    use std::path::PathBuf;
+
     use headroom_lab_results::schema::Environment;
 
     use super::*;

@@ -36,7 +36,7 @@ pub fn resume(
     if !folder.join(journal::NAME).exists() {
         return without_journal(folder);
     }
-    let (journal, Contents { header, entries, .. }) = Journal::reopen(folder)?;
+    let (journal, Contents { header, entries }) = Journal::reopen(folder)?;
     let plan = Plan::of_record(&header.plan)?;
     if let Some(given) = how.plan {
         let differences = given.differences_from(&header.plan);
@@ -130,7 +130,7 @@ pub fn measured(journal: impl Read, path: &Path) -> Result<Results> {
     results_of(journal::parse(journal, path)?)
 }
 
-fn results_of(Contents { header, entries, .. }: Contents) -> Result<Results> {
+fn results_of(Contents { header, entries }: Contents) -> Result<Results> {
     let mut record = Record::default();
     entries.into_iter().for_each(|entry| record.apply(entry));
     record.results(&header)

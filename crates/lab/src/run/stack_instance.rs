@@ -12,7 +12,7 @@ use headroom_lab_results::schema::LayerSetup;
 use headroom_lab_trace::{Framing, SetUp};
 
 use crate::layer::{Drops, Instance, KeyUpdates, LayerKind, Place};
-use crate::stack::Stack;
+use crate::plan::PlannedStack;
 
 /// Times that each layer is set up for the record.
 const SET_UPS: u32 = 5;
@@ -27,8 +27,11 @@ pub(super) struct StackInstance {
     pub(super) wire_port: u16,
     /// Outermost first.
     instances: Vec<Instance>,
-    /// Addresses on the link that the outermost has for itself.
+    /// Addresses on the link that the outermost has for itself, or the stack for its congestion
+    /// control.
     own_ends: Option<Ends>,
+    /// Congestion control of TCP.
+    congestion_control: String,
     /// On the client's inner interface, where a tunnel hides the connection from
     /// the router.
     inner: Option<RunningCapture>,
@@ -53,19 +56,29 @@ pub(super) struct Numbers {
 }
 
 impl StackInstance {
-    /// Gives a stack its addresses; nothing is started.
+    /// Gives a stack its addresses; nothing is started. `congestion_control` is that of stacks
+    /// which have none of their own.
     pub(super) fn new(
-        stack: &Stack,
+        planned: &PlannedStack,
         testbed: &Testbed,
         port: u16,
         congestion_control: &str,
         numbers: &mut Numbers,
     ) -> Result<Self> {
+        let stack = &planned.stack;
+        let congestion_control =
+            planned.congestion_control.as_deref().unwrap_or(congestion_control);
         let (client, server) = (testbed.client.address, testbed.server.address);
         let mut ends = Ends { client, server, mtu: testbed.mtu(), ports: testbed.layer_ports() };
         let mut instances: Vec<Instance> = Vec::new();
         let mut connects = None;
         let mut own_ends = None;
+        if planned.congestion_control.is_some() {
+            // a route has the congestion control, and routes are told apart by addresses
+            numbers.all += 1;
+            ends = testbed.own_ends(numbers.all);
+            own_ends = Some(ends);
+        }
         for (inside, layer) in stack.layers.iter().enumerate().rev() {
             numbers.all += 1;
             // inside another network the addresses are nobody else's anyway
@@ -106,6 +119,7 @@ impl StackInstance {
             wire_port: outermost.map_or(port, |stream| stream.server().port()),
             instances,
             own_ends,
+            congestion_control: congestion_control.to_owned(),
             inner: None,
             is_active: false,
         })
@@ -113,7 +127,13 @@ impl StackInstance {
 
     /// Starts the layers, outermost first, each set up from nothing.
     pub(super) fn start(&mut self, testbed: &Testbed) -> Result<()> {
-        self.own_ends.as_ref().map_or(Ok(()), |ends| testbed.add_own_ends(ends))?;
+        if let Some(ends) = &self.own_ends {
+            testbed.add_own_ends(ends, &self.congestion_control)?;
+            // inside layers TCP has other routes
+            if self.instances.is_empty() {
+                testbed.verify_congestion_control(ends, &self.congestion_control)?;
+            }
+        }
         for instance in &self.instances {
             let place = place(testbed, instance);
             for host in place.hosts() {

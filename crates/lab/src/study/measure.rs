@@ -38,6 +38,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "transfer", unit: "s", source: Each(|s| s.seconds) },
     Measure { name: "mbit-per-s", unit: "Mbit/s", source: Each(|s| Some(rate_bps(s)? / 1e6)) },
     Measure { name: "kbyte-per-s", unit: "kB/s", source: Each(|s| Some(rate_bps(s)? / 8e3)) },
+    Measure { name: "link-rate-pct", unit: "%", source: Run(link_rate_pct) },
     Measure { name: "packets", unit: "", source: Each(|s| Some(s.wire?.packets as f64)) },
     Measure { name: "bytes", unit: "B", source: Each(|s| Some(s.wire?.bytes as f64)) },
     Measure { name: "handshakes", unit: "", source: Each(|s| Some(s.wire?.handshakes.into())) },
@@ -223,8 +224,15 @@ impl Measure {
 
     /// Whether it is a time, or a rate made of one: what a link that does not shape falsifies.
     pub(super) fn is_of_time(&self) -> bool {
-        let times =
-            ["session", "transfer", "mbit-per-s", "kbyte-per-s", "handshake", "data-handshake"];
+        let times = [
+            "session",
+            "transfer",
+            "mbit-per-s",
+            "kbyte-per-s",
+            "link-rate-pct",
+            "handshake",
+            "data-handshake",
+        ];
         times.contains(&self.name) || self.is_of_a_model()
     }
 
@@ -299,6 +307,19 @@ fn bytes(sample: &Sample) -> Option<f64> {
 
 fn rate_bps(sample: &Sample) -> Option<f64> {
     let seconds = sample.seconds.filter(|seconds| *seconds > 0.0)?;
+    Some(bytes(sample)? * 8.0 / seconds)
+}
+
+/// Bits of file over the time of the session, percent of the link's rate in their direction.
+fn link_rate_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
+    let rate_bps = results.link.rate_bps_of(&cell.workload)? as f64;
+    let run = Measured { results };
+    let found = run.mean(&cell.stack, &cell.workload, cell.size_bytes, session_bps)?;
+    Some(found.map(|bps| 100.0 * bps / rate_bps))
+}
+
+fn session_bps(sample: &Sample) -> Option<f64> {
+    let seconds = sample.session_seconds.filter(|seconds| *seconds > 0.0)?;
     Some(bytes(sample)? * 8.0 / seconds)
 }
 

@@ -165,6 +165,20 @@ mod tests {
     }
 
     #[test]
+    fn the_plan_of_six_links_is_a_study_whose_quick_version_has_the_same_blocks() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/pace.toml");
+        let study = Study::read(&path).expect("a good study");
+        assert_eq!((study.parts.len(), study.sections[0].columns.len()), (6, 6));
+        let bbr = study.parts[0].stack("https#bbr").expect("it is there");
+        assert_eq!(bbr.congestion_control.as_deref(), Some("bbr"));
+        let quick = study.clone().at_scale(Scale::Quick).expect("parts");
+        for (part, whole) in quick.parts.iter().zip(&study.parts) {
+            assert_eq!((part.stacks.len(), part.repetitions), (1, whole.repetitions));
+        }
+        assert_eq!(study.at_scale(Scale::Smoke).expect("parts").parts.len(), 6);
+    }
+
+    #[test]
     fn an_answer_lacks_no_figure_at_full_size_or_quick() {
         for study in published_studies() {
             for scale in [Scale::Full, Scale::Quick] {

@@ -316,6 +316,7 @@ pub fn hello() -> Message {
         program: "a browser".to_owned(),
         rate_bps: None,
         priority: None,
+        counts: None,
     }
 }
 

@@ -34,6 +34,9 @@ pub(super) fn of(service: Service, error: &Error, reply: Option<&Reply>) -> Fail
     if is_elsewhere && service == Service::S3 {
         text.push_str("; AWS_REGION has to be the region of the bucket");
     }
+    if code.as_deref() == Some("RequestTimeTooSkewed") {
+        text.push_str("; the clock of this machine differs from that of the store by many minutes");
+    }
     Failure::new(kind, text)
 }
 
@@ -52,6 +55,10 @@ fn kind(service: Service, error: &Error, reply: Option<&Reply>, code: Option<&st
             | "TokenRefreshRequired"
             | "AuthorizationHeaderMalformed",
         ) => return FailureKind::Refused,
+        // a write in place of a version of which there is none any more: S3 says 404, others 412
+        Some("NoSuchKey") if matches!(error, Error::Precondition { .. }) => {
+            return FailureKind::Changed;
+        }
         // listings and completions have no variant for it
         Some(
             "NoSuchBucket" | "NoSuchKey" | "NoSuchUpload" | "ContainerNotFound" | "BlobNotFound",
@@ -185,6 +192,25 @@ mod tests {
         let long = format!("<Code>{}</Code>", "x".repeat(65));
         assert_eq!(code(&long), None);
         assert_eq!(code("<Code>a b</Code>"), None);
+    }
+
+    #[test]
+    fn a_version_that_is_gone_has_changed() {
+        let of_code = |code: &str| {
+            let source = format!("<Error><Code>{code}</Code></Error>").into();
+            let error = Error::Precondition { path: "k".to_owned(), source };
+            of(Service::S3, &error, Some(&status(404))).kind
+        };
+        assert_eq!(of_code("NoSuchKey"), FailureKind::Changed);
+        assert_eq!(of_code("NoSuchBucket"), FailureKind::NotFound);
+    }
+
+    #[test]
+    fn a_wrong_clock_is_named() {
+        let skewed = generic("<Code>RequestTimeTooSkewed</Code>");
+        let failure = of(Service::S3, &skewed, Some(&status(403)));
+        assert_eq!(failure.kind, FailureKind::Refused);
+        assert!(failure.text.contains("the clock of this machine"), "{}", failure.text);
     }
 
     #[test]

@@ -344,14 +344,29 @@ impl Backend for Cloud {
         let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
         let exchange = Arc::new(Exchange::new(self.completion_headers(metadata, condition)));
         let request = self.uploads.complete_multipart(&path, &upload, parts);
-        let stored = self.exchange_with(exchange, request).await?;
-        Ok(Version::new(stored.e_tag, stored.version))
+        match self.exchange_with(exchange, request).await {
+            Ok(stored) => Ok(Version::new(stored.e_tag, stored.version)),
+            // the upload is there, and the version that it would replace is not
+            Err(failure)
+                if failure.kind == FailureKind::NotFound
+                    && matches!(condition, Condition::Is(_))
+                    && failure.text.ends_with(": NoSuchKey") =>
+            {
+                Err(Failure { kind: FailureKind::Changed, ..failure })
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     async fn abort_upload(&self, key: &str, upload: &str) -> Result<(), Failure> {
         let path = location::of(key)?;
         let upload = upload.to_owned();
         self.exchange(self.uploads.abort_multipart(&path, &upload)).await
+    }
+
+    fn honours_conditions(&self) -> bool {
+        // S3 is the interface of many programs
+        self.service != Service::S3
     }
 
     fn keeps_directories(&self) -> bool {

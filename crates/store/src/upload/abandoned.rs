@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::begin::is_held;
+use super::begin::{is_held, store_time};
 use crate::backend::FailureKind;
 use crate::client::Client;
 use crate::error::Error;
@@ -19,6 +19,8 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
     let mut count = 0;
     let mut page: Option<String> = None;
     let mut pages = Pages::default();
+    // journals have their times by the store's clock, of which this machine's may be ahead
+    let mut now: Option<SystemTime> = None;
     loop {
         let answer = client.list(&directory, page.as_deref()).await?;
         let prefix = format!("{}{directory}", client.prefix());
@@ -31,10 +33,16 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
                 .key
                 .strip_prefix(prefix.as_str())
                 .filter(|name| !name.is_empty() && !name.contains('/'));
-            let age = SystemTime::now().duration_since(listed.modified).unwrap_or_default();
-            let Some(name) = name.filter(|_| age >= older_than) else {
+            let Some(name) = name else {
                 continue;
             };
+            let time = match now {
+                Some(time) => time,
+                None => *now.insert(store_time(client).await?),
+            };
+            if time.duration_since(listed.modified).unwrap_or_default() < older_than {
+                continue;
+            }
             match abort(client, &Key::reserved(&format!("uploads/{name}"))).await {
                 Ok(is_given_up) => count += u64::from(is_given_up),
                 // a forged journal, or one of a store with a shorter prefix, keeps no other one

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
+use super::conditions::check_conditions;
 use super::keeper::Writer;
 use super::plan::Plan;
 use super::{Inner, NONCE, Parts, Upload, UploadOffer};
@@ -29,12 +30,14 @@ const ATTEMPTS: u32 = 3;
 /// # Errors
 ///
 /// [`Error::Busy`]: another server uploads this content, or another connection to this one.
+/// [`Error::Refused`]: the store ignores the conditions of writes.
 pub(crate) async fn begin(
     client: &Arc<Client>,
     key: Key,
     offer: &UploadOffer,
 ) -> Result<Upload, Error> {
     let plan = Plan::new(&key, offer.size)?;
+    check_conditions(client).await?;
     let name = journal::name(&key, &offer.tag);
     let most = journal::most_bytes(plan.size, plan.parts);
     for _ in 0..ATTEMPTS {
@@ -80,7 +83,7 @@ pub(super) async fn is_held(
 
 /// Reads the store's clock, by which journals have their times. If this machine's clock is ahead
 /// of it, the journal of a living writer would look abandoned.
-async fn store_time(client: &Client) -> Result<SystemTime, Error> {
+pub(super) async fn store_time(client: &Client) -> Result<SystemTime, Error> {
     // among the journals, so that `abort_older` removes it if it stays behind
     let name = Key::reserved(&format!("uploads/clock-{:032x}", rand::random::<u128>()));
     let content = Bytes::from_static(b"clock");

@@ -9,6 +9,7 @@ use crate::backend::{FailureKind, Head};
 use crate::client::RequestError;
 use crate::error::Error;
 use crate::record::{self, Record};
+use crate::replace::{self, ROUNDS};
 use crate::version::{Condition, Version};
 
 /// How often, and after which pauses, it is looked for what the store says to have completed:
@@ -26,10 +27,51 @@ impl Inner {
         self.check_lost()?;
         let (ids, values) = self.all_parts()?;
         self.check_condition(condition).await?;
-        let answer = self
-            .client
-            .complete_upload(&self.key, &self.upload, &ids, &self.metadata, condition)
-            .await;
+        let answer = self.try_complete(&ids, condition).await;
+        self.end_with(answer, root, values).await
+    }
+
+    /// Makes the object in place of what has its name. Each request requires what was there before
+    /// it: one that arrives late replaces nothing newer.
+    pub(super) async fn replace(&self, root: [u8; 32]) -> Result<Version, Error> {
+        self.check_lost()?;
+        let (ids, values) = self.all_parts()?;
+        let mut round = 0;
+        let answer = loop {
+            round += 1;
+            let there = self.client.head(&self.key).await?;
+            // an earlier attempt whose answer was lost
+            if let Some(head) = there.as_ref().filter(|head| self.has_nonce(head)) {
+                break Ok(head.version.clone());
+            }
+            let condition = replace::condition(there.as_ref().map(|head| &head.version), round);
+            match self.try_complete(&ids, &condition).await {
+                Err(trouble) if trouble.kind == FailureKind::Changed && round < ROUNDS => {}
+                Err(trouble) if trouble.kind == FailureKind::Unsupported => {
+                    break self.try_complete(&ids, &Condition::Any).await;
+                }
+                answer => break answer,
+            }
+        };
+        self.end_with(answer, root, values).await
+    }
+
+    async fn try_complete(
+        &self,
+        ids: &[String],
+        condition: &Condition,
+    ) -> Result<Version, RequestError> {
+        let (client, metadata) = (&self.client, &self.metadata);
+        client.complete_upload(&self.key, &self.upload, ids, metadata, condition).await
+    }
+
+    /// Looks at the object, writes its record, removes the journal.
+    async fn end_with(
+        &self,
+        answer: Result<Version, RequestError>,
+        root: [u8; 32],
+        values: Vec<[u8; 32]>,
+    ) -> Result<Version, Error> {
         let version = match answer {
             Ok(version) => self.look_for(&version).await?,
             Err(trouble) => self.after(trouble).await?,

@@ -3,6 +3,7 @@
 mod abandoned;
 mod begin;
 mod completion;
+mod conditions;
 mod keeper;
 mod plan;
 
@@ -138,6 +139,17 @@ impl Upload {
         condition.check(self.inner.key.as_str())?;
         let inner = &self.inner;
         inner.client.wait(async move { inner.complete(root, &condition).await })
+    }
+
+    /// Does what [`complete`](Self::complete) does in place of what has the name, of whatever
+    /// version. A request that arrives late replaces nothing that was stored since.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`]: others store it at the same time again and again; parts and journal
+    /// stay. Otherwise as those of [`complete`](Self::complete).
+    pub fn complete_over(&self, root: [u8; 32]) -> Result<Version, Error> {
+        self.inner.client.wait(self.inner.replace(root))
     }
 
     /// Gives the upload up: the store forgets its parts, the journal goes.

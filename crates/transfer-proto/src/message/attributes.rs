@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 
 use super::bounded;
+use crate::span::Verification;
 
 /// How the trees of a request are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
@@ -17,6 +18,10 @@ pub struct TreeOptions {
     /// Whether to send a file that changes while it is read.
     #[n(2)]
     pub changing: bool,
+    /// How to verify files of which the receiver has nothing; `None` is by BLAKE3. The server may
+    /// refuse that ([`Message::Accepted`](super::Message::Accepted)), and ignores it in a sync.
+    #[n(3)]
+    pub verification: Option<Verification>,
 }
 
 /// A set of attributes to keep beside content, permissions and times, as bits. Unknown bits

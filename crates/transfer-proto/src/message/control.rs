@@ -7,13 +7,14 @@ use minicbor::{Decode, Encode};
 use super::attributes::{Keep, TreeOptions};
 use super::delta::{ChunkHash, ChunkKind, ChunkSize};
 use super::parts::{
-    Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms, Wanted,
+    Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms,
+    StoreRequests, Wanted,
 };
 use super::{bounded, delta};
 use crate::path::RelPath;
 use crate::proof::{Binding, NONCE_BYTES};
 use crate::rate::Priority;
-use crate::span::ChainingValue;
+use crate::span::{ChainingValue, Verification};
 
 /// The version of the protocol that this program speaks.
 pub const VERSION: u32 = 1;
@@ -39,6 +40,9 @@ pub enum Message {
         /// The share beside others with which to send it files; `None` is the normal one.
         #[n(3)]
         priority: Option<Priority>,
+        /// A client: it wants [`Self::StoreRequests`]. A server: it sends them to such a client.
+        #[n(4)]
+        counts: Option<bool>,
     },
     /// Client to server: the client will send files.
     #[n(1)]
@@ -98,6 +102,10 @@ pub enum Message {
         /// [`Self::Join`].
         #[cbor(n(2), with = "minicbor::bytes")]
         ticket: Option<[u8; TICKET_BYTES]>,
+        /// How files are verified of which the receiver has no span: as requested, or `None` for
+        /// BLAKE3. All others are verified by BLAKE3.
+        #[n(3)]
+        verification: Option<Verification>,
         /// Whether the server sends ranges of files, as the client asked for.
         #[n(4)]
         ranges: Option<bool>,
@@ -159,13 +167,14 @@ pub enum Message {
         #[n(4)]
         old: Option<u64>,
     },
-    /// Sender to receiver: everything was sent, and this is the file's BLAKE3 hash.
+    /// Sender to receiver: everything was sent, and this is the file's hash.
     #[n(9)]
     Sealed {
         /// The file.
         #[n(0)]
         id: u64,
-        /// The hash.
+        /// The BLAKE3 hash; of a file that is verified by CRC-64/NVME its eight bytes, most
+        /// significant first, and zeros.
         #[cbor(n(1), with = "minicbor::bytes")]
         root: [u8; 32],
         /// Bytes of the spans that were sent: once they have arrived, the file is complete.
@@ -550,6 +559,14 @@ pub enum Message {
         #[n(1)]
         streams: u64,
     },
+    /// Server to client, the last message of a `put`, `get` or `sync` if the [`Self::Hello`] of both
+    /// has `counts`: the requests to the server's object store that it took.
+    #[n(56)]
+    StoreRequests {
+        /// They.
+        #[n(0)]
+        requests: Box<StoreRequests>,
+    },
     /// Sender to receiver, in a sync: describe parts of the old file, whose size
     /// [`Self::Have`] gave.
     #[n(48)]
@@ -646,5 +663,5 @@ pub enum Message {
 impl Message {
     /// The request is accepted, and there is nothing to add.
     pub const ACCEPTED: Self =
-        Self::Accepted { lanes: None, keep: None, ticket: None, ranges: None };
+        Self::Accepted { lanes: None, keep: None, ticket: None, verification: None, ranges: None };
 }

@@ -25,5 +25,5 @@ pub use limits::{
 };
 pub use parts::{
     Compress, DataHeader, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed,
-    ListedKind, ShareTerms, Time, Wanted,
+    ListedKind, ShareTerms, StoreRequests, Time, Wanted,
 };

@@ -65,6 +65,48 @@ pub struct DataHeader {
     pub zstd: Option<bool>,
 }
 
+/// Requests to an object store by kind, repeated ones included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct StoreRequests {
+    /// Pages of listings.
+    #[n(0)]
+    pub list: u64,
+    /// Questions for an object's size, version and metadata.
+    #[n(1)]
+    pub head: u64,
+    /// Ranges of objects read.
+    #[n(2)]
+    pub get: u64,
+    /// Objects stored in one request.
+    #[n(3)]
+    pub put: u64,
+    /// Uploads in parts that were begun.
+    #[n(4)]
+    pub create: u64,
+    /// Parts stored.
+    #[n(5)]
+    pub part: u64,
+    /// Uploads in parts that were completed.
+    #[n(6)]
+    pub complete: u64,
+    /// Copies within the store.
+    #[n(7)]
+    pub copy: u64,
+    /// Deletions.
+    #[n(8)]
+    pub delete: u64,
+    /// Uploads in parts that were given up.
+    #[n(9)]
+    pub abort: u64,
+    /// How many of those above repeated one that failed.
+    #[n(10)]
+    pub retried: u64,
+    /// How often the store asked for fewer requests.
+    #[n(11)]
+    pub slowed: u64,
+}
+
 /// Whether data is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]

@@ -9,7 +9,7 @@ use super::*;
 use crate::path::{RelPath, printable};
 use crate::proof::Binding;
 use crate::rate::Priority;
-use crate::span::ChainingValue;
+use crate::span::{ChainingValue, Verification};
 
 proptest! {
     #[test]
@@ -63,6 +63,21 @@ fn unknown_fields_are_ignored() {
     let map = map.u32(0).and_then(|e| e.u64(5)).expect("a vector");
     map.u32(77).and_then(|e| e.array(1)).and_then(|e| e.str("more")).expect("a vector");
     assert_eq!(Message::parse(&bytes), Ok(Message::Stored { id: 5 }));
+}
+
+#[test]
+fn an_older_version_has_no_verification() {
+    let mut bytes = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut bytes);
+    // the tree options of a version that knew three fields
+    let map = e.map(3).and_then(|e| e.u32(0)).and_then(|e| e.u32(5)).expect("a vector");
+    let map = map.u32(1).and_then(|e| e.u32(0)).and_then(|e| e.u32(2)).expect("a vector");
+    map.bool(true).expect("a vector");
+    let options: TreeOptions = minicbor::decode(&bytes).expect("it is read");
+    let known = TreeOptions { keep: Keep(5), changing: true, ..TreeOptions::default() };
+    assert_eq!(options, known);
+    // and what says nothing new is written as that version does
+    assert_eq!(minicbor::to_vec(options).expect("a vector"), bytes);
 }
 
 #[test]
@@ -175,7 +190,7 @@ fn control_characters_of_a_peers_message_are_escaped_when_it_is_parsed() {
         Message::Unreadable { reason: reason(), path: None, code: None },
         Message::Remark { text: reason(), left_out: 0 },
         Message::Left { reason: reason(), failed: true, code: None },
-        Message::Hello { version: VERSION, program, rate_bps: None, priority: None },
+        Message::Hello { version: VERSION, program, rate_bps: None, priority: None, counts: None },
     ] {
         let mut bytes = Vec::new();
         message.frame(&mut bytes).expect("a short message");
@@ -231,13 +246,23 @@ fn about_name(number: u32, name: &str) -> Vec<u8> {
 fn message() -> impl Strategy<Value = Message> {
     let id = any::<u64>;
     prop_oneof![
-        (any::<u32>(), "[a-z0-9. ]{0,64}", option::of(any::<u64>()), option::of(0..3_usize))
-            .prop_map(|(version, program, rate_bps, priority)| Message::Hello {
+        (
+            any::<u32>(),
+            "[a-z0-9. ]{0,64}",
+            option::of(any::<u64>()),
+            option::of(0..3_usize),
+            option::of(any::<bool>())
+        )
+            .prop_map(|(version, program, rate_bps, priority, counts)| Message::Hello {
                 version,
                 program,
                 rate_bps,
                 priority: priority.map(|number| Priority::ALL[number]),
+                counts,
             }),
+        (id(), id(), id()).prop_map(|(list, part, slowed)| Message::StoreRequests {
+            requests: Box::new(StoreRequests { list, part, slowed, ..StoreRequests::default() })
+        }),
         (
             option::of(path()),
             any::<bool>(),
@@ -282,13 +307,15 @@ fn message() -> impl Strategy<Value = Message> {
                 Just(lanes),
                 option::of(any::<u32>().prop_map(Keep)),
                 option::of(any::<[u8; 16]>()),
+                option::of(verification()),
                 option::of(any::<bool>()),
             )
         })
-        .prop_map(|(lanes, keep, ticket, ranges)| Message::Accepted {
+        .prop_map(|(lanes, keep, ticket, verification, ranges)| Message::Accepted {
             lanes,
             keep,
             ticket,
+            verification,
             ranges
         }),
         any::<[u8; 16]>().prop_map(|ticket| Message::Join { ticket }),
@@ -593,7 +620,13 @@ fn requests_and_answers_without_ranges_are_those_of_an_older_version() {
         tree: None,
         ranges,
     };
-    let accepted = |ranges| Message::Accepted { lanes: None, keep: None, ticket: None, ranges };
+    let accepted = |ranges| Message::Accepted {
+        lanes: None,
+        keep: None,
+        ticket: None,
+        verification: None,
+        ranges,
+    };
     // [2, {0: []}], [2, {0: [], 10: true}], [4, {}], [4, {4: true}]
     assert_eq!(bytes(get(None)), [0x82, 0x02, 0xa1, 0x00, 0x80]);
     assert_eq!(bytes(get(Some(true))), [0x82, 0x02, 0xa2, 0x00, 0x80, 0x0a, 0xf5]);
@@ -657,11 +690,18 @@ fn tree_options() -> impl Strategy<Value = TreeOptions> {
         Just(Links::Refuse),
         Just(Links::Follow)
     ];
-    (any::<u32>(), links, any::<bool>()).prop_map(|(keep, links, changing)| TreeOptions {
-        keep: Keep(keep),
-        links,
-        changing,
-    })
+    (any::<u32>(), links, any::<bool>(), option::of(verification())).prop_map(
+        |(keep, links, changing, verification)| TreeOptions {
+            keep: Keep(keep),
+            links,
+            changing,
+            verification,
+        },
+    )
+}
+
+fn verification() -> impl Strategy<Value = Verification> {
+    prop_oneof![Just(Verification::Blake3), Just(Verification::Crc64)]
 }
 
 fn more() -> impl Strategy<Value = Option<Box<Attributes>>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
 use headroom_transfer_proto::path::{PathError, RelPath, shown};
 use headroom_transfer_proto::rate::Priority;
+use headroom_transfer_proto::span::Verification;
 use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
 use tokio::task::spawn_blocking;
@@ -14,7 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::control::{Greeting, MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Event, Observer};
 use crate::error::{Closing, Error};
-use crate::files::Keep;
+use crate::files::{Keep, Requests, requests};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
 use crate::lanes::{LaneHandle, LaneOffer, LaneOptions, LaneParams};
@@ -63,6 +64,7 @@ pub struct Client {
     pub(super) lanes: bool,
     pub(super) lane_options: LaneOptions,
     pub(super) tree: TreeOptions,
+    verification: Verification,
 }
 
 impl Client {
@@ -244,6 +246,7 @@ impl Client {
             lanes: true,
             lane_options: LaneOptions::default(),
             tree: TreeOptions::default(),
+            verification: Verification::Blake3,
             proof: None,
             ssh_server,
             last_reply: None,
@@ -287,12 +290,37 @@ impl Client {
 
     /// Returns how this client wants to be sent files.
     pub(super) const fn greeting(&self) -> Greeting {
-        Greeting { rate_bps: self.rate_bps, priority: self.priority }
+        Greeting { rate_bps: self.rate_bps, priority: self.priority, counts: true }
     }
 
-    /// Sets how later requests send and store trees.
+    /// Sets how later requests send and store trees, but not how they verify files:
+    /// [`Self::set_verification`] does that.
     pub const fn set_tree(&mut self, tree: TreeOptions) {
-        self.tree = tree;
+        // a sync would announce a CRC and use BLAKE3
+        self.tree = TreeOptions { verification: None, ..tree };
+    }
+
+    /// Sets how later requests to put and get files verify those that are too big for their entry.
+    /// By CRC-64/NVME are then verified those of which the receiver has nothing yet, if the server
+    /// can do that; all others are verified by BLAKE3, and so is everything else that this client
+    /// does.
+    pub const fn set_verification(&mut self, verification: Verification) {
+        self.verification = verification;
+    }
+
+    /// Returns how a request to put or get files sends and stores trees.
+    ///
+    /// # Errors
+    /// Files would be verified by a CRC and not encrypted ([`Error::Usage`]).
+    pub(super) fn tree_of_copy(&self) -> Result<TreeOptions, Error> {
+        let verification = Some(self.verification).filter(|by| *by != Verification::Blake3);
+        if verification.is_some() && self.lane_options.cipher.is_some_and(|it| !it.is_secure()) {
+            return Err(Error::Usage(
+                "--verify fast needs encryption: without it only BLAKE3 finds what somebody on the path has changed"
+                    .to_owned(),
+            ));
+        }
+        Ok(TreeOptions { verification, ..self.tree })
     }
 
     /// Sets whether big files may use lanes, which is the default; otherwise they use streams.
@@ -420,9 +448,9 @@ impl Answer {
             Self::Received(accepted) => return Ok(accepted),
             Self::Awaited { offer, is_chosen, priority } => (offer, is_chosen, priority),
         };
-        let peer_limit_bps = reader.recv_hello().await?.rate_bps;
+        let Greeting { rate_bps: peer_limit_bps, counts, .. } = reader.recv_hello().await?;
         match reader.expect().await? {
-            Message::Accepted { lanes, keep, ticket: _, ranges } => {
+            Message::Accepted { lanes, keep, ticket: _, verification, ranges } => {
                 let lanes = lanes.map(|answer| match offer {
                     Some(offer) => offer.accepted(&answer),
                     None => {
@@ -435,8 +463,8 @@ impl Answer {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                let ranges = ranges == Some(true);
-                Ok(Accepted { peer_limit_bps, lanes, keep, ranges })
+                let (verification, ranges) = (verification.unwrap_or_default(), ranges == Some(true));
+                Ok(Accepted { peer_limit_bps, lanes, keep, verification, counts, ranges })
             }
             Message::Refused { reason, about_files, code } => {
                 Err(Error::refused(reason, about_files, code))
@@ -480,6 +508,9 @@ pub(super) struct Accepted {
     pub(super) lanes: Option<LaneHandle>,
     /// Which of the requested attributes it keeps.
     pub(super) keep: Option<Keep>,
+    verification: Verification,
+    /// Whether it will say how many requests to its object store that took.
+    pub(super) counts: bool,
     /// Whether it sends ranges of files.
     pub(super) ranges: bool,
 }
@@ -490,12 +521,48 @@ impl Accepted {
         limited(tree, self.keep.unwrap_or_default(), "the server does not keep", observer)
     }
 
+    /// Returns how files are verified of which the receiver has nothing. Warns if that is not as
+    /// requested.
+    ///
+    /// # Errors
+    /// The server wants what was not requested.
+    pub(super) fn verification(
+        &self,
+        requested: Option<Verification>,
+        observer: &Arc<dyn Observer>,
+    ) -> Result<Verification, Error> {
+        match (requested.unwrap_or_default(), self.verification) {
+            (Verification::Blake3, Verification::Crc64) => {
+                let what = "it verifies by CRC-64/NVME, which was not requested";
+                Err(Error::Protocol(what.to_owned()))
+            }
+            (Verification::Crc64, Verification::Blake3) => {
+                let reason = "the server does not verify by CRC-64/NVME: BLAKE3 verifies all files";
+                observer.event(Event::Warning { reason });
+                Ok(Verification::Blake3)
+            }
+            (_, agreed) => Ok(agreed),
+        }
+    }
+
     /// Reports the lanes' parameters, if there are any.
     pub(super) fn report_params(&self, observer: &Arc<dyn Observer>) -> Option<LaneParams> {
         let params = self.lanes.as_ref().map(LaneHandle::params)?;
         let LaneParams { cipher, chunk, port } = params;
         observer.event(Event::Lanes { cipher, chunk, port });
         Some(params)
+    }
+}
+
+/// Receives the requests to the server's object store, if it has announced them. The transfer is
+/// complete: whether they come changes nothing.
+pub(super) async fn receive_counts(counts: bool, reader: &mut MessageReader) -> Option<Requests> {
+    if !counts {
+        return None;
+    }
+    match tokio::time::timeout(TIMEOUT, reader.recv()).await {
+        Ok(Ok(Some(Message::StoreRequests { requests }))) => Some(requests::of_message(&requests)),
+        _ => None,
     }
 }
 

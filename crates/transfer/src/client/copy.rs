@@ -4,11 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, Wanted};
+use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, TreeOptions, Wanted};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::connection::{Answer, Client, limited};
+use super::connection::{Answer, Client, limited, receive_counts};
 use crate::control::{MessageReader, unexpected};
 use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, Terms};
 use crate::error::Error;
@@ -53,7 +53,7 @@ impl Client {
     ) -> Result<Summary, Error> {
         let offer = self.offer();
         let lanes = offer.as_ref().map(LaneOffer::message);
-        let tree = self.tree;
+        let tree = self.tree_of_copy()?;
         let request = Message::Put { to, rename, fsync, lanes, tree: Some(tree) };
         let (mut writer, mut reader, mut answer) = self.begin(&request, offer).await?;
         let mut kept = tree;
@@ -69,16 +69,19 @@ impl Client {
         let (connection, offering) = (self.connection.clone().into(), Offering::Content);
         let sender = Sender::ahead(connection, offering, Arc::clone(&observer), limits.clone());
         let sender = sender.compressing(self.compress).of_tree(kept, false);
-        let mut cipher = None;
+        let (mut cipher, mut counts) = (None, false);
         let agreed = async |reader: &mut MessageReader| {
             let accepted = answer.receive(reader).await?;
             cipher = accepted.report_params(&observer).map(|params| params.cipher);
+            counts = accepted.counts;
             let limits = limits.and(accepted.peer_limit_bps);
-            Ok::<_, Error>(Some(Terms { limits, lane: accepted.lanes }))
+            let verification = accepted.verification(tree.verification, &observer)?;
+            Ok::<_, Error>(Some(Terms { limits, lane: accepted.lanes, verification }))
         };
         let next_id = &mut self.next_id;
         let sent = sender.send_ahead(source, next_id, &mut writer, &mut reader, agreed).await?;
-        Ok(Summary { cipher, ..sent })
+        let requests = receive_counts(counts, &mut reader).await;
+        Ok(Summary { cipher, requests, ..sent })
     }
 
     /// Fetches files and directories at `from` below the server's root, as [`Self::put`] sends
@@ -128,14 +131,13 @@ impl Client {
         // the rate of a lane cannot be limited at the receiver
         let offer = self.offer().filter(|_| self.rate_bps.is_none());
         let lanes = offer.as_ref().map(LaneOffer::message);
-        let (mut writer, mut reader, accepted) = self
-            .request(
-                &Message::Get { from, compress, lanes, tree: Some(self.tree), ranges: None },
-                offer,
-            )
-            .await?;
+        let tree = self.tree_of_copy()?;
+        let request = Message::Get { from, compress, lanes, tree: Some(tree), ranges: None };
+        let (mut writer, mut reader, accepted) = self.request(&request, offer).await?;
         let params = accepted.report_params(&observer);
-        let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
+        let verification = Some(accepted.verification(tree.verification, &observer)?);
+        let stored_as = limited(tree, settable(), "this user may not set", &observer);
+        let stored_as = TreeOptions { verification, ..stored_as };
         let receiver = Receiver {
             connection: self.connection.clone().into(),
             joining: None,
@@ -150,7 +152,10 @@ impl Client {
             acceptance: None,
             part: None,
         };
-        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        let mut summary = receiver.receive(&mut writer, &mut reader).await?;
+        if summary.requests.is_none() {
+            summary.requests = receive_counts(accepted.counts, &mut reader).await;
+        }
         self.finish_request(writer, reader).await;
         Ok(Summary { cipher: params.map(|params| params.cipher), ..summary })
     }

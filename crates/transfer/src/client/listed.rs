@@ -29,8 +29,24 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
+        self.put_names(&open(from).await?, paths, to, fsync, observer).await
+    }
+
+    /// Does what [`Self::put_listed`] does with names below a root, which may be in an object
+    /// store.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub async fn put_names(
+        &mut self,
+        from: &Root,
+        paths: Vec<RelPath>,
+        to: &[u8],
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
         let to = self.below(to)?;
-        let source = Source::listed(&open(from).await?, paths, self.tree.links);
+        let source = Source::listed(from, paths, self.tree.links);
         self.put_source(source, to, false, fsync, observer).await
     }
 
@@ -47,10 +63,55 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
+        self.sync_names(&open(from).await?, paths, to, fsync, observer).await
+    }
+
+    /// Does what [`Self::sync_listed`] does with names below a root, which may be in an object
+    /// store.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub async fn sync_names(
+        &mut self,
+        from: &Root,
+        paths: Vec<RelPath>,
+        to: &[u8],
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
         let options = SyncOptions { fsync, ..SyncOptions::default() };
+        self.sync_names_by(&options, from, paths, to, observer).await
+    }
+
+    /// Reports what [`Self::sync_names`] would send ([`Event::Planned`]), and changes nothing. No
+    /// file is read: it is enough that `from` has files with the same sizes, modes and times.
+    ///
+    /// [`Event::Planned`]: crate::Event::Planned
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub async fn plan_names(
+        &mut self,
+        from: &Root,
+        paths: Vec<RelPath>,
+        to: &[u8],
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let options = SyncOptions { dry_run: true, ..SyncOptions::default() };
+        self.sync_names_by(&options, from, paths, to, observer).await
+    }
+
+    async fn sync_names_by(
+        &mut self,
+        options: &SyncOptions,
+        from: &Root,
+        paths: Vec<RelPath>,
+        to: &[u8],
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
         let request = options.request(self.below(to)?, true, self.compress, self.tree);
-        let source = Source::listed(&open(from).await?, paths, self.tree.links);
-        self.sync_source(source, &request, &options, observer).await
+        let source = Source::listed(from, paths, self.tree.links);
+        self.sync_source(source, &request, options, observer).await
     }
 
     /// Fetches files of one directory, at most 1024: `names` in the directory `directory` below

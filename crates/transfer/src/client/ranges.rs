@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Message, Wanted};
+use headroom_transfer_proto::message::{Message, TreeOptions, Wanted};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::connection::{Client, limited};
+use super::connection::{Client, limited, receive_counts};
 use super::listed::joined;
 use crate::control::{MessageReader, MessageWriter, unexpected};
 use crate::delivery::{Destination, DividedFile, Observer, Participant, Receiver, Summary};
@@ -68,21 +68,25 @@ impl Client {
         let (destination, _) = resolved.map_err(|error| Error::task(&error))??;
         // the rate of a lane cannot be limited at the receiver
         let offer = self.offer().filter(|_| self.rate_bps.is_none());
+        // the values of ranges are those of BLAKE3
+        let tree = TreeOptions { verification: None, ..self.tree };
         let request = Message::Get {
             from: vec![Wanted { path: Some(path), contents: false }],
             compress: Some(self.compress),
             lanes: offer.as_ref().map(LaneOffer::message),
-            tree: Some(self.tree),
+            tree: Some(tree),
             ranges: Some(true),
         };
         let (mut writer, mut reader, accepted) = self.request(&request, offer).await?;
         if !accepted.ranges {
             decline(&mut writer, &mut reader).await?;
+            receive_counts(accepted.counts, &mut reader).await;
             self.finish_request(writer, reader).await;
             return Ok(None);
         }
+        accepted.verification(tree.verification, &observer)?;
         let params = accepted.report_params(&observer);
-        let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
+        let stored_as = limited(tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
             connection: self.connection.clone().into(),
             joining: None,
@@ -97,7 +101,10 @@ impl Client {
             acceptance: None,
             part: Some(part.clone()),
         };
-        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        let mut summary = receiver.receive(&mut writer, &mut reader).await?;
+        if summary.requests.is_none() {
+            summary.requests = receive_counts(accepted.counts, &mut reader).await;
+        }
         self.finish_request(writer, reader).await;
         if !part.has_begun() {
             part.fail("it does not send the file");

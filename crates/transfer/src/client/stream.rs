@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::Hash;
 
-use super::connection::Client;
+use super::connection::{Client, receive_counts};
 use crate::control::unexpected;
 use crate::delivery::pipe::{self, PipeError};
 use crate::delivery::{Event, Observer, Summary};
@@ -50,7 +50,8 @@ impl Client {
         match reader.expect().await.map_err(once)? {
             Message::Stored { .. } => {
                 observer.event(Event::Stored { path: &name });
-                Ok(Summary { stored: 1, moved, ..Summary::default() })
+                let requests = receive_counts(accepted.counts, &mut reader).await;
+                Ok(Summary { stored: 1, moved, requests, ..Summary::default() })
             }
             Message::Failed { reason, code, .. } => {
                 let reason = from_peer(self.connection.side(), &reason);
@@ -77,7 +78,7 @@ impl Client {
     ) -> Result<Summary, Error> {
         let name = self.file(from)?;
         let request = Message::GetStream { from: name.clone(), tree: Some(self.tree) };
-        let (_speaker, mut reader, _) = self.request(&request, None).await?;
+        let (_speaker, mut reader, accepted) = self.request(&request, None).await?;
         let limits = RateLimits::default().and(self.rate_bps);
         let stream = self.connection.accept_uni().await?.into();
         let (came, _) = pipe::receive(stream, to, &limits, &observer).await;
@@ -95,7 +96,8 @@ impl Client {
                 if came.root == Hash::from_bytes(root) && came.bytes == bytes =>
             {
                 observer.event(Event::Stored { path: &name });
-                return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
+                let requests = receive_counts(accepted.counts, &mut reader).await;
+                return Ok(Summary { stored: 1, moved: bytes, requests, ..Summary::default() });
             }
             (Message::Sealed { .. }, _) => {
                 let reason = format!(

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Verification;
 use tokio::task::spawn_blocking;
 
-use super::connection::{Client, limited};
+use super::connection::{Client, limited, receive_counts};
 use super::copy::{make_directories, remove_if_failed};
 use crate::delivery::{
-    Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode,
+    Delta, Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode, Terms,
 };
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
@@ -86,6 +87,24 @@ impl Client {
         self.sync_source(source, &request, options, observer).await
     }
 
+    /// Does what [`Self::sync_to`] does with the content of a root, which may be in an object
+    /// store.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub async fn sync_root_to(
+        &mut self,
+        from: &Root,
+        to: &[u8],
+        options: &SyncOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let request = options.request(self.below(to)?, true, self.compress, self.tree);
+        let excludes = Arc::new(options.excludes.clone());
+        let source = Source::below(from, [(None, true)], self.tree.links).without(excludes);
+        self.sync_source(source, &request, options, observer).await
+    }
+
     /// Sends what differs of a source, as the request says.
     pub(super) async fn sync_source(
         &mut self,
@@ -99,10 +118,13 @@ impl Client {
         let tree = accepted.limit(self.tree, &observer);
         let source = source.keeping(tree.keep);
         let (connection, offering) = (self.connection.clone().into(), options.offering());
-        let sender = Sender::new(connection, offering, observer, limits, accepted.lanes);
+        let terms = Terms { limits, lane: accepted.lanes, verification: Verification::Blake3 };
+        let sender = Sender::new(connection, offering, observer, terms);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
         let sender = sender.searching(options.delta);
-        sender.send(source, &mut self.next_id, &mut writer, &mut reader).await
+        let sent = sender.send(source, &mut self.next_id, &mut writer, &mut reader).await?;
+        let requests = receive_counts(accepted.counts, &mut reader).await;
+        Ok(Summary { requests, ..sent })
     }
 
     /// Makes the content of the directory `to` that of `from` below the server's root, as
@@ -130,6 +152,25 @@ impl Client {
         received
     }
 
+    /// Does what [`Self::sync_from`] does into a root, which may be in an object store.
+    ///
+    /// # Errors
+    /// As those of [`Self::get`].
+    pub async fn sync_root_from(
+        &mut self,
+        from: &[u8],
+        to: &Root,
+        options: &SyncOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let request = options.request(self.below(from)?, false, self.compress, self.tree);
+        let (destination, is_missing) = Destination::directory(to, None, true)?;
+        let SyncOptions { delete, dry_run, delta, fsync, .. } = *options;
+        let excludes = Arc::new(options.excludes.clone());
+        let mode = SyncMode::new(delete, dry_run, is_missing, excludes).reusing(delta);
+        self.sync_into(destination, mode, &request, fsync, observer).await
+    }
+
     /// Receives what differs into a destination, as the request says.
     pub(super) async fn sync_into(
         &mut self,
@@ -155,7 +196,10 @@ impl Client {
             acceptance: None,
             part: None,
         };
-        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        let mut summary = receiver.receive(&mut writer, &mut reader).await?;
+        if summary.requests.is_none() {
+            summary.requests = receive_counts(accepted.counts, &mut reader).await;
+        }
         self.finish_request(writer, reader).await;
         Ok(summary)
     }

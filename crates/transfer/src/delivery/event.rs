@@ -3,6 +3,7 @@
 use headroom_transfer_proto::lane::{Chunk, Cipher};
 use headroom_transfer_proto::message::ErrorCode;
 use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{Verification, crc_in};
 
 use crate::failure::Failure;
 
@@ -56,6 +57,16 @@ pub enum Event<'a> {
         /// The hash.
         hash: &'a [u8; 32],
     },
+    /// The content of a file has this CRC-64/NVME, as [`Self::Hashed`] reports a hash: the request
+    /// had the file verified by that.
+    Summed {
+        /// Its name.
+        path: &'a RelPath,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The CRC.
+        crc: u64,
+    },
     /// Something is stored and verified.
     Stored {
         /// Its name.
@@ -107,6 +118,20 @@ pub enum Event<'a> {
         /// A sentence that names it.
         reason: &'a str,
     },
+}
+
+impl<'a> Event<'a> {
+    /// Makes the event that the content of a file has this hash, as a verification gives it.
+    pub(crate) fn hashed(
+        path: &'a RelPath,
+        bytes: u64,
+        (hash, verification): (&'a [u8; 32], Verification),
+    ) -> Self {
+        match verification {
+            Verification::Blake3 => Self::Hashed { path, bytes, hash },
+            Verification::Crc64 => Self::Summed { path, bytes, crc: crc_in(hash) },
+        }
+    }
 }
 
 impl Failure {

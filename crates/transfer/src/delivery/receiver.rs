@@ -43,6 +43,7 @@ use crate::claims::FileClaims;
 use crate::connection::Connection;
 use crate::control::{MessageReader, MessageWriter, unexpected};
 use crate::error::Error;
+use crate::files::requests;
 use crate::lanes::LaneHandle;
 use crate::owners::Owners;
 use crate::rate::RateLimits;
@@ -152,7 +153,7 @@ impl Receiver {
         let failure = tokio::select! {
             // the channel of answers closes when the worker ends
             sent = writer.forward(answers) => sent.err(),
-            failure = receive_messages(reader, &shared.limits, events.clone()) => Some(failure),
+            failure = receive_messages(reader, &shared, events.clone()) => Some(failure),
             failure = take_streams(session, self.joining, &shared, &events) => Some(failure),
             never = news => Some(never),
             never = progress => Some(never),
@@ -187,9 +188,10 @@ async fn tell_arrived(arrived: &Arrived, answers: &mpsc::WeakSender<Message>) {
 /// Passes messages to the worker, until an error.
 async fn receive_messages(
     reader: &mut MessageReader,
-    limits: &RateLimits,
+    shared: &Shared,
     events: mpsc::Sender<WorkerEvent>,
 ) -> Error {
+    let limits = &shared.limits;
     let mut is_end = false;
     loop {
         let message = match reader.recv().await {
@@ -218,6 +220,12 @@ async fn receive_messages(
             | Message::Unreadable { .. } => {}
             Message::Refused { reason, about_files, code } => {
                 return Error::refused(reason, about_files, code);
+            }
+            // a server's answer to the end, which the worker is about to notice
+            Message::StoreRequests { requests: counted } if is_end => {
+                let counted = requests::of_message(&counted);
+                shared.counts.add(|counts| counts.requests = Some(counted));
+                continue;
             }
             other => return unexpected(&other),
         }

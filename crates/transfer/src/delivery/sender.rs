@@ -28,7 +28,6 @@ use crate::connection::Connection;
 use crate::control::{MessageReader, MessageWriter};
 use crate::error::{Error, from_peer};
 use crate::files::Source;
-use crate::lanes::LaneHandle;
 use crate::rate::RateLimits;
 
 pub(crate) use self::shared::{Offering, Terms};
@@ -42,16 +41,15 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Makes a sender. `lane` carries data beside streams.
+    /// Makes a sender after both sides have agreed on these terms.
     pub(crate) fn new(
         connection: Connection,
         offering: Offering,
         observer: Arc<dyn Observer>,
-        limits: RateLimits,
-        lane: Option<LaneHandle>,
+        terms: Terms,
     ) -> Self {
         let sender = Self::ahead(connection, offering, observer, RateLimits::default());
-        sender.shared.agree(Terms { limits, lane });
+        sender.shared.agree(terms);
         sender
     }
 
@@ -199,7 +197,12 @@ impl Sender {
                 }
                 Message::Stored { id } => {
                     let entry = shared.answered(id)?;
-                    shared.counts.add(|counts| counts.stored += 1);
+                    shared.counts.add(|counts| {
+                        counts.stored += 1;
+                        if let Some(opened) = &entry.opened {
+                            counts.add_verified(entry.bytes, opened.spans().verification());
+                        }
+                    });
                     shared.observer.event(Event::Stored { path: &entry.path });
                 }
                 Message::Failed { id, reason, code } => {

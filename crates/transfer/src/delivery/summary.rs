@@ -3,6 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use headroom_transfer_proto::lane::Cipher;
+use headroom_transfer_proto::span::Verification;
+
+use crate::files::Requests;
 
 /// The counts of a transfer; in a dry run, of what would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +36,19 @@ pub struct Summary {
     pub lost: u64,
     /// The cipher of lanes, if there were any. Streams use TLS's.
     pub cipher: Option<Cipher>,
+    /// Bytes of files that CRC-64/NVME verified, as requested. BLAKE3 verified all others.
+    pub by_crc: u64,
+    /// Requests to the object store that it took, if the server has one and counts them.
+    pub requests: Option<Requests>,
+}
+
+impl Summary {
+    /// Adds a file that was verified.
+    pub(super) fn add_verified(&mut self, bytes: u64, verification: Verification) {
+        if verification == Verification::Crc64 {
+            self.by_crc = self.by_crc.saturating_add(bytes);
+        }
+    }
 }
 
 /// Counts that several tasks update.

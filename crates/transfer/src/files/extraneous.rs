@@ -105,10 +105,11 @@ impl Extraneous {
             }
             self.leave()?;
         }
+        let mut listed = None;
         if self.levels.last().is_some_and(|level| level.path == parent) {
-            self.skip_to(Some(path))?;
+            listed = self.skip_to(Some(path))?;
         }
-        if !is_directory || !self.is_directory(path)? {
+        if !is_directory || !self.is_directory(path, listed)? {
             return Ok(());
         }
         if let Some(level) = self.levels.last_mut() {
@@ -118,7 +119,12 @@ impl Extraneous {
         Ok(())
     }
 
-    fn is_directory(&self, path: &RelPath) -> Result<bool, CompareError> {
+    /// Whether a directory has the name. `listed`: what its listing says of it.
+    fn is_directory(&self, path: &RelPath, listed: Option<bool>) -> Result<bool, CompareError> {
+        // two requests less for each
+        if self.root.is_remote() {
+            return Ok(listed.unwrap_or(false));
+        }
         match self.root.look(path) {
             Ok(metadata) => {
                 Ok(metadata.is_some_and(|metadata| metadata.file_type == FileType::Directory))
@@ -149,13 +155,18 @@ impl Extraneous {
         Ok(())
     }
 
-    /// Collects names before `path` as extraneous; all of them without `path`.
-    fn skip_to(&mut self, path: Option<&RelPath>) -> Result<(), CompareError> {
-        let Some(level) = self.levels.last_mut() else { return Ok(()) };
+    /// Collects names before `path` as extraneous; all of them without `path`. Returns whether
+    /// `path` itself is a directory, if it is there.
+    fn skip_to(&mut self, path: Option<&RelPath>) -> Result<Option<bool>, CompareError> {
+        let mut found = None;
+        let Some(level) = self.levels.last_mut() else { return Ok(None) };
         while let Some((name, is_directory)) = level.next()? {
             match path.map_or(Ordering::Less, |path| name.name().cmp(path.name())) {
                 Ordering::Less => {}
-                Ordering::Equal => break,
+                Ordering::Equal => {
+                    found = Some(is_directory);
+                    break;
+                }
                 Ordering::Greater => {
                     level.next = Some((name, is_directory));
                     break;
@@ -171,7 +182,7 @@ impl Extraneous {
             self.found.push(name);
         }
         let held: usize = self.levels.iter().map(|level| level.entries.held()).sum();
-        if held > MOST_NAMES { Err(CompareError::TooWide) } else { Ok(()) }
+        if held > MOST_NAMES { Err(CompareError::TooWide) } else { Ok(found) }
     }
 }
 

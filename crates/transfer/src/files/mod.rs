@@ -25,6 +25,7 @@ mod ranges;
 mod reader;
 mod remaining;
 mod removing;
+pub(crate) mod requests;
 mod root;
 mod source;
 mod store;

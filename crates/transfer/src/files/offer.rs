@@ -19,7 +19,7 @@ pub struct Offer {
 /// What a complete file must be and get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
-    /// Its BLAKE3 hash.
+    /// Its hash, as its [`Verification`](headroom_transfer_proto::span::Verification) gives it.
     pub root: Hash,
     /// Permission bits; others than `0o777` are not set.
     pub mode: u32,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use headroom_transfer_proto::message::{Attributes, ChunkHash, ChunkKind, ChunkSize};
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Spans, Verification};
 
 use super::error::{Error, ErrorKind};
 use super::offer::{Seal, Stored};
@@ -42,6 +42,14 @@ impl Partial {
         }
     }
 
+    /// Sets how it is verified, before anything of it arrives and if nothing of it is
+    /// [`Self::present`]. What goes into a store is always verified by BLAKE3.
+    pub fn set_verification(&mut self, verification: Verification) {
+        if let Self::Disk(partial) = self {
+            partial.set_verification(verification);
+        }
+    }
+
     /// Hashes a span that is present: in what an earlier transfer left, or in the current file of
     /// that name, from which it is then copied. `None` if nothing is present.
     ///
@@ -71,7 +79,8 @@ impl Partial {
 
     /// Writes bytes at an offset, in any order. Bytes that arrived before are not written again;
     /// returns how many were written. Pieces of 64 KiB and more that follow others are hashed from
-    /// `bytes`; smaller ones are read back. Waits while too much of the file waits for a store.
+    /// `bytes`; smaller ones are read back, but none for a CRC. Waits while too much of the file
+    /// waits for a store.
     ///
     /// # Errors
     /// They are beyond the file's end, cannot be written (they may arrive again), or there are too

@@ -1,11 +1,12 @@
-//! Tracks which bytes of a file arrived, and hashes each span once.
+//! Tracks which bytes of a file arrived, and hashes each span once: by BLAKE3 in order, by a CRC as
+//! its pieces arrive.
 //!
 //! Bytes that arrived are never overwritten by duplicates, so the file is what was hashed.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use headroom_transfer_proto::span::{ChainingValue, Hash, SpanHasher, Spans, Tree};
+use headroom_transfer_proto::span::{ChainingValue, Hash, PieceSum, SpanHasher, Spans, Tree};
 
 use super::error::ErrorKind;
 use super::ranges::Ranges;
@@ -57,10 +58,12 @@ struct OpenSpan {
     taken: Ranges,
     /// Bytes written.
     written: Ranges,
-    /// `None` while a thread hashes.
+    /// `None` while a thread hashes, and where pieces are summed.
     hasher: Option<SpanHasher>,
     /// The end of the hashed bytes.
     hashed: u64,
+    /// The sum of what was written, where that takes any order.
+    sum: PieceSum,
 }
 
 /// A range to hash, and its hasher.
@@ -96,17 +99,15 @@ impl Progress {
             return Ok(Vec::new());
         }
         if !self.open.contains_key(&span) {
-            let (Some(bytes), Some(hasher)) =
-                (self.tree.spans().range(span), self.tree.spans().hasher(span))
-            else {
-                return Err(ErrorKind::BeyondEnd);
-            };
+            let spans = self.tree.spans();
+            let Some(bytes) = spans.range(span) else { return Err(ErrorKind::BeyondEnd) };
             if self.open.len() >= MOST_OPEN {
                 return Err(ErrorKind::Scattered);
             }
             let (taken, written) = (Ranges::default(), Ranges::default());
-            let hashed = bytes.start;
-            self.open.insert(span, OpenSpan { taken, written, hasher: Some(hasher), hashed });
+            let hasher = if spans.takes_any_order() { None } else { spans.hasher(span) };
+            let (hashed, sum) = (bytes.start, PieceSum::default());
+            self.open.insert(span, OpenSpan { taken, written, hasher, hashed, sum });
         }
         // the sender replaces what was present
         self.claims.remove(&span);
@@ -130,12 +131,18 @@ impl Progress {
         }
     }
 
-    /// Notes that reserved bytes were written.
-    pub(super) fn written(&mut self, span: u64, range: &Range<u64>) {
-        if let Some(open) = self.open.get_mut(&span) {
-            self.ranges -= open.written.len();
-            open.written.insert(range);
-            self.ranges += open.written.len();
+    /// Notes that reserved bytes were written. `sum` is theirs, where pieces take any order: the
+    /// last one of a span gives its value.
+    pub(super) fn written(&mut self, span: u64, range: &Range<u64>, sum: Option<PieceSum>) {
+        let Some(open) = self.open.get_mut(&span) else { return };
+        self.ranges -= open.written.len();
+        open.written.insert(range);
+        self.ranges += open.written.len();
+        if let Some(sum) = sum {
+            open.sum.add(sum);
+            if let Some(value) = self.tree.spans().value_of_sum(span, open.sum) {
+                self.complete(span, value);
+            }
         }
     }
 
@@ -155,18 +162,22 @@ impl Progress {
     /// Notes a finished task. The last one of a span gives its value.
     pub(super) fn hashed(&mut self, span: u64, task: Task) {
         if let Some(value) = task.hasher.finish() {
-            if let Some(open) = self.open.remove(&span) {
-                self.ranges -= open.taken.len() + open.written.len();
-            }
-            if let Some(values) = &mut self.values {
-                values.insert(span, value);
-            }
-            if self.tree.insert(span, value) {
-                self.came += self.tree.spans().range(span).map_or(0, |it| it.end - it.start);
-            }
+            self.complete(span, value);
         } else if let Some(open) = self.open.get_mut(&span) {
             open.hashed = task.range.end;
             open.hasher = Some(task.hasher);
+        }
+    }
+
+    fn complete(&mut self, span: u64, value: ChainingValue) {
+        if let Some(open) = self.open.remove(&span) {
+            self.ranges -= open.taken.len() + open.written.len();
+        }
+        if let Some(values) = &mut self.values {
+            values.insert(span, value);
+        }
+        if self.tree.insert(span, value) {
+            self.came += self.tree.spans().range(span).map_or(0, |it| it.end - it.start);
         }
     }
 
@@ -241,7 +252,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use headroom_transfer_proto::span::SPAN_BYTES;
+    use headroom_transfer_proto::span::{SPAN_BYTES, Verification};
 
     use super::*;
 
@@ -260,9 +271,9 @@ mod tests {
         };
         assert_eq!(taken(0, 70_000), (0, 70_000));
         assert_eq!(taken(60_000, 80_000), (70_000, 80_000));
-        progress.written(0, &(70_000..80_000));
+        progress.written(0, &(70_000..80_000), None);
         assert!(progress.next_task(0).is_none(), "the first bytes are not written");
-        progress.written(0, &(0..70_000));
+        progress.written(0, &(0..70_000), None);
         let task = progress.next_task(0).expect("a task");
         assert_eq!(task.range, 0..80_000);
         assert!(progress.next_task(0).is_none(), "somebody hashes");
@@ -270,14 +281,14 @@ mod tests {
         let rest = 80_000..SPAN_BYTES;
         let taken = progress.take(0, &(0..SPAN_BYTES)).expect("room");
         assert_eq!(taken, std::slice::from_ref(&rest));
-        progress.written(0, &(80_000..SPAN_BYTES));
+        progress.written(0, &(80_000..SPAN_BYTES), None);
         let task = progress.next_task(0).expect("a task");
         done(&mut progress, 0, task, &file);
         assert!(progress.take(0, &(0..9)).expect("room").is_empty(), "it is whole");
         assert!(matches!(progress.root(), Err(ErrorKind::Incomplete { missing: 1, all: 2 })));
         let last = SPAN_BYTES..SPAN_BYTES + 3;
         assert_eq!(progress.take(1, &last).expect("room"), std::slice::from_ref(&last));
-        progress.written(1, &last);
+        progress.written(1, &last, None);
         let task = progress.next_task(1).expect("few bytes, but the last");
         done(&mut progress, 1, task, &file);
         assert_eq!(progress.root().expect("a hash"), blake3::hash(&file));
@@ -291,12 +302,43 @@ mod tests {
         assert_eq!(progress.take(0, &(0..100_000)).expect("room").len(), 1);
         progress.given_back(0, &(0..100_000));
         assert_eq!(progress.take(0, &(0..100_000)).expect("room").len(), 1);
-        progress.written(0, &(0..100_000));
+        progress.written(0, &(0..100_000), None);
         assert!(progress.next_task(0).is_some());
         progress.not_hashed(0);
         let task = progress.next_task(0).expect("once more");
         done(&mut progress, 0, task, &file);
         assert_eq!(progress.root().expect("a hash"), blake3::hash(&file));
+    }
+
+    #[test]
+    fn pieces_of_a_crc_are_summed_as_they_arrive_and_never_read_back() {
+        let file: Vec<u8> = (0..SPAN_BYTES + 9).map(|n| (n % 251) as u8).collect();
+        let spans = Spans::new(file.len() as u64).verified_by(Verification::Crc64);
+        let mut progress = Progress::new(spans);
+        let arrive = |progress: &mut Progress, start: u64, end: u64| {
+            let span = start / SPAN_BYTES;
+            for gap in progress.take(span, &(start..end)).expect("room") {
+                let bytes = &file[gap.start as usize..gap.end as usize];
+                progress.written(span, &gap, spans.piece_sum(&gap, Some(bytes)));
+                assert!(progress.next_task(span).is_none(), "nothing is left to be hashed");
+            }
+        };
+        arrive(&mut progress, 500_000, SPAN_BYTES);
+        // one could not be written, and arrives again with bytes that are there
+        assert_eq!(progress.take(0, &(100..2_000)).expect("room").len(), 1);
+        progress.given_back(0, &(100..2_000));
+        arrive(&mut progress, 1, 600_000);
+        arrive(&mut progress, SPAN_BYTES, SPAN_BYTES + 9);
+        assert_eq!(progress.came(), 9);
+        arrive(&mut progress, 0, 4);
+        assert_eq!((progress.came(), progress.ranges, progress.open.len()), (spans.size(), 0, 0));
+        let mut tree = Tree::new(spans);
+        for span in 0..2 {
+            let range = spans.range(span).expect("a span");
+            let bytes = &file[range.start as usize..range.end as usize];
+            tree.insert(span, spans.value(span, bytes).expect("all bytes"));
+        }
+        assert_eq!(Some(progress.root().expect("a CRC")), tree.root());
     }
 
     #[test]
@@ -345,7 +387,7 @@ mod tests {
         progress.take(0, &(0..1)).expect("room");
         assert_eq!(progress.present(), 1, "one byte of it came");
         progress.take(0, &(1..SPAN_BYTES)).expect("room");
-        progress.written(0, &(0..SPAN_BYTES));
+        progress.written(0, &(0..SPAN_BYTES), None);
         let task = progress.next_task(0).expect("a task");
         done(&mut progress, 0, task, &file);
         assert_eq!(progress.root().expect("a hash"), blake3::hash(&file));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use headroom_transfer_proto::message::{ChunkHash, ChunkKind, ChunkSize};
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, Hash, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Hash, Spans, Verification};
 
 use super::error::Error;
 use super::metadata::Metadata;
@@ -78,6 +78,15 @@ pub enum Reader {
 }
 
 impl Reader {
+    /// Sets how its spans are verified. Those of an object always are by BLAKE3.
+    #[must_use]
+    pub fn verified_by(self, verification: Verification) -> Self {
+        match self {
+            Self::Disk(reader) => Self::Disk(reader.verified_by(verification)),
+            Self::Store(reader) => Self::Store(reader),
+        }
+    }
+
     /// Returns its size in bytes when it was found.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -90,7 +99,10 @@ impl Reader {
     /// Returns its spans.
     #[must_use]
     pub fn spans(&self) -> Spans {
-        Spans::new(self.size())
+        match self {
+            Self::Disk(reader) => reader.spans(),
+            Self::Store(reader) => Spans::new(reader.size()),
+        }
     }
 
     /// Returns the name under which it is sent.

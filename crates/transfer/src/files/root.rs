@@ -53,6 +53,15 @@ impl Root {
         store::Root::open(url, options, runtime).map(Self::Store)
     }
 
+    /// Checks the URL of an object store without asking the store; returns it without a `/` at its
+    /// end.
+    ///
+    /// # Errors
+    /// It is no such URL: a sentence, which does not repeat it.
+    pub fn check_store_url(url: &str) -> Result<String, String> {
+        store::Root::check_url(url)
+    }
+
     /// Opens an empty store in memory.
     #[cfg(test)]
     pub(crate) fn in_memory(runtime: Handle) -> Self {
@@ -84,6 +93,15 @@ impl Root {
         }
     }
 
+    /// Returns how many of these were for this transfer ([`Self::for_transfer`]).
+    #[must_use]
+    pub fn own_requests(&self) -> Option<store::Requests> {
+        match self {
+            Self::Disk(_) => None,
+            Self::Store(root) => Some(root.own_requests()),
+        }
+    }
+
     /// Returns which attributes may be set: on a disk only root changes owners, a store has none.
     #[must_use]
     pub fn settable(&self) -> Keep {
@@ -93,7 +111,8 @@ impl Root {
         }
     }
 
-    /// Returns the same root for a transfer, which remembers what it has learned of directories.
+    /// Returns the same root for a transfer, which remembers what it has learned of directories,
+    /// and counts its requests.
     #[must_use]
     pub fn for_transfer(&self) -> Self {
         match self {
@@ -175,6 +194,66 @@ impl Root {
         match self {
             Self::Disk(root) => root.seal_directory(path, mode, mtime, fsync, attributes),
             Self::Store(root) => root.seal_directory(path, mode, mtime),
+        }
+    }
+
+    /// Notes a directory that [`Self::make_sealed_directory`] is about to make on another thread:
+    /// there, what comes into it waits as long as it may, or until the result is dropped. Only a
+    /// store does so.
+    ///
+    /// # Errors
+    /// It cannot have this name.
+    pub fn expect_directory(&self, path: &RelPath) -> Result<Option<store::Making>, Error> {
+        match self {
+            Self::Disk(_) => Ok(None),
+            Self::Store(root) => root.expect_directory(path),
+        }
+    }
+
+    /// Makes a directory, or finds it, and sets its mode and time at once, where what comes into it
+    /// does not change them: in a store.
+    ///
+    /// # Errors
+    /// As those of [`Self::make_directory`].
+    pub fn make_sealed_directory(
+        &self,
+        path: &RelPath,
+        mode: u32,
+        mtime: Time,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Disk(root) => {
+                root.make_directory(path, mode)?;
+                root.seal_directory(path, mode, mtime, false, None)
+            }
+            Self::Store(root) => root.make_sealed_directory(path, mode, mtime),
+        }
+    }
+
+    /// Makes a symbolic link that has its time at once, and with `confined` stays below this
+    /// directory, replacing a file or link of that name.
+    ///
+    /// # Errors
+    /// As those of [`Self::make_symlink`].
+    pub fn make_sealed_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        mtime: Option<Time>,
+        confined: bool,
+    ) -> Result<Stored, Error> {
+        match self {
+            Self::Store(root) if !confined || path.holds_link_to(target) => {
+                root.make_sealed_symlink(path, target, mtime)
+            }
+            _ => {
+                let made = match confined {
+                    true => self.make_symlink(path, target)?,
+                    false => self.make_any_symlink(path, target)?,
+                };
+                self.seal_symlink(path, mtime, None)?;
+                Ok(made)
+            }
         }
     }
 

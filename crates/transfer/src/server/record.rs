@@ -38,12 +38,14 @@ pub struct Record<'a> {
     pub paths: &'a [Vec<u8>],
     /// Bytes of files that were sent or received.
     pub bytes: u64,
+    /// Bytes of files that CRC-64/NVME verified, as the client requested. BLAKE3 verified all
+    /// others.
+    pub by_crc: u64,
     /// Files, directories and links that were stored, on either side.
     pub stored: u64,
     /// Those that failed.
     pub failed: u64,
-    /// The requests that the object store answered meanwhile, also those of other transfers;
-    /// `None` if a directory is served.
+    /// The requests to the object store that it took; `None` if a directory is served.
     pub store: Option<Requests>,
     /// How it ended.
     pub outcome: Outcome,

@@ -8,6 +8,7 @@ use headroom_transfer_proto::message::{
     ErrorCode, LanesAnswer, LanesOffer, Links, Message, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Verification;
 use tokio::task::spawn_blocking;
 
 use super::Allow;
@@ -20,9 +21,9 @@ use crate::access::{AccessControl, Grant};
 use crate::claims::ClaimTable;
 use crate::connection::Connection;
 use crate::control::{Greeting, MessageReader, MessageWriter, unexpected};
-use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode};
+use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode, Terms};
 use crate::error::Error;
-use crate::files::{Excludes, Root, Source};
+use crate::files::{Excludes, Root, Source, requests};
 use crate::flow_control::FlowControlBudget;
 use crate::lanes::{LaneHandle, LaneParams, Port, UsedLanes};
 use crate::path_policy::PathPolicy;
@@ -71,14 +72,22 @@ impl Request<'_> {
             });
         }
         let running = operation.direction().map(|direction| self.counters.transfer(direction));
-        let earlier = self.root.requests();
         let outcome = self.perform(request, next_id).await;
         drop(running);
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let failed = count(&self.tally.failed);
         let ended = Outcome::of(&outcome, failed);
         self.counters.ended(operation, ended, failed);
-        let store = self.root.requests().zip(earlier).map(|(now, earlier)| now.since(&earlier));
+        let store = self.root.own_requests();
+        if let Some(counted) = store
+            && self.greeting.counts
+            && outcome.is_ok()
+            && operation.direction().is_some()
+        {
+            let requests = Box::new(requests::to_message(&counted));
+            // the transfer is complete, whether the client learns this or not
+            let _ = self.writer.send(&Message::StoreRequests { requests }).await;
+        }
         if let Some(log) = self.log {
             let reason = outcome.as_ref().err().map(Error::reason);
             let share = self.client.share.as_ref().map(|share| share.id.as_str());
@@ -92,6 +101,7 @@ impl Request<'_> {
                 operation: operation.name(),
                 paths: &paths,
                 bytes: count(&self.tally.bytes),
+                by_crc: count(&self.tally.by_crc),
                 stored: count(&self.tally.stored),
                 failed,
                 store,
@@ -190,7 +200,8 @@ impl Request<'_> {
         // the rate of a lane cannot be limited at the receiver
         let limits = self.rates.incoming();
         let (lanes, handle) = self.accept(lanes.filter(|_| limits.rate_bps().is_none()))?;
-        let stored_as = self.allow.limit(tree, &self.root);
+        let verification = self.verification(tree, handle.as_ref());
+        let stored_as = TreeOptions { verification, ..self.allow.limit(tree, &self.root) };
         let keep = tree.map(|_| stored_as.keep);
         // a browser's sessions share what it may do, and no congestion control
         let joinable = match self.connection.native() {
@@ -213,6 +224,7 @@ impl Request<'_> {
                 lanes,
                 keep,
                 ticket: ticket.as_ref().map(|open| open.ticket),
+                verification,
                 ranges: None,
             }),
             part: None,
@@ -242,8 +254,8 @@ impl Request<'_> {
             self.writer.send(&Message::ACCEPTED).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
             let limits = self.rates.outgoing().and(self.greeting.rate_bps);
-            let sender =
-                Sender::new(self.connection.clone(), offering, self.tally.clone(), limits, None);
+            let terms = Terms { limits, lane: None, verification: Verification::Blake3 };
+            let sender = Sender::new(self.connection.clone(), offering, self.tally.clone(), terms);
             let sender = sender.compressing(compress.unwrap_or_default());
             let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
             return sender.send(source, next_id, self.writer, self.reader).await;
@@ -255,7 +267,8 @@ impl Request<'_> {
         let (destination, is_missing) = resolved;
         let stored_as = self.allow.limit(tree, &self.root);
         let keep = tree.map(|_| stored_as.keep);
-        let accepted = Message::Accepted { lanes: None, keep, ticket: None, ranges: None };
+        let (lanes, ticket, verification, ranges) = (None, None, None, None);
+        let accepted = Message::Accepted { lanes, keep, ticket, verification, ranges };
         self.writer.send(&accepted).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
@@ -290,14 +303,29 @@ impl Request<'_> {
         }
         // ranges of a file that changes meanwhile would be those of several versions
         let by_ranges = ranges == Some(true) && !tree.is_some_and(|tree| tree.changing);
-        let ranges = by_ranges.then_some(true);
-        let accepted = Message::Accepted { lanes, keep: None, ticket: None, ranges };
+        // the values of ranges are those of BLAKE3
+        let verification = self.verification(tree, handle.as_ref()).filter(|_| !by_ranges);
+        let (keep, ticket, ranges) = (None, None, by_ranges.then_some(true));
+        let accepted = Message::Accepted { lanes, keep, ticket, verification, ranges };
         self.writer.send(&accepted).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
-        let sender = Sender::new(connection, offering, self.tally.clone(), limits, handle);
+        let verification = verification.unwrap_or_default();
+        let terms = Terms { limits, lane: handle, verification };
+        let sender = Sender::new(connection, offering, self.tally.clone(), terms);
         let sender = sender.compressing(compress.unwrap_or_default()).by_ranges(by_ranges);
         let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
         sender.send(source, next_id, self.writer, self.reader).await
+    }
+
+    /// Returns how files are verified of which the receiver has nothing, if that is as requested. A
+    /// store knows what it has by BLAKE3, and without encryption a CRC would protect from nobody.
+    fn verification(
+        &self,
+        tree: Option<TreeOptions>,
+        lane: Option<&LaneHandle>,
+    ) -> Option<Verification> {
+        let is_encrypted = lane.is_none_or(|lane| lane.params().cipher.is_secure());
+        tree?.verification.filter(|_| is_encrypted && !self.root.is_remote())
     }
 
     /// Makes the source of what a client requested.

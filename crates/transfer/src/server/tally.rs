@@ -11,6 +11,8 @@ use crate::delivery::{Event, Observer};
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) bytes: AtomicU64,
+    /// Bytes of files that a CRC verified.
+    pub(super) by_crc: AtomicU64,
     pub(super) stored: AtomicU64,
     pub(super) failed: AtomicU64,
     server: Arc<Counters>,
@@ -22,6 +24,7 @@ impl Tally {
     pub(super) fn new(server: &Arc<Counters>, direction: Option<Direction>) -> Arc<Self> {
         Arc::new(Self {
             bytes: AtomicU64::new(0),
+            by_crc: AtomicU64::new(0),
             stored: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             server: Arc::clone(server),
@@ -46,6 +49,9 @@ impl Observer for Tally {
                 if let Some(direction) = self.direction {
                     self.server.moved(direction, bytes);
                 }
+            }
+            Event::Summed { bytes, .. } => {
+                self.by_crc.fetch_add(bytes, Ordering::Relaxed);
             }
             Event::Stored { .. } => self.add_stored(1),
             _ => {}

@@ -105,6 +105,7 @@ impl<O> Record<O> {
             Event::Saved { .. }
             | Event::Begun { .. }
             | Event::Hashed { .. }
+            | Event::Summed { .. }
             | Event::Lanes { .. }
             | Event::LanesSilent
             | Event::LanesBack
@@ -161,6 +162,10 @@ fn pass_on(observer: &dyn Observer, directory: Option<&RelPath>, event: Event<'_
         },
         Event::Hashed { path, bytes, hash } => match whole(path) {
             Some(whole) => observer.event(Event::Hashed { path: &whole, bytes, hash }),
+            None => observer.event(event),
+        },
+        Event::Summed { path, bytes, crc } => match whole(path) {
+            Some(whole) => observer.event(Event::Summed { path: &whole, bytes, crc }),
             None => observer.event(event),
         },
         event => observer.event(event),
@@ -241,7 +246,7 @@ impl Totals {
 
 /// Adds what was moved, and how.
 pub(super) fn add(to: &mut Summary, more: &Summary) {
-    let Summary { moved, kept, holes, saved, on_lanes, lost, cipher, .. } = *more;
+    let Summary { moved, kept, holes, saved, on_lanes, lost, cipher, by_crc, requests, .. } = *more;
     to.moved = to.moved.saturating_add(moved);
     to.kept += kept;
     to.holes += holes;
@@ -249,6 +254,10 @@ pub(super) fn add(to: &mut Summary, more: &Summary) {
     to.on_lanes += on_lanes;
     to.lost += lost;
     to.cipher = to.cipher.or(cipher);
+    to.by_crc += by_crc;
+    if let Some(requests) = requests {
+        to.requests = Some(to.requests.unwrap_or_default().and(&requests));
+    }
 }
 
 #[cfg(test)]

@@ -364,7 +364,8 @@ fn a_peer_of_another_version_gets_an_error_that_says_so() {
         let (send, receive) = connection.open_bi().await.expect("a stream");
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
         let program = "headroom 9".to_owned();
-        let hello = Message::Hello { version: 7, program, rate_bps: None, priority: None };
+        let hello =
+            Message::Hello { version: 7, program, rate_bps: None, priority: None, counts: None };
         writer.send(&hello).await.expect("it is sent");
         let closed = async {
             reader.recv_hello().await?;

@@ -11,6 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use super::*;
+use crate::Verification;
 use crate::access::AccessControl;
 use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 use crate::idle_socket::ActivityFlag;
@@ -70,13 +71,41 @@ fn a_server_of_another_version_is_told_apart() {
     let ground = Ground::new();
     run(async {
         let program = "headroom 9.9".to_owned();
-        let hello = Message::Hello { version: 7, program, rate_bps: None, priority: None };
+        let hello =
+            Message::Hello { version: 7, program, rate_bps: None, priority: None, counts: None };
         let mut client = answering(&ground, vec![hello]).await;
         let error = client.list(b"", |_| {}).await.expect_err("nobody knows what it says");
         let text = error.to_string();
         for word in ["headroom 9.9", "version 7", "version 1", "same version"] {
             assert!(text.contains(word), "{text}");
         }
+    });
+}
+
+#[test]
+fn a_server_of_an_older_version_verifies_by_blake3() {
+    let ground = Ground::new();
+    write(&ground.here("a"), b"content");
+    let verification = Some(Verification::Crc64);
+    let unasked =
+        Message::Accepted { lanes: None, keep: None, ticket: None, verification, ranges: None };
+    run(async {
+        let (notes, end) = (Notes::new(), Message::End { stored: 1, failed: 0 });
+        let said = vec![hello(Greeting::default()), Message::ACCEPTED];
+        let later = vec![Message::Stored { id: 0 }, end];
+        let mut client = answering_later(&ground, said, later).await;
+        client.set_verification(Verification::Crc64);
+        let put = client.put(&[ground.here("a")], b"", false, notes.clone()).await;
+        let put = put.expect("it ends");
+        assert_eq!((put.stored, put.by_crc), (1, 0));
+        assert!(notes.has(&["warning: ", "CRC-64/NVME", "BLAKE3"]), "{notes:?}");
+
+        // and none can weaken what the user wants
+        let said = vec![hello(Greeting::default()), unasked];
+        let mut client = answering(&ground, said).await;
+        let put = client.put(&[ground.here("a")], b"", false, Arc::new(())).await;
+        let error = put.expect_err("it was not requested");
+        assert!(matches!(error, Error::Protocol(_)), "{error}");
     });
 }
 

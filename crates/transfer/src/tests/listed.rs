@@ -34,6 +34,14 @@ fn names_of_a_listing_arrive_under_their_paths() {
         assert!(ground.served("to/a/link").is_symlink());
         assert!(!ground.served("to/a/b/not listed").exists());
 
+        // what differs is named without being sent
+        let root = Root::open(&here).expect("a folder");
+        let listed = paths(&["a/b/small", "a/b/not listed"]);
+        let planned = client.plan_names(&root, listed, b"to", notes.clone()).await;
+        let planned = planned.expect("an answer");
+        assert_eq!((planned.unchanged, planned.stored, planned.failed), (1, 1, 0));
+        assert!(!ground.served("to/a/b/not listed").exists());
+
         // what is there is not sent again
         let listed = paths(&["a/b/small", "a/big"]);
         let sync = client.sync_listed(&here, listed, b"to", false, notes.clone()).await;

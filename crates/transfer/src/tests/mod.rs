@@ -19,6 +19,7 @@ mod sync;
 mod thrift;
 mod trees;
 mod trust;
+mod verification;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

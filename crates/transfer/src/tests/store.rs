@@ -150,6 +150,42 @@ fn many_small_files_are_stored_and_fetched_at_once() {
     });
 }
 
+#[test]
+fn the_summary_counts_the_requests_that_a_transfer_took() {
+    let ground = Ground::new();
+    for n in 0..40 {
+        write(&ground.here(&format!("some/{}/{n}", n % 4)), format!("content of {n}").as_bytes());
+    }
+    run(async {
+        let root = Root::in_memory(Handle::current());
+        let server = ground.serve(&root);
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("some")], b"", false, Arc::new(())).await;
+        let put = put.expect("it is sent").requests.expect("they are counted");
+        assert_eq!((put.put, put.get), (45, 0), "{put:?}");
+        let all = root.requests().expect("a store");
+        // another transfer on the same connection, whose requests are its own
+        let back = ground.here("back/");
+        let got = client.get(&[b"some".to_vec()], &back, false, Arc::new(())).await;
+        let got = got.expect("it is fetched").requests.expect("they are counted");
+        assert_eq!((got.put, got.get), (0, 40), "{got:?}");
+        assert!(got.total() < 60, "one for each file, few others: {got:?}");
+        let since = root.requests().expect("a store").since(&all);
+        assert_eq!(got, since);
+        let options = SyncOptions::default();
+        let to = ground.here("some");
+        let same = client.sync_to(&to, b"some", &options, Arc::new(())).await.expect("a sync");
+        assert_eq!((same.stored, same.unchanged), (0, 44));
+        let same = same.requests.expect("they are counted");
+        assert_eq!((same.put, same.get), (0, 0), "{same:?}");
+        // a server over a disk has none
+        let disk = ground.start();
+        let mut client = ground.connect(&disk).await.expect("a connection");
+        let put = client.put(&[ground.here("some")], b"", false, Arc::new(())).await;
+        assert_eq!(put.expect("it is sent").requests, None);
+    });
+}
+
 /// Cuts the connection when so many bytes were sent and the store has so many parts.
 struct Cut {
     left: AtomicU64,

@@ -13,7 +13,7 @@ use crate::server::Allow;
 const ALL: Keep = Allow::ALL.keep;
 
 fn options(links: Links, keep: Keep) -> TreeOptions {
-    TreeOptions { keep, links, changing: false }
+    TreeOptions { keep, links, ..TreeOptions::default() }
 }
 
 /// The targets of links below a folder.

@@ -6,14 +6,14 @@ use clap::{Args, Subcommand};
 
 const FLEET_HELP: &str = "A job file says what goes where, in TOML (docs/fleet.md has all settings):
   name = \"archive\"
-  from = \"/data/photos\"        # a directory here, or HOST[:PORT]:PATH
-  to = \"nas:backup/photos\"     # one of the two is on a server that runs `headroom serve`
+  from = \"/data/photos\"        # a directory here, HOST[:PORT]:PATH of a `headroom serve`,
+  to = \"nas:backup/photos\"     # or s3://BUCKET/PREFIX (gs://, az://) of an object store
   mode = \"sync\"                # or copy
   workers = 4
 
 Examples:
   headroom fleet run archive.toml
-  headroom fleet status archive.toml
+  headroom fleet status --watch archive.toml
   headroom fleet rate 100mbit archive.toml
   headroom fleet receipts archive.toml > receipts.ndjson
   headroom fleet run --hosts hosts.txt archive.toml    # on many machines, with NATS
@@ -108,7 +108,10 @@ pub(crate) struct Worker {
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Print JSON
+    /// Show its progress until the job is done or cancelled, or until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+    /// Print JSON; with --watch a line of progress every second, and finally the status
     #[arg(long)]
     pub(crate) json: bool,
 }

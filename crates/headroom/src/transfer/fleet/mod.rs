@@ -7,6 +7,7 @@ mod place;
 mod progress;
 mod report;
 mod run;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,9 @@ pub(super) fn run(fleet: &Fleet) -> anyhow::Result<ExitCode> {
     match &fleet.command {
         FleetCommand::Run(arguments) => return run::run(arguments),
         FleetCommand::Worker(arguments) => return run::worker(arguments),
+        FleetCommand::Status(arguments) if arguments.watch => {
+            return watch::watch(&arguments.which, arguments.json);
+        }
         FleetCommand::Status(arguments) => {
             let (job, mut engine) = opened(&arguments.which)?;
             report::status(&job, &mut engine, arguments.json)?;

@@ -4,10 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use headroom_fleet::{Engine, Error, Job, Lock, NatsJob, NatsLock, StateFolder, Stop};
+use headroom_fleet::{
+    Engine, Error, Job, JobPlace, Lock, NatsJob, NatsLock, StateFolder, Stop, Watch,
+};
 
 use super::arguments::Which;
 use crate::transfer::exit::Usage;
+use crate::transfer::settings;
 
 /// A handle of whichever engine the job has.
 pub(super) type AnyEngine = Box<dyn Engine + Send>;
@@ -89,10 +92,21 @@ pub(super) fn opened(which: &Which) -> anyhow::Result<(Job, AnyEngine)> {
             return Ok((job, engine));
         }
     }
-    let engine = folder_of(which)?.open()?;
+    let engine = folder_of(which)?.open_beside()?;
     let job = engine.job().clone();
     let engine: AnyEngine = Box::new(engine);
     Ok((job, engine))
+}
+
+/// Finds a job that was begun, to look at it again and again.
+pub(super) fn watched(which: &Which) -> anyhow::Result<Watch> {
+    if let (None, Some(file)) = (&which.state, &which.job) {
+        let job = Job::read(file)?;
+        if job.nats.is_some() {
+            return Ok(Watch::new(JobPlace::nats(&job)?));
+        }
+    }
+    Ok(Watch::new(JobPlace::Folder(folder_of(which)?)))
 }
 
 /// Finds the job that a worker works for, and its place.
@@ -128,12 +142,8 @@ fn folder(job: &Job, named: Option<&Path>) -> anyhow::Result<StateFolder> {
         let absolute = absolute.with_context(|| format!("cannot find {}", named.display()))?;
         return Ok(StateFolder::new(absolute));
     }
-    let of =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let states = of("XDG_STATE_HOME")
-        .or_else(|| of("HOME").map(|home| home.join(".local/state")))
-        .context(
-            "cannot tell where to keep the job's state: neither XDG_STATE_HOME nor HOME is set. Name a folder with --state",
-        )?;
-    Ok(StateFolder::new(states.join("headroom/fleet").join(&job.name)))
+    let states = settings::fleets().context(
+        "cannot tell where to keep the job's state: neither XDG_STATE_HOME nor HOME is set. Name a folder with --state",
+    )?;
+    Ok(StateFolder::new(states.join(&job.name)))
 }

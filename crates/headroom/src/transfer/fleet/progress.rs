@@ -84,6 +84,12 @@ impl Progress {
             return;
         }
         let width = usize::from(console::Term::stderr().size().1).saturating_sub(1);
+        self.bar.set_message(self.line(control, counts, width));
+    }
+
+    /// Returns the figures that were shown last as a line of at most so many columns.
+    pub(super) fn line(&self, control: &Control, counts: &Counts, width: usize) -> String {
+        let done = counts.copied_bytes.saturating_add(counts.in_flight);
         let word = match (control.state, control.phase) {
             (State::Running, Phase::Copying) => "",
             (State::Running, phase) => phase_name(phase),
@@ -99,7 +105,7 @@ impl Progress {
             quiet: self.pace.moved.elapsed(),
             name: Some(word).filter(|word| !word.is_empty()),
         };
-        self.bar.set_message(frame.render(width));
+        frame.render(width)
     }
 
     /// Takes the bar away.
@@ -148,7 +154,7 @@ impl Progress {
     }
 
     /// Whether somebody sees a bar.
-    fn is_shown(&self) -> bool {
+    pub(super) fn is_shown(&self) -> bool {
         !self.json && console::Term::stderr().is_term()
     }
 }

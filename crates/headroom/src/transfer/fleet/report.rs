@@ -11,14 +11,19 @@ use crate::output::print_line as say;
 use crate::transfer::names;
 
 /// What was set aside is listed up to so many times.
-const MOST_ASIDE: usize = 1000;
+pub(super) const MOST_ASIDE: usize = 1000;
 
 /// Prints how far a job is.
 pub(super) fn status(job: &Job, engine: &mut impl Engine, as_json: bool) -> anyhow::Result<()> {
     let (control, counts) = (engine.control()?, engine.counts(now_ms())?);
-    let aside = engine.aside(MOST_ASIDE)?;
+    print(job, &control, &counts, &engine.aside(MOST_ASIDE)?, as_json);
+    Ok(())
+}
+
+/// Prints what is known of a job.
+pub(super) fn print(job: &Job, control: &Control, counts: &Counts, aside: &[Aside], as_json: bool) {
     if as_json {
-        let mut status = figures(&counts);
+        let mut status = figures(counts);
         status["job"] = job.name.clone().into();
         status["from"] = job.from.clone().into();
         status["to"] = job.to.clone().into();
@@ -27,17 +32,16 @@ pub(super) fn status(job: &Job, engine: &mut impl Engine, as_json: bool) -> anyh
         status["rate_bps"] = control.rate_bps.into();
         status["aside"] = aside.iter().map(about).collect();
         say(&names::line(&status));
-        return Ok(());
+        return;
     }
-    say(&text(&job.name, &control, &counts));
-    for Aside { reason, .. } in &aside {
+    say(&text(&job.name, control, counts));
+    for Aside { reason, .. } in aside {
         say(&format!("  {reason}"));
     }
     let named = aside.len() as u64;
     if counts.aside > named {
         say(&format!("  and {} more", counts.aside - named));
     }
-    Ok(())
 }
 
 fn about(aside: &Aside) -> Value {

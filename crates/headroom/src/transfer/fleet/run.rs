@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use headroom_fleet::run::Ended;
 use headroom_fleet::{Engine, Job, Stop, now_ms};
-use headroom_transfer::block_on;
+use headroom_transfer::{Client, Error as TransferError, Host, block_on};
 
 use super::arguments::{Run, Worker};
 use super::hosts::{Elsewhere, Hosts};
@@ -38,8 +38,7 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
     let hosts = arguments.hosts.as_deref().map(|file| Hosts::read(file, &job)).transpose()?;
     let place = Place::of(&job, arguments.state.as_deref(), &stop)?;
     let _held = place.begin(&job, &arguments.job, arguments.restart)?;
-    let mut connector = connector(&job)?;
-    let host = job.direction.remote().host.clone();
+    let mut connectors = Connectors::new(&job)?;
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let words = place.words(&arguments.job)?;
     let mut elsewhere = match &hosts {
@@ -53,7 +52,7 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
     let ended = block_on(headroom_fleet::run::run(
         || place.open(),
         &job,
-        async || connector.connect(&host).await,
+        async |host: &Host| connectors.connect(host).await,
         &mut || spawn(&program, &words),
         &mut |control, counts| {
             if !elsewhere.look() {
@@ -97,22 +96,46 @@ pub(super) fn worker(arguments: &Worker) -> anyhow::Result<ExitCode> {
         });
     }
     let (job, place) = of_worker(&arguments.which, &stop)?;
-    let mut connector = connector(&job)?.quiet();
-    let host = job.direction.remote().host.clone();
-    let connect = async || connector.connect(&host).await;
-    block_on(headroom_fleet::worker::work(|| place.open(), &job, connect, &stop))??;
+    let mut connectors = Connectors::new(&job)?.quiet();
+    block_on(headroom_fleet::worker::work(
+        || place.open(),
+        &job,
+        async |host: &Host| connectors.connect(host).await,
+        &stop,
+    ))??;
     let is_interrupted = is_interrupted.load(Ordering::Relaxed);
     Ok(if is_interrupted { interrupted() } else { ExitCode::SUCCESS })
 }
 
-fn interrupted() -> ExitCode {
+/// The exit code of what Ctrl-C has ended.
+pub(super) fn interrupted() -> ExitCode {
     ExitCode::from(u8::try_from(INTERRUPTED).unwrap_or(1))
 }
 
-/// Connects as the job says.
-fn connector(job: &Job) -> anyhow::Result<TrustedConnector> {
-    let headroom_fleet::Connect { identity, fingerprint, ca, timeout } = job.connect.clone();
-    TrustedConnector::new(&Connect { identity, fingerprint, ca, timeout })
+/// Connects to the servers of a job, to each as its own host wants it.
+struct Connectors(Vec<(Host, TrustedConnector)>);
+
+impl Connectors {
+    fn new(job: &Job) -> anyhow::Result<Self> {
+        let headroom_fleet::Connect { identity, fingerprint, ca, timeout } = job.connect.clone();
+        let connect = Connect { identity, fingerprint, ca, timeout };
+        let servers = job.direction.servers().into_iter();
+        let connectors =
+            servers.map(|server| Ok((server.host.clone(), TrustedConnector::new(&connect)?)));
+        Ok(Self(connectors.collect::<anyhow::Result<_>>()?))
+    }
+
+    /// Suppresses notes about added hosts.
+    fn quiet(self) -> Self {
+        Self(self.0.into_iter().map(|(host, connector)| (host, connector.quiet())).collect())
+    }
+
+    async fn connect(&mut self, host: &Host) -> Result<Client, TransferError> {
+        match self.0.iter_mut().find(|(of, _)| of == host) {
+            Some((_, connector)) => connector.connect(host).await,
+            None => Err(TransferError::Usage(format!("{host} is not a server of the job"))),
+        }
+    }
 }
 
 /// Starts a worker that ends with its standard input, and so with this process.

@@ -117,6 +117,7 @@ fn a_worker_with_the_same_job_file_helps_and_a_second_run_is_refused() {
     hosts.until(&mut run, "an item of a worker", |status| status["leased_items"] != 0);
     let mut worker = hosts.ground.start(helper());
     hosts.until(&mut worker, "four workers", |status| status["workers"] == 4);
+    let watching = hosts.watch();
     let second = hosts.run(2);
     assert!(second.contains("another `headroom fleet run` uses"), "{second}");
     assert_eq!(hosts.fleet(&["pause"]).status.code(), Some(0));
@@ -128,6 +129,8 @@ fn a_worker_with_the_same_job_file_helps_and_a_second_run_is_refused() {
     for ended in [run.end(), worker.end()] {
         assert_eq!(ended.code, Some(0), "{ended}");
     }
+    let watched = watching.end();
+    assert!(watched.code == Some(0) && watched.stdout.contains("job: done\n"), "{watched}");
     assert_eq!(all(&hosts.ground.path("served/to")), all(&tree));
     hosts.assert_receipts_of(&tree);
 }

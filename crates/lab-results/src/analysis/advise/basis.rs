@@ -207,7 +207,7 @@ impl Basis {
             machine: machine(environment),
             headroom: environment.headroom.clone(),
             programs: environment.programs_under_test(),
-            congestion_control: results.plan.congestion_control.clone(),
+            congestion_control: results.plan.all_congestion_controls(),
             payload_bytes: segment.payload_bytes,
             line_bytes: segment.line_bytes,
             cells: cells.collect(),

@@ -152,7 +152,7 @@ impl Application for Headroom {
         };
         let headroom = site.host.headroom.display().to_string();
         let mut argv = vec![headroom, what.to_owned(), "--json".to_owned()];
-        let TransferOptions { streams, cipher, chunk, compress, .. } = self.options;
+        let TransferOptions { streams, cipher, chunk, compress, verify_fast, .. } = self.options;
         argv.extend(streams.then(|| "--streams".to_owned()));
         if let Some(what) = compress {
             argv.extend(["--compress".to_owned(), what.to_owned()]);
@@ -162,6 +162,9 @@ impl Application for Headroom {
         }
         if let Some(bytes) = chunk {
             argv.extend(["--chunk".to_owned(), bytes.to_string()]);
+        }
+        if verify_fast {
+            argv.extend(["--verify".to_owned(), "fast".to_owned()]);
         }
         argv.extend(self.options.needs_permission().then(|| "--insecure-measurement".to_owned()));
         argv.extend(["--identity".to_owned(), key.display().to_string()]);
@@ -186,12 +189,18 @@ impl Application for Headroom {
             false => "NONE for large files, TLS 1.3 in QUIC for the rest",
         };
         let own = "AES-128-GCM where both sides have AES instructions";
+        let verification = match self.options.verify_fast {
+            true => {
+                "CRC-64/NVME of the whole file (BLAKE3 up to 64 KiB), by the receiver, before it has its name"
+            }
+            false => "BLAKE3 of the whole file, by the receiver, before it has its name",
+        };
         let mut facts = stated([
             ("encryption", encryption),
             ("cipher", self.options.cipher.map_or(own, |cipher| cipher.about)),
             ("key", "Ed25519, both sides"),
             ("resumption", "off: each connection is a full handshake"),
-            ("verification", "BLAKE3 of the whole file, by the receiver, before it has its name"),
+            ("verification", verification),
         ]);
         facts.push(("carrier", self.options.carrier()));
         facts.extend(self.options.packets().map(|packets| ("packets", packets)));
@@ -275,6 +284,9 @@ mod tests {
         );
         assert_eq!(title("streams").as_deref(), Ok("headroom(streams)"));
         assert_eq!(title("compress=auto").as_deref(), Ok("headroom(compress=auto)"));
+        assert_eq!(title("verify=fast,streams").as_deref(), Ok("headroom(streams,verify=fast)"));
+        let fast = read("verify=fast,cipher=aes-256-gcm").expect("options").facts();
+        assert!(fast.iter().any(|(name, value)| *name == "verification" && value.contains("CRC")));
         let insecure = |options| {
             let application = read(options).expect("options");
             let told = application.facts().iter().any(|(name, _)| *name == "INSECURE");
@@ -303,6 +315,8 @@ mod tests {
             "chunk=300,chunk=400",
             "fast",
             "streams=1",
+            "verify=full",
+            "verify=fast,cipher=none",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

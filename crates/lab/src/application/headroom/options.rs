@@ -17,6 +17,8 @@ pub(super) struct TransferOptions {
     pub(super) lane_ports: Option<u16>,
     /// Which files are compressed on their way, by zstd; they go on streams.
     pub(super) compress: Option<&'static str>,
+    /// Whether CRC-64/NVME verifies big files in place of BLAKE3.
+    pub(super) verify_fast: bool,
 }
 
 /// A cipher that the program has for lanes.
@@ -47,11 +49,17 @@ const COMPRESS: [&str; 2] = ["auto", "always"];
 /// The options, for messages.
 pub(super) const KNOWN: &str = "browser (its page in Chromium); streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
                                 simplecrypt, which do not encrypt), chunk=BYTES (200 to 4000), lane-ports=COUNT (1 to \
-                                256)";
+                                256); verify=fast (by CRC-64/NVME; not with browser, none or simplecrypt)";
 
 impl TransferOptions {
-    const DEFAULT: Self =
-        Self { streams: false, cipher: None, chunk: None, lane_ports: None, compress: None };
+    const DEFAULT: Self = Self {
+        streams: false,
+        cipher: None,
+        chunk: None,
+        lane_ports: None,
+        compress: None,
+        verify_fast: false,
+    };
 
     pub(super) fn read(options: &Options<'_>) -> Result<Self, String> {
         let mut read = Self::DEFAULT;
@@ -75,14 +83,21 @@ impl TransferOptions {
                     let known = COMPRESS.iter().find(|known| **known == what);
                     read.compress = Some(known.ok_or_else(unknown)?);
                 }
+                Some(("verify", "fast")) => read.verify_fast = true,
                 None if option == "streams" => read.streams = true,
                 _ => return Err(unknown()),
             }
         }
-        let of_streams = Self { streams: read.streams, compress: read.compress, ..Self::DEFAULT };
+        let of_streams = Self { cipher: None, chunk: None, lane_ports: None, ..read };
         if (read.streams || read.compress.is_some()) && read != of_streams {
             return Err(format!(
                 "`{}`: cipher, chunk and lane-ports are of lanes, and what is compressed goes on streams",
+                titled(NAME, &read.written())
+            ));
+        }
+        if read.verify_fast && !read.encrypts() {
+            return Err(format!(
+                "`{}`: verify=fast needs a cipher that encrypts",
                 titled(NAME, &read.written())
             ));
         }
@@ -96,7 +111,8 @@ impl TransferOptions {
         let chunk = self.chunk.map(|bytes| format!("chunk={bytes}"));
         let ports = self.lane_ports.map(|count| format!("lane-ports={count}"));
         let compress = self.compress.map(|what| format!("compress={what}"));
-        [streams, compress, cipher, chunk, ports].into_iter().flatten().collect()
+        let verify = self.verify_fast.then(|| "verify=fast".to_owned());
+        [streams, compress, cipher, chunk, ports, verify].into_iter().flatten().collect()
     }
 
     /// Returns the baseline of a cipher: the same without one.
@@ -125,9 +141,14 @@ impl TransferOptions {
 
     /// Returns the baselines, best first.
     pub(super) fn baselines(&self) -> Vec<String> {
-        let bare = self.bare().map(|bare| titled(NAME, &bare.written()));
+        let by_hash = Self { verify_fast: false, ..*self };
+        let nearest = match self.verify_fast {
+            true => Some(by_hash).filter(|by_hash| *by_hash != Self::DEFAULT),
+            false => self.bare(),
+        };
+        let nearest = nearest.map(|nearest| titled(NAME, &nearest.written()));
         let base = if *self == Self::DEFAULT { "http" } else { NAME };
-        bare.into_iter().chain([base.to_owned()]).collect()
+        nearest.into_iter().chain([base.to_owned()]).collect()
     }
 
     /// Describes the transport of bulk data.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{EntryKind, Inline, Time};
+use headroom_transfer_proto::message::{EntryKind, Inline, Links, Time};
 use headroom_transfer_proto::path::RelPath;
 
 use super::in_flight::Done;
@@ -138,7 +138,76 @@ impl Worker {
         });
     }
 
-    /// Compares a file of a sync with what is here.
+    /// Makes a directory. What is in it may be stored before, and finds out for itself if something
+    /// else has the name.
+    pub(super) fn make_directory_later(
+        &mut self,
+        id: u64,
+        path: &RelPath,
+        (mode, mtime): (u32, Time),
+    ) -> Result<(), Error> {
+        let (root, path) = (self.destination.root.clone(), path.clone());
+        let making = match root.expect_directory(&path) {
+            Ok(making) => making,
+            Err(error) => {
+                self.failed_directories.add(&path);
+                self.failed(id, error);
+                return Ok(());
+            }
+        };
+        self.later(move || {
+            let made = root.make_sealed_directory(&path, mode, mtime);
+            drop(making);
+            Box::new(move |worker: &mut Self| {
+                match made {
+                    Ok(()) => worker.stored(id, &path),
+                    Err(error) => {
+                        worker.failed_directories.add(&path);
+                        worker.failed(id, error);
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn make_symlink_later(
+        &mut self,
+        id: u64,
+        path: &RelPath,
+        target: Vec<u8>,
+        mtime: Option<Time>,
+    ) -> Result<(), Error> {
+        let (root, path) = (self.destination.root.clone(), path.clone());
+        let confined = self.tree.links != Links::Keep;
+        self.later(move || {
+            let made = root.make_sealed_symlink(&path, &target, mtime, confined);
+            Box::new(move |worker: &mut Self| {
+                match made {
+                    Ok(_) => worker.stored(id, &path),
+                    Err(error) => worker.failed(id, error),
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Sets the time of a symbolic link that is up to date otherwise.
+    pub(super) fn seal_symlink_later(
+        &mut self,
+        path: &RelPath,
+        mtime: Option<Time>,
+    ) -> Result<(), Error> {
+        let (root, path) = (self.destination.root.clone(), path.clone());
+        self.later(move || {
+            // its owner may have set another time since
+            let _ = root.seal_symlink(&path, mtime, None);
+            Box::new(|_: &mut Self| Ok(()))
+        })
+    }
+
+    /// Compares an entry of a sync with what is here.
     pub(super) fn compare_later(
         &mut self,
         id: u64,
@@ -146,11 +215,21 @@ impl Worker {
         kind: EntryKind,
     ) -> Result<(), Error> {
         let (root, path) = (self.destination.root.clone(), path.clone());
+        // what is in a directory is compared when it is known whether that is new. A name that it
+        // cannot have fails when it is made
+        let making = match kind {
+            EntryKind::Directory { .. } => root.expect_directory(&path).ok().flatten(),
+            _ => None,
+        };
         self.later(move || {
             let status = Self::status(&root, &path, &kind);
-            Box::new(move |worker: &mut Self| match worker.compared(id, &path, kind, status)? {
-                Some(kind) => worker.store(id, &path, kind),
-                None => Ok(()),
+            Box::new(move |worker: &mut Self| {
+                let done = match worker.compared(id, &path, kind, status)? {
+                    Some(kind) => worker.store(id, &path, kind),
+                    None => Ok(()),
+                };
+                drop(making);
+                done
             })
         })
     }

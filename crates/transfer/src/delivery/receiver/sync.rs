@@ -56,8 +56,8 @@ impl Worker {
         if matches!(kind, EntryKind::HardLink { .. }) {
             return Ok(Some(kind));
         }
-        if self.is_remote() && !is_missing && matches!(kind, EntryKind::File { .. }) {
-            self.matched(path, false)?;
+        if self.is_remote() && !is_missing {
+            self.matched(path, matches!(kind, EntryKind::Directory { .. }))?;
             self.compare_later(id, path, kind)?;
             return Ok(None);
         }
@@ -110,6 +110,9 @@ impl Worker {
                 _ if dry_run => {}
                 EntryKind::Directory { mode, mtime, more } => {
                     self.seal_later(path, *mode, *mtime, more.clone());
+                }
+                EntryKind::Symlink { mtime, .. } if self.is_remote() => {
+                    self.seal_symlink_later(path, *mtime)?;
                 }
                 EntryKind::Symlink { mtime, more, .. } => {
                     // its owner may have set another time since

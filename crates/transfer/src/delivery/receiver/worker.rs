@@ -11,7 +11,7 @@ use headroom_transfer_proto::message::{
     Message, Time, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::Hash;
+use headroom_transfer_proto::span::{Hash, Verification};
 use tokio::sync::mpsc;
 
 use super::destination::Destination;
@@ -55,7 +55,7 @@ pub(super) struct File {
     pub(super) mode: u32,
     pub(super) mtime: Time,
     pub(super) attributes: Option<Box<Attributes>>,
-    /// Its hash.
+    /// Its hash, or its CRC as a value.
     pub(super) sealed: Option<[u8; 32]>,
     /// Bytes of holes.
     pub(super) holes: u64,
@@ -285,6 +285,14 @@ impl Worker {
         let root = &self.destination.root;
         let is_directory = matches!(kind, EntryKind::Directory { .. });
         let done = match kind {
+            EntryKind::Directory { mode, mtime, .. }
+                if self.is_remote() && !self.destination.is_named(path) =>
+            {
+                return self.make_directory_later(id, path, (mode, mtime));
+            }
+            EntryKind::Symlink { target, mtime, .. } if self.is_remote() => {
+                return self.make_symlink_later(id, path, target, mtime);
+            }
             EntryKind::Directory { mode, mtime, more } => {
                 let mut made = root.make_directory(path, mode);
                 if made.is_ok() && self.destination.is_named(path) {
@@ -436,6 +444,7 @@ impl Worker {
     pub(super) fn have(&self, id: u64, begun: Begun) -> Result<Arc<Incoming>, files::Error> {
         let Begun { mut partial, claim } = begun;
         let (mut first_span, mut values) = (0, Vec::new());
+        let mut has_some = false;
         let mut next = partial.next_present(0)?;
         while let Some(span) = next {
             // hashing takes long, and the client's next transfer may wait for this file
@@ -450,11 +459,16 @@ impl Worker {
                 self.send(Message::Have { id, first_span, values, last: false, old: None });
             }
             if let Some(value) = value {
+                has_some = true;
                 if values.is_empty() {
                     first_span = span;
                 }
                 values.push(value);
             }
+        }
+        // the sender does the same: of what is present it compares BLAKE3's values
+        if self.tree.verification == Some(Verification::Crc64) && !has_some {
+            partial.set_verification(Verification::Crc64);
         }
         let old = self.old_to_reuse(&partial);
         let incoming = Arc::new(Incoming {
@@ -508,7 +522,8 @@ impl Worker {
             return self.finish_later(id, root);
         }
         let came = file.incoming.partial.came();
-        let size = file.incoming.partial.spans().size();
+        let spans = file.incoming.partial.spans();
+        let (size, verification) = (spans.size(), spans.verification());
         let kept = size.saturating_sub(came);
         let seal = seal(root, file.mode, file.mtime, self.fsync);
         let attributes = file.attributes.as_deref();
@@ -521,7 +536,8 @@ impl Worker {
                     self.shared.counts.add(|counts| counts.kept += kept);
                     self.shared.observer.event(Event::Kept { bytes: kept });
                 }
-                self.shared.observer.event(Event::Hashed { path: &path, bytes: size, hash: &root });
+                self.shared.counts.add(|counts| counts.add_verified(size, verification));
+                self.shared.observer.event(Event::hashed(&path, size, (&root, verification)));
                 self.stored(id, &path);
             }
             Err(error) => self.failed(id, error),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use headroom_transfer_proto::lane::Piece;
 use headroom_transfer_proto::message::{DataHeader, MOST_HOLE, Message};
-use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES};
+use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Verification};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -43,9 +43,10 @@ impl Shared {
         if let Some((path, _)) = &begun {
             self.observer.event(Event::Begun { path });
         }
-        let outcome = self.send_spans(id, file, held, &messages).await?;
+        let verification = self.verification(&held);
+        let outcome = self.send_spans(id, file, (held, verification), &messages).await?;
         if let (Some((path, bytes)), Ok((hash, _))) = (&begun, &outcome) {
-            self.observer.event(Event::Hashed { path, bytes: *bytes, hash });
+            self.observer.event(Event::hashed(path, *bytes, (hash, verification)));
         }
         let last = match outcome {
             Ok((root, bytes)) => Message::Sealed { id, root, bytes },
@@ -85,11 +86,12 @@ impl Shared {
         self: &Arc<Self>,
         id: u64,
         file: SourceFile,
-        held: Vec<(u64, ChainingValue)>,
+        (held, verification): (Vec<(u64, ChainingValue)>, Verification),
         messages: &mpsc::Sender<Message>,
     ) -> Result<Result<([u8; 32], u64), Failure>, Error> {
         let changing = self.tree.changing;
-        let opened = blocking(move || OpenFile::new(&file, &held, changing)).await?;
+        let open = move || OpenFile::new(&file, &held, changing, verification);
+        let opened = blocking(open).await?;
         let opened = match opened {
             Ok(opened) => Arc::new(opened),
             Err(error) => return Ok(Err(error.into())),

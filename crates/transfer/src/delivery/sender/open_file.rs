@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 use headroom_transfer_proto::message::ErrorCode;
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Spans, Tree};
+use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Spans, Tree, Verification};
 
 use crate::failure::Failure;
 use crate::files::{self, Ranges, Reader, SourceFile};
@@ -75,8 +75,10 @@ impl OpenFile {
         file: &SourceFile,
         held: &[(u64, ChainingValue)],
         changing: bool,
+        verification: Verification,
     ) -> Result<Self, files::Error> {
         let reader = if changing { file.open_changed()? } else { file.open()? };
+        let reader = reader.verified_by(verification);
         let mut tree = Tree::new(reader.spans());
         let mut has = Vec::new();
         let mut kept = 0;

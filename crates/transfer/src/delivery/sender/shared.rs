@@ -8,7 +8,7 @@ use headroom_transfer_proto::message::{
     ChunkHash, Compress, ErrorCode, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Spans, Verification};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::OpenFile;
@@ -82,10 +82,12 @@ pub(super) struct Shared {
     pub(super) known_chunks: Semaphore,
 }
 
-/// What both sides have agreed on: how fast to send, and what carries data beside streams.
+/// What both sides have agreed on: how fast to send, what carries data beside streams, and how
+/// files are verified of which the receiver has nothing.
 pub(crate) struct Terms {
     pub(crate) limits: RateLimits,
     pub(crate) lane: Option<LaneHandle>,
+    pub(crate) verification: Verification,
 }
 
 /// An entry that is offered and not answered.
@@ -166,6 +168,15 @@ impl Shared {
     /// Returns the lane that carries data, if there is one.
     pub(super) fn lane(&self) -> Option<&LaneHandle> {
         self.terms.get()?.lane.as_ref()
+    }
+
+    /// Returns how a file is verified of which the receiver reports these spans.
+    pub(super) fn verification(&self, held: &[(u64, ChainingValue)]) -> Verification {
+        match held {
+            [] => self.terms.get().map_or(Verification::Blake3, |terms| terms.verification),
+            // they are BLAKE3's
+            _ => Verification::Blake3,
+        }
     }
 
     /// Starts the lane, or has it started as soon as there is one.

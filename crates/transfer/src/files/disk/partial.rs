@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::{RelPath, shown};
-use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Verification};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::Mode;
@@ -176,6 +176,14 @@ impl Partial {
         self.spans
     }
 
+    /// Sets how it is verified, before anything of it arrives and if nothing of it is
+    /// [`Self::present`].
+    pub(in crate::files) fn set_verification(&mut self, verification: Verification) {
+        self.spans = self.spans.verified_by(verification);
+        let progress = self.progress.get_mut().unwrap_or_else(PoisonError::into_inner);
+        *progress = Progress::new(self.spans);
+    }
+
     /// Hashes a span that is present: in what an earlier transfer left, or in the current file of
     /// that name, from which it is then copied. `None` if nothing is present.
     ///
@@ -199,7 +207,7 @@ impl Partial {
 
     /// Writes bytes at an offset, in any order. Bytes that arrived before are not written again;
     /// returns how many were written. Pieces of 64 KiB and more that follow others are hashed from
-    /// `bytes`; smaller ones are read back.
+    /// `bytes`; smaller ones are read back, but none for a CRC.
     ///
     /// # Errors
     /// They are beyond the file's end, cannot be written (they may arrive again), or there are too
@@ -357,7 +365,10 @@ impl Partial {
             bytes.map(|bytes| &bytes[at(gap.start)..at(gap.end)])
         };
         for (n, gap) in gaps.iter().enumerate() {
-            let outcome = match of_gap(gap) {
+            let bytes = of_gap(gap);
+            // of what arrived, whatever the disk makes of it
+            let sum = self.spans.piece_sum(gap, bytes);
+            let outcome = match bytes {
                 Some(bytes) => self.put(gap.start, bytes),
                 None => self.put_zeros(gap),
             };
@@ -368,7 +379,7 @@ impl Partial {
                 gaps[n..].iter().for_each(|gap| progress.given_back(span, gap));
                 return Err(kind);
             }
-            progress.written(span, gap);
+            progress.written(span, gap, sum);
         }
         self.hash_span(span, |wanted| {
             let gap = gaps.iter().find(|gap| gap.start <= wanted.start && wanted.end <= gap.end)?;

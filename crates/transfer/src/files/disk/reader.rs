@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, Hash, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Hash, Spans, Verification};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
@@ -87,7 +87,7 @@ impl SourceFile {
             Ok(file)
         };
         let file = open().map_err(|kind| self.error(kind))?;
-        Ok(Reader { source: self.clone(), file })
+        Ok(Reader { source: self.clone(), file, verification: Verification::Blake3 })
     }
 
     fn error(&self, kind: impl Into<ErrorKind>) -> Error {
@@ -100,9 +100,15 @@ impl SourceFile {
 pub struct Reader {
     source: SourceFile,
     file: File,
+    verification: Verification,
 }
 
 impl Reader {
+    /// Sets how its spans are verified.
+    pub(in crate::files) fn verified_by(self, verification: Verification) -> Self {
+        Self { verification, ..self }
+    }
+
     /// Returns its size in bytes when it was found.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -112,7 +118,7 @@ impl Reader {
     /// Returns its spans.
     #[must_use]
     pub fn spans(&self) -> Spans {
-        Spans::new(self.size())
+        Spans::new(self.size()).verified_by(self.verification)
     }
 
     /// Returns its metadata when it was found.
@@ -179,7 +185,7 @@ impl Reader {
         content::value(&self.file, self.spans(), span).map_err(|error| self.error(error))
     }
 
-    /// Hashes the whole file.
+    /// Hashes the whole file by BLAKE3.
     ///
     /// # Errors
     /// It cannot be read, or is shorter than it was.

@@ -36,8 +36,17 @@ impl Budget {
 
     /// Takes bytes, if there are that many now.
     pub(super) fn try_take(self: &Arc<Self>, bytes: u64) -> Option<Taken> {
+        self.try_take_below(self.most, bytes)
+    }
+
+    /// Takes bytes, if no more than half of all are taken then.
+    pub(super) fn try_take_of_half(self: &Arc<Self>, bytes: u64) -> Option<Taken> {
+        self.try_take_below(self.most / 2, bytes)
+    }
+
+    fn try_take_below(self: &Arc<Self>, most: u64, bytes: u64) -> Option<Taken> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes > self.most - *taken {
+        if bytes > most.saturating_sub(*taken) {
             return None;
         }
         *taken += bytes;

@@ -12,7 +12,7 @@ use headroom_transfer_proto::span::Hash;
 use super::reader::SourceFile;
 use super::root::{Root, key, written_key};
 use super::tags;
-use super::whole::{Read, Whole};
+use super::whole::{MOST_AT_ONCE, Over, Read, Whole};
 use crate::files::compare::{Sent, Status, is_time};
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::kept_mode;
@@ -27,14 +27,15 @@ impl Root {
         let Ok(key) = key(path) else { return Ok(Status::Missing) };
         let error = |kind: ErrorKind| Error::new(path.as_bytes(), "read", kind);
         let sealed = |same| if same { Status::Same } else { Status::MetadataDiffers };
+        if self.is_in_new_directory(key) {
+            return Ok(Status::Missing);
+        }
         if let Sent::Directory { mode } = sent {
             // most are: one request less
             if let Some(here) = self.directory(key).map_err(error)? {
+                self.known.is_there(key);
                 return Ok(sealed(mode & kept_mode(FileType::Directory) == here.mode));
             }
-        }
-        if self.is_in_new_directory(key) {
-            return Ok(Status::Missing);
         }
         let Some(object) = self.object(key).map_err(error)? else {
             return Ok(match self.is_directory(key).map_err(error)? {
@@ -43,7 +44,8 @@ impl Root {
             });
         };
         let here = tags::metadata(key, &object);
-        Ok(match (sent, here.file_type) {
+        let version = object.version.clone();
+        let status = match (sent, here.file_type) {
             (Sent::Symlink { target }, FileType::Symlink) => {
                 match tags::target(&object).as_deref() == Some(*target) {
                     true => Status::Same,
@@ -65,7 +67,14 @@ impl Root {
                 }
             }
             (_, file_type) => Status::TypeDiffers(file_type),
-        })
+        };
+        // a small one is stored in one request, which requires this version
+        if let (Status::ContentDiffers, Sent::File { size, .. }) = (status, sent)
+            && *size <= MOST_AT_ONCE
+        {
+            self.known.saw(key, &version);
+        }
+        Ok(status)
     }
 
     /// Sets permissions and time of a file, by storing it again: the metadata of an object is part
@@ -83,18 +92,30 @@ impl Root {
             if here.file_type != FileType::File {
                 return Err(ErrorKind::Clash { here: here.file_type });
             }
+            let known = self.recorded_hash(key, &object)?;
             let (size, version) = (object.size, object.version);
             let (store, name, of) = (self.store.clone(), key.to_owned(), version.clone());
             let read: Arc<Read> = Arc::new(move |range: Range<u64>| -> Result<Bytes, ErrorKind> {
                 Ok(store.read(&name, range, Some(&of))?)
             });
             let whole = Whole { size, mode, mtime };
-            match self.store_whole(key, whole, &read, Condition::Is(version)) {
+            let over = Over::Only(Condition::over(Some(&version)));
+            match self.store_whole(key, whole, &read, known.as_ref(), over) {
                 Err(ErrorKind::Changed) => Err(ErrorKind::Replaced),
                 stored => stored,
             }
         };
         update().map_err(|kind| Error::new(path.as_bytes(), "given its mode and time", kind))
+    }
+
+    /// Returns the hash that was recorded when the object was stored, if there is one.
+    fn recorded_hash(&self, key: &str, object: &Object) -> Result<Option<Hash>, ErrorKind> {
+        if !tags::has_record(object) {
+            return Ok(tags::hash(object));
+        }
+        let record = self.store.record(key, &object.version)?;
+        let record = record.filter(|record| record.size == object.size);
+        Ok(record.map(|record| Hash::from_bytes(record.root)))
     }
 
     fn hash(&self, path: &RelPath, key: &str, object: Object) -> Result<Hash, Error> {

@@ -14,3 +14,12 @@ impl From<Error> for ErrorKind {
         }
     }
 }
+
+/// Returns the error of a write in place of whatever is there.
+pub(super) fn of_write(error: Error) -> ErrorKind {
+    match error {
+        // others have written it again and again
+        Error::Changed(_) => ErrorKind::Replaced,
+        error => error.into(),
+    }
+}

@@ -2,13 +2,21 @@
 //! request but the one that stores them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headroom_store::{Expected, Version};
 
 /// The most directories that are remembered.
 const MOST: usize = 1 << 16;
 /// The most names of directories from listings that are remembered.
 const MOST_NAMES: usize = 1 << 18;
+/// The most versions of files that a sync has compared and not stored yet.
+const MOST_SEEN: usize = 1 << 14;
+/// How long something waits for its directory. Without that nothing is lost but requests, so that
+/// threads that wait never keep those from running that they wait for.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Files for each of which the store is asked before the directory is listed.
 const ASKED: u32 = 16;
 
@@ -17,14 +25,22 @@ const ASKED: u32 = 16;
 pub(super) struct Known {
     /// Names that are no files, and what is known of what is in them.
     directories: Mutex<HashMap<String, Directory>>,
+    /// A directory is no longer being made.
+    settled: Condvar,
     /// Those that were made. Not every store keeps an empty directory.
     made: Mutex<HashSet<String>>,
     /// How many names listings had.
     names: AtomicUsize,
+    /// The versions of files that were compared and differ.
+    seen: Mutex<HashMap<String, Version>>,
+    /// Whether the last file that was stored has replaced one: then the next one does as a rule.
+    replaces: AtomicBool,
 }
 
 #[derive(Debug)]
 enum Directory {
+    /// So many threads are about to find it, or to make it.
+    Making(u32),
     /// It was empty when this transfer made it.
     New,
     /// It was there. So many files were stored in it.
@@ -33,6 +49,27 @@ enum Directory {
     Unlisted,
     /// It had these directories in it.
     Listed(Arc<HashSet<String>>),
+}
+
+/// A directory that is about to be found or made. What is stored in it waits until that is done, or
+/// this is dropped.
+#[derive(Debug)]
+pub struct Making {
+    known: Arc<Known>,
+    key: String,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        let mut known = self.known.lock();
+        let Some(Directory::Making(users)) = known.get_mut(&self.key) else { return };
+        *users -= 1;
+        if *users == 0 {
+            known.remove(&self.key);
+            drop(known);
+            self.known.settled.notify_all();
+        }
+    }
 }
 
 /// How to find out whether a name in a directory is that of a directory.
@@ -51,12 +88,65 @@ pub(super) enum Ask {
 impl Known {
     /// Whether a directory is known to be one.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.lock().contains_key(key)
+        let known = self.wait_for(key);
+        known.get(key).is_some_and(|directory| !matches!(directory, Directory::Making(_)))
     }
 
     /// Whether a directory was empty when this transfer made it.
     pub(super) fn is_new(&self, key: &str) -> bool {
+        matches!(self.wait_for(key).get(key), Some(Directory::New))
+    }
+
+    /// Whether a directory is known to have been empty when this transfer made it. This waits for
+    /// nobody.
+    pub(super) fn is_known_as_new(&self, key: &str) -> bool {
         matches!(self.lock().get(key), Some(Directory::New))
+    }
+
+    /// Notes a directory that is about to be found or made.
+    pub(super) fn expect(known: &Arc<Self>, key: &str) -> Option<Making> {
+        let mut directories = known.lock();
+        let has_room = directories.len() < MOST;
+        match directories.get_mut(key) {
+            Some(Directory::Making(users)) => *users += 1,
+            None if has_room => {
+                directories.insert(key.to_owned(), Directory::Making(1));
+            }
+            _ => return None,
+        }
+        drop(directories);
+        Some(Making { known: Arc::clone(known), key: key.to_owned() })
+    }
+
+    /// Notes the version of a file that is about to be replaced.
+    pub(super) fn saw(&self, key: &str, version: &Version) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if version.is_known() && seen.len() < MOST_SEEN {
+            seen.insert(key.to_owned(), version.clone());
+        }
+    }
+
+    /// Returns what a file that is stored will replace, as far as one can tell.
+    pub(super) fn expected(&self, key: &str) -> Expected {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(version) = seen.remove(key) {
+            return Expected::Version(version);
+        }
+        drop(seen);
+        let (parent, _) = key.rsplit_once('/').unwrap_or(("", key));
+        match self.replaces.load(Ordering::Relaxed) && !self.is_known_as_new(parent) {
+            true => Expected::Something,
+            false => Expected::Nothing,
+        }
+    }
+
+    /// Notes whether a file has replaced one.
+    pub(super) fn replaced(&self, key: &str, was_there: bool) {
+        let (parent, _) = key.rsplit_once('/').unwrap_or(("", key));
+        // what is in a new directory says nothing of others
+        if was_there || !self.is_known_as_new(parent) {
+            self.replaces.store(was_there, Ordering::Relaxed);
+        }
     }
 
     /// Whether a directory was made for this transfer, by whomever.
@@ -67,14 +157,23 @@ impl Known {
     /// Notes a directory that another transfer made at the same time.
     pub(super) fn is_made_elsewhere(&self, key: &str) {
         self.note_made(key);
+        if let Some(new @ Directory::New) = self.lock().get_mut(key) {
+            *new = Directory::Old(0);
+        }
         self.is_there(key);
     }
 
     /// Notes a name that is no file: what is below it may be there already.
     pub(super) fn is_there(&self, key: &str) {
         let mut known = self.lock();
-        if known.len() < MOST && !known.contains_key(key) {
+        let is_news = match known.get(key) {
+            Some(directory) => matches!(directory, Directory::Making(_)),
+            None => known.len() < MOST,
+        };
+        if is_news {
             known.insert(key.to_owned(), Directory::Old(0));
+            drop(known);
+            self.settled.notify_all();
         }
     }
 
@@ -82,14 +181,16 @@ impl Known {
     pub(super) fn is_made(&self, key: &str) {
         self.note_made(key);
         let mut known = self.lock();
-        if known.len() < MOST {
+        if known.len() < MOST || known.contains_key(key) {
             known.insert(key.to_owned(), Directory::New);
         }
+        drop(known);
+        self.settled.notify_all();
     }
 
     /// Returns how to find out about a name in a directory, for a file that is stored there.
     pub(super) fn ask(&self, directory: &str) -> Ask {
-        match self.lock().get_mut(directory) {
+        match self.wait_for(directory).get_mut(directory) {
             Some(Directory::New) => Ask::No,
             Some(Directory::Listed(inner)) => Ask::In(Arc::clone(inner)),
             Some(old @ Directory::Old(ASKED)) => {
@@ -100,7 +201,7 @@ impl Known {
                 *files += 1;
                 Ask::Store
             }
-            Some(Directory::Unlisted) | None => Ask::Store,
+            Some(Directory::Unlisted | Directory::Making(_)) | None => Ask::Store,
         }
     }
 
@@ -120,6 +221,16 @@ impl Known {
         if made.len() < MOST {
             made.insert(key.to_owned());
         }
+    }
+
+    /// Waits until a directory is found or made, if it is about to be. Only threads that make
+    /// requests wait, never the one that begins them.
+    fn wait_for(&self, key: &str) -> MutexGuard<'_, HashMap<String, Directory>> {
+        let is_making = |known: &mut HashMap<String, Directory>| {
+            matches!(known.get(key), Some(Directory::Making(_)))
+        };
+        let waited = self.settled.wait_timeout_while(self.lock(), PATIENCE, is_making);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Directory>> {
@@ -151,5 +262,45 @@ mod tests {
         assert!(matches!(known.ask("other"), Ask::Store));
         let made = ["d", "new", "other"].map(|key| known.exists(key));
         assert_eq!(made, [false, true, true]);
+    }
+
+    #[test]
+    fn what_is_in_a_directory_waits_until_that_is_made_or_given_up() {
+        let known = Arc::new(Known::default());
+        let both = [Known::expect(&known, "d"), Known::expect(&known, "d")];
+        assert!(!known.is_known_as_new("d"));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| known.is_new("d"));
+            known.is_made("d");
+            assert!(waiting.join().expect("it ends"));
+        });
+        drop(both);
+        assert!(known.is_new("d"), "it stays when it is made");
+        assert!(Known::expect(&known, "d").is_none());
+        let making = Known::expect(&known, "e");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| known.has("e"));
+            drop(making);
+            assert!(!waiting.join().expect("it ends"));
+        });
+        assert!(matches!(known.ask("e"), Ask::Store));
+    }
+
+    #[test]
+    fn files_are_expected_where_they_were_seen_and_where_the_last_one_was() {
+        let known = Known::default();
+        known.is_made("new");
+        assert_eq!(known.expected("f"), Expected::Nothing);
+        let version = Version::new(Some("\"1\"".to_owned()), None);
+        known.saw("f", &version);
+        assert_eq!(known.expected("f"), Expected::Version(version));
+        assert_eq!(known.expected("f"), Expected::Nothing, "it is stored once");
+        known.replaced("f", true);
+        assert_eq!(known.expected("g"), Expected::Something);
+        assert_eq!(known.expected("new/g"), Expected::Nothing);
+        known.replaced("new/g", false);
+        assert_eq!(known.expected("h"), Expected::Something);
+        known.replaced("h", false);
+        assert_eq!(known.expected("i"), Expected::Nothing);
     }
 }

@@ -56,6 +56,12 @@ impl Listing {
         (link == name).then(|| target.clone())
     }
 
+    /// Returns how many names and results are in memory.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.ahead.len() + self.sorted.held()
+    }
+
     fn error(&self, kind: ErrorKind) -> Error {
         Error::new(&self.shown, "listed", kind)
     }

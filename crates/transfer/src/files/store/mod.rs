@@ -11,6 +11,7 @@
 mod ahead;
 mod budget;
 mod compare;
+mod directories;
 mod entries;
 mod error;
 mod known;
@@ -33,6 +34,7 @@ mod windows;
 
 pub(super) use entries::Entries;
 pub use headroom_store::Requests;
+pub(super) use known::Making;
 pub(super) use listing::Listing;
 pub(super) use partial::Partial;
 pub(super) use reader::{Reader, SourceFile};

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use headroom_store::{Condition, Object, Record, Upload, Version};
+use headroom_store::{Object, Record, Upload, Version};
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
 
+use super::error::of_write;
 use super::root::Root;
 use super::tags;
 use super::whole::{Whole, part_range, span_values};
@@ -275,7 +276,7 @@ impl Parts {
             self.upload.abandon()?;
             return Err(ErrorKind::Mismatch);
         }
-        Ok(self.upload.complete(*root.as_bytes(), Condition::Any)?)
+        self.upload.complete_over(*root.as_bytes()).map_err(of_write)
     }
 
     /// Returns the version of the old object if it is the same file, and nothing was stored.

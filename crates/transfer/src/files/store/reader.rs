@@ -40,10 +40,14 @@ impl SourceFile {
         Self { root, key, path, metadata, version, hash, has_record, content }
     }
 
-    /// Reads the content, for a caller who opens the file later. If it cannot be read, that is
-    /// reported then.
-    pub(super) fn read_ahead(&mut self) {
-        self.content = self.read_whole().ok();
+    /// Reads the content, unless it was read with the metadata, for a caller who opens the file
+    /// later. If it cannot be read, that is reported then.
+    pub(super) fn read_ahead(&mut self, content: Option<Bytes>) {
+        let content = match content {
+            Some(content) => self.verified(content),
+            None => self.read_whole(),
+        };
+        self.content = content.ok();
     }
 
     pub(in crate::files) fn path(&self) -> &RelPath {
@@ -81,7 +85,11 @@ impl SourceFile {
         if size == 0 {
             return Ok(Bytes::new());
         }
-        let content = self.root.store.read(&self.key, 0..size, Some(&self.version))?;
+        self.verified(self.root.store.read(&self.key, 0..size, Some(&self.version))?)
+    }
+
+    /// Compares the whole content with the hash that was stored with it.
+    fn verified(&self, content: Bytes) -> Result<Bytes, ErrorKind> {
         match self.hash {
             Some(hash) if hash != blake3::hash(&content) => Err(ErrorKind::Store(
                 "the store returns other bytes than were stored; store it again".into(),

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headroom_store::{Condition, Entry, Object, Requests, Store, Version};
+use headroom_store::{Condition, Entry, Object, Replaced, Requests, Store, Version};
 use headroom_transfer_proto::message::Time;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{Hash, SPAN_BYTES, Spans, Tree};
 use tokio::runtime::Handle;
 
 use super::budget::Budget;
+use super::error::of_write;
 use super::known::{Ask, Known};
 use super::spool::unnamed_file;
 use super::tags;
@@ -52,7 +53,7 @@ pub struct Root {
     pub(super) store: Store,
     pub(super) shared: Arc<Shared>,
     path: PathBuf,
-    known: Arc<Known>,
+    pub(super) known: Arc<Known>,
 }
 
 /// What all transfers of a server share.
@@ -95,6 +96,10 @@ impl Root {
         Ok(root)
     }
 
+    pub(in crate::files) fn check_url(url: &str) -> Result<String, String> {
+        Store::check_url(url).map_err(|error| error.to_string())
+    }
+
     pub(in crate::files) fn new(store: Store, options: &StoreOptions, runtime: Handle) -> Self {
         let shared = Shared {
             threads: Threads::new(runtime),
@@ -120,8 +125,12 @@ impl Root {
         self.store.requests()
     }
 
+    pub(in crate::files) fn own_requests(&self) -> Requests {
+        self.store.own_requests()
+    }
+
     pub(in crate::files) fn for_transfer(&self) -> Self {
-        Self { known: Arc::default(), ..self.clone() }
+        Self { store: self.store.counted(), known: Arc::default(), ..self.clone() }
     }
 
     pub(in crate::files) fn below(&self, path: &RelPath) -> Result<Self, Error> {
@@ -160,85 +169,6 @@ impl Root {
         target().map_err(|kind| Error::new(path.as_bytes(), "read", kind))
     }
 
-    pub(in crate::files) fn make_directory(&self, path: &RelPath) -> Result<(), Error> {
-        match self.make(path) {
-            Ok(()) | Err(ErrorKind::Clash { here: FileType::Directory }) => Ok(()),
-            Err(kind) => Err(Error::new(path.as_bytes(), "made", kind)),
-        }
-    }
-
-    pub(in crate::files) fn create_directory(&self, path: &RelPath) -> Result<(), Error> {
-        self.make(path).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
-    }
-
-    /// Makes the marker of a directory that is not there.
-    fn make(&self, path: &RelPath) -> Result<(), ErrorKind> {
-        let key = written_key(path)?;
-        self.check_parents(key)?;
-        match self.find(key)? {
-            Some(Place::Directory(_)) => {
-                self.known.is_there(key);
-                return Err(ErrorKind::Clash { here: FileType::Directory });
-            }
-            Some(Place::Object(object)) => {
-                let here = tags::metadata(key, &object).file_type;
-                return Err(ErrorKind::Clash { here });
-            }
-            None => {}
-        }
-        let tags = tags::of_directory(tags::DIRECTORY_MODE, now())?;
-        match self.store.put(&marker(key), Bytes::new(), &tags, Condition::New) {
-            // another server has made it just now
-            Err(headroom_store::Error::Changed(_)) => {
-                self.known.is_made_elsewhere(key);
-                Err(ErrorKind::Clash { here: FileType::Directory })
-            }
-            made => {
-                made?;
-                self.known.is_made(key);
-                Ok(())
-            }
-        }
-    }
-
-    pub(in crate::files) fn seal_directory(
-        &self,
-        path: &RelPath,
-        mode: u32,
-        mtime: Time,
-    ) -> Result<(), Error> {
-        let seal = || {
-            let marker = marker(written_key(path)?);
-            let tags = tags::of_directory(mode, mtime)?;
-            let here = self.store.look(&marker)?;
-            if here.is_none_or(|here| here.metadata.as_ref() != Some(&tags)) {
-                self.store.put(&marker, Bytes::new(), &tags, Condition::Any)?;
-            }
-            Ok(())
-        };
-        seal()
-            .map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "given its mode and time", kind))
-    }
-
-    pub(in crate::files) fn make_symlink(
-        &self,
-        path: &RelPath,
-        target: &[u8],
-    ) -> Result<Stored, Error> {
-        let make = || {
-            let key = written_key(path)?;
-            self.check_place(key)?;
-            let here = self.object(key)?;
-            let replaced = here.is_some();
-            if here.and_then(|here| tags::target(&here)).as_deref() != Some(target) {
-                let tags = tags::of_link(target, now())?;
-                self.store.put(key, Bytes::new(), &tags, Condition::Any)?;
-            }
-            Ok(Stored { replaced })
-        };
-        make().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "made", kind))
-    }
-
     pub(in crate::files) fn seal_symlink(
         &self,
         path: &RelPath,
@@ -251,7 +181,8 @@ impl Root {
             let target = tags::target(&here).ok_or(ErrorKind::Missing)?;
             if tags::metadata(key, &here).mtime != mtime {
                 let tags = tags::of_link(&target, mtime)?;
-                self.store.put(key, Bytes::new(), &tags, Condition::Is(here.version))?;
+                let condition = Condition::over(Some(&here.version));
+                self.store.put(key, Bytes::new(), &tags, condition)?;
             }
             Ok(())
         };
@@ -281,9 +212,12 @@ impl Root {
         self.check_place(key)?;
         let size = content.len() as u64;
         let tags = tags::of_file(seal.mode, seal.mtime, Some(&seal.root))?;
-        let version = self.store.put(key, content, &tags, Condition::Any)?;
+        let expected = self.known.expected(key);
+        let replaced = self.store.replace(key, content, &tags, &expected);
+        let Replaced { version, was_there } = replaced.map_err(of_write)?;
+        self.known.replaced(key, was_there);
         self.read_back(key, size, &version, &seal.root)?;
-        Ok(Stored { replaced: false })
+        Ok(Stored { replaced: was_there })
     }
 
     /// Reads an object again, if that is wanted, and removes it if it is not what was stored.
@@ -412,7 +346,7 @@ impl Root {
     }
 
     /// Fails if a file or link is where a directory of a path has to be.
-    fn check_parents(&self, key: &str) -> Result<(), ErrorKind> {
+    pub(super) fn check_parents(&self, key: &str) -> Result<(), ErrorKind> {
         self.known.is_there("");
         let mut unknown = Vec::new();
         let mut rest = key;
@@ -424,7 +358,8 @@ impl Root {
             rest = parent;
         }
         for parent in unknown.into_iter().rev() {
-            if self.object(parent)?.is_some() {
+            // what is about to be made may take the place of a file: that is waited for once more
+            if self.object(parent)?.is_some() && !self.known.has(parent) {
                 return Err(ErrorKind::NotBeneath);
             }
             self.known.is_there(parent);

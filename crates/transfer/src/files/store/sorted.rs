@@ -13,6 +13,8 @@ use crate::files::error::ErrorKind;
 
 /// The most names that wait.
 const MOST_WAITING: usize = 4096;
+/// The most answers that are remembered before those are forgotten that are of no use any more.
+const MOST_ASKED: usize = 4096;
 
 /// A name in a directory.
 #[derive(Debug)]
@@ -46,9 +48,17 @@ impl Sorted {
         Self { store: store.clone(), directory, listing, reached: String::new(), waiting, asked }
     }
 
-    /// Returns how many names are in memory.
+    /// Returns how many names are in memory, without the page that is being read.
     pub(super) fn held(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.asked.len()
+    }
+
+    /// Returns the directories that come next, as far as they are known, at most so many.
+    pub(super) fn upcoming(&self, most: usize) -> Vec<String> {
+        let waiting = self.waiting.values().filter(|named| named.is_directory);
+        let waiting = waiting.map(|named| named.name.as_str());
+        let listed = self.listing.iter().flat_map(Listing::upcoming);
+        waiting.chain(listed).take(most).map(str::to_owned).collect()
     }
 
     /// Returns the next name; an error, which ends the listing unless it is about one name.
@@ -129,6 +139,11 @@ impl Sorted {
         };
         if is_directory {
             self.wait(name.clone()).is_directory = true;
+        }
+        if self.asked.len() >= MOST_ASKED {
+            let mut asked = std::mem::take(&mut self.asked);
+            asked.retain(|name, _| !self.has_passed(name));
+            self.asked = asked;
         }
         self.asked.insert(name, is_directory);
         Ok(())

@@ -1,9 +1,10 @@
 //! Walks trees of a store that are to be sent.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use headroom_store::Object;
+use bytes::Bytes;
+use headroom_store::{Error as StoreError, Object, Store};
 use headroom_transfer_proto::message::Links;
 use headroom_transfer_proto::path::RelPath;
 
@@ -20,6 +21,12 @@ use crate::files::{reader, temporary};
 
 /// Names that are looked up, and small files that are read, at once.
 const AHEAD: usize = 64;
+
+/// Directories of each level whose listings begin before the walk enters them, so that it does not
+/// wait for each.
+const LISTED_AHEAD: usize = 8;
+/// The most of these of all levels, each of which has a page in memory.
+const MOST_LISTED_AHEAD: usize = 64;
 
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
@@ -67,6 +74,8 @@ struct Level {
     /// The name under which it is sent; `None` if its content is sent without.
     path: Option<RelPath>,
     names: Sorted,
+    /// Directories in it that are listed ahead, by their keys.
+    begun: HashMap<String, Sorted>,
 }
 
 /// A name that is looked up.
@@ -75,6 +84,8 @@ struct Wanted {
     /// The name under which it is sent.
     path: RelPath,
     policy: Policy,
+    /// What a listing had of it.
+    listed: Option<Object>,
 }
 
 impl Source {
@@ -135,6 +146,16 @@ impl Source {
     pub(in crate::files) fn reading_ahead(self, most: u64) -> Self {
         let policy = Policy { most_ahead: Some(most), ..self.policy };
         Self { policy, ..self }
+    }
+
+    /// Returns how many names and results are in memory.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        let held = |level: &Level| {
+            let begun: usize = level.begun.values().map(Sorted::held).sum();
+            level.names.held() + begun
+        };
+        self.ahead.len() + self.levels.iter().map(held).sum::<usize>()
     }
 
     /// Goes on with the walk; returns whether there may be more.
@@ -201,9 +222,9 @@ impl Source {
             (Some(Place::Object(_)), None) => Err(error(ErrorKind::NoDirectory)),
             (Some(Place::Object(object)), Some(path)) => {
                 if !self.excludes.matches(&path, false) {
-                    let wanted = Wanted { key, path, policy: self.policy };
+                    let wanted = Wanted { key, path, policy: self.policy, listed: None };
                     let root = self.root.clone();
-                    let sent = move || wanted.sent(&root, object).map_err(Error::asked_for);
+                    let sent = move || wanted.sent(&root, object, None).map_err(Error::asked_for);
                     self.ahead.push_running(self.root.shared.threads.run(sent));
                 }
                 Ok(())
@@ -238,8 +259,8 @@ impl Source {
                     Ok(Found { path: path.clone(), kind, attributes: None })
                 }
                 Some(Place::Object(object)) => {
-                    let wanted = Wanted { key, path: path.clone(), policy };
-                    wanted.sent(&root, object).map_err(Error::asked_for)
+                    let wanted = Wanted { key, path: path.clone(), policy, listed: None };
+                    wanted.sent(&root, object, None).map_err(Error::asked_for)
                 }
             }
         };
@@ -265,7 +286,7 @@ impl Source {
         }
         let root = self.root.clone();
         if !is_directory {
-            let wanted = Wanted { key, path, policy: self.policy };
+            let wanted = Wanted { key, path, policy: self.policy, listed: object };
             let running = self.root.shared.threads.run(move || wanted.look(&root));
             self.ahead.push_running(running);
             return Ok(());
@@ -288,8 +309,39 @@ impl Source {
 
     /// Starts walking a directory.
     fn enter(&mut self, key: String, path: Option<RelPath>) {
-        let names = Sorted::new(&self.root.store, key.clone());
-        self.levels.push(Level { key, path, names });
+        let store = &self.root.store;
+        let mut begun = None;
+        let all: usize = self.levels.iter().map(|level| level.begun.len()).sum();
+        if let Some(outer) = self.levels.last_mut() {
+            begun = outer.begun.remove(&key);
+            outer.begin_next(store, &self.excludes, MOST_LISTED_AHEAD.saturating_sub(all));
+        }
+        let names = begun.unwrap_or_else(|| Sorted::new(store, key.clone()));
+        self.levels.push(Level { key, path, names, begun: HashMap::new() });
+    }
+}
+
+impl Level {
+    /// Begins to list the directories that come next, at most so many.
+    fn begin_next(&mut self, store: &Store, excludes: &Excludes, most: usize) {
+        let most = LISTED_AHEAD.min(self.begun.len() + most);
+        for name in self.names.upcoming(LISTED_AHEAD) {
+            // these are not entered
+            if temporary::is_temporary(name.as_bytes()) {
+                continue;
+            }
+            let path = match &self.path {
+                Some(path) => path.child(name.as_bytes()),
+                None => RelPath::single(name.as_bytes()),
+            };
+            let key = joined(&self.key, &name);
+            if self.begun.len() < most
+                && !self.begun.contains_key(&key)
+                && path.is_ok_and(|path| !excludes.matches(&path, true))
+            {
+                self.begun.insert(key.clone(), Sorted::new(store, key));
+            }
+        }
     }
 }
 
@@ -313,17 +365,34 @@ impl Wanted {
         Error::new(self.key.as_bytes(), "sent", kind).about(Some(&self.path))
     }
 
-    /// Looks up an object that a listing had.
-    fn look(self, root: &Root) -> Result<Found, Error> {
+    /// Whether the content goes with the name.
+    fn is_small(&self, size: u64) -> bool {
+        self.policy.most_ahead.is_some_and(|most| size <= most)
+    }
+
+    /// Looks up an object that a listing had; of a small one metadata and content come together.
+    fn look(mut self, root: &Root) -> Result<Found, Error> {
+        // an empty one may be a link, and has nothing to read
+        if let Some(listed) = self.listed.take()
+            && listed.size > 0
+            && self.is_small(listed.size)
+        {
+            match root.store.read_object(&self.key, listed.size, Some(&listed.version)) {
+                Ok((object, content)) => return self.sent(root, object, Some(content)),
+                // it has changed since
+                Err(StoreError::Changed(_) | StoreError::NotFound(_)) => {}
+                Err(error) => return Err(self.error(error.into())),
+            }
+        }
         match root.object(&self.key) {
-            Ok(Some(object)) => self.sent(root, object),
+            Ok(Some(object)) => self.sent(root, object, None),
             Ok(None) => Err(self.error(ErrorKind::Missing)),
             Err(kind) => Err(self.error(kind)),
         }
     }
 
-    /// Makes of an object what is sent.
-    fn sent(self, root: &Root, object: Object) -> Result<Found, Error> {
+    /// Makes of an object what is sent, with its content if that was read.
+    fn sent(self, root: &Root, object: Object, content: Option<Bytes>) -> Result<Found, Error> {
         let metadata = tags::metadata(&self.key, &object);
         if metadata.file_type == FileType::Symlink {
             let target = tags::target(&object).unwrap_or_default();
@@ -343,8 +412,8 @@ impl Wanted {
             return Ok(Found { path: self.path, kind, attributes: None });
         }
         let mut file = SourceFile::new(root.clone(), &self.key, self.path.clone(), object);
-        if self.policy.most_ahead.is_some_and(|most| metadata.size <= most) {
-            file.read_ahead();
+        if self.is_small(metadata.size) {
+            file.read_ahead(content);
         }
         let kind = SourceKind::File(reader::SourceFile::Store(Box::new(file)));
         Ok(Found { path: self.path, kind, attributes: None })

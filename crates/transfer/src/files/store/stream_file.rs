@@ -7,13 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headroom_store::Condition;
+use headroom_store::Expected;
 use headroom_transfer_proto::path::RelPath;
 
 use super::root::{Root, now, written_key};
 use super::spool::unnamed_file;
 use super::tags;
-use super::whole::{Read, Whole};
+use super::whole::{Over, Read, Whole};
 use crate::files::error::{Error, ErrorKind, FileType};
 
 /// A file of unknown length. All of it lies in the spool until its end has come.
@@ -58,9 +58,11 @@ impl StreamFile {
         let Self { root, path, file } = self;
         let finish = || {
             let key = written_key(&path)?;
-            let here = root.object(key)?.map(|here| tags::metadata(key, &here));
-            let here = here.filter(|here| here.file_type == FileType::File);
-            let mode = here.map_or(tags::FILE_MODE, |here| here.mode);
+            let here = root.object(key)?;
+            let file_here = here.as_ref().map(|here| tags::metadata(key, here));
+            let file_here = file_here.filter(|here| here.file_type == FileType::File);
+            let mode = file_here.map_or(tags::FILE_MODE, |here| here.mode);
+            let expected = here.map_or(Expected::Nothing, |here| Expected::Version(here.version));
             let size = file.metadata().map_err(ErrorKind::of)?.len();
             let read: Arc<Read> = Arc::new(move |range: Range<u64>| -> Result<Bytes, ErrorKind> {
                 let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
@@ -69,7 +71,7 @@ impl StreamFile {
                 Ok(Bytes::from(content))
             });
             let whole = Whole { size, mode, mtime: now() };
-            root.store_whole(key, whole, &read, Condition::Any)
+            root.store_whole(key, whole, &read, None, Over::Any(expected))
         };
         finish().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headroom_store::{Condition, Upload, UploadOffer, Version};
+use headroom_store::{Condition, Expected, Upload, UploadOffer, Version};
 use headroom_transfer_proto::message::Time;
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
 
+use super::error::of_write;
 use super::root::Root;
 use super::tags;
 use super::threads::Running;
@@ -16,8 +17,8 @@ use crate::files::error::ErrorKind;
 
 /// The size up to which a file is stored in one request.
 pub(super) const MOST_AT_ONCE: u64 = 8 * SPAN_BYTES;
-/// Parts that are stored at once, of one file.
-pub(super) const MOST_PARTS: usize = 4;
+/// Parts that are stored at once, of one file: 64 MiB on their way, if they have 8 MiB.
+pub(super) const MOST_PARTS: usize = 8;
 
 /// The largest file: its parts, of which there are at most 10 000, are hashed and stored from
 /// memory.
@@ -25,6 +26,15 @@ const LARGEST: u64 = 10_000 << 30;
 
 /// Reads a range of what is to be stored.
 pub(super) type Read = dyn Fn(Range<u64>) -> Result<Bytes, ErrorKind> + Send + Sync;
+
+/// In place of what a file is stored.
+#[derive(Debug)]
+pub(super) enum Over {
+    /// Of anything; this is expected.
+    Any(Expected),
+    /// Of this alone.
+    Only(Condition),
+}
 
 /// A file, and what the store is told of it.
 #[derive(Debug, Clone, Copy)]
@@ -56,28 +66,37 @@ impl Whole {
 }
 
 impl Root {
-    /// Stores a file under a key, in one request or in parts.
+    /// Stores a file under a key, in one request or in parts. Where its hash is `known`, what is
+    /// read must have it.
     ///
     /// # Errors
-    /// It cannot be read, or the store refuses: nothing is stored.
+    /// It cannot be read, has another hash, or the store refuses: nothing is stored.
     pub(super) fn store_whole(
         &self,
         key: &str,
         whole: Whole,
         read: &Arc<Read>,
-        condition: Condition,
+        known: Option<&Hash>,
+        over: Over,
     ) -> Result<(), ErrorKind> {
         let size = whole.size;
         if size <= MOST_AT_ONCE {
             let _memory = self.shared.memory.take(size);
             let content = read(0..size)?;
             let root = blake3::hash(&content);
+            check(&root, known)?;
             let tags = tags::of_file(whole.mode, whole.mtime, Some(&root))?;
-            let version = self.store.put(key, content, &tags, condition)?;
+            let version = match over {
+                Over::Any(expected) => {
+                    let replaced = self.store.replace(key, content, &tags, &expected);
+                    replaced.map_err(of_write)?.version
+                }
+                Over::Only(condition) => self.store.put(key, content, &tags, condition)?,
+            };
             return self.read_back(key, size, &version, &root);
         }
         let upload = Arc::new(self.store.begin_upload(key, &whole.offer()?)?);
-        let stored = self.store_parts(&upload, read, condition);
+        let stored = self.store_parts(&upload, read, known, over);
         if stored.is_err() {
             // the first error is the one to report
             let _ = upload.abandon();
@@ -90,7 +109,8 @@ impl Root {
         &self,
         upload: &Arc<Upload>,
         read: &Arc<Read>,
-        condition: Condition,
+        known: Option<&Hash>,
+        over: Over,
     ) -> Result<(Version, Hash), ErrorKind> {
         let spans = Spans::new(upload.size());
         let mut tree = Tree::new(spans);
@@ -119,7 +139,22 @@ impl Root {
             }
         }
         let root = tree.root().ok_or(ErrorKind::Changed)?;
-        Ok((upload.complete(*root.as_bytes(), condition)?, root))
+        check(&root, known)?;
+        let version = match over {
+            Over::Any(_) => upload.complete_over(*root.as_bytes()).map_err(of_write)?,
+            Over::Only(condition) => upload.complete(*root.as_bytes(), condition)?,
+        };
+        Ok((version, root))
+    }
+}
+
+/// Fails if what was read does not have the known hash.
+fn check(root: &Hash, known: Option<&Hash>) -> Result<(), ErrorKind> {
+    match known.is_none_or(|known| known == root) {
+        true => Ok(()),
+        false => Err(ErrorKind::Store(
+            "what the store returns does not have the recorded hash; send the file again".into(),
+        )),
     }
 }
 

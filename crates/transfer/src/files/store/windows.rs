@@ -13,10 +13,13 @@ use super::budget::{Budget, Taken};
 use super::root::READ_BYTES;
 use super::threads::Threads;
 
-/// Ranges that are read ahead.
-const AHEAD: u64 = 2;
+/// Ranges that are read ahead at first: a reader may want no more than some.
+const FIRST_AHEAD: u64 = 2;
+/// Ranges that are read ahead of one who reads in order: with the one that is read, 72 MiB are on
+/// their way, what a connection of 10 Gbit/s needs at a round trip of 50 ms.
+const MOST_AHEAD: u64 = 8;
 /// The most ranges of one file in memory.
-const MOST: usize = 6;
+const MOST: usize = MOST_AHEAD as usize + 4;
 
 /// The ranges of an object that are read, or wait to be used.
 #[derive(Debug)]
@@ -24,7 +27,17 @@ pub(super) struct Windows {
     object: Arc<Object>,
     threads: Threads,
     memory: Arc<Budget>,
-    open: Mutex<BTreeMap<u64, Arc<Window>>>,
+    open: Mutex<Open>,
+}
+
+/// The ranges of an object in memory.
+#[derive(Debug)]
+struct Open {
+    windows: BTreeMap<u64, Arc<Window>>,
+    /// The greatest one that was wanted, while it is read in order.
+    last: u64,
+    /// How many are read ahead.
+    ahead: u64,
 }
 
 /// What is read.
@@ -58,7 +71,8 @@ impl Windows {
         record: Option<Record>,
     ) -> Self {
         let object = Arc::new(Object { store, key, size, version, record });
-        Self { object, threads, memory, open: Mutex::default() }
+        let open = Open { windows: BTreeMap::new(), last: 0, ahead: FIRST_AHEAD };
+        Self { object, threads, memory, open: Mutex::new(open) }
     }
 
     /// Returns the recorded values of the object's spans.
@@ -101,27 +115,38 @@ impl Windows {
     /// Returns a window, and has it and the next ones read; `None` if there is no memory for it.
     fn window(&self, number: u64) -> Option<Arc<Window>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.want(number);
         let count = self.object.size.div_ceil(READ_BYTES);
-        for next in number..count.min(number + 1 + AHEAD) {
-            if let Entry::Vacant(place) = open.entry(next) {
-                let Some(window) = self.begin(next) else { break };
+        let ahead = open.ahead;
+        for next in number..count.min(number + 1 + ahead) {
+            if let Entry::Vacant(place) = open.windows.entry(next) {
+                // the last half of the memory is for what every file needs
+                let needs_half = next > number + FIRST_AHEAD;
+                let Some(window) = self.begin(next, needs_half) else { break };
                 place.insert(window);
             }
         }
-        let window = open.get(&number).cloned()?;
-        while open.len() > MOST {
+        let windows = &mut open.windows;
+        let window = windows.get(&number).cloned()?;
+        while windows.len() > MOST {
             // those that nobody came for lie behind, or were read twice
-            let Some(other) = open.keys().copied().find(|other| *other != number) else { break };
-            open.remove(&other);
+            let Some(other) = windows.keys().copied().find(|other| *other != number) else {
+                break;
+            };
+            windows.remove(&other);
         }
         Some(window)
     }
 
-    /// Has a window read, if there is memory for it.
-    fn begin(&self, number: u64) -> Option<Arc<Window>> {
+    /// Has a window read, if there is memory for it; with `needs_half`, if half of that is free
+    /// afterwards.
+    fn begin(&self, number: u64, needs_half: bool) -> Option<Arc<Window>> {
         let start = number * READ_BYTES;
         let end = self.object.size.min(start.saturating_add(READ_BYTES)).max(start);
-        let _memory = self.memory.try_take(end - start)?;
+        let _memory = match needs_half {
+            true => self.memory.try_take_of_half(end - start)?,
+            false => self.memory.try_take(end - start)?,
+        };
         let left = AtomicU64::new(end - start);
         let window = Window { content: Mutex::new(None), is_read: Condvar::new(), left, _memory };
         let window = Arc::new(window);
@@ -131,7 +156,21 @@ impl Windows {
     }
 
     fn forget(&self, number: u64) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).windows.remove(&number);
+    }
+}
+
+impl Open {
+    /// Notes which window is wanted: the further somebody reads in order, the more are read ahead.
+    fn want(&mut self, number: u64) {
+        // several threads read windows that are neighbours
+        if number > self.last && number - self.last <= FIRST_AHEAD {
+            self.ahead = (2 * self.ahead).min(MOST_AHEAD);
+            self.last = number;
+        } else if number > self.last || self.last - number > FIRST_AHEAD {
+            self.ahead = FIRST_AHEAD;
+            self.last = number;
+        }
     }
 }
 
@@ -212,4 +251,22 @@ fn copy(from: &[u8], offset: u64, into: &mut [u8]) -> usize {
     let len = here.len().min(into.len());
     into[..len].copy_from_slice(&here[..len]);
     len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_further_ahead_the_longer_it_is_read_in_order() {
+        let mut open = Open { windows: BTreeMap::new(), last: 0, ahead: FIRST_AHEAD };
+        let mut after = |number| {
+            open.want(number);
+            open.ahead
+        };
+        assert_eq!([0, 0, 1, 2, 2, 1, 3].map(&mut after), [2, 2, 4, 8, 8, 8, 8]);
+        assert_eq!([9, 10, 11].map(&mut after), [2, 4, 8], "it goes on elsewhere");
+        assert_eq!([3, 5].map(&mut after), [2, 4], "and before");
+        assert_eq!(after(u64::MAX), 2);
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use headroom_transfer_proto::span::{Tree, Verification};
 use proptest::prelude::*;
 
 use super::super::ErrorKind;
@@ -69,6 +70,37 @@ fn a_file_with_a_wrong_hash_gets_no_name_and_is_removed() {
     let error = root.store(&path("file"), &other, &seal(&content)).expect_err("stored");
     assert!(matches!(error.kind(), ErrorKind::Mismatch), "{error}");
     assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_file_with_a_wrong_crc_gets_no_name_and_is_removed() {
+    let (folder, root) = root();
+    let content = bytes(4, 2 * MIB + 9);
+    let spans = Spans::new(content.len() as u64).verified_by(Verification::Crc64);
+    let mut tree = Tree::new(spans);
+    for span in 0..spans.count() {
+        let range = spans.range(span).expect("a span");
+        let bytes = &content[range.start as usize..range.end as usize];
+        tree.insert(span, spans.value(span, bytes).expect("all bytes"));
+    }
+    let seal = seal_of(tree.root().expect("all spans"));
+    // small pieces from the end on, as datagrams that overtake each other bring them
+    let receive = |content: &[u8]| {
+        let mut partial = root.begin(&path("file"), &offer(content.len())).expect("begun");
+        partial.set_verification(Verification::Crc64);
+        for (n, piece) in content.chunks(7_000).enumerate().rev() {
+            partial.write_at(n as u64 * 7_000, piece).expect("written");
+        }
+        assert_eq!(partial.came(), content.len() as u64);
+        partial.finish(&seal)
+    };
+    let mut other = content.clone();
+    other[MIB + 5] ^= 1;
+    let error = receive(&other).expect_err("finished");
+    assert!(matches!(error.kind(), ErrorKind::Mismatch), "{error}");
+    assert!(names(folder.path()).is_empty());
+    receive(&content).expect("finished");
+    assert_eq!(std::fs::read(folder.path().join("file")).expect("a file"), content);
 }
 
 #[test]

@@ -112,6 +112,7 @@ function cellFacts(row) {
     ['Overhead, transfer', overhead('transfer')],
     ['Overhead, session', overhead('session')],
     ['Goodput', positive(row.goodput_bps) === null ? null : formatRate(row.goodput_bps)],
+    ['Of the link’s rate', positive(row.link_rate_pct) === null ? null : `${format3(row.link_rate_pct)} %`],
     ['Limited by', row.limited_by ? asText(row.limited_by) : null],
     ['Runs', `${asText(row.n)} good, ${asText(row.failed)} failed${number(row.outliers) > 0 ? `, ${row.outliers} of them marked as outliers` : ''}`],
   ]);

@@ -88,5 +88,6 @@ function canPredict(report) {
 
 /** What loss does is known of CUBIC only. */
 function canPredictLoss(report) {
-  return report.plan.congestion_control === 'cubic';
+  const own = Object.keys(record(report.plan.congestion_controls));
+  return report.plan.congestion_control === 'cubic' && own.length === 0;
 }

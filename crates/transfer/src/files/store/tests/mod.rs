@@ -1,5 +1,8 @@
 //! Trees in a store in memory.
 
+mod directories;
+mod full;
+mod large;
 mod names;
 mod receive;
 mod resume;

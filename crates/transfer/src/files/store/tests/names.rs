@@ -114,6 +114,21 @@ fn permissions_and_times_are_set_without_the_sender() {
 }
 
 #[test]
+fn content_without_its_recorded_hash_is_not_stored_again() {
+    run(|runtime| {
+        let root = root(runtime);
+        let right = blake3::hash(b"right");
+        let tags = super::super::tags::of_file(0o644, TIME, Some(&right)).expect("tags");
+        let wrong = Bytes::from_static(b"wrong");
+        root.store.put("f", wrong, &tags, Condition::Any).expect("stored");
+        let error = root.update_metadata(&path("f"), 0o600, TIME).expect_err("set");
+        assert!(error.to_string().contains("does not have the recorded hash"), "{error}");
+        let metadata = root.look(&path("f")).expect("an answer").expect("a file");
+        assert_eq!(metadata.mode, 0o644);
+    });
+}
+
+#[test]
 fn names_are_removed_and_directories_with_content_are_not() {
     run(|runtime| {
         let root = root(runtime);

@@ -7,10 +7,10 @@ use super::*;
 use crate::files::ErrorKind;
 
 /// Longer than anything here takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Begins a file as soon as the transfer before has let it go.
-fn begin(root: &Root, offer: &Offer) -> Partial {
+pub(super) fn begin(root: &Root, offer: &Offer) -> Partial {
     let began = Instant::now();
     loop {
         match root.begin(&path("f"), offer, 0o640) {
@@ -24,7 +24,7 @@ fn begin(root: &Root, offer: &Offer) -> Partial {
 }
 
 /// Waits until so many parts were stored since a count.
-fn wait_for_parts(root: &Root, before: u64, count: u64) {
+pub(super) fn wait_for_parts(root: &Root, before: u64, count: u64) {
     let began = Instant::now();
     while root.requests().part < before + count {
         assert!(began.elapsed() < PATIENCE, "parts are not stored");

@@ -1,7 +1,11 @@
-//! The store against an S3 server of other people (`s3s-fs`) on the loopback interface.
+//! The store against S3 servers of other people on the loopback interface: `s3s-fs` in this
+//! process, and versitygw, which `scripts/fetch-parts versitygw` builds. Where that is missing its
+//! tests are skipped, unless `HEADROOM_TESTS=required`.
 //!
 //! A store reads its server and its credentials from the environment, so each test starts this
 //! program again with another one, and with the name of an ignored test.
+
+mod faults;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headroom_store::{Condition, Entry, Error, Metadata, Patience, SPAN, Store, UploadOffer};
+use headroom_testing::{Versitygw, versitygw};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
@@ -20,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 const SECRET: &str = "hush-hush";
+const REGION: &str = "eu-west-1";
 const MIB: usize = 1 << 20;
 
 fn runtime() -> Runtime {
@@ -50,20 +56,34 @@ fn serve(runtime: &Runtime, folder: &Path) -> SocketAddr {
 /// The credentials that the server knows, in the environment.
 const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", SECRET)];
 
-/// Runs an ignored test of this file in a process that knows the server.
+/// Runs an ignored test of this program over `s3s-fs`.
 fn run(test: &str, environment: &[(&str, &str)]) {
     let runtime = runtime();
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("bucket")).expect("a folder");
     let server = serve(&runtime, folder.path());
+    run_at(server, folder.path(), test, environment);
+}
+
+/// Runs an ignored test of this program over versitygw, where that is.
+fn run_over_versitygw(test: &str) {
+    let Some(program) = versitygw() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir_all(folder.path().join("store/bucket")).expect("a folder");
+    let server = Versitygw::start(&program, folder.path(), "key", SECRET, REGION);
+    run_at(server.address(), folder.path(), test, &KEYS);
+}
+
+/// Runs an ignored test of this program in a process that knows the server.
+fn run_at(server: SocketAddr, home: &Path, test: &str, environment: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
         .args(["--exact", test, "--ignored", "--nocapture"])
         .env_clear()
-        .env("HOME", folder.path())
+        .env("HOME", home)
         .env("AWS_ENDPOINT_URL", format!("http://{server}"))
         .env("AWS_ALLOW_HTTP", "true")
-        .env("AWS_REGION", "eu-west-1")
+        .env("AWS_REGION", REGION)
         .envs(environment.iter().copied());
     if let Some(folder) = std::env::var_os("TMPDIR") {
         command.env("TMPDIR", folder);
@@ -96,6 +116,11 @@ fn names(entries: impl Iterator<Item = Result<Entry, Error>>) -> Vec<String> {
 #[test]
 fn objects_are_stored_read_and_removed() {
     run("inside_objects", &KEYS);
+}
+
+#[test]
+fn versitygw_stores_reads_and_removes_objects() {
+    run_over_versitygw("inside_objects");
 }
 
 #[test]
@@ -146,6 +171,11 @@ fn inside_objects() {
 #[test]
 fn large_objects_are_stored_in_parts() {
     run("inside_parts", &KEYS);
+}
+
+#[test]
+fn versitygw_stores_large_objects_in_parts() {
+    run_over_versitygw("inside_parts");
 }
 
 #[test]
@@ -218,8 +248,42 @@ fn inside_markers() {
 }
 
 #[test]
+fn versitygw_keeps_markers_of_directories_and_their_metadata() {
+    run_over_versitygw("inside_kept_markers");
+}
+
+#[test]
+#[ignore = "run by versitygw_keeps_markers_of_directories_and_their_metadata"]
+fn inside_kept_markers() {
+    let runtime = runtime();
+    let store = open(&runtime);
+    let mut metadata = Metadata::new();
+    metadata.set("headroom-mode", "755").expect("metadata");
+    store.put("e/", Bytes::new(), &metadata, Condition::New).expect("the store does it");
+    store.put("f/x", Bytes::new(), &metadata, Condition::Any).expect("the store does it");
+    let again = store.put("e/", Bytes::new(), &metadata, Condition::New);
+    assert!(matches!(again, Err(Error::Changed(_))), "{again:?}");
+    let marker = store.look("e/").expect("an answer").expect("it is there");
+    assert_eq!((marker.size, marker.metadata.as_ref()), (0, Some(&metadata)));
+    for missing in ["e", "f", "g/", "f/x/"] {
+        assert_eq!(store.look(missing).expect("an answer"), None, "{missing}");
+    }
+    assert_eq!(names(store.list("")), ["e/", "f/"]);
+    assert_eq!(names(store.list("e")), Vec::<String>::new());
+    store.remove("e/").expect("the store does it");
+    store.remove("f/x").expect("the store does it");
+    assert_eq!(names(store.list_all("")), Vec::<String>::new());
+    assert_eq!(store.requests().retried, 0);
+}
+
+#[test]
 fn many_objects_are_listed_in_pages() {
     run("inside_pages", &KEYS);
+}
+
+#[test]
+fn versitygw_lists_many_objects_in_pages() {
+    run_over_versitygw("inside_pages");
 }
 
 #[test]
