@@ -426,9 +426,8 @@ fn of_a_range() -> impl Strategy<Value = Message> {
             first_span,
             spans
         }),
-        (any::<u64>(), any::<u64>(), values).prop_map(|(id, first_span, values)| {
-            Message::RangeSent { id, first_span, values }
-        }),
+        (any::<u64>(), any::<u64>(), values)
+            .prop_map(|(id, first_span, values)| { Message::RangeSent { id, first_span, values } }),
     ]
 }
 
@@ -613,13 +612,8 @@ fn requests_and_answers_without_ranges_are_those_of_an_older_version() {
         message.frame(&mut framed).expect("a short message");
         framed.split_off(4)
     };
-    let get = |ranges| Message::Get {
-        from: Vec::new(),
-        compress: None,
-        lanes: None,
-        tree: None,
-        ranges,
-    };
+    let get =
+        |ranges| Message::Get { from: Vec::new(), compress: None, lanes: None, tree: None, ranges };
     let accepted = |ranges| Message::Accepted {
         lanes: None,
         keep: None,

@@ -463,7 +463,8 @@ impl Answer {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                let (verification, ranges) = (verification.unwrap_or_default(), ranges == Some(true));
+                let (verification, ranges) =
+                    (verification.unwrap_or_default(), ranges == Some(true));
                 Ok(Accepted { peer_limit_bps, lanes, keep, verification, counts, ranges })
             }
             Message::Refused { reason, about_files, code } => {
