@@ -366,7 +366,7 @@ mod tests {
             assert_eq!(progress.known(0), Some(KnownSpan::Claimed(ChainingValue([0; 32]))));
             progress.take(0, &(0..SPAN_BYTES)).expect("room");
             assert_eq!(progress.known(0), None, "data replaces what was claimed");
-            progress.written(0, &(0..SPAN_BYTES));
+            progress.written(0, &(0..SPAN_BYTES), None);
             let task = progress.next_task(0).expect("a task");
             done(&mut progress, 0, task, &file);
             let arrived = remembers.then(|| KnownSpan::Arrived(value(0)));

@@ -57,7 +57,7 @@ impl Worker {
             copied: 0,
         };
         self.files.insert(id, file);
-        self.ask(id);
+        self.ask_ranges(id);
         Ok(())
     }
 
@@ -103,12 +103,12 @@ impl Worker {
                 }
             }
         }
-        self.ask(id);
+        self.ask_ranges(id);
     }
 
     /// Asks for ranges, as long as there are some and the sender needs more. When all are complete,
     /// the file is answered.
-    fn ask(&mut self, id: u64) {
+    fn ask_ranges(&mut self, id: u64) {
         let Some(file) = self.files.get(&id) else { return };
         let incoming = Arc::clone(&file.incoming);
         let Some(ranges) = &incoming.ranges else { return };

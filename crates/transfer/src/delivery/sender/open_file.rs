@@ -98,7 +98,10 @@ impl OpenFile {
 
     /// Opens a file of which ranges are sent.
     pub(super) fn by_ranges(file: &SourceFile) -> Result<Self, files::Error> {
-        Ok(Self { each: Some(Mutex::default()), ..Self::new(file, &[], false)? })
+        Ok(Self {
+            each: Some(Mutex::default()),
+            ..Self::new(file, &[], false, Verification::Blake3)?
+        })
     }
 
     /// Notes the value of a span.
