@@ -274,7 +274,7 @@ impl Participant {
         let mut state = file.state();
         if version == Some(*right) {
             let server = server.clone();
-            state.confirmed.get_or_insert_with(|| Confirmed { server, mode, attributes });
+            state.confirmed.get_or_insert(Confirmed { server, mode, attributes });
             return state.failure.is_none();
         }
         let other = state.confirmed.as_ref().map_or(named_by, |confirmed| &confirmed.server);
