@@ -278,7 +278,7 @@ impl Root {
 
     /// Returns the metadata of a directory that has a marker or something in it.
     pub(super) fn directory(&self, key: &str) -> Result<Option<Metadata>, ErrorKind> {
-        let marker = self.store.look(&marker(key))?;
+        let marker = self.store.look(&marker(key))?.filter(is_marker);
         if marker.is_none() && !self.has_entries(key)? {
             return Ok(None);
         }
@@ -382,6 +382,12 @@ pub(super) fn written_key(path: &RelPath) -> Result<&str, ErrorKind> {
         true => Err(ErrorKind::Reserved),
         false => key(path),
     }
+}
+
+/// Whether what has the key of a directory's marker is one: it is empty. Some servers show a file
+/// for its name with a slash, too.
+pub(super) fn is_marker(object: &Object) -> bool {
+    object.size == 0
 }
 
 /// Returns the key of a directory's marker.

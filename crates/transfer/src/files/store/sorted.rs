@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use headroom_store::{Entry, Error, Listing, Object, Store};
 
-use super::root::{joined, marker};
+use super::root::{is_marker, joined, marker};
 use crate::files::error::ErrorKind;
 
 /// The most names that wait.
@@ -135,7 +135,7 @@ impl Sorted {
         let is_directory = match self.store.list(&key).next() {
             Some(Ok(_) | Err(Error::Name(_))) => true,
             Some(Err(error)) => return Err(error.into()),
-            None => self.store.look(&marker(&key))?.is_some(),
+            None => self.store.look(&marker(&key))?.as_ref().is_some_and(is_marker),
         };
         if is_directory {
             self.wait(name.clone()).is_directory = true;
