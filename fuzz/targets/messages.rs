@@ -2,7 +2,7 @@
 //! stream: what is read keeps to its bounds, and is written and read again as the same.
 #![no_main]
 
-use headroom_transfer_proto::message::{DataHeader, MOST_BYTES, Message, body_len};
+use headroom_transfer_proto::message::{DataHeader, MAX_BYTES, Message, body_len};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -19,6 +19,6 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(DataHeader::parse(&framed[4..]), Ok(header));
     }
     if let Some(length) = bytes.first_chunk() {
-        assert!(body_len(*length).is_ok() == (u32::from_be_bytes(*length) as usize <= MOST_BYTES));
+        assert!(body_len(*length).is_ok() == (u32::from_be_bytes(*length) as usize <= MAX_BYTES));
     }
 });

@@ -17,7 +17,7 @@ use crate::key::DirectoryKey;
 
 /// The leases of an item that may end one after another without a settlement. A worker that is
 /// killed says nothing about its item, but an item may be what ends its workers.
-pub const MOST_LOSSES: u32 = 20;
+pub const MAX_LOSSES: u32 = 20;
 /// Why an item is set aside that lost as many workers.
 pub(crate) const SILENT: &str = "its workers ended, or were silent for longer than their leases";
 /// The pause before something that failed is tried again, in milliseconds: at first, and at most.
@@ -270,7 +270,7 @@ pub trait Engine {
     fn holders(&mut self) -> Result<Vec<String>, Error>;
 
     /// Takes the next item for a worker, while the job runs. Items whose lease has ended return to
-    /// the queue first. That is no attempt; but one that has lost [`MOST_LOSSES`] workers in a row
+    /// the queue first. That is no attempt; but one that has lost [`MAX_LOSSES`] workers in a row
     /// is split, or set aside.
     fn take(&mut self, worker: &str, now_ms: u64) -> Result<Option<Item>, Error>;
 

@@ -19,7 +19,7 @@ pub use self::nats::NatsServers;
 use crate::error::Error;
 
 /// The longest name of a job, in bytes: it names a folder.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 /// The bounds of settings.
 const WORKERS: RangeInclusive<u32> = 1..=256;
 const ATTEMPTS: RangeInclusive<u32> = 1..=100;
@@ -381,10 +381,10 @@ impl JobFile {
 fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    match begins && name.len() <= MOST_NAME && name.chars().all(is_plain) {
+    match begins && name.len() <= MAX_NAME && name.chars().all(is_plain) {
         true => Ok(()),
         false => Err(format!(
-            "`name` is 1 to {MOST_NAME} letters, digits, dots, hyphens and underscores, and begins with a letter or digit: it names the folder of the job's state"
+            "`name` is 1 to {MAX_NAME} letters, digits, dots, hyphens and underscores, and begins with a letter or digit: it names the folder of the job's state"
         )),
     }
 }

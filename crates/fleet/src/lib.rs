@@ -32,7 +32,7 @@ pub mod worker;
 
 pub use clock::now_ms;
 pub use engine::{
-    Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, MOST_LOSSES, Orders,
+    Aside, Checkpoint, Control, CopiedFile, Counts, Engine, Item, Lease, MAX_LOSSES, Orders,
     Outcome, Phase, Receipt, Settlement, State, Step, WorkerReport,
 };
 pub use entry::{Entry, Kind};

@@ -23,11 +23,11 @@ use crate::key::DirectoryKey;
 /// The longest time without a checkpoint, as far as directories end: workers wait for the first.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 /// The most directories in memory: then a checkpoint follows, as soon as the directory ends.
-const MOST_DIRECTORIES: usize = 10_000;
+const MAX_DIRECTORIES: usize = 10_000;
 /// The most bytes of names and targets of an item.
-const MOST_NAME_BYTES: usize = 4 << 20;
+const MAX_NAME_BYTES: usize = 4 << 20;
 /// The most names between two checkpoints of which each gets a sentence: they cannot be copied.
-const MOST_PROBLEMS: usize = 1000;
+const MAX_PROBLEMS: usize = 1000;
 /// How often a paused listing checks whether it may continue.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -295,7 +295,7 @@ impl<'a, E: Engine> Lister<'a, E> {
         };
         let path = match path {
             Ok(path) => path,
-            Err(error) if self.since.problems.len() < MOST_PROBLEMS => {
+            Err(error) if self.since.problems.len() < MAX_PROBLEMS => {
                 let directory = directory.as_ref().map_or(&b""[..], RelPath::as_bytes);
                 let directory = shown(directory).to_string();
                 self.since.problems.push(format!("{directory}/{name} cannot be sent: {error}"));
@@ -322,7 +322,7 @@ impl<'a, E: Engine> Lister<'a, E> {
         self.next_number += 1;
         if let Kind::Directory { .. } = entry.kind {
             self.since.found.insert(DirectoryKey::of(Some(&entry.path)), entry.clone());
-            if self.since.found.len() >= MOST_DIRECTORIES {
+            if self.since.found.len() >= MAX_DIRECTORIES {
                 self.stage_directories()?;
             }
         }
@@ -339,7 +339,7 @@ impl<'a, E: Engine> Lister<'a, E> {
         let name_bytes = entry.name_bytes();
         let is_full = self.entries.len() as u64 >= u64::from(self.batch.files)
             || self.bytes.saturating_add(size) > self.batch.bytes
-            || self.name_bytes + name_bytes > MOST_NAME_BYTES;
+            || self.name_bytes + name_bytes > MAX_NAME_BYTES;
         if is_full {
             self.stage()?;
         }
@@ -373,7 +373,7 @@ impl<'a, E: Engine> Lister<'a, E> {
         let Since { listed, found, is_staged, .. } = &self.since;
         let is_due = *is_staged
             || self.careful_until.is_some()
-            || listed.len() + found.len() >= MOST_DIRECTORIES
+            || listed.len() + found.len() >= MAX_DIRECTORIES
             || self.at.elapsed() >= CHECKPOINT;
         // this time it could be listed
         if self.careful_until.as_ref().is_some_and(|until| self.current.as_ref() >= Some(until)) {

@@ -16,10 +16,10 @@ use crate::ledger::{Ledger, Noting, Sorted};
 use crate::listing::{Found, check, of_listed};
 
 /// The most names of one directory, and their bytes: both servers' are compared in memory.
-const MOST_NAMES: usize = 1 << 20;
-const MOST_LISTED_BYTES: usize = 256 << 20;
+const MAX_NAMES: usize = 1 << 20;
+const MAX_LISTED_BYTES: usize = 256 << 20;
 /// The most bytes of what is to be compared, removed or finished later.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// What a pass has done so far. It stays when the pass is interrupted.
 #[derive(Debug, Default)]
@@ -99,8 +99,8 @@ impl Pass<'_> {
         while let Some(pending) = self.later.directories.pop() {
             self.later.bytes -= size_of_path(&pending.entry.path);
             self.compare_directory(Some(pending)).await?;
-            if self.later.bytes > MOST_BYTES {
-                let most = MOST_BYTES >> 20;
+            if self.later.bytes > MAX_BYTES {
+                let most = MAX_BYTES >> 20;
                 self.done.fail(1, || {
                     format!("nothing is removed: more names differ than fit in memory ({most} MiB)")
                 });
@@ -211,7 +211,7 @@ impl Pass<'_> {
         let listed = client.list(&place, |found| {
             count += 1;
             bytes += size_of_listed(&found);
-            if count > MOST_NAMES || bytes > MOST_LISTED_BYTES || wrong.is_some() {
+            if count > MAX_NAMES || bytes > MAX_LISTED_BYTES || wrong.is_some() {
                 return;
             }
             match check(names.last().map(|last| &last.path), &found) {
@@ -224,11 +224,11 @@ impl Pass<'_> {
             return Err(error);
         }
         match listed {
-            Ok(()) if count > MOST_NAMES || bytes > MOST_LISTED_BYTES => {
-                let (place, most) = (shown(&place), MOST_LISTED_BYTES >> 20);
+            Ok(()) if count > MAX_NAMES || bytes > MAX_LISTED_BYTES => {
+                let (place, most) = (shown(&place), MAX_LISTED_BYTES >> 20);
                 self.done.fail(1, || {
                     format!(
-                        "nothing is removed: {place} has {count} names, and at most {MOST_NAMES} of {most} MiB are compared"
+                        "nothing is removed: {place} has {count} names, and at most {MAX_NAMES} of {most} MiB are compared"
                     )
                 });
                 Ok(None)

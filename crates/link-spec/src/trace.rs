@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The most lines of a trace.
-const MOST_LINES: usize = 2_000_000;
+const MAX_LINES: usize = 2_000_000;
 /// The most bytes of its file: as many of the longest lines.
-const MOST_BYTES: u64 = 11 * MOST_LINES as u64;
+const MAX_BYTES: u64 = 11 * MAX_LINES as u64;
 /// Digits of the digest in a link's text.
 const SHOWN_DIGITS: usize = 12;
 
@@ -71,8 +71,8 @@ impl Trace {
             .map_err(|_| "it is no text with a whole number of milliseconds in each line")?;
         let (mut times_ms, mut last_ms, mut longest_gap_ms) = (Vec::new(), 0, 0);
         for (index, line) in text.lines().enumerate() {
-            if index == MOST_LINES {
-                return Err(format!("it has more than {MOST_LINES} lines"));
+            if index == MAX_LINES {
+                return Err(format!("it has more than {MAX_LINES} lines"));
             }
             let number = index + 1;
             let time_ms: u32 = line.trim().parse().map_err(|_| {
@@ -178,11 +178,11 @@ fn split(written: &str) -> (&str, Option<&str>) {
 fn content(path: &Path) -> io::Result<Vec<u8>> {
     // a pipe might never end
     let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() || metadata.len() > MOST_BYTES {
-        return Err(io::Error::other(format!("it is no file of at most {MOST_BYTES} bytes")));
+    if !metadata.is_file() || metadata.len() > MAX_BYTES {
+        return Err(io::Error::other(format!("it is no file of at most {MAX_BYTES} bytes")));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -225,9 +225,9 @@ mod tests {
         assert!(long.len() < 120, "{long}");
         let bytes = Trace::parse(Path::new("/"), "b", &[0xff, b'\n']).expect_err("no text");
         assert!(bytes.contains("it is no text"), "{bytes}");
-        let many = parsed(&"1\n".repeat(MOST_LINES + 1)).expect_err("too many");
+        let many = parsed(&"1\n".repeat(MAX_LINES + 1)).expect_err("too many");
         assert_eq!(many, "it has more than 2000000 lines");
-        assert!(parsed(&"1\n".repeat(MOST_LINES)).is_ok());
+        assert!(parsed(&"1\n".repeat(MAX_LINES)).is_ok());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of an answer.
-const MOST_ANSWER: usize = 1 << 20;
+const MAX_ANSWER: usize = 1 << 20;
 
 /// Requests over HTTPS, each by a connection of its own: there are about ten in two months.
 pub(crate) struct Authority(TlsConnector);
@@ -100,6 +100,6 @@ async fn ask(
     let answer = sender.send_request(request).await?;
     let (parts, body) = answer.into_parts();
     // it is read here, while the time for it runs
-    let body = http_body_util::BodyExt::collect(Limited::new(body, MOST_ANSWER)).await?.to_bytes();
+    let body = http_body_util::BodyExt::collect(Limited::new(body, MAX_ANSWER)).await?.to_bytes();
     Ok(BytesResponse { parts, body: Box::new(body) })
 }

@@ -34,9 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may last that does not become a WebSocket; browsers open others.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most bytes of the head of a request.
-const MOST_HEAD: usize = 16 << 10;
+const MAX_HEAD: usize = 16 << 10;
 /// How many requests one connection of HTTP/2 may have open: more than the page has files.
-const MOST_STREAMS: u32 = 64;
+const MAX_STREAMS: u32 = 64;
 
 /// Serves for ever.
 pub(crate) async fn serve(shared: Arc<Shared>) {
@@ -95,8 +95,8 @@ async fn connection(
     if is_http2 {
         let serving = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .max_concurrent_streams(MOST_STREAMS)
-            .max_header_list_size(MOST_HEAD as u32)
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEAD as u32)
             .serve_connection(TokioIo::new(stream), answering);
         let mut serving = std::pin::pin!(serving);
         if let Ok(served) = tokio::time::timeout(LONGEST, serving.as_mut()).await {
@@ -110,7 +110,7 @@ async fn connection(
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
-        .max_buf_size(MOST_HEAD)
+        .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), answering)
         .with_upgrades();
     Ok(tokio::time::timeout(LONGEST, serving).await??)

@@ -33,9 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection may last. Each has one request.
 const LONGEST: Duration = Duration::from_secs(10);
 /// The most bytes of the head of a request.
-const MOST_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 8 << 10;
 /// The most connections at once; others wait to be accepted.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// The status codes that are counted: all that are answered. A head that does not come in time is
 /// counted as 408 and has no answer.
 const CODES: [u16; 9] = [200, 400, 404, 405, 408, 413, 421, 431, 503];
@@ -105,7 +105,7 @@ impl Metrics {
                 return;
             }
         };
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         // a place is free within seconds, whatever clients do
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             let stream = match listener.accept().await {
@@ -135,7 +135,7 @@ impl Shared {
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
-            .max_buf_size(MOST_HEAD)
+            .max_buf_size(MAX_HEAD)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), answering);
         match tokio::time::timeout(LONGEST, serving).await {

@@ -23,9 +23,9 @@ use crate::Shared;
 use crate::answer::{Answer, allowed_host, closing, empty};
 
 /// The most bytes of a message: more than a frame of a stream.
-const MOST_MESSAGE: usize = 66 << 10;
+const MAX_MESSAGE: usize = 66 << 10;
 /// The most bytes that wait to be written; a message is one of them.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 /// How often a silent client is pinged, and after how many pings without an answer it is gone.
 const PING: Duration = Duration::from_secs(15);
 const PINGS: u32 = 4;
@@ -100,9 +100,9 @@ async fn serve(
 ) -> Result<(), hyper::Error> {
     let stream = TokioIo::new(upgrade.await?);
     let config = WebSocketConfig::default()
-        .max_message_size(Some(MOST_MESSAGE))
-        .max_frame_size(Some(MOST_MESSAGE))
-        .max_write_buffer_size(MOST_WAITING);
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE))
+        .max_write_buffer_size(MAX_WAITING);
     let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (streams, outgoing) = MuxConnection::new(peer);
     let carrying = carry(socket, streams.clone(), outgoing);

@@ -6,10 +6,10 @@ import { lost, refusal, unexpected } from './link.js';
 import { toBytes, toText } from './paths.js';
 
 // The most chaining values in one message.
-const MOST_VALUES = 16 << 10;
+const MAX_VALUES = 16 << 10;
 // The longest hole in one message, and the most files that may be offered and unanswered.
-const MOST_HOLE = 64 << 20;
-const MOST_OPEN = 64;
+const MAX_HOLE = 64 << 20;
+const MAX_OPEN = 64;
 // After so long without data, a datagram is sent, so that a server that was restarted says so.
 const SILENCE_MS = 4000;
 
@@ -218,7 +218,7 @@ class Run {
       await this.#writer.send(protocol.stored(entry.id));
       return;
     }
-    if (!entry.content && this.#files.size >= MOST_OPEN) throw new TransferError('protocol', 'the server offers too many files at once');
+    if (!entry.content && this.#files.size >= MAX_OPEN) throw new TransferError('protocol', 'the server offers too many files at once');
     let handle;
     try {
       handle = await this.#of.sink.open(path, entry.size, { modified: entry.modified, remote });
@@ -281,7 +281,7 @@ class Run {
           file.present += bytes.length;
           file.bytes = file.present;
           this.#tell(file, 'hashing');
-          if (values.length === MOST_VALUES) await flush(false);
+          if (values.length === MAX_VALUES) await flush(false);
         }
       }
     } catch (error) {
@@ -387,7 +387,7 @@ class Run {
     const file = this.#files.get(id);
     if (!file) return;
     const span = protocol.spanBytes();
-    if (offset % span !== 0 || length === 0 || length > MOST_HOLE || offset + length > file.size) {
+    if (offset % span !== 0 || length === 0 || length > MAX_HOLE || offset + length > file.size) {
       throw new TransferError('protocol', 'a hole is not within its file');
     }
     file.writing++;

@@ -9,13 +9,13 @@ const RESET = 2;
 const STOP = 3;
 const CREDIT = 4;
 const ALL = 0xffffffff;
-const MOST_DATA = 64 << 10;
+const MAX_DATA = 64 << 10;
 const STREAM_WINDOW = 1 << 20;
 // What the server lets all streams have at the beginning, and what this side lets it have.
 const SERVER_WINDOW = 128 << 10;
 const CLIENT_WINDOW = 16 << 20;
 // What may wait in the browser's own buffer.
-const MOST_BUFFERED = 1 << 20;
+const MAX_BUFFERED = 1 << 20;
 
 const ended = () => new TransferError('lost', 'the connection was lost');
 
@@ -212,11 +212,11 @@ export class MuxTransport {
       write: async bytes => {
         for (let at = 0; at < bytes.length;) {
           over();
-          while (this.#socket.bufferedAmount > MOST_BUFFERED) {
+          while (this.#socket.bufferedAmount > MAX_BUFFERED) {
             await new Promise(resolve => setTimeout(resolve, 2));
             over();
           }
-          const most = Math.min(bytes.length - at, MOST_DATA, stream.credit.left, this.#credit.left);
+          const most = Math.min(bytes.length - at, MAX_DATA, stream.credit.left, this.#credit.left);
           if (most <= 0) {
             await Promise.race([stream.credit.more(), this.#credit.more()]);
             continue;

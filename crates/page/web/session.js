@@ -22,9 +22,9 @@ const UDP_AGAIN_MS = 120_000;
 // How long a page that opens, and a request about names, wait for the server.
 const SHORT_PATIENCE_MS = 20_000;
 // A server has fewer.
-const MOST_SHARES = 4096;
+const MAX_SHARES = 4096;
 // How many times in a row WebTransport may fail, once it has worked.
-const MOST_FAILURES = 3;
+const MAX_FAILURES = 3;
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000];
 
 // Firefox's WebTransport (153) ends connections by itself and leaves data of streams unsent
@@ -139,7 +139,7 @@ export class Session {
           this.#failures++;
           this.#failedAt = performance.now();
         }
-        if (this.#udpWorked && this.#failures < MOST_FAILURES) throw error;
+        if (this.#udpWorked && this.#failures < MAX_FAILURES) throw error;
         this.#failures = 0;
         this.#udpFrom = Date.now() + UDP_AGAIN_MS;
       }
@@ -345,7 +345,7 @@ export class Session {
         if (answer.type === 'refused') throw refusal(answer);
         if (answer.type !== 'shares-listed') throw unexpected(answer);
         all.push(...answer.shares.map(shareOf));
-        if (answer.last || all.length > MOST_SHARES) return all;
+        if (answer.last || all.length > MAX_SHARES) return all;
       }
     }, undefined, true);
   }

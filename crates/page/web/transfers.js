@@ -12,7 +12,7 @@ import { join } from './format.js'
 //   failed       `error` says why      done        `failures` counts files that failed
 //   cancelled    by the reader
 const OPEN = new Set(['waiting', 'running', 'paused', 'offline', 'interrupted', 'needs'])
-const MOST_SOURCES = 500 // of one request; a server takes 1024
+const MAX_SOURCES = 500 // of one request; a server takes 1024
 const SAVE_EVERY = 2000 // ms
 const KNOCK_EVERY = 15 // seconds between attempts while the connection is lost
 const FLUSH_AFTER = 100 // ms that a verified file may be known to this page alone
@@ -361,8 +361,8 @@ export class Queue extends EventTarget {
     const counting = this.#count(transfer, signal)
     const sink = sinkFor(transfer.target, transfer.id)
     const failed = []
-    for (let at = 0; at < transfer.paths.length; at += MOST_SOURCES) {
-      const outcome = await this.session.download(transfer.paths.slice(at, at + MOST_SOURCES), sink, { signal, onprogress })
+    for (let at = 0; at < transfer.paths.length; at += MAX_SOURCES) {
+      const outcome = await this.session.download(transfer.paths.slice(at, at + MAX_SOURCES), sink, { signal, onprogress })
       for (const failure of outcome.failed) failed.push(failure)
     }
     await counting

@@ -5,24 +5,24 @@
 // many each time, as long as that at least doubles its rate. On a link that is full it does not,
 // whoever fills it.
 
-const MOST_LINKS = 16;
+const MAX_LINKS = 16;
 const TIMES = 4;
 const LEAST_GAIN = 2;
 // A rate is observed for this long, again while it is another one by more than this factor: at
 // first a connection is slower than later, or faster until it loses packets.
 const OBSERVED_MS = 300;
 const STEADY = 1.5;
-const MOST_OBSERVED = 8;
+const MAX_OBSERVED = 8;
 
 // What is on the way on one connection: as much as it moves in this time, within bounds, and then one
 // piece more. The more, the longer is the last piece on the slowest connection waited for.
 const AHEAD_MS = 500;
 const LEAST_AHEAD = 512 << 10;
-const MOST_AHEAD = 16 << 20;
+const MAX_AHEAD = 16 << 20;
 // Before its rate is known.
 const FIRST_AHEAD = 2 << 20;
 // The server allows 16 on each connection, and Chromium does not wait for it to allow more.
-const MOST_STREAMS = 12;
+const MAX_STREAMS = 12;
 // A piece is what the fastest connection moves in this time.
 const PIECE_MS = 50;
 
@@ -56,7 +56,7 @@ class Load {
   }
 
   get hasRoom() {
-    return this.opened - this.ended < MOST_STREAMS && this.onTheWay < this.#ahead;
+    return this.opened - this.ended < MAX_STREAMS && this.onTheWay < this.#ahead;
   }
 
   // Bytes per millisecond; null while it is not known.
@@ -68,7 +68,7 @@ class Load {
 
   get #ahead() {
     const { rate } = this;
-    return rate === null ? FIRST_AHEAD : Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, rate * AHEAD_MS));
+    return rate === null ? FIRST_AHEAD : Math.min(MAX_AHEAD, Math.max(LEAST_AHEAD, rate * AHEAD_MS));
   }
 }
 
@@ -146,7 +146,7 @@ export class UploadLinks {
   // Adds connections as long as that helps.
   async grow(pace) {
     let before = 0;
-    while (this.#join && !this.#ended && this.#loads.length < MOST_LINKS) {
+    while (this.#join && !this.#ended && this.#loads.length < MAX_LINKS) {
       const rate = await this.#steadyRate();
       if (pace.isHeld) continue;
       if (this.#ended || rate < before * LEAST_GAIN) return;
@@ -165,7 +165,7 @@ export class UploadLinks {
       const [from, since] = [sum(), performance.now()];
       await new Promise(resolve => setTimeout(resolve, OBSERVED_MS));
       const rate = (sum() - from) / (performance.now() - since);
-      if (this.#ended || turn === MOST_OBSERVED) return rate;
+      if (this.#ended || turn === MAX_OBSERVED) return rate;
       if (rate < former * STEADY && former < rate * STEADY) return rate;
       former = rate;
     }

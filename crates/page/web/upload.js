@@ -7,13 +7,13 @@ import { joined, toBytes } from './paths.js';
 import { UploadLinks } from './upload-links.js';
 
 // Files up to this size travel in a message.
-const MOST_INLINE = 64 << 10;
+const MAX_INLINE = 64 << 10;
 // What may be offered and not answered: files without content, and all entries.
-const MOST_OPEN = 48;
-const MOST_UNANSWERED = 2048;
+const MAX_OPEN = 48;
+const MAX_UNANSWERED = 2048;
 // Spans at once, of all files, and in one piece. A piece is read at once, as each reading is a
 // request to another process of the browser.
-const MOST_SPANS = 48;
+const MAX_SPANS = 48;
 const SPANS_OF_PIECE = 4;
 
 const hex = bytes => Array.from(bytes, it => it.toString(16).padStart(2, '0')).join('');
@@ -126,9 +126,9 @@ class Run {
   #reader;
   #writer;
   #offered = new Map();
-  #open = new Semaphore(MOST_OPEN);
-  #unanswered = new Semaphore(MOST_UNANSWERED);
-  #spansAtOnce = new Semaphore(MOST_SPANS);
+  #open = new Semaphore(MAX_OPEN);
+  #unanswered = new Semaphore(MAX_UNANSWERED);
+  #spansAtOnce = new Semaphore(MAX_SPANS);
   #fail;
   #failed;
   #ended = false;
@@ -183,7 +183,7 @@ class Run {
       const outgoing = new Outgoing(this.#link.nextId++, { path, file });
       bytes += file.size;
       let content = null;
-      if (file.size <= MOST_INLINE) {
+      if (file.size <= MAX_INLINE) {
         try {
           content = new Uint8Array(await file.arrayBuffer());
         } catch (error) {

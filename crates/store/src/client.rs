@@ -24,7 +24,7 @@ use crate::version::{Condition, Version};
 const LONGEST_NAME: usize = 8 << 10;
 
 /// Entries of a page that are accepted at most: twice as many as Azure lists, which lists most.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// How often and how long a request is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -463,7 +463,7 @@ impl Client {
             .await?;
         answer.next = answer.next.filter(|next| !next.is_empty());
         let entries = answer.objects.len() + answer.prefixes.len();
-        if entries > MOST_ENTRIES {
+        if entries > MAX_ENTRIES {
             return Err(Error::Reply(format!(
                 "cannot list {directory:?} in {}: a page has {entries} entries",
                 self.url

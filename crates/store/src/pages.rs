@@ -2,7 +2,7 @@
 
 /// Pages without a name that may follow each other. Stores answer with some where many objects
 /// were deleted.
-const MOST_EMPTY: u32 = 1000;
+const MAX_EMPTY: u32 = 1000;
 
 /// Checks that each page has greater names than the one before.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Pages {
     pub(crate) fn follow(&mut self, names: Option<(&str, &str)>) -> Result<(), &'static str> {
         let Some((least, greatest)) = names else {
             self.empty += 1;
-            if self.empty > MOST_EMPTY {
+            if self.empty > MAX_EMPTY {
                 return Err("its pages are empty");
             }
             return Ok(());
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn empty_pages_come_to_an_end() {
         let mut pages = Pages::default();
-        for _ in 0..MOST_EMPTY {
+        for _ in 0..MAX_EMPTY {
             pages.follow(None).expect("an empty page");
         }
         assert!(pages.follow(None).is_err());

@@ -17,7 +17,7 @@ pub const SPAN: u64 = 1 << 20;
 const OTHERS: u64 = 8 << 10;
 
 /// Bytes of all values of a record that is read, at most: those of 4 TiB.
-const MOST_VALUES: u64 = 128 << 20;
+const MAX_VALUES: u64 = 128 << 20;
 
 /// The hashes of an object: they hold for one version of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(crate) async fn read(
     if !version.is_known() {
         return Ok(None);
     }
-    let most = OTHERS + MOST_VALUES;
+    let most = OTHERS + MAX_VALUES;
     let Some((_, content)) = client.get_whole(&name(key), most).await? else {
         return Ok(None);
     };

@@ -5,9 +5,9 @@
 //! (RFC 9000, section 2.1); streams of one kind are numbered in order.
 
 /// The most bytes of a stream in one frame.
-pub const MOST_DATA: usize = 64 << 10;
+pub const MAX_DATA: usize = 64 << 10;
 /// The most bytes of a frame.
-pub const MOST_FRAME: usize = HEAD + MOST_DATA;
+pub const MAX_FRAME: usize = HEAD + MAX_DATA;
 /// Bytes that a stream may have on the way until its receiver grants more.
 pub const STREAM_WINDOW: u32 = 1 << 20;
 /// Bytes that all streams together may have on the way to the server until it grants more.
@@ -15,7 +15,7 @@ pub const SERVER_WINDOW: u32 = 128 << 10;
 /// The same to the client.
 pub const CLIENT_WINDOW: u32 = 16 << 20;
 /// Streams that the client may have open at once. The server may have a span of each in memory.
-pub const MOST_STREAMS: usize = 24;
+pub const MAX_STREAMS: usize = 24;
 
 /// Bytes ahead of the data.
 const HEAD: usize = 5;
@@ -61,7 +61,7 @@ pub enum Frame<'a> {
         stream: StreamId,
         /// Whether these are the last.
         end: bool,
-        /// At most [`MOST_DATA`].
+        /// At most [`MAX_DATA`].
         bytes: &'a [u8],
     },
     /// The sender gives the stream up.
@@ -106,7 +106,7 @@ impl Frame<'_> {
         let stream = StreamId(number);
         let nothing = |frame| if rest.is_empty() { Ok(frame) } else { Err(FrameError::Length) };
         match kind {
-            0 | 1 if rest.len() > MOST_DATA => Err(FrameError::Length),
+            0 | 1 if rest.len() > MAX_DATA => Err(FrameError::Length),
             0 | 1 => Ok(Frame::Data { stream, end: *kind == 1, bytes: rest }),
             2 => nothing(Frame::Reset { stream }),
             3 => nothing(Frame::Stop { stream }),
@@ -174,14 +174,14 @@ mod tests {
         for (bytes, error) in [
             (vec![], FrameError::Length),
             (vec![0; 4], FrameError::Length),
-            (vec![0; MOST_FRAME + 1], FrameError::Length),
+            (vec![0; MAX_FRAME + 1], FrameError::Length),
             (vec![2, 0, 0, 0, 0, 0], FrameError::Length),
             (vec![4, 0, 0, 0, 0, 0, 0, 0], FrameError::Length),
             (vec![5, 0, 0, 0, 0], FrameError::Kind(5)),
         ] {
             assert_eq!(Frame::parse(&bytes), Err(error), "{} bytes", bytes.len());
         }
-        assert!(Frame::parse(&vec![0; MOST_FRAME]).is_ok());
+        assert!(Frame::parse(&vec![0; MAX_FRAME]).is_ok());
     }
 
     #[test]

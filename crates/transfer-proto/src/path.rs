@@ -4,9 +4,9 @@
 use std::fmt;
 
 /// The longest path in bytes.
-pub const MOST_BYTES: usize = 4096;
+pub const MAX_BYTES: usize = 4096;
 /// The longest component of a path in bytes (`NAME_MAX`).
-pub const MOST_COMPONENT_BYTES: usize = 255;
+pub const MAX_COMPONENT_BYTES: usize = 255;
 
 /// A path below a root: one or more components, none of them empty, `.` or `..`, and no NUL.
 /// The bytes are the file system's and need not be UTF-8. The root itself is not a `RelPath`.
@@ -33,11 +33,11 @@ pub enum PathError {
     /// A NUL byte.
     #[error("it contains a NUL")]
     Nul,
-    /// More than [`MOST_BYTES`].
-    #[error("it is longer than {MOST_BYTES} bytes")]
+    /// More than [`MAX_BYTES`].
+    #[error("it is longer than {MAX_BYTES} bytes")]
     TooLong,
-    /// A component of more than [`MOST_COMPONENT_BYTES`].
-    #[error("a component of it is longer than {MOST_COMPONENT_BYTES} bytes")]
+    /// A component of more than [`MAX_COMPONENT_BYTES`].
+    #[error("a component of it is longer than {MAX_COMPONENT_BYTES} bytes")]
     ComponentTooLong,
 }
 
@@ -50,7 +50,7 @@ impl RelPath {
         match bytes {
             [] => return Err(PathError::Empty),
             [b'/', ..] => return Err(PathError::Absolute),
-            _ if bytes.len() > MOST_BYTES => return Err(PathError::TooLong),
+            _ if bytes.len() > MAX_BYTES => return Err(PathError::TooLong),
             _ => bytes.split(is_slash).try_for_each(check_component)?,
         }
         Ok(Self(bytes.into()))
@@ -160,7 +160,7 @@ impl RelPath {
     }
 
     fn with(&self, below: &[u8]) -> Result<Self, PathError> {
-        if self.0.len() + 1 + below.len() > MOST_BYTES {
+        if self.0.len() + 1 + below.len() > MAX_BYTES {
             return Err(PathError::TooLong);
         }
         Ok(Self([&self.0, below].join(&b'/').into()))
@@ -218,7 +218,7 @@ fn check_component(component: &[u8]) -> Result<(), PathError> {
     match component {
         [] => Err(PathError::EmptyComponent),
         b"." | b".." => Err(PathError::Dots),
-        _ if component.len() > MOST_COMPONENT_BYTES => Err(PathError::ComponentTooLong),
+        _ if component.len() > MAX_COMPONENT_BYTES => Err(PathError::ComponentTooLong),
         _ if component.contains(&0) => Err(PathError::Nul),
         _ if component.contains(&b'/') => Err(PathError::EmptyComponent),
         _ => Ok(()),

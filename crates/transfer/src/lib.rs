@@ -121,7 +121,7 @@ pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
 pub use lanes::LaneOptions;
 pub use mux::{MuxConnection, Outgoing};
 pub use remote_path::{
-    DEFAULT_PORT, Host, MOST_SERVERS, ParseError as RemotePathError, RemotePath, SpreadPath,
+    DEFAULT_PORT, Host, MAX_SERVERS, ParseError as RemotePathError, RemotePath, SpreadPath,
 };
 pub use retry::{Retry, with_retries};
 pub use server::Server;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use headroom_transfer_proto::mux::{
-    CLIENT_WINDOW, Frame, MOST_DATA, MOST_STREAMS, SERVER_WINDOW, STREAM_WINDOW, StreamId,
+    CLIENT_WINDOW, Frame, MAX_DATA, MAX_STREAMS, SERVER_WINDOW, STREAM_WINDOW, StreamId,
 };
 use quinn::{ApplicationClose, ConnectionError, ReadError, VarInt, WriteError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 /// Frames of data that wait to be sent.
 const WAITING: usize = 16;
 /// Frames that may wait: a client that reads none of them is cut off.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 /// The least room for received bytes: what many short frames carry lies together.
 const LEAST_ROOM: usize = 4 << 10;
 
@@ -266,7 +266,7 @@ impl MuxConnection {
         // streams that nobody has accepted count even when they have ended
         let unaccepted = state.requests.len() + state.data.len();
         let open = state.streams.keys().filter(|it| !it.is_by_server()).count();
-        if open.max(unaccepted) >= MOST_STREAMS {
+        if open.max(unaccepted) >= MAX_STREAMS {
             return Err("there are too many streams".to_owned());
         }
         *seen += 1;
@@ -325,7 +325,7 @@ impl MuxConnection {
         // the receiver goes when the WebSocket has ended
         let _ = sender.send(Waiting { bytes: frame.encode().into(), _permit: permit });
         drop(outgoing);
-        if before >= MOST_WAITING {
+        if before >= MAX_WAITING {
             self.end(closed(VarInt::from_u32(2), "the client does not read"));
         }
     }
@@ -492,7 +492,7 @@ pub(crate) struct MuxSendStream {
 impl MuxSendStream {
     pub(crate) async fn write(&mut self, mut bytes: Bytes) -> Result<(), WriteError> {
         while !bytes.is_empty() {
-            let len = self.grant(bytes.len().min(MOST_DATA)).await?;
+            let len = self.grant(bytes.len().min(MAX_DATA)).await?;
             let part = bytes.split_to(len);
             let permit = Arc::clone(&self.connection.0.permits).acquire_owned().await;
             let permit = permit.map_err(|_| self.lost())?;
@@ -691,7 +691,7 @@ mod tests {
     #[test]
     fn a_client_that_reads_nothing_is_cut_off() {
         let (connection, _outgoing) = connection();
-        for index in 0..u32::try_from(2 * MOST_WAITING).expect("it is small") {
+        for index in 0..u32::try_from(2 * MAX_WAITING).expect("it is small") {
             let stream = StreamId::new(index, false, true);
             let frame = Frame::Data { stream, end: false, bytes: b"x" }.encode();
             if connection.receive(&frame.into()).is_err() || connection.close_reason().is_some() {

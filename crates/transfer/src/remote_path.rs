@@ -29,13 +29,13 @@ pub struct RemotePath {
 }
 
 /// The most servers that one transfer uses.
-pub const MOST_SERVERS: usize = 16;
+pub const MAX_SERVERS: usize = 16;
 
 /// A path that several servers of one store have. Written as it is typed: the hosts separated by
 /// commas, each with a port of its own if it needs one, `HOST[:PORT],HOST[:PORT]:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpreadPath {
-    /// The servers, each once: at least one, at most [`MOST_SERVERS`].
+    /// The servers, each once: at least one, at most [`MAX_SERVERS`].
     pub hosts: Vec<Host>,
     /// The path, as it was written.
     pub path: Vec<u8>,
@@ -76,7 +76,7 @@ pub enum ParseError {
         host: String,
     },
     /// Too many servers are named.
-    #[error("`{0}` names more than {MOST_SERVERS} servers: write fewer")]
+    #[error("`{0}` names more than {MAX_SERVERS} servers: write fewer")]
     TooMany(String),
 }
 
@@ -175,7 +175,7 @@ impl SpreadPath {
     /// behind that colon belongs to the path, unless a port is before it and a colon follows it.
     ///
     /// # Errors
-    /// It is no such text, names a server twice, or more than [`MOST_SERVERS`].
+    /// It is no such text, names a server twice, or more than [`MAX_SERVERS`].
     pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
         let whole = text.as_bytes();
         let place = || shown(whole).to_string();
@@ -209,7 +209,7 @@ impl SpreadPath {
             hosts.push(host);
             break &rest[colon + 1..];
         };
-        if hosts.len() > MOST_SERVERS {
+        if hosts.len() > MAX_SERVERS {
             return Err(ParseError::TooMany(place()));
         }
         let known_before =
@@ -374,8 +374,8 @@ mod tests {
             let hosts: Vec<_> = (0..count).map(|n| format!("h{n}")).collect();
             format!("{}:x", hosts.join(","))
         };
-        assert!(spread(&list(MOST_SERVERS)).is_ok());
-        let error = spread(&list(MOST_SERVERS + 1)).expect_err("too many");
+        assert!(spread(&list(MAX_SERVERS)).is_ok());
+        let error = spread(&list(MAX_SERVERS + 1)).expect_err("too many");
         assert!(matches!(error, ParseError::TooMany(_)), "{error}");
         // where there can be one only
         let error = RemotePath::parse(OsStr::new("a,b:x")).expect_err("two servers");

@@ -6,9 +6,9 @@ use crate::client::Client;
 use crate::error::Error;
 
 /// The first pause before reconnecting; each is twice as long as the one before, up to
-/// [`MOST_PAUSE`].
+/// [`MAX_PAUSE`].
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
-pub(crate) const MOST_PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// After a connection that lasted this long, pauses start from the first again.
 pub(crate) const GOOD: Duration = Duration::from_secs(30);
 
@@ -61,7 +61,7 @@ pub async fn with_retries<T>(
         let since = Instant::now();
         client = loop {
             tokio::time::sleep(jittered(pause)).await;
-            pause = (pause * 2).min(MOST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
             match connect().await {
                 Ok(client) => break client,
                 Err(error) if error.is_temporary() && retry.goes_on(since.elapsed()) => {}
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn pauses_are_within_their_bounds() {
         for _ in 0..1000 {
-            let pause = jittered(MOST_PAUSE);
-            assert!((MOST_PAUSE * 3 / 4..=MOST_PAUSE).contains(&pause), "{pause:?}");
+            let pause = jittered(MAX_PAUSE);
+            assert!((MAX_PAUSE * 3 / 4..=MAX_PAUSE).contains(&pause), "{pause:?}");
         }
     }
 

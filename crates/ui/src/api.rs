@@ -27,12 +27,12 @@ use crate::transfers::{Job, prepare};
 /// The place of this machine in requests; other places are servers.
 const LOCAL: &str = "local";
 /// The most bytes of a file that a preview reads.
-const MOST_READ: usize = 25 << 20;
+const MAX_READ: usize = 25 << 20;
 /// Entries of a listing, and lines of a preview of a sync.
-const MOST_ENTRIES: usize = 2_000_000;
+const MAX_ENTRIES: usize = 2_000_000;
 /// Bytes of a listing that wait in memory.
-const MOST_LISTED: usize = 256 << 20;
-const MOST_PLANNED: usize = 20_000;
+const MAX_LISTED: usize = 256 << 20;
+const MAX_PLANNED: usize = 20_000;
 /// Entries in one line of a listing.
 const PART: usize = 500;
 /// Lines that wait for a slow page.
@@ -295,7 +295,7 @@ async fn list(shared: &Arc<Shared>, At { place, path }: At) -> Result<Reply, Api
                 };
                 let listed = client.list(&path, |listed| {
                     count += 1;
-                    if count > MOST_ENTRIES || waiting.load(Ordering::Relaxed) > MOST_LISTED {
+                    if count > MAX_ENTRIES || waiting.load(Ordering::Relaxed) > MAX_LISTED {
                         too_much.notify_one();
                         return;
                     }
@@ -413,7 +413,7 @@ async fn read(
     shared: &Arc<Shared>,
     Read { place, path, offset, length }: Read,
 ) -> Result<Reply, ApiError> {
-    let length = length.min(MOST_READ);
+    let length = length.min(MAX_READ);
     if place == LOCAL {
         let path = local::path_of(&path)?;
         return on_disk(move || local::read(&path, offset, length)).await.map(Reply::Bytes);
@@ -583,7 +583,7 @@ impl Planned {
 
     fn add(&self, entry: impl FnOnce() -> Value) {
         let mut plans = self.plans();
-        if plans.entries.len() < MOST_PLANNED {
+        if plans.entries.len() < MAX_PLANNED {
             let entry = entry();
             plans.entries.push(entry);
         }

@@ -27,12 +27,12 @@ use crate::socket;
 use crate::state::Shared;
 
 /// Connections at once. A browser has six, and a WebSocket for each tab.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// How long the head of a request, and then its body, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of the head of a request, and of its body: the names that were selected.
-const MOST_HEAD: usize = 16 << 10;
-const MOST_BODY: usize = 4 << 20;
+const MAX_HEAD: usize = 16 << 10;
+const MAX_BODY: usize = 4 << 20;
 
 type Answer = Response<Content>;
 
@@ -74,7 +74,7 @@ impl Body for Content {
 
 /// Serves for ever.
 pub(crate) async fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -116,7 +116,7 @@ async fn connection<P: Send + Sync + 'static>(
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
-        .max_buf_size(MOST_HEAD)
+        .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), answering)
         .with_upgrades()
         .await
@@ -195,7 +195,7 @@ async fn call(shared: &Arc<Shared>, request: Request<Incoming>, name: &str, host
     if !request.headers().get(header::CONTENT_TYPE).is_some_and(is_json) {
         return closing(StatusCode::UNSUPPORTED_MEDIA_TYPE, host);
     }
-    let reading = Limited::new(request.into_body(), MOST_BODY).collect();
+    let reading = Limited::new(request.into_body(), MAX_BODY).collect();
     let body = match tokio::time::timeout(PATIENCE, reading).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {

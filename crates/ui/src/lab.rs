@@ -25,17 +25,17 @@ use crate::local::path_of;
 use crate::names::encode;
 
 /// Runs that are kept in memory, and lines of each.
-const MOST_RUNS: usize = 20;
-const MOST_LINES: usize = 500;
-const MOST_LINE: usize = 4000;
+const MAX_RUNS: usize = 20;
+const MAX_LINES: usize = 500;
+const MAX_LINE: usize = 4000;
 /// Names in a listing, and addresses of reports.
-const MOST_NAMES: usize = 1000;
-const MOST_REPORTS: usize = 64;
-const MOST_REPORT: u64 = 64 << 20;
+const MAX_NAMES: usize = 1000;
+const MAX_REPORTS: usize = 64;
+const MAX_REPORT: u64 = 64 << 20;
 /// The most that is read of a journal at once, and of one line.
-const MOST_JOURNAL: u64 = 16 << 20;
+const MAX_JOURNAL: u64 = 16 << 20;
 /// Cells of a run.
-const MOST_CELLS: usize = 5000;
+const MAX_CELLS: usize = 5000;
 /// How often the journal is looked at, and how long a run has to end.
 const LOOK: Duration = Duration::from_millis(400);
 const ENDING: Duration = Duration::from_secs(20);
@@ -231,7 +231,7 @@ impl Lab {
             finished: 0,
         };
         self.inner.change(|state| {
-            if state.runs.len() == MOST_RUNS {
+            if state.runs.len() == MAX_RUNS {
                 state.runs.pop_front();
             }
             state.runs.push_back(run);
@@ -266,13 +266,13 @@ impl Lab {
             let mut output = BufReader::new(output);
             loop {
                 let mut line = Vec::new();
-                match (&mut output).take(MOST_LINE as u64).read_until(b'\n', &mut line) {
+                match (&mut output).take(MAX_LINE as u64).read_until(b'\n', &mut line) {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {}
                 }
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
                 inner.of_run(id, |run| {
-                    if run.lines.len() == MOST_LINES {
+                    if run.lines.len() == MAX_LINES {
                         run.lines.pop_front();
                     }
                     run.lines.push_back(line);
@@ -296,7 +296,7 @@ impl Lab {
         aws_lc_rs::rand::fill(&mut random).map_err(|_| missing())?;
         let name = BASE64URL_NOPAD.encode(&random);
         let mut state = self.inner.state();
-        if state.reports.len() == MOST_REPORTS {
+        if state.reports.len() == MAX_REPORTS {
             state.reports.pop_front();
         }
         state.reports.push_back((name.clone(), path));
@@ -313,7 +313,7 @@ impl Lab {
         let read = spawn_blocking(move || {
             let mut content = Vec::new();
             let file = File::open(path).ok()?;
-            file.take(MOST_REPORT).read_to_end(&mut content).ok()?;
+            file.take(MAX_REPORT).read_to_end(&mut content).ok()?;
             Some(content)
         });
         read.await.ok()?
@@ -403,7 +403,7 @@ impl Run {
 
     fn cell(&mut self, stack: &Value, workload: &Value, size: &Value) -> Option<&mut Cell> {
         let key = (stack.as_str()?.to_owned(), workload.as_str()?.to_owned(), size.as_u64()?);
-        (self.cells.len() < MOST_CELLS || self.cells.contains_key(&key))
+        (self.cells.len() < MAX_CELLS || self.cells.contains_key(&key))
             .then(|| self.cells.entry(key).or_default())
     }
 }
@@ -431,11 +431,11 @@ fn look(inner: &Inner, id: u64, out: &Path, journals: &mut HashMap<PathBuf, u64>
         let mut new = Vec::new();
         let read = file
             .seek(SeekFrom::Start(*at))
-            .and_then(|_| file.take(MOST_JOURNAL).read_to_end(&mut new));
+            .and_then(|_| file.take(MAX_JOURNAL).read_to_end(&mut new));
         // a line that is being written is read next time; one that is too long is passed
         let Some(end) = read.ok().and_then(|_| new.iter().rposition(|byte| *byte == b'\n')) else {
-            if new.len() as u64 == MOST_JOURNAL {
-                *at += MOST_JOURNAL;
+            if new.len() as u64 == MAX_JOURNAL {
+                *at += MAX_JOURNAL;
             }
             continue;
         };
@@ -455,7 +455,7 @@ fn look(inner: &Inner, id: u64, out: &Path, journals: &mut HashMap<PathBuf, u64>
 fn listed(folder: &Path) -> Value {
     let names = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut paths: Vec<_> = entries.take(MOST_NAMES).map(|entry| entry.path()).collect();
+        let mut paths: Vec<_> = entries.take(MAX_NAMES).map(|entry| entry.path()).collect();
         paths.sort();
         paths
     };

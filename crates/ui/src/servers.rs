@@ -14,9 +14,9 @@ use crate::error::ApiError;
 use crate::names::{decode_below, encode};
 
 /// The most servers at once.
-const MOST_SERVERS: usize = 64;
+const MAX_SERVERS: usize = 64;
 /// Idle connections that are kept for a server, and for how long.
-const MOST_IDLE: usize = 2;
+const MAX_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_secs(20);
 
 /// What a name of hosts.toml stands for: a host and the key to show it, or what is wrong.
@@ -99,7 +99,7 @@ impl Server {
     /// Keeps a connection for the next request, if it still works and there are not enough.
     pub(crate) fn give(&self, client: Client) {
         let mut state = self.state();
-        if !client.is_closed() && state.idle.len() < MOST_IDLE {
+        if !client.is_closed() && state.idle.len() < MAX_IDLE {
             state.idle.push((Instant::now(), client));
         }
     }
@@ -141,8 +141,8 @@ impl Servers {
         if let Some(server) = list.iter().find(|server| server.id == id) {
             return Ok((Arc::clone(server), false));
         }
-        if list.len() >= MOST_SERVERS {
-            return Err(wrong(format!("no more than {MOST_SERVERS} servers at once")));
+        if list.len() >= MAX_SERVERS {
+            return Err(wrong(format!("no more than {MAX_SERVERS} servers at once")));
         }
         let server = Arc::new(Server { id, host, is_ssh, state: Mutex::default() });
         list.push(Arc::clone(&server));

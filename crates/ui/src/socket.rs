@@ -16,9 +16,9 @@ use crate::local::text_of;
 use crate::state::Shared;
 
 /// The most bytes of a message of the page, which sends nothing but the token.
-const MOST_MESSAGE: usize = 1 << 10;
+const MAX_MESSAGE: usize = 1 << 10;
 /// The most bytes that wait to be written.
-const MOST_WAITING: usize = 8 << 20;
+const MAX_WAITING: usize = 8 << 20;
 /// How long the token may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the page hears of what runs.
@@ -32,9 +32,9 @@ const NO_TOKEN: u16 = 4001;
 pub(crate) async fn serve(shared: &Arc<Shared>, upgrade: OnUpgrade) -> Result<(), hyper::Error> {
     let stream = TokioIo::new(upgrade.await?);
     let config = WebSocketConfig::default()
-        .max_message_size(Some(MOST_MESSAGE))
-        .max_frame_size(Some(MOST_MESSAGE))
-        .max_write_buffer_size(MOST_WAITING);
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE))
+        .max_write_buffer_size(MAX_WAITING);
     let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let first = tokio::time::timeout(PATIENCE, socket.next()).await;
     let is_known = match first {

@@ -21,13 +21,13 @@ use crate::names::encode;
 use crate::servers::{Server, Servers};
 
 /// Transfers that are kept; finished ones go first.
-const MOST_TRANSFERS: usize = 500;
+const MAX_TRANSFERS: usize = 500;
 /// Sources of one request of `get`.
-const MOST_SOURCES: usize = 1024;
+const MAX_SOURCES: usize = 1024;
 /// Files that are remembered of a transfer for its receipt, and failures.
-const MOST_FILES: usize = 20_000;
-const MOST_FAILURES: usize = 1000;
-const MOST_WARNINGS: usize = 20;
+const MAX_FILES: usize = 20_000;
+const MAX_FAILURES: usize = 1000;
+const MAX_WARNINGS: usize = 20;
 /// Seconds that the present rate is an average of.
 const AVERAGE_OVER: f64 = 5.0;
 /// Points of the plot. When they are full, pairs are merged and each lasts twice as long.
@@ -63,7 +63,7 @@ impl Job {
             Self::Put { sources, to } => client.put(sources, to, false, observer).await,
             Self::Get { from, to } => {
                 let mut all = Summary::default();
-                for from in from.chunks(MOST_SOURCES) {
+                for from in from.chunks(MAX_SOURCES) {
                     let part = client.get(from, to, false, Arc::clone(&observer)).await?;
                     all.failed += part.failed;
                     all.lost += part.lost;
@@ -298,12 +298,12 @@ impl Transfers {
     ) -> Result<u64, ApiError> {
         let id = {
             let mut queue = self.queue();
-            if queue.list.len() >= MOST_TRANSFERS {
+            if queue.list.len() >= MAX_TRANSFERS {
                 let gone = queue.list.iter().position(|it| !it.state().status.is_open());
                 let gone = gone.ok_or_else(|| {
                     ApiError::new(
                         "refused",
-                        format!("no more than {MOST_TRANSFERS} transfers at once"),
+                        format!("no more than {MAX_TRANSFERS} transfers at once"),
                     )
                 })?;
                 queue.list.remove(gone);
@@ -739,7 +739,7 @@ impl Observer for Watching {
                 let path = encode(path.as_bytes());
                 let mut state = self.0.state();
                 // those of files that failed stay
-                if state.hashed.len() == MOST_FILES {
+                if state.hashed.len() == MAX_FILES {
                     state.hashed.clear();
                 }
                 state.hashed.insert(path, (bytes, HEXLOWER.encode(hash)));
@@ -752,7 +752,7 @@ impl Observer for Watching {
                 let Some((size, hash)) = state.hashed.remove(&path) else { return };
                 add(verified, 1);
                 state.current = Some(path.clone());
-                if state.stored.len() == MOST_FILES {
+                if state.stored.len() == MAX_FILES {
                     state.stored.pop_front();
                 }
                 state.stored.push_back(Stored { path, at: now_ms(), size, hash });
@@ -760,13 +760,13 @@ impl Observer for Watching {
             Event::Failed { reason, code } => {
                 add(failed, 1);
                 let mut state = self.0.state();
-                if state.failures.len() < MOST_FAILURES {
+                if state.failures.len() < MAX_FAILURES {
                     state.failures.push((name_of(code), reason.to_owned()));
                 }
             }
             Event::Warning { reason } | Event::LeftOut { reason } => {
                 let mut state = self.0.state();
-                if state.warnings.len() < MOST_WARNINGS {
+                if state.warnings.len() < MAX_WARNINGS {
                     state.warnings.push(reason.to_owned());
                 }
             }

@@ -15,7 +15,7 @@ use crate::process::{is_gone, name_of};
 /// What the names of the folders begin with; the process and a number follow.
 const PREFIX: &str = "headroom-fleet-";
 /// Names that are tried: another process may have made some.
-const MOST_TRIED: u32 = 1000;
+const MAX_TRIED: u32 = 1000;
 
 /// Makes folders in the system's folder for temporary files.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Spool {
         let mut make = DirBuilder::new();
         make.mode(0o700);
         let mut made = Err(io::Error::from(io::ErrorKind::AlreadyExists));
-        for _ in 0..MOST_TRIED {
+        for _ in 0..MAX_TRIED {
             let number = self.made.fetch_add(1, Ordering::Relaxed);
             let path = self.folder.join(format!("{PREFIX}{process}-{number}"));
             made = make.create(&path).map(|()| Scratch(path));

@@ -229,7 +229,7 @@ fn lost<B: Bench>(mut bench: B) {
     let item = take(&mut bench, &mut engine, "one");
     let settlement = Settlement { vanished: 1, ..settled(Vec::new(), Vec::new(), None) };
     assert!(engine.settle(item.lease, &settlement, bench.now_ms()).expect("an answer"));
-    for _ in 0..MOST_LOSSES {
+    for _ in 0..MAX_LOSSES {
         take(&mut bench, &mut engine, "one");
         engine.leave("one", bench.now_ms()).expect("an answer");
     }
@@ -249,7 +249,7 @@ fn suspects<B: Bench>(mut bench: B) {
     let job = job(&bench, "lease = \"3600s\"");
     let mut engine = bench.begin(&job).expect("a state");
     list(&mut engine, 2, 2);
-    for _ in 0..MOST_LOSSES {
+    for _ in 0..MAX_LOSSES {
         let item = take(&mut bench, &mut engine, "one");
         assert_eq!(item.entries.len(), 2);
         engine.leave("one", bench.now_ms()).expect("an answer");

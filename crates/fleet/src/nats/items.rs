@@ -20,7 +20,7 @@ use super::record::{
     read_with_entries, with_entries,
 };
 use crate::engine::{
-    Aside, Item, Lease, MOST_LOSSES, Outcome, Phase, SILENT, Settlement, State, pause_ms,
+    Aside, Item, Lease, MAX_LOSSES, Outcome, Phase, SILENT, Settlement, State, pause_ms,
 };
 use crate::entry::Entry;
 use crate::error::Error;
@@ -29,9 +29,9 @@ use crate::key::DirectoryKey;
 /// The pause before an item that comes too early is delivered again.
 const EARLY: Duration = Duration::from_millis(500);
 /// The most that clocks of machines differ, in milliseconds: who shall wait longer does not.
-const MOST_WAIT_MS: u64 = 60_000;
+const MAX_WAIT_MS: u64 = 60_000;
 /// How many deliveries of one call may be of no use.
-const MOST_USELESS: u32 = 64;
+const MAX_USELESS: u32 = 64;
 
 /// What is to be done with a delivery.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,13 +89,13 @@ impl Inner {
         if State::from(steering.state) != State::Running {
             return Ok(None);
         }
-        for _ in 0..MOST_USELESS {
+        for _ in 0..MAX_USELESS {
             let next = self.link.next_item(self.rules.lease).await;
             let Some(delivery) = next else { return Ok(None) };
             let read = read_with_entries(&delivery.payload);
             let (head, entries): (WorkHead, Vec<Entry>) = self.link.whole(read, "work")?;
             let wait_ms = head.ready_ms.saturating_sub(now_ms);
-            if (1..=MOST_WAIT_MS).contains(&wait_ms) {
+            if (1..=MAX_WAIT_MS).contains(&wait_ms) {
                 self.link.put_back(&delivery.reply, Duration::from_millis(wait_ms)).await;
                 continue;
             }
@@ -163,11 +163,11 @@ impl Inner {
         sequence: u64,
         losses: u32,
     ) -> Result<Option<Item>, Error> {
-        if losses >= MOST_LOSSES {
+        if losses >= MAX_LOSSES {
             let next = match entries.len() {
                 0 | 1 => Next::Aside { reason: SILENT.to_owned() },
                 // each half is tried once, and split again if it ends that worker, too
-                _ => Next::Split { attempts: head.attempts, losses: MOST_LOSSES - 1 },
+                _ => Next::Split { attempts: head.attempts, losses: MAX_LOSSES - 1 },
             };
             let body = self.keep_body(&body(&[], &entries)).await?;
             let record = Record::Settled {

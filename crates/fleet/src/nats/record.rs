@@ -13,9 +13,9 @@ use crate::entry::{Damaged, Entry, decode, encode};
 
 /// The most bytes of entries in one message. What is copied of them needs half as many more in the
 /// worst case, so that a settlement fits into a message of 1 MiB, the servers' usual limit.
-pub(super) const MOST_BYTES: usize = 256 << 10;
+pub(super) const MAX_BYTES: usize = 256 << 10;
 /// The most bytes of a reason.
-const MOST_REASON: usize = 2000;
+const MAX_REASON: usize = 2000;
 
 /// An item as the queue has it, before its entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -289,7 +289,7 @@ pub(super) fn nonce() -> u64 {
 
 /// Returns the beginning of a reason, which has a bound.
 pub(super) fn bounded(reason: &str) -> String {
-    let mut end = reason.len().min(MOST_REASON);
+    let mut end = reason.len().min(MAX_REASON);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
@@ -380,7 +380,7 @@ pub(super) fn chunks(entries: &[Entry], most: usize) -> Vec<&[Entry]> {
     for (n, entry) in entries.iter().enumerate() {
         // beside its names an entry has at most 37 bytes
         let more = entry.name_bytes() + 37;
-        if n > start && (bytes + more > MOST_BYTES || n - start >= most) {
+        if n > start && (bytes + more > MAX_BYTES || n - start >= most) {
             chunks.push(&entries[start..n]);
             (start, bytes) = (n, 0);
         }
@@ -458,7 +458,7 @@ mod tests {
         let entries: Vec<_> = (0..3000).map(|n| entry(n, &format!("{long}/{n}"))).collect();
         let parts = chunks(&entries, usize::MAX);
         assert_eq!(parts.concat(), entries);
-        assert!(parts.len() > 2 && parts.iter().all(|part| encode(part).len() <= MOST_BYTES));
+        assert!(parts.len() > 2 && parts.iter().all(|part| encode(part).len() <= MAX_BYTES));
         assert!(chunks(&entries, 7).iter().all(|part| (1..=7).contains(&part.len())));
         assert!(chunks(&[], 7).is_empty());
     }
@@ -466,8 +466,8 @@ mod tests {
     #[test]
     fn a_reason_has_a_bound_and_stays_a_text() {
         assert_eq!(bounded("short"), "short");
-        let long = "ä".repeat(MOST_REASON);
-        assert!(bounded(&format!("x{long}")).len() <= MOST_REASON);
+        let long = "ä".repeat(MAX_REASON);
+        assert!(bounded(&format!("x{long}")).len() <= MAX_REASON);
     }
 
     proptest! {

@@ -19,7 +19,7 @@ use crate::job::{Job, NatsServers};
 /// How long servers may refuse to make a stream, as they do until a new cluster has a leader.
 const REFUSALS: Duration = Duration::from_secs(30);
 /// The most items that are with workers, or wait for their next attempt.
-const MOST_PENDING: i64 = 20_000;
+const MAX_PENDING: i64 = 20_000;
 
 impl Link {
     /// Makes the bucket that has the lock of the run, before anything else.
@@ -167,7 +167,7 @@ impl Link {
             ack_policy: AckPolicy::Explicit,
             ack_wait: job.lease,
             max_deliver: -1,
-            max_ack_pending: MOST_PENDING,
+            max_ack_pending: MAX_PENDING,
             ..pull::Config::default()
         };
         let mut attempts = self.attempts("make a consumer of");

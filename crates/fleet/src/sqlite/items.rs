@@ -4,13 +4,13 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Rules, control, damaged, entries, int, receipts, small};
 use crate::engine::{
-    Aside, Item, Lease, MOST_LOSSES, Outcome, Phase, SILENT, Settlement, State, Step, pause_ms,
+    Aside, Item, Lease, MAX_LOSSES, Outcome, Phase, SILENT, Settlement, State, Step, pause_ms,
 };
 use crate::entry::{Entry, encode};
 use crate::key::DirectoryKey;
 
 /// The bytes at which an item of directories gets no more of them.
-const MOST_ITEM_BYTES: usize = 4 << 20;
+const MAX_ITEM_BYTES: usize = 4 << 20;
 
 /// Whether an item can be taken, without the write lock.
 pub(super) fn may_take(connection: &Connection, now_ms: u64) -> rusqlite::Result<bool> {
@@ -114,7 +114,7 @@ fn expire(connection: &Connection, now_ms: u64) -> rusqlite::Result<()> {
         let (attempts, losses) = (attempts.saturating_sub(1), losses.saturating_add(1));
         connection.execute("UPDATE items SET losses = ?2 WHERE id = ?1", params![id, losses])?;
         match left.as_slice() {
-            _ if losses < MOST_LOSSES => {
+            _ if losses < MAX_LOSSES => {
                 requeue(connection, id, attempts, &left, Some(SILENT), now_ms)?;
             }
             [] | [_] => set_aside(connection, id, &left, SILENT)?,
@@ -241,7 +241,7 @@ fn queue_directories(connection: &Connection, rules: &Rules) -> rusqlite::Result
     while let Some(row) = rows.next()? {
         bytes.extend(row.get::<_, Vec<u8>>(0)?);
         count += 1;
-        if count == most || bytes.len() >= MOST_ITEM_BYTES {
+        if count == most || bytes.len() >= MAX_ITEM_BYTES {
             queue.execute([std::mem::take(&mut bytes)])?;
             count = 0;
         }

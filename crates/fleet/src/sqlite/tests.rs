@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::cases::{self, Bench, MTIME, copied, file, list, path, settled};
-use crate::engine::{MOST_LOSSES, Step};
+use crate::engine::{MAX_LOSSES, Step};
 use crate::entry::Kind;
 
 fn job(settings: &str) -> Job {
@@ -139,7 +139,7 @@ fn an_item_that_ends_its_workers_is_set_aside_and_one_that_was_interrupted_is_no
         assert!(engine.settle(item.lease, &settlement, now_ms).expect("an answer"));
     }
     // more often than the job allows attempts
-    let losses = u64::from(MOST_LOSSES);
+    let losses = u64::from(MAX_LOSSES);
     for now_ms in 10..10 + losses {
         engine.take("one", now_ms).expect("an answer").expect("an item");
         assert_eq!(engine.holders().expect("workers"), ["one"]);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headroom_transfer::spread::{Connecting, RANGE_BYTES, Returned, Servers, SpreadObserver};
 use headroom_transfer::{
-    Client, Error, Event, Host, LaneOptions, MOST_SERVERS, Observer, SpreadPath, Summary,
+    Client, Error, Event, Host, LaneOptions, MAX_SERVERS, Observer, SpreadPath, Summary,
     SyncOptions, TreeOptions, block_on,
 };
 
@@ -153,10 +153,10 @@ impl<'a> Team<'a> {
         } else {
             hosts.iter().for_each(|host| add(host, None));
         }
-        if members.len() > MOST_SERVERS {
+        if members.len() > MAX_SERVERS {
             let count = members.len();
             return Err(Error::Usage(format!(
-                "there are {count} addresses, and --spread uses at most {MOST_SERVERS}: name some of them, separated by commas"
+                "there are {count} addresses, and --spread uses at most {MAX_SERVERS}: name some of them, separated by commas"
             )));
         }
         Ok(Self { of_requests, members })

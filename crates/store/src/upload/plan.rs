@@ -10,7 +10,7 @@ const SMALLEST: u64 = 8 << 20;
 
 /// Parts of an upload at most, and bytes of a part at most: the limits of S3.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>
-const MOST_PARTS: u64 = 10_000;
+const MAX_PARTS: u64 = 10_000;
 const LARGEST: u64 = 5 << 30;
 
 /// The parts of an object: all of equal length but the last, as Cloudflare R2 wants them, and
@@ -39,17 +39,17 @@ impl Plan {
                 key.as_str()
             )));
         }
-        let part_bytes = (size.div_ceil(MOST_PARTS).div_ceil(SPAN) * SPAN).max(SMALLEST);
+        let part_bytes = (size.div_ceil(MAX_PARTS).div_ceil(SPAN) * SPAN).max(SMALLEST);
         if part_bytes > LARGEST {
             return Err(Error::TooLarge(format!(
-                "a store cannot hold {:?}: it has {size} bytes, and {MOST_PARTS} parts of {LARGEST} are possible",
+                "a store cannot hold {:?}: it has {size} bytes, and {MAX_PARTS} parts of {LARGEST} are possible",
                 key.as_str()
             )));
         }
         Ok(Self {
             size,
             part_bytes,
-            // at most MOST_PARTS
+            // at most MAX_PARTS
             parts: size.div_ceil(part_bytes) as u32,
         })
     }
@@ -104,13 +104,13 @@ mod tests {
         assert_eq!((small.part_bytes, small.parts, small.bytes(0)), (SMALLEST, 1, 1));
         let exact = plan(2 * SMALLEST).expect("a division");
         assert_eq!((exact.parts, exact.bytes(1), exact.bytes(2)), (2, SMALLEST, 0));
-        let most = plan(MOST_PARTS * SMALLEST).expect("a division");
+        let most = plan(MAX_PARTS * SMALLEST).expect("a division");
         assert_eq!((most.part_bytes, most.parts), (SMALLEST, 10_000));
     }
 
     #[test]
     fn larger_objects_have_larger_parts() {
-        for size in [MOST_PARTS * SMALLEST + 1, 1 << 40, 5 << 40, 48 << 40] {
+        for size in [MAX_PARTS * SMALLEST + 1, 1 << 40, 5 << 40, 48 << 40] {
             let plan = plan(size).expect("a division");
             assert_eq!(plan.part_bytes % SPAN, 0, "{size}");
             assert!(plan.parts <= 10_000, "{size}");

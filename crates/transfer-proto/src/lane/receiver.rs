@@ -9,7 +9,7 @@ use super::rtt::FEEDBACK_DELAY;
 use super::window::Window;
 
 /// Packets that do not ask for feedback, after which it is sent anyway.
-const MOST_UNASKED: u32 = 256;
+const MAX_UNASKED: u32 = 256;
 
 /// Packets that arrived, and when feedback about them is due.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl ReceiveState {
     /// Notes that a packet needs feedback: immediately, if it asks for it.
     pub(crate) fn wants_feedback(&mut self, now: Duration, asks: bool) {
         self.unasked += 1;
-        let latest = if asks || self.unasked >= MOST_UNASKED { now } else { now + FEEDBACK_DELAY };
+        let latest = if asks || self.unasked >= MAX_UNASKED { now } else { now + FEEDBACK_DELAY };
         self.due = Some(self.due.map_or(latest, |due| due.min(latest)));
     }
 

@@ -18,7 +18,7 @@ const ASKS_PER_RTT: u32 = 8;
 /// but not more often than this, while the window is open: each costs both
 const ASK_INTERVAL: Duration = Duration::from_micros(400);
 /// and after this many packets at the latest.
-const MOST_UNASKED: u32 = 256;
+const MAX_UNASKED: u32 = 256;
 /// Timeouts without feedback after which only probes are sent (RFC 8085, section 3.1.3, asks
 /// for a circuit breaker).
 const SILENT_TIMEOUTS: u32 = 3;
@@ -303,7 +303,7 @@ impl Sender {
             !follows || after > self.rate.window()
         };
         // the first feedback of all is where the next measures from
-        let due = self.unasked >= MOST_UNASKED
+        let due = self.unasked >= MAX_UNASKED
             || self.asked_at.is_none()
             || (is_first && is_time && !ends(left))
             || (left == 0 && (is_time || ends(0)));

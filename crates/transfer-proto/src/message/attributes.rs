@@ -118,7 +118,7 @@ pub struct Attributes {
     /// The group.
     #[n(2)]
     pub group: Option<Owner>,
-    /// All extended attributes `user.*`, at most `MOST_XATTRS`.
+    /// All extended attributes `user.*`, at most `MAX_XATTRS`.
     #[cbor(n(3), with = "xattrs")]
     pub xattrs: Option<Vec<Xattr>>,
     /// The access control lists.
@@ -193,7 +193,7 @@ mod xattrs {
 
     use crate::message::attributes::Xattr;
     use crate::message::bounded;
-    use crate::message::limits::{MOST_ATTRIBUTE_BYTES, MOST_XATTRS};
+    use crate::message::limits::{MAX_ATTRIBUTE_BYTES, MAX_XATTRS};
 
     pub(crate) fn encode<C, W: Write>(
         value: &Option<Vec<Xattr>>,
@@ -204,10 +204,10 @@ mod xattrs {
     }
 
     pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Option<Vec<Xattr>>, Error> {
-        let xattrs = bounded::optional(d, |d| bounded::items::<Xattr>(d, MOST_XATTRS))?;
+        let xattrs = bounded::optional(d, |d| bounded::items::<Xattr>(d, MAX_XATTRS))?;
         let bytes: usize =
             xattrs.iter().flatten().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
-        if bytes > MOST_ATTRIBUTE_BYTES {
+        if bytes > MAX_ATTRIBUTE_BYTES {
             return Err(Error::message("extended attributes are too long"));
         }
         Ok(xattrs)

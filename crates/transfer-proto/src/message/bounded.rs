@@ -7,22 +7,22 @@ use minicbor::decode::{Decoder, Error};
 use minicbor::encode::{self, Encoder, Write};
 
 use super::limits::{
-    MOST_ATTRIBUTE_BYTES, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SHARES_LISTED,
-    MOST_SOURCES, MOST_SUITES, MOST_VALUES,
+    MAX_ATTRIBUTE_BYTES, MAX_INLINE, MAX_LANES, MAX_LISTED, MAX_PATTERNS, MAX_SHARES_LISTED,
+    MAX_SOURCES, MAX_SUITES, MAX_VALUES,
 };
 use crate::path::{RelPath, printable};
 use crate::span::ChainingValue;
 
 /// Bytes of a program's name.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 /// Bytes of a sentence.
-const MOST_TEXT: usize = 8192;
+const MAX_TEXT: usize = 8192;
 /// Bytes of a pattern.
-const MOST_PATTERN: usize = 1024;
+const MAX_PATTERN: usize = 1024;
 /// Bytes of an extended attribute's name (`XATTR_NAME_MAX` of Linux).
-const MOST_XATTR_NAME: usize = 255;
+const MAX_XATTR_NAME: usize = 255;
 /// Bytes of a link's target (`PATH_MAX` of Linux, without its NUL).
-const MOST_TARGET: usize = 4095;
+const MAX_TARGET: usize = 4095;
 
 type Written<W> = Result<(), encode::Error<<W as Write>::Error>>;
 
@@ -96,25 +96,25 @@ macro_rules! list {
     };
 }
 
-text!(name, MOST_NAME);
-text!(text, MOST_TEXT);
+text!(name, MAX_NAME);
+text!(text, MAX_TEXT);
 
-bytes!(content, MOST_INLINE, |_| Ok(()));
-bytes!(attribute, MOST_ATTRIBUTE_BYTES, |_| Ok(()));
-bytes!(target, MOST_TARGET, |target| match target.is_empty() || target.contains(&0) {
+bytes!(content, MAX_INLINE, |_| Ok(()));
+bytes!(attribute, MAX_ATTRIBUTE_BYTES, |_| Ok(()));
+bytes!(target, MAX_TARGET, |target| match target.is_empty() || target.contains(&0) {
     true => Err("a link's target is empty or contains a NUL"),
     false => Ok(()),
 });
-bytes!(xattr_name, MOST_XATTR_NAME, |name| match name.strip_prefix(b"user.") {
+bytes!(xattr_name, MAX_XATTR_NAME, |name| match name.strip_prefix(b"user.") {
     Some(rest) if !rest.is_empty() && !rest.contains(&0) => Ok(()),
     _ => Err("an extended attribute's name does not begin with `user.`"),
 });
 
-list!(sources, MOST_SOURCES);
-list!(listing, MOST_LISTED);
-list!(lanes, MOST_LANES);
-list!(suites, MOST_SUITES);
-list!(shares, MOST_SHARES_LISTED);
+list!(sources, MAX_SOURCES);
+list!(listing, MAX_LISTED);
+list!(lanes, MAX_LANES);
+list!(suites, MAX_SUITES);
+list!(shares, MAX_SHARES_LISTED);
 
 pub(super) mod path {
     use crate::message::bounded::*;
@@ -208,7 +208,7 @@ pub(super) mod values {
 
     pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<ChainingValue>, Error> {
         let (values, rest) = d.bytes()?.as_chunks::<32>();
-        if values.len() > MOST_VALUES || !rest.is_empty() {
+        if values.len() > MAX_VALUES || !rest.is_empty() {
             return Err(Error::message("these are no chaining values, or too many"));
         }
         Ok(values.iter().map(|value| ChainingValue(*value)).collect())
@@ -227,8 +227,8 @@ pub(super) mod patterns {
     }
 
     pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<String>, Error> {
-        let patterns: Vec<&str> = items(d, MOST_PATTERNS)?;
-        if patterns.iter().any(|pattern| pattern.len() > MOST_PATTERN) {
+        let patterns: Vec<&str> = items(d, MAX_PATTERNS)?;
+        if patterns.iter().any(|pattern| pattern.len() > MAX_PATTERN) {
             return Err(Error::message("a pattern is too long"));
         }
         Ok(patterns.into_iter().map(str::to_owned).collect())

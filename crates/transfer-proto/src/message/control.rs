@@ -156,7 +156,7 @@ pub enum Message {
         /// The span of the first value; the others follow it.
         #[n(1)]
         first_span: u64,
-        /// At most [`MOST_VALUES`](super::MOST_VALUES); empty if nothing is present.
+        /// At most [`MAX_VALUES`](super::MAX_VALUES); empty if nothing is present.
         #[cbor(n(2), with = "bounded::values")]
         values: Vec<ChainingValue>,
         /// Whether this is the last message about the file: now the sender sends the rest.
@@ -227,7 +227,7 @@ pub enum Message {
     /// Server to client: a part of a listing.
     #[n(14)]
     Listing {
-        /// At most [`MOST_LISTED`](super::MOST_LISTED), sorted by name within one listing.
+        /// At most [`MAX_LISTED`](super::MAX_LISTED), sorted by name within one listing.
         #[cbor(n(0), with = "bounded::listing")]
         entries: Vec<Listed>,
         /// Whether this is the last part.
@@ -269,7 +269,7 @@ pub enum Message {
         /// Write through to the disk before a file counts as stored.
         #[n(5)]
         fsync: bool,
-        /// At most [`MOST_PATTERNS`](super::MOST_PATTERNS) lines as of a `.gitignore`: what they match is
+        /// At most [`MAX_PATTERNS`](super::MAX_PATTERNS) lines as of a `.gitignore`: what they match is
         /// neither sent nor removed.
         #[cbor(n(6), with = "bounded::patterns")]
         exclude: Vec<String>,
@@ -353,7 +353,7 @@ pub enum Message {
         /// The offset of the range.
         #[n(1)]
         offset: u64,
-        /// Its length in bytes, at most [`MOST_HOLE`](super::MOST_HOLE).
+        /// Its length in bytes, at most [`MAX_HOLE`](super::MAX_HOLE).
         #[n(2)]
         len: u64,
     },
@@ -517,7 +517,7 @@ pub enum Message {
     /// Server to client: a part of the answer.
     #[n(40)]
     SharesListed {
-        /// At most [`MOST_SHARES_LISTED`](super::MOST_SHARES_LISTED).
+        /// At most [`MAX_SHARES_LISTED`](super::MAX_SHARES_LISTED).
         #[cbor(n(0), with = "bounded::shares")]
         shares: Vec<ShareTerms>,
         /// Whether this is the last part.
@@ -580,7 +580,7 @@ pub enum Message {
         /// How to cut the ranges.
         #[n(2)]
         kind: ChunkKind,
-        /// At most [`MOST_DESCRIBED`](super::MOST_DESCRIBED) ranges of the old file, in order,
+        /// At most [`MAX_DESCRIBED`](super::MAX_DESCRIBED) ranges of the old file, in order,
         /// which neither touch nor overlap.
         #[cbor(n(3), with = "delta::ranges")]
         ranges: Vec<Range<u64>>,
@@ -591,7 +591,7 @@ pub enum Message {
         /// The file.
         #[n(0)]
         id: u64,
-        /// At most [`MOST_CHUNKS`](super::MOST_CHUNKS): those after the ones before, from the
+        /// At most [`MAX_CHUNKS`](super::MAX_CHUNKS): those after the ones before, from the
         /// beginning of the first range on.
         #[cbor(n(1), with = "delta::chunks")]
         chunks: Vec<ChunkHash>,
@@ -611,7 +611,7 @@ pub enum Message {
         /// The offset in the new one.
         #[n(2)]
         to: u64,
-        /// Its length in bytes, at most [`MOST_COPY`](super::MOST_COPY).
+        /// Its length in bytes, at most [`MAX_COPY`](super::MAX_COPY).
         #[n(3)]
         len: u64,
     },
@@ -624,7 +624,7 @@ pub enum Message {
         /// The offset of the first.
         #[n(1)]
         offset: u64,
-        /// How many, at most [`MOST_INLINE`](super::MOST_INLINE).
+        /// How many, at most [`MAX_INLINE`](super::MAX_INLINE).
         #[n(2)]
         len: u32,
         /// The bytes; if shorter than `len`, one zstd frame (RFC 8878) of them.
@@ -641,7 +641,7 @@ pub enum Message {
         /// The first span.
         #[n(1)]
         first_span: u64,
-        /// How many spans, 1 to [`MOST_VALUES`](super::MOST_VALUES).
+        /// How many spans, 1 to [`MAX_VALUES`](super::MAX_VALUES).
         #[n(2)]
         spans: u64,
     },

@@ -131,7 +131,7 @@ pub(super) mod ranges {
     use minicbor::encode::{self, Encoder, Write};
 
     use crate::message::bounded;
-    use crate::message::limits::MOST_DESCRIBED;
+    use crate::message::limits::MAX_DESCRIBED;
 
     pub(crate) fn encode<C, W: Write>(
         ranges: &[Range<u64>],
@@ -146,7 +146,7 @@ pub(super) mod ranges {
     }
 
     pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<Range<u64>>, Error> {
-        let bounds: Vec<u64> = bounded::items(d, 2 * MOST_DESCRIBED)?;
+        let bounds: Vec<u64> = bounded::items(d, 2 * MAX_DESCRIBED)?;
         let (ranges, rest) = bounds.as_chunks::<2>();
         if !rest.is_empty() || bounds.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(Error::message("these are no ranges, or not in order"));
@@ -161,7 +161,7 @@ pub(super) mod chunks {
     use minicbor::encode::{self, Encoder, Write};
 
     use crate::message::delta::ChunkHash;
-    use crate::message::limits::MOST_CHUNKS;
+    use crate::message::limits::MAX_CHUNKS;
 
     pub(crate) fn encode<C, W: Write>(
         chunks: &[ChunkHash],
@@ -174,7 +174,7 @@ pub(super) mod chunks {
 
     pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<ChunkHash>, Error> {
         let (chunks, rest) = d.bytes()?.as_chunks::<{ ChunkHash::BYTES }>();
-        if chunks.len() > MOST_CHUNKS || !rest.is_empty() {
+        if chunks.len() > MAX_CHUNKS || !rest.is_empty() {
             return Err(Error::message("these are no chunks, or too many"));
         }
         let chunks = chunks.iter().map(ChunkHash::of_bytes).collect::<Option<Vec<_>>>();

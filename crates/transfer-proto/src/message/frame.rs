@@ -6,13 +6,13 @@ use super::control::Message;
 use super::parts::DataHeader;
 
 /// The most bytes of a message, without its length.
-pub const MOST_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 
 /// Why bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Its length is greater than that of any message.
-    #[error("the peer announced a message of {0} bytes; the limit is {MOST_BYTES}")]
+    #[error("the peer announced a message of {0} bytes; the limit is {MAX_BYTES}")]
     TooLong(usize),
     /// It cannot be parsed.
     #[error("the peer sent a malformed message: {0}")]
@@ -25,7 +25,7 @@ pub enum Error {
 /// Returns the size in bytes of the message that this length announces.
 pub fn body_len(length: [u8; 4]) -> Result<usize, Error> {
     let len = u32::from_be_bytes(length) as usize;
-    if len > MOST_BYTES { Err(Error::TooLong(len)) } else { Ok(len) }
+    if len > MAX_BYTES { Err(Error::TooLong(len)) } else { Ok(len) }
 }
 
 impl Message {
@@ -60,7 +60,7 @@ fn frame(value: &impl Encode<()>, out: &mut Vec<u8>) -> Result<(), Error> {
     let written = minicbor::encode(value, &mut *out);
     let len = out.len() - start - 4;
     match u32::try_from(len) {
-        Ok(length) if written.is_ok() && len <= MOST_BYTES => {
+        Ok(length) if written.is_ok() && len <= MAX_BYTES => {
             out[start..start + 4].copy_from_slice(&length.to_be_bytes());
             Ok(())
         }
@@ -72,7 +72,7 @@ fn frame(value: &impl Encode<()>, out: &mut Vec<u8>) -> Result<(), Error> {
 }
 
 fn parse<'b, T: Decode<'b, ()>>(body: &'b [u8]) -> Result<T, Error> {
-    if body.len() > MOST_BYTES {
+    if body.len() > MAX_BYTES {
         return Err(Error::TooLong(body.len()));
     }
     let mut decoder = minicbor::Decoder::new(body);

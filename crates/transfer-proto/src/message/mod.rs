@@ -2,7 +2,7 @@
 //!
 //! A message is an array of its number and a map of its fields, whose keys are numbers. Unknown
 //! fields are ignored, so that a later version can add some. Everything is bounded: a message
-//! by [`MOST_BYTES`], each list as its field says.
+//! by [`MAX_BYTES`], each list as its field says.
 
 mod attributes;
 mod bounded;
@@ -17,11 +17,11 @@ mod tests;
 pub use attributes::{Acls, Attributes, Keep, Links, Owner, TreeOptions, Xattr};
 pub use control::{Message, TICKET_BYTES, VERSION};
 pub use delta::{ChunkHash, ChunkKind, ChunkSize};
-pub use frame::{Error, MOST_BYTES, body_len};
+pub use frame::{Error, MAX_BYTES, body_len};
 pub use limits::{
-    MOST_ATTRIBUTE_BYTES, MOST_CHUNKS, MOST_COPY, MOST_DESCRIBED, MOST_HOLE, MOST_INLINE,
-    MOST_LANES, MOST_LISTED, MOST_OPEN_FILES, MOST_PATTERNS, MOST_SHARES_LISTED, MOST_SOURCES,
-    MOST_SUITES, MOST_UNANSWERED, MOST_VALUES, MOST_XATTRS,
+    MAX_ATTRIBUTE_BYTES, MAX_CHUNKS, MAX_COPY, MAX_DESCRIBED, MAX_HOLE, MAX_INLINE, MAX_LANES,
+    MAX_LISTED, MAX_OPEN_FILES, MAX_PATTERNS, MAX_SHARES_LISTED, MAX_SOURCES, MAX_SUITES,
+    MAX_UNANSWERED, MAX_VALUES, MAX_XATTRS,
 };
 pub use parts::{
     Compress, DataHeader, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed,

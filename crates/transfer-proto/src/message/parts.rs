@@ -13,10 +13,10 @@ pub struct LanesOffer {
     /// The transfer's random name, for the exporter's context.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub transfer: [u8; 16],
-    /// The lanes' random names, 1 to [`MOST_LANES`](super::MOST_LANES).
+    /// The lanes' random names, 1 to [`MAX_LANES`](super::MAX_LANES).
     #[cbor(n(1), with = "bounded::lanes")]
     pub lanes: Vec<u64>,
-    /// Numbers of the cipher suites that it supports, at most [`MOST_SUITES`](super::MOST_SUITES),
+    /// Numbers of the cipher suites that it supports, at most [`MAX_SUITES`](super::MAX_SUITES),
     /// the preferred one first.
     #[cbor(n(2), with = "bounded::suites")]
     pub suites: Vec<u32>,
@@ -193,7 +193,7 @@ pub enum EntryKind {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Inline {
-    /// At most [`MOST_INLINE`](super::MOST_INLINE) bytes.
+    /// At most [`MAX_INLINE`](super::MAX_INLINE) bytes.
     #[cbor(n(0), with = "bounded::content")]
     pub content: Vec<u8>,
     /// Their BLAKE3 hash.

@@ -90,9 +90,9 @@ fn an_extra_byte_is_refused() {
 
 #[test]
 fn lengths_and_lists_are_bounded() {
-    assert_eq!(body_len([0, 16, 0, 0]), Ok(MOST_BYTES));
-    assert_eq!(body_len([0, 16, 0, 1]), Err(Error::TooLong(MOST_BYTES + 1)));
-    assert!(Message::parse(&vec![0; MOST_BYTES + 1]).is_err());
+    assert_eq!(body_len([0, 16, 0, 0]), Ok(MAX_BYTES));
+    assert_eq!(body_len([0, 16, 0, 1]), Err(Error::TooLong(MAX_BYTES + 1)));
+    assert!(Message::parse(&vec![0; MAX_BYTES + 1]).is_err());
 
     let have = |count| Message::Have {
         id: 1,
@@ -106,8 +106,8 @@ fn lengths_and_lists_are_bounded() {
         message.frame(&mut bytes).expect("within a frame");
         bytes.split_off(4)
     };
-    assert!(Message::parse(&body(have(MOST_VALUES))).is_ok());
-    assert!(Message::parse(&body(have(MOST_VALUES + 1))).is_err());
+    assert!(Message::parse(&body(have(MAX_VALUES))).is_ok());
+    assert!(Message::parse(&body(have(MAX_VALUES + 1))).is_err());
 
     let sync = |count, bytes| Message::Sync {
         path: None,
@@ -120,8 +120,8 @@ fn lengths_and_lists_are_bounded() {
         compress: None,
         tree: None,
     };
-    assert!(Message::parse(&body(sync(MOST_PATTERNS, 1024))).is_ok());
-    assert!(Message::parse(&body(sync(MOST_PATTERNS + 1, 1))).is_err());
+    assert!(Message::parse(&body(sync(MAX_PATTERNS, 1024))).is_ok());
+    assert!(Message::parse(&body(sync(MAX_PATTERNS + 1, 1))).is_err());
     assert!(Message::parse(&body(sync(1, 1025))).is_err());
 
     let get = |count| Message::Get {
@@ -131,8 +131,8 @@ fn lengths_and_lists_are_bounded() {
         tree: None,
         ranges: None,
     };
-    assert!(Message::parse(&body(get(MOST_SOURCES))).is_ok());
-    assert!(Message::parse(&body(get(MOST_SOURCES + 1))).is_err());
+    assert!(Message::parse(&body(get(MAX_SOURCES))).is_ok());
+    assert!(Message::parse(&body(get(MAX_SOURCES + 1))).is_err());
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_greatest_messages_fit() {
         RelPath::parse(&vec![b"x".as_slice(); 2048].join(&b'/')).expect("a name of 4095 bytes");
     let time = Time { seconds: i64::MIN, nanoseconds: 999_999_999 };
     let wanted = Wanted { path: Some(path.clone()), contents: true };
-    let inline = Inline { content: vec![1; MOST_INLINE], root: [255; 32] };
+    let inline = Inline { content: vec![1; MAX_INLINE], root: [255; 32] };
     let kind = EntryKind::File {
         size: u64::MAX,
         mode: u32::MAX,
@@ -154,7 +154,7 @@ fn the_greatest_messages_fit() {
     let mut out = Vec::new();
     Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
     // lists of the longest names are cut by whoever makes them
-    let wanted = vec![wanted; MOST_SOURCES];
+    let wanted = vec![wanted; MAX_SOURCES];
     let get = Message::Get { from: wanted, compress: None, lanes: None, tree: None, ranges: None };
     let error = get.frame(&mut out);
     assert!(matches!(error, Err(Error::TooLong(_))));
@@ -551,23 +551,23 @@ fn chunks_and_ranges_are_bounded_and_in_order() {
         let chunks = vec![ChunkHash { len, hash: [7; 16] }; count];
         parsed(Message::Described { id: 1, chunks, last: true })
     };
-    assert!(described(MOST_CHUNKS, 1).is_ok());
-    assert!(described(MOST_CHUNKS + 1, 1).is_err());
+    assert!(described(MAX_CHUNKS, 1).is_ok());
+    assert!(described(MAX_CHUNKS + 1, 1).is_err());
     assert!(described(1, 0).is_err(), "an empty chunk");
     let describe = |ranges: Vec<std::ops::Range<u64>>| {
         parsed(Message::Describe { id: 1, size: ChunkSize::LEAST, kind: ChunkKind::Group, ranges })
     };
     let many = |count: usize| (0..count as u64).map(|n| 4 * n..4 * n + 3).collect::<Vec<_>>();
-    assert!(describe(many(MOST_DESCRIBED)).is_ok());
-    assert!(describe(many(MOST_DESCRIBED + 1)).is_err());
+    assert!(describe(many(MAX_DESCRIBED)).is_ok());
+    assert!(describe(many(MAX_DESCRIBED + 1)).is_err());
     assert!(describe(vec![0..5, 6..u64::MAX]).is_ok());
     for (start, end, next) in [(5, 5, 7), (0, 5, 5), (0, 5, 4), (6, 5, 7)] {
         assert!(describe(vec![start..end, next..9]).is_err(), "{start}..{end}, {next}..9");
     }
     let literal =
         |bytes| parsed(Message::Literal { id: 1, offset: 0, len: 1, content: vec![1; bytes] });
-    assert!(literal(MOST_INLINE).is_ok());
-    assert!(literal(MOST_INLINE + 1).is_err());
+    assert!(literal(MAX_INLINE).is_ok());
+    assert!(literal(MAX_INLINE + 1).is_err());
 }
 
 #[test]
@@ -632,12 +632,12 @@ fn requests_and_answers_without_ranges_are_those_of_an_older_version() {
         first_span: 2,
         values: vec![ChainingValue([7; 32]); count],
     };
-    assert!(Message::parse(&bytes(sent(MOST_VALUES))).is_ok());
-    assert!(Message::parse(&bytes(sent(MOST_VALUES + 1))).is_err());
+    assert!(Message::parse(&bytes(sent(MAX_VALUES))).is_ok());
+    assert!(Message::parse(&bytes(sent(MAX_VALUES + 1))).is_err());
 }
 
 fn offer() -> impl Strategy<Value = LanesOffer> {
-    let lists = (vec(any::<u64>(), 0..=MOST_LANES), vec(any::<u32>(), 0..=MOST_SUITES));
+    let lists = (vec(any::<u64>(), 0..=MAX_LANES), vec(any::<u32>(), 0..=MAX_SUITES));
     let sizes = (option::of(any::<u64>()), option::of(any::<u32>()));
     (any::<[u8; 16]>(), lists, sizes).prop_map(
         |(transfer, (lanes, suites), (receive_buffer, chunk))| LanesOffer {
@@ -729,10 +729,10 @@ fn greatest_attributes() -> Attributes {
         linked: Some(true),
         owner: owner(),
         group: owner(),
-        xattrs: Some((0..MOST_XATTRS).map(xattr).collect()),
+        xattrs: Some((0..MAX_XATTRS).map(xattr).collect()),
         acls: Some(Acls {
-            access: vec![7; MOST_ATTRIBUTE_BYTES],
-            default: vec![7; MOST_ATTRIBUTE_BYTES],
+            access: vec![7; MAX_ATTRIBUTE_BYTES],
+            default: vec![7; MAX_ATTRIBUTE_BYTES],
         }),
     }
 }
@@ -755,15 +755,15 @@ fn attributes_are_bounded_and_only_a_users() {
         })
     };
     assert!(entry(greatest_attributes()).is_ok());
-    assert!(xattrs(&["user.a"; MOST_XATTRS], 1).is_ok());
-    assert!(xattrs(&["user.a"; MOST_XATTRS + 1], 1).is_err());
-    assert!(xattrs(&["user.a"; 2], MOST_ATTRIBUTE_BYTES / 2 - 6).is_ok());
-    assert!(xattrs(&["user.a"; 2], MOST_ATTRIBUTE_BYTES / 2).is_err());
+    assert!(xattrs(&["user.a"; MAX_XATTRS], 1).is_ok());
+    assert!(xattrs(&["user.a"; MAX_XATTRS + 1], 1).is_err());
+    assert!(xattrs(&["user.a"; 2], MAX_ATTRIBUTE_BYTES / 2 - 6).is_ok());
+    assert!(xattrs(&["user.a"; 2], MAX_ATTRIBUTE_BYTES / 2).is_err());
     for name in ["security.capability", "trusted.a", "system.posix_acl_access", "user.", "user.a\0"]
     {
         assert!(xattrs(&[name], 1).is_err(), "{name}");
     }
-    let acls = Acls { access: vec![0; MOST_ATTRIBUTE_BYTES + 1], default: Vec::new() };
+    let acls = Acls { access: vec![0; MAX_ATTRIBUTE_BYTES + 1], default: Vec::new() };
     assert!(entry(Attributes { acls: Some(acls), ..Attributes::default() }).is_err());
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 const GAIN: f64 = 1.0;
 /// Share of the window that a round trip with twice the target's queue, or more, takes away:
 /// LEDBAT++'s bound.
-const MOST_DECREASE: f64 = 0.5;
+const MAX_DECREASE: f64 = 0.5;
 /// Packets; RFC 6817's `MIN_CWND`.
 const MIN_PACKETS: f64 = 2.0;
 
@@ -38,7 +38,7 @@ impl Ledbat {
         let change = if off_target >= 0.0 {
             GAIN * off_target * self.mss
         } else {
-            MOST_DECREASE * off_target.max(-1.0) * self.window
+            MAX_DECREASE * off_target.max(-1.0) * self.window
         };
         self.window = (self.window + change * of_a_round).max(MIN_PACKETS * self.mss);
     }

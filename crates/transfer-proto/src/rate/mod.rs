@@ -60,7 +60,7 @@ const UP_GAIN: f64 = 1.25;
 const HOST_LIMITED_GAIN: f64 = 2.0;
 /// After probes that found more capacity. Ours: twice the first probe's;
 /// `freed_capacity_is_found_soon`.
-const MOST_UP_GAIN: f64 = 1.5;
+const MAX_UP_GAIN: f64 = 1.5;
 /// BBRv1's gain after a probe, 3/4: takes back what the probe added.
 const DOWN_GAIN: f64 = 0.75;
 /// While a queue persists that our probe did not cause. Ours:
@@ -69,7 +69,7 @@ const YIELD_GAIN: f64 = 0.92;
 /// How long the lowest round trip is believed: BBRv1's RTprop filter, 10 s.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 /// The same while competing, when others' queues hide it. Ours: longer than
-/// [`MOST_PROBE_RTT_INTERVAL`], so that a probe finds it first.
+/// [`MAX_PROBE_RTT_INTERVAL`], so that a probe finds it first.
 const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 /// The same while retreating, when it must not take others' queue for the path. Ours, and a
 /// tenth of RFC 6817's (section 4.2): so long a path that became longer looks occupied.
@@ -89,7 +89,7 @@ const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
 /// Between probes whether the queue is still others': at first BBR's interval of `ProbeRTT`, 5
 /// s; after many that found so, ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
-const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
+const MAX_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
 /// Round trips from one such probe to the next, at least: each costs two, which a deep queue
 /// makes long. Ours: a twentieth is lost so.
 /// `a_deep_queue_beside_cubic_is_not_taken_for_the_path`.
@@ -626,7 +626,7 @@ impl Controller {
         let within = |queue: Duration| queue.as_secs_f64() / min_rtt;
         let held = self.model.held_queue().map_or(f64::INFINITY, |held| within(held).max(LEAST_UP));
         let first = (UP_GAIN - 1.0).min(within(self.config.ceiling)).min(held);
-        1.0 + (first * f64::from(1 << self.found.min(3))).min(MOST_UP_GAIN - 1.0)
+        1.0 + (first * f64::from(1 << self.found.min(3))).min(MAX_UP_GAIN - 1.0)
     }
 
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
@@ -728,7 +728,7 @@ impl Controller {
             self.cubic.pause(now.saturating_sub(since));
             self.catches_up_from = None;
             self.probe_rtt_after =
-                (self.probe_rtt_after * 2).clamp(PROBE_RTT_INTERVAL, MOST_PROBE_RTT_INTERVAL);
+                (self.probe_rtt_after * 2).clamp(PROBE_RTT_INTERVAL, MAX_PROBE_RTT_INTERVAL);
             let rounds = PROBE_RTT_ROUNDS * self.model.smoothed().unwrap_or_default();
             self.probe_rtt_alone_at = now + self.probe_rtt_after;
             self.probe_rtt_at = now + self.probe_rtt_after.max(rounds);

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, TreeOptions, Wanted};
+use headroom_transfer_proto::message::{Listed, MAX_SOURCES, Message, TreeOptions, Wanted};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
@@ -17,7 +17,7 @@ use crate::lanes::LaneOffer;
 use crate::rate::RateLimits;
 
 /// The most entries that a listing may have.
-const MOST_ENTRIES: usize = 1 << 24;
+const MAX_ENTRIES: usize = 1 << 24;
 
 impl Client {
     /// Sends files and directories into the directory `to` below the server's root. A single one
@@ -97,8 +97,8 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        if from.len() > MOST_SOURCES {
-            return Err(Error::Usage(format!("no more than {MOST_SOURCES} paths at once")));
+        if from.len() > MAX_SOURCES {
+            return Err(Error::Usage(format!("no more than {MAX_SOURCES} paths at once")));
         }
         let wanted = from
             .iter()
@@ -165,7 +165,7 @@ impl Client {
     /// # Errors
     /// It is missing, has more than 16 777 216 entries, or the connection is lost.
     pub async fn list(&mut self, path: &[u8], each: impl FnMut(Listed)) -> Result<(), Error> {
-        self.list_at_most(MOST_ENTRIES, path, each).await
+        self.list_at_most(MAX_ENTRIES, path, each).await
     }
 
     pub(crate) async fn list_at_most(

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{MOST_SOURCES, Wanted};
+use headroom_transfer_proto::message::{MAX_SOURCES, Wanted};
 use headroom_transfer_proto::path::{PathError, RelPath};
 use tokio::task::spawn_blocking;
 
@@ -129,8 +129,8 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        if names.len() > MOST_SOURCES {
-            return Err(Error::Usage(format!("no more than {MOST_SOURCES} files at once")));
+        if names.len() > MAX_SOURCES {
+            return Err(Error::Usage(format!("no more than {MAX_SOURCES} files at once")));
         }
         let from = self.below(from)?;
         let wanted = names.iter().map(|name| {

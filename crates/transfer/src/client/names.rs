@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
-use headroom_transfer_proto::message::{ErrorCode, ListedKind, MOST_SOURCES, Message};
+use headroom_transfer_proto::message::{ErrorCode, ListedKind, MAX_SOURCES, Message};
 use headroom_transfer_proto::path::{RelPath, shown};
 
 use super::connection::Client;
@@ -94,7 +94,7 @@ impl Client {
                         Some(pattern) => !hidden && matches(pattern, name),
                         None => name == *part,
                     };
-                    if may && is_it && names.len() + taken <= MOST_SOURCES {
+                    if may && is_it && names.len() + taken <= MAX_SOURCES {
                         names.push(name.to_vec());
                     }
                 });
@@ -105,9 +105,9 @@ impl Client {
                 }
                 names.sort();
                 longer.extend(names.into_iter().map(|name| [&*directory, &name, slash].concat()));
-                if longer.len() > MOST_SOURCES {
+                if longer.len() > MAX_SOURCES {
                     return Err(Error::Usage(format!(
-                        "`{}` matches more than {MOST_SOURCES} names: fetch the directory, or name fewer",
+                        "`{}` matches more than {MAX_SOURCES} names: fetch the directory, or name fewer",
                         shown(path)
                     )));
                 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headroom_transfer_proto::message::{Attributes, MOST_VALUES, Time};
+use headroom_transfer_proto::message::{Attributes, MAX_VALUES, Time};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Tree};
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
 
 /// The most spans of a range, unless the least number is greater.
-const MOST_SPANS: u64 = 1024;
+const MAX_SPANS: u64 = 1024;
 /// The part of one connection's share of what is left that a range is, so that all connections end
 /// at about the same time.
 const PART: u64 = 4;
@@ -138,7 +138,7 @@ impl DividedFile {
             version,
             named_by: named_by.to_owned(),
             partial: Arc::new(partial),
-            least: range_bytes.div_ceil(SPAN_BYTES).clamp(1, MOST_VALUES as u64 / 2),
+            least: range_bytes.div_ceil(SPAN_BYTES).clamp(1, MAX_VALUES as u64 / 2),
             connections: connections.max(1) as u64,
             state: Mutex::new(state),
         })))
@@ -305,10 +305,10 @@ impl Participant {
             return None;
         }
         let first = state.left.iter().next()?.clone();
-        let (len, rest) = (share.clamp(least, MOST_SPANS.max(least)), first.end - first.start);
+        let (len, rest) = (share.clamp(least, MAX_SPANS.max(least)), first.end - first.start);
         // a rest that is not worth a request goes with it
         let len = if rest < len + least { rest } else { len };
-        let spans = first.start..first.start + len.min(MOST_VALUES as u64);
+        let spans = first.start..first.start + len.min(MAX_VALUES as u64);
         state.left.remove(&spans);
         state.asked.push((*number, spans.clone()));
         drop(state);

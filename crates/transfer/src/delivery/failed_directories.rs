@@ -7,7 +7,7 @@ use headroom_transfer_proto::path::RelPath;
 
 /// The most bytes of directory names that are kept. Failures below further ones are reported
 /// one by one.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Directories that could not be made, and the number of failures below them.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl FailedDirectories {
     /// Notes a directory that could not be made.
     pub(super) fn add(&mut self, directory: &RelPath) {
         let bytes = directory.as_bytes().len() + size_of::<RelPath>();
-        if self.bytes + bytes <= MOST_BYTES {
+        if self.bytes + bytes <= MAX_BYTES {
             self.bytes += bytes;
             self.directories.insert(directory.clone());
         }
@@ -83,7 +83,7 @@ mod tests {
             failed_directories.add(&RelPath::parse(name.as_bytes()).expect("a path"));
         }
         assert!(
-            failed_directories.bytes <= MOST_BYTES && failed_directories.directories.len() > 1000
+            failed_directories.bytes <= MAX_BYTES && failed_directories.directories.len() > 1000
         );
     }
 }

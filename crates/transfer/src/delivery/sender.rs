@@ -13,7 +13,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Compress, MOST_INLINE, Message, TreeOptions};
+use headroom_transfer_proto::message::{Compress, MAX_INLINE, Message, TreeOptions};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -122,7 +122,7 @@ impl Sender {
         let shared = &self.shared;
         // the content of small files goes with their names
         let source = match shared.offering {
-            Offering::Content => source.reading_ahead(MOST_INLINE as u64),
+            Offering::Content => source.reading_ahead(MAX_INLINE as u64),
             Offering::Name | Offering::Hash => source,
         };
         let (messages, outgoing) = mpsc::channel(WAITING);

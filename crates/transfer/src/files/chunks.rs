@@ -14,7 +14,7 @@ const READ: usize = 1 << 20;
 /// A group ends behind a chunk whose hash begins with 7 bits of zero: it has 128 on average.
 const GROUP_ENDS_BELOW: u8 = 2;
 /// The most chunks of a group.
-const MOST_IN_GROUP: u32 = 512;
+const MAX_IN_GROUP: u32 = 512;
 
 /// Describes ranges of a file by their chunks; `read` fills a buffer with the file's bytes from an
 /// offset on. Each chunk goes to `each` with its offset, in order, until that returns `false`. A
@@ -70,7 +70,7 @@ impl Group {
         self.len += chunk.len;
         self.chunks += 1;
         self.lacks_hash |= !chunk.has_hash();
-        let is_last = chunk.hash[0] < GROUP_ENDS_BELOW || self.chunks == MOST_IN_GROUP;
+        let is_last = chunk.hash[0] < GROUP_ENDS_BELOW || self.chunks == MAX_IN_GROUP;
         is_last.then(|| self.end())
     }
 

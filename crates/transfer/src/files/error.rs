@@ -2,7 +2,7 @@
 
 use std::io;
 
-use headroom_transfer_proto::message::{ErrorCode, MOST_ATTRIBUTE_BYTES, MOST_XATTRS};
+use headroom_transfer_proto::message::{ErrorCode, MAX_ATTRIBUTE_BYTES, MAX_XATTRS};
 use headroom_transfer_proto::path::{PathError, RelPath, shown};
 use headroom_units::size;
 use nix::errno::Errno;
@@ -115,8 +115,8 @@ pub enum ErrorKind {
     LinkRefused,
     /// The attributes exceed the limits of an entry.
     #[error(
-        "its extended attributes and access control lists are more than {MOST_XATTRS}, or more than {}",
-        size(MOST_ATTRIBUTE_BYTES as u64)
+        "its extended attributes and access control lists are more than {MAX_XATTRS}, or more than {}",
+        size(MAX_ATTRIBUTE_BYTES as u64)
     )]
     Attributes,
     /// A link makes a directory its own ancestor.

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use headroom_transfer_proto::message::MOST_PATTERNS;
+use headroom_transfer_proto::message::MAX_PATTERNS;
 use headroom_transfer_proto::path::{RelPath, shown};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 /// The most bytes of all patterns together, which a peer sends.
-const MOST_BYTES: usize = 32 << 10;
+const MAX_BYTES: usize = 32 << 10;
 
 /// Names that are neither sent nor removed. An excluded directory excludes its content.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub enum BadPattern {
         cause: String,
     },
     /// There are too many.
-    #[error("too many patterns: at most {MOST_PATTERNS}, and {MOST_BYTES} bytes together")]
+    #[error("too many patterns: at most {MAX_PATTERNS}, and {MAX_BYTES} bytes together")]
     TooMany,
 }
 
@@ -40,7 +40,7 @@ impl Excludes {
     /// A pattern is invalid, or there are too many.
     pub fn new(patterns: Vec<String>) -> Result<Self, BadPattern> {
         let bytes: usize = patterns.iter().map(String::len).sum();
-        if patterns.len() > MOST_PATTERNS || bytes > MOST_BYTES {
+        if patterns.len() > MAX_PATTERNS || bytes > MAX_BYTES {
             return Err(BadPattern::TooMany);
         }
         let bad = |pattern: &str, cause: &ignore::Error| BadPattern::Glob {
@@ -143,9 +143,9 @@ mod tests {
     fn invalid_patterns_and_too_many_are_refused() {
         let error = Excludes::new(vec!["a[".into()]).expect_err("it is none");
         assert!(error.to_string().contains("`a[` is not a pattern"), "{error}");
-        let many = vec!["x".into(); MOST_PATTERNS + 1];
+        let many = vec!["x".into(); MAX_PATTERNS + 1];
         assert!(matches!(Excludes::new(many), Err(BadPattern::TooMany)));
-        let long = vec!["x".repeat(MOST_BYTES + 1)];
+        let long = vec!["x".repeat(MAX_BYTES + 1)];
         assert!(matches!(Excludes::new(long), Err(BadPattern::TooMany)));
     }
 }

@@ -14,9 +14,9 @@ use super::removing::Removing;
 use super::root::Root;
 
 /// The most bytes of names to remove.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// The most names of nested directories in memory at once.
-const MOST_NAMES: usize = 1 << 18;
+const MAX_NAMES: usize = 1 << 18;
 
 /// Files of a store that are removed at once.
 const AT_ONCE: usize = 64;
@@ -42,11 +42,11 @@ pub enum CompareError {
     /// There are too many names to remove.
     #[error(
         "nothing is removed: there are more names to remove than fit in memory ({} MiB); remove some of them yourself",
-        MOST_BYTES >> 20
+        MAX_BYTES >> 20
     )]
     TooMany,
     /// Nested directories are too large.
-    #[error("nothing is removed: nested directories have more than {MOST_NAMES} names together")]
+    #[error("nothing is removed: nested directories have more than {MAX_NAMES} names together")]
     TooWide,
     /// Something here cannot be read.
     #[error(transparent)]
@@ -176,13 +176,13 @@ impl Extraneous {
                 continue;
             }
             self.bytes += name.as_bytes().len() + size_of::<RelPath>();
-            if self.bytes > MOST_BYTES {
+            if self.bytes > MAX_BYTES {
                 return Err(CompareError::TooMany);
             }
             self.found.push(name);
         }
         let held: usize = self.levels.iter().map(|level| level.entries.held()).sum();
-        if held > MOST_NAMES { Err(CompareError::TooWide) } else { Ok(found) }
+        if held > MAX_NAMES { Err(CompareError::TooWide) } else { Ok(found) }
     }
 }
 

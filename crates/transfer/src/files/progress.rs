@@ -14,9 +14,9 @@ use super::ranges::Ranges;
 /// Contiguous bytes that are worth hashing before a span is complete.
 const HASHED_TOGETHER: u64 = 64 << 10;
 /// The most incomplete spans at once, 2 KiB of memory each.
-const MOST_OPEN: usize = 1024;
+const MAX_OPEN: usize = 1024;
 /// The most ranges of all of them.
-const MOST_RANGES: usize = 1 << 15;
+const MAX_RANGES: usize = 1 << 15;
 
 /// The progress of receiving a file.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Progress {
         if !self.open.contains_key(&span) {
             let spans = self.tree.spans();
             let Some(bytes) = spans.range(span) else { return Err(ErrorKind::BeyondEnd) };
-            if self.open.len() >= MOST_OPEN {
+            if self.open.len() >= MAX_OPEN {
                 return Err(ErrorKind::Scattered);
             }
             let (taken, written) = (Ranges::default(), Ranges::default());
@@ -113,7 +113,7 @@ impl Progress {
         self.claims.remove(&span);
         let Some(open) = self.open.get_mut(&span) else { return Ok(Vec::new()) };
         let gaps = open.taken.gaps(range);
-        if !gaps.is_empty() && self.ranges >= MOST_RANGES {
+        if !gaps.is_empty() && self.ranges >= MAX_RANGES {
             return Err(ErrorKind::Scattered);
         }
         self.ranges -= open.taken.len();
@@ -345,10 +345,10 @@ mod tests {
     fn memory_is_bounded_for_any_input() {
         let mut progress = Progress::new(Spans::new(u64::MAX));
         let refused = (0..).find(|n| progress.take(0, &(2 * n..2 * n + 1)).is_err());
-        assert_eq!(refused, Some(MOST_RANGES as u64));
+        assert_eq!(refused, Some(MAX_RANGES as u64));
         let mut progress = Progress::new(Spans::new(u64::MAX));
         let refused = (0..).find(|n| progress.take(*n, &(n << 20..(n << 20) + 1)).is_err());
-        assert_eq!(refused, Some(MOST_OPEN as u64));
+        assert_eq!(refused, Some(MAX_OPEN as u64));
         assert!(matches!(progress.take(u64::MAX, &(0..1)), Err(ErrorKind::BeyondEnd)));
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use headroom_transfer_proto::path::RelPath;
 
 /// The most bytes of their names. With more, all files remain.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Files that remain, by the names under which they are sent.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Remaining {
             return;
         }
         self.bytes += path.as_bytes().len() + size_of::<RelPath>();
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_BYTES {
             self.add_all();
         } else {
             self.names.insert(path.clone());
@@ -63,7 +63,7 @@ mod tests {
         remaining.add(&path(1));
         assert!(remaining.has(&path(1)) && !remaining.has(&path(2)));
         assert!(!remaining.is_all() && remaining.names().count() == 1);
-        (0..MOST_BYTES / 200).for_each(|n| remaining.add(&path(n)));
+        (0..MAX_BYTES / 200).for_each(|n| remaining.add(&path(n)));
         assert!(remaining.has(&path(usize::MAX)));
         assert!(remaining.is_all() && remaining.names().count() == 0);
     }

@@ -6,7 +6,7 @@ use headroom_transfer_proto::message::Time;
 /// The suffix of partial files.
 pub(super) const SUFFIX: &str = ".headroom-part";
 
-const MOST_BYTES: usize = 255;
+const MAX_BYTES: usize = 255;
 const TAG_BYTES: usize = 16;
 
 /// Whether this is the name of a partial file.
@@ -40,7 +40,7 @@ fn temporary(name: &[u8], offer: &[u8]) -> Vec<u8> {
     // the length separates name and offer
     hasher.update(&(name.len() as u64).to_le_bytes()).update(name).update(offer);
     let tag = hasher.finalize().to_hex();
-    let most = MOST_BYTES - 2 - TAG_BYTES - SUFFIX.len();
+    let most = MAX_BYTES - 2 - TAG_BYTES - SUFFIX.len();
     let readable = cut(name, most);
     [b".", readable, b".", &tag.as_bytes()[..TAG_BYTES], SUFFIX.as_bytes()].concat()
 }

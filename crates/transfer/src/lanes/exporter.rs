@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 const IV_LEN: usize = 12;
 /// Bytes of the longest key.
-const MOST_KEY: usize = 32;
+const MAX_KEY: usize = 32;
 
 /// A connection's TLS exporter.
 pub(crate) struct Exporter {
@@ -26,7 +26,7 @@ impl Keys for Exporter {
         let making = Making::of(self.cipher);
         let key_len = making.key_len();
         // AWS-LC erases its copies when it frees them; this one is ours
-        let mut secret = Zeroizing::new([0; MOST_KEY + IV_LEN]);
+        let mut secret = Zeroizing::new([0; MAX_KEY + IV_LEN]);
         let secret = &mut secret[..key_len + IV_LEN];
         self.connection
             .export_keying_material(secret, Context::LABEL, &context.bytes())

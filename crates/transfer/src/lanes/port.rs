@@ -26,10 +26,10 @@ use crate::error::Error;
 const MARK: (u8, u8) = (0xf8, 0x08);
 const NAME_AT: u32 = 12;
 /// The most threads: more gain nothing on one port.
-const MOST_SOCKETS: usize = 8;
+const MAX_SOCKETS: usize = 8;
 
 /// The most lanes that one connection may have had; then its files use streams.
-const MOST_NAMES: usize = 4096;
+const MAX_NAMES: usize = 4096;
 
 /// The lane IDs that a connection has used. Keys are derived from them and packet numbers start
 /// at 0, so a repeated ID would repeat nonces.
@@ -38,7 +38,7 @@ pub(crate) struct UsedLanes(HashSet<LaneId>);
 
 impl UsedLanes {
     fn take(&mut self, lane: LaneId) -> Option<LaneId> {
-        (self.0.len() < MOST_NAMES && self.0.insert(lane)).then_some(lane)
+        (self.0.len() < MAX_NAMES && self.0.insert(lane)).then_some(lane)
     }
 }
 
@@ -71,7 +71,7 @@ impl Port {
     /// # Errors
     /// The system cannot create sockets or threads.
     pub(crate) fn open(quic: &impl AsFd, address: SocketAddr) -> io::Result<Self> {
-        let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SOCKETS);
+        let count = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_SOCKETS);
         let options = Options {
             join_port: true,
             dual_stack: true,

@@ -15,9 +15,9 @@ use super::engine::Engine;
 
 /// The most ports that are open at once, each with an engine's thread and memory: the latest
 /// ones.
-const MOST_OPEN: usize = 8;
+const MAX_OPEN: usize = 8;
 /// The most ports to try before a transfer uses streams.
-const MOST_TRIED: usize = 256;
+const MAX_TRIED: usize = 256;
 /// The kernel's range of ephemeral ports.
 const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
@@ -57,7 +57,7 @@ impl Range {
         }
         let range = Self { address, ports, turns: Mutex::default() };
         let mut refused = io::ErrorKind::InvalidInput.into();
-        for port in range.ports.clone().take(MOST_TRIED) {
+        for port in range.ports.clone().take(MAX_TRIED) {
             match range.bind(port) {
                 Ok(_) => return Ok(range),
                 Err(error) => refused = error,
@@ -69,7 +69,7 @@ impl Range {
     /// Returns the port of the next transfer; `None` if none can be opened.
     pub(super) fn turn(&self) -> Option<(u16, Arc<Engine>)> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..self.ports.len().min(MOST_TRIED) {
+        for _ in 0..self.ports.len().min(MAX_TRIED) {
             let port = *self.ports.start() + (turns.next % self.ports.len()) as u16;
             if let Some(open) = turns.open.iter().find(|(open, _)| *open == port).cloned() {
                 turns.next += 1;
@@ -114,7 +114,7 @@ impl Turns {
     /// Closes the unused port that was opened first, if the limit is reached. Returns whether
     /// another may be opened.
     fn make_room(&mut self) -> bool {
-        if self.open.len() < MOST_OPEN {
+        if self.open.len() < MAX_OPEN {
             return true;
         }
         let idle = self.open.iter().position(|(_, engine)| Arc::strong_count(engine) == 1);
@@ -159,7 +159,7 @@ mod tests {
         for _ in 0..30 {
             let (port, engine) = range.turn().expect("a port");
             assert!(!turns.iter().rev().take(5).any(|before| *before == port), "{port}: {turns:?}");
-            assert!(range.engines().len() <= MOST_OPEN);
+            assert!(range.engines().len() <= MAX_OPEN);
             turns.push(port);
             drop(engine);
         }
@@ -173,6 +173,6 @@ mod tests {
         let used: Vec<_> = (0..20).map(|_| range.turn().expect("a port")).collect();
         assert_eq!(used.len(), 20);
         // a port that was closed is free only when its thread has ended
-        assert!((4..=MOST_OPEN).contains(&range.engines().len()));
+        assert!((4..=MAX_OPEN).contains(&range.engines().len()));
     }
 }

@@ -12,9 +12,9 @@ use super::sink::{Sink, Target};
 use crate::files::Ranges;
 
 /// The most incomplete chunks of one lane.
-const MOST_OPEN: usize = 512;
+const MAX_OPEN: usize = 512;
 /// The most separate ranges of a chunk; with more it is written as it is.
-const MOST_RANGES: usize = 256;
+const MAX_RANGES: usize = 256;
 /// Complete chunks of one lane that are remembered, so that late duplicates do not start them
 /// again.
 const WHOLE: usize = 256;
@@ -136,7 +136,7 @@ impl Store {
             held.ranges.insert(&(within..end));
             chunk.touched = now;
             let is_whole = chunk.is_whole();
-            if (is_whole || chunk.ranges() > MOST_RANGES)
+            if (is_whole || chunk.ranges() > MAX_RANGES)
                 && let Some((_, chunk)) = self.current.take()
             {
                 if is_whole {
@@ -204,7 +204,7 @@ impl Store {
                 if len == 0 {
                     return Err(NotTaken::BeyondEnd);
                 }
-                if lane.chunks.len() >= MOST_OPEN {
+                if lane.chunks.len() >= MAX_OPEN {
                     lane.write_older_half(&mut self.pool);
                 }
                 Chunk { target, len, touched: now, held: None, before: None }
@@ -346,7 +346,7 @@ mod tests {
             assert!(store.has_buffer());
             store.insert(Duration::ZERO, (LaneId(1), &files), (1, *offset), &[7], &dropped);
             let chunk = store.current.as_ref().map(|(_, chunk)| chunk);
-            assert!(chunk.is_none_or(|chunk| chunk.ranges() <= MOST_RANGES));
+            assert!(chunk.is_none_or(|chunk| chunk.ranges() <= MAX_RANGES));
         }
         for offset in 0..CHUNK / 2 {
             store.insert(Duration::ZERO, (LaneId(1), &files), (1, offset * 2), &[7], &dropped);
@@ -458,7 +458,7 @@ mod tests {
         id(&mut store, 2, 0);
         for chunk in 0..20_000 {
             id(&mut store, 1, chunk);
-            assert!(store.lanes.values().all(|lane| lane.chunks.len() <= MOST_OPEN));
+            assert!(store.lanes.values().all(|lane| lane.chunks.len() <= MAX_OPEN));
             assert!(store.holders.len() <= 4 * POOL_CHUNKS + 1);
         }
         assert!(store.lanes.get(&LaneId(2)).is_some_and(|lane| lane.chunks.len() == 1));

@@ -13,7 +13,7 @@ use crate::key::PublicKey;
 use crate::proof::random;
 
 /// The most sessions that join one upload.
-const MOST_JOINED: usize = 15;
+const MAX_JOINED: usize = 15;
 
 pub(super) type Ticket = [u8; TICKET_BYTES];
 
@@ -59,7 +59,7 @@ impl JoinTable {
     ) -> Result<Option<(OpenTicket, mpsc::Receiver<DataSession>)>, Error> {
         let Some(by) = Holder::of(by) else { return Ok(None) };
         let ticket = random("make a ticket for an upload")?;
-        let (sessions, joining) = mpsc::channel(MOST_JOINED);
+        let (sessions, joining) = mpsc::channel(MAX_JOINED);
         self.lock().insert(ticket, Joinable { by, joined: 0, sessions });
         Ok(Some((OpenTicket { table: self.clone(), ticket }, joining)))
     }
@@ -78,8 +78,8 @@ impl JoinTable {
                 "there is no such upload to join, or it has ended".to_owned(),
             ));
         };
-        if upload.joined == MOST_JOINED {
-            let reason = format!("{MOST_JOINED} sessions have joined this upload, and no more may");
+        if upload.joined == MAX_JOINED {
+            let reason = format!("{MAX_JOINED} sessions have joined this upload, and no more may");
             return Err(Error::Refused(reason));
         }
         upload.joined += 1;

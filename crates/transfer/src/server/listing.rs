@@ -1,6 +1,6 @@
 //! Lists a directory, or a single file, in parts.
 
-use headroom_transfer_proto::message::{Listed, ListedKind, MOST_LISTED, Message};
+use headroom_transfer_proto::message::{Listed, ListedKind, MAX_LISTED, Message};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -62,7 +62,7 @@ fn list(
             (metadata.file_type == FileType::Symlink).then(|| listing.target(&name)).flatten();
         bytes += name.as_bytes().len() + target.as_ref().map_or(0, Vec::len);
         entries.push(listed(name, &metadata, target));
-        if entries.len() == MOST_LISTED || bytes > LISTED_BYTES {
+        if entries.len() == MAX_LISTED || bytes > LISTED_BYTES {
             bytes = 0;
             if lists.blocking_send(std::mem::take(&mut entries)).is_err() {
                 return Ok(());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{ErrorCode, MOST_SHARES_LISTED, Message, ShareTerms};
+use headroom_transfer_proto::message::{ErrorCode, MAX_SHARES_LISTED, Message, ShareTerms};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
@@ -15,7 +15,7 @@ use crate::delivery::{Summary, make_directories};
 use crate::error::Error;
 use crate::files::{self, ErrorKind, FileType};
 use crate::key::PublicKey;
-use crate::trust::{LONGEST, MOST_USES, NewShare, Share};
+use crate::trust::{LONGEST, MAX_USES, NewShare, Share};
 
 impl Request<'_> {
     /// Fails unless the session's share, if it has one, is open and allows this request. A request
@@ -97,9 +97,9 @@ impl Request<'_> {
                 "a share link is open for at least a second and at most {days} days"
             )));
         }
-        if uses.is_some_and(|uses| !(1..=MOST_USES).contains(&uses)) {
+        if uses.is_some_and(|uses| !(1..=MAX_USES).contains(&uses)) {
             return Err(Error::Refused(format!(
-                "the uses of a share link are counted from 1 to {MOST_USES}"
+                "the uses of a share link are counted from 1 to {MAX_USES}"
             )));
         }
         let (root, below) = (self.root.clone(), self.client.access.root.clone());
@@ -152,7 +152,7 @@ impl Request<'_> {
         let (sharing, by) = self.maker()?;
         let shares = sharing.shares.list((!self.client.is_own).then_some(&by));
         let terms: Vec<_> = shares.iter().map(|share| self.terms(share)).collect();
-        for part in terms.chunks(MOST_SHARES_LISTED) {
+        for part in terms.chunks(MAX_SHARES_LISTED) {
             self.writer
                 .queue(&Message::SharesListed { shares: part.to_vec(), last: false })
                 .await?;

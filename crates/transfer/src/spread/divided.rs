@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, ListedKind, MOST_INLINE};
+use headroom_transfer_proto::message::{Listed, ListedKind, MAX_INLINE};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
@@ -21,7 +21,7 @@ impl<O> Servers<'_, O> {
     /// Whether a file of this size in bytes is divided.
     pub(super) const fn divides(&self, size: u64) -> bool {
         // smaller ones travel with their names
-        self.count > 1 && size / 2 >= self.range_bytes && size > MOST_INLINE as u64
+        self.count > 1 && size / 2 >= self.range_bytes && size > MAX_INLINE as u64
     }
 }
 

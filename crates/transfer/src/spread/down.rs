@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, ListedKind, MOST_SOURCES};
+use headroom_transfer_proto::message::{Listed, ListedKind, MAX_SOURCES};
 use headroom_transfer_proto::path::{RelPath, shown};
 use tokio::task::spawn_blocking;
 
@@ -341,7 +341,7 @@ async fn get_left<O: SpreadObserver + 'static>(
         let stored = left.stored + left.unchanged;
         add_counts(&mut all, &Summary { stored, kept: 0, ..left });
     }
-    for others in others.chunks(MOST_SOURCES) {
+    for others in others.chunks(MAX_SOURCES) {
         // with a slash behind it, it is a directory for a single file, too
         let left = client.get(others, &to.join(""), fsync, last.clone()).await?;
         add_counts(&mut all, &left);

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::files::{Excludes, Root, Sent, Status};
 
 /// The most names of one directory that are remembered. The last request fetches what else it has.
-const MOST_NAMES: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 20;
 
 /// A file of a listing, with its path below what was named.
 type File = (RelPath, Listed);
@@ -126,7 +126,7 @@ impl<'a> Listing<'a> {
             return Err(Error::Protocol(format!("its listing has {name} in the wrong place")));
         }
         self.last = Some(name.clone());
-        if self.files.len() + self.directories.len() >= MOST_NAMES {
+        if self.files.len() + self.directories.len() >= MAX_NAMES {
             return Ok(());
         }
         let above = self.directory.path.as_ref();

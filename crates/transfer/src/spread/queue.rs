@@ -12,7 +12,7 @@ use super::large::{BegunFile, LargeFile};
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;
 /// Directories that may wait. The last request fetches what further ones have.
-const MOST_DIRECTORIES: usize = 1 << 20;
+const MAX_DIRECTORIES: usize = 1 << 20;
 
 /// Files of one request.
 #[derive(Debug)]
@@ -257,7 +257,7 @@ impl Queue {
     /// Notes what a directory has. Returns whether all directories are listed.
     pub(super) fn listed(&self, batches: Vec<Batch>, mut directories: Vec<Directory>) -> bool {
         self.change(|state| {
-            directories.truncate(MOST_DIRECTORIES.saturating_sub(state.directories.len()));
+            directories.truncate(MAX_DIRECTORIES.saturating_sub(state.directories.len()));
             state.taken -= 1;
             state.unlisted = state.unlisted + directories.len() - 1;
             state.batches.extend(batches);

@@ -10,7 +10,7 @@ use super::servers::SpreadObserver;
 use crate::delivery::{Event, Observer, Summary};
 
 /// Warnings that are remembered. Further ones may be repeated.
-const MOST_WARNINGS: usize = 1000;
+const MAX_WARNINGS: usize = 1000;
 
 /// What was reported and is the same of each server.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Told {
         match event {
             Event::Warning { reason } => {
                 let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-                if warnings.len() >= MOST_WARNINGS {
+                if warnings.len() >= MAX_WARNINGS {
                     return !warnings.contains(*reason);
                 }
                 warnings.insert((*reason).to_owned())

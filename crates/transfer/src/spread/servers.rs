@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::client::Client;
 use crate::delivery::Observer;
 use crate::error::Error;
-use crate::retry::{FIRST_PAUSE, GOOD, MOST_PAUSE, Retry, jittered};
+use crate::retry::{FIRST_PAUSE, GOOD, MAX_PAUSE, Retry, jittered};
 
 /// The least bytes of a range of a file that is divided among servers. A range costs its server a
 /// request, or a message on one that is open, and the client up to a round trip without data where
@@ -187,7 +187,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
                     _ => break,
                 }
                 tokio::time::sleep(jittered(pause)).await;
-                (pause, attempts) = ((pause * 2).min(MOST_PAUSE), 0);
+                (pause, attempts) = ((pause * 2).min(MAX_PAUSE), 0);
             }
         }
         Err(failure)

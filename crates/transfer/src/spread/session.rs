@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::delivery::Summary;
 use crate::error::Error;
 use crate::files::{Excludes, Remaining, Root};
-use crate::retry::{FIRST_PAUSE, GOOD, MOST_PAUSE, Retry, jittered};
+use crate::retry::{FIRST_PAUSE, GOOD, MAX_PAUSE, Retry, jittered};
 
 /// Files of one request: a server accepts 1024.
 const FILES_OF_REQUEST: usize = 1000;
@@ -201,7 +201,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
                 () = tokio::time::sleep(jittered(*pause)) => {}
                 () = self.queue.ended() => return None,
             }
-            *pause = (*pause * 2).min(MOST_PAUSE);
+            *pause = (*pause * 2).min(MAX_PAUSE);
             let connected = tokio::select! {
                 connected = (self.servers.connect)(server) => connected,
                 () = self.queue.ended() => return None,

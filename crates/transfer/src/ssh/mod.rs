@@ -32,7 +32,7 @@ use crate::remote_path::{DEFAULT_PORT, Host};
 /// The number of ports to try, if none was given.
 const PORTS: u16 = 20;
 /// The most bytes that the host may print before the server is ready, login messages included.
-const MOST_SAID: u64 = 1 << 20;
+const MAX_SAID: u64 = 1 << 20;
 /// How long ssh may take to exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// ssh's exit code for its own failures (ssh(1), EXIT STATUS).
@@ -240,7 +240,7 @@ impl SshSession {
         let (Some(to), Some(from)) = (ssh.stdin.take(), ssh.stdout.take()) else {
             return Err(cannot(std::io::ErrorKind::BrokenPipe.into()));
         };
-        let from = BufReader::new(from.take(MOST_SAID));
+        let from = BufReader::new(from.take(MAX_SAID));
         Ok(Self { host: host.clone(), ssh, to: Some(to), from })
     }
 

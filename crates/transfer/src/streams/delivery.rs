@@ -5,7 +5,7 @@ use std::time::Instant;
 
 /// The most trains whose acknowledgement is awaited: at 10 Gbit/s and 100 ms 125 MB are in
 /// flight, in trains of ten packets. Older ones give no sample.
-const MOST_TRAINS: usize = 16_384;
+const MAX_TRAINS: usize = 16_384;
 
 /// What has been sent and delivered on a path. Times are those of the sender: QUIC's
 /// acknowledgements carry none of each packet.
@@ -71,7 +71,7 @@ impl Delivery {
         if self.trains.back().is_some_and(|last| last.sent == now) {
             return;
         }
-        if self.trains.len() == MOST_TRAINS {
+        if self.trains.len() == MAX_TRAINS {
             self.trains.pop_front();
         }
         self.trains.push_back(Train {
@@ -156,10 +156,10 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let start = Instant::now();
         let mut delivery = Delivery::new(start);
-        for nth in 0..2 * MOST_TRAINS as u64 {
+        for nth in 0..2 * MAX_TRAINS as u64 {
             delivery.sent(start + Duration::from_nanos(nth), false);
         }
-        assert_eq!(delivery.trains.len(), MOST_TRAINS);
+        assert_eq!(delivery.trains.len(), MAX_TRAINS);
         delivery.acked(start, 1000);
         assert_eq!(delivery.end(start + MS, 0, false), None, "it was forgotten");
         assert_eq!(delivery.delivered(), 1000);

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    DataHeader, EntryKind, Inline, Keep, MOST_OPEN_FILES, Message, Time, TreeOptions,
+    DataHeader, EntryKind, Inline, Keep, MAX_OPEN_FILES, Message, Time, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint};
@@ -351,7 +351,7 @@ fn more_files_than_may_be_open_are_a_protocol_violation() {
         let server = ground.start();
         let raw = Raw::connect(&ground, &server).await;
         let (mut writer, _hearer) = raw.put().await;
-        for id in 0..=MOST_OPEN_FILES as u64 {
+        for id in 0..=MAX_OPEN_FILES as u64 {
             writer.send(&file(id, &format!("f{id}"), 1 << 20)).await.expect("it is open");
         }
         let reason = raw.end().await;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use headroom_transfer_proto::message::{
-    ChunkHash, ChunkKind, ChunkSize, DataHeader, MOST_COPY, MOST_INLINE, Message,
+    ChunkHash, ChunkKind, ChunkSize, DataHeader, MAX_COPY, MAX_INLINE, Message,
 };
 
 use super::hostile::{Raw, assert_others_go_on, file};
@@ -64,9 +64,9 @@ fn a_sender_that_asks_too_much_of_an_old_file_is_rejected() {
             (vec![describe(vec![0..5, 9..MIB + 6])], "more of an old file than there is"),
             (vec![describe_to(u64::MAX)], "more of an old file than there is"),
             (vec![whole; 5], "more of an old file than there is"),
-            (vec![copy(0, 0, MOST_COPY + 1)], "too many"),
+            (vec![copy(0, 0, MAX_COPY + 1)], "too many"),
             (vec![copy(0, 0, MIB), copy(0, 0, MIB), copy(0, 0, 1)], "too many"),
-            (vec![literal(MOST_INLINE + 1, vec![1; 9])], "in one message"),
+            (vec![literal(MAX_INLINE + 1, vec![1; 9])], "in one message"),
             (vec![literal(8, vec![1; 9])], "in one message"),
             (vec![literal(9, b"no frame".to_vec())], "decompressed"),
             (vec![literal(9, zstd::bulk::compress(&[0; 10_000], 1).expect("a frame"))], "in one"),
@@ -98,7 +98,7 @@ fn a_copy_from_beyond_the_old_file_fails_that_file_alone() {
             assert!(reason.contains("f1") && reason.contains("beyond its end"), "{reason}");
             // what follows of it is ignored
             writer.send(&describe_to(u64::MAX)).await.expect("it is open");
-            writer.send(&copy(0, 0, MOST_COPY)).await.expect("it is open");
+            writer.send(&copy(0, 0, MAX_COPY)).await.expect("it is open");
             let end = Message::EntriesEnd { files: 1, bytes: 2 * MIB };
             writer.send(&end).await.expect("it is open");
             let end = reader.expect().await.expect("an answer");

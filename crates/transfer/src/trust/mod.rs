@@ -18,7 +18,7 @@ pub use followed::Followed;
 pub use invitations::{Invitation, Invitations};
 pub use known_hosts::{HostStatus, KnownHosts};
 pub use policy::AccessPolicy;
-pub(crate) use shares::{LONGEST, MOST_USES, Unusable};
+pub(crate) use shares::{LONGEST, MAX_USES, Unusable};
 pub use shares::{NewLink, NewShare, Share, Shares, root_name};
 pub(crate) use tls::{by_signature_of_tls13, provider};
 pub use verify::HostKeys;

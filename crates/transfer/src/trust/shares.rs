@@ -25,15 +25,15 @@ use crate::key::PublicKey;
 /// The first line of the file.
 const HEADER: &str = "headroom-shares 1";
 /// The most shares of a server.
-pub(crate) const MOST_SHARES: usize = 256;
+pub(crate) const MAX_SHARES: usize = 256;
 /// The most shares of one key, so that none takes the places of all others.
-pub(crate) const MOST_OF_ONE: usize = 64;
+pub(crate) const MAX_OF_ONE: usize = 64;
 /// The most browsers that are counted for a share.
-pub(crate) const MOST_USES: u32 = 100;
+pub(crate) const MAX_USES: u32 = 100;
 /// The longest time that a share is open.
 pub(crate) const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The most bytes of a share's note.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// The shares of a server, and the file that keeps them.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub struct Share {
     pub uses: Option<u32>,
     /// A note for people.
     pub name: String,
-    /// The keys of browsers that have used it, at most [`MOST_USES`].
+    /// The keys of browsers that have used it, at most [`MAX_USES`].
     used: Vec<PublicKey>,
 }
 
@@ -163,14 +163,14 @@ impl Shares {
             write: new.write,
             created,
             expires: created + new.open_for.min(LONGEST).as_secs(),
-            uses: new.uses.map(|uses| uses.clamp(1, MOST_USES)),
+            uses: new.uses.map(|uses| uses.clamp(1, MAX_USES)),
             name: note(&new.name),
             used: Vec::new(),
         };
         let mut list = self.lock();
         let mut next: Vec<_> = list.iter().filter(|it| it.expires > created).cloned().collect();
         let of_one = next.iter().filter(|it| it.by == share.by).count();
-        if next.len() >= MOST_SHARES || of_one >= MOST_OF_ONE {
+        if next.len() >= MAX_SHARES || of_one >= MAX_OF_ONE {
             return Ok(None);
         }
         let share = Arc::new(share);
@@ -212,7 +212,7 @@ impl Shares {
         if share.is_used_up_for(key) {
             return Ok(Err(Unusable::Used));
         }
-        if share.used.len() >= MOST_USES as usize {
+        if share.used.len() >= MAX_USES as usize {
             // any number may use it; these are not counted
             return Ok(Ok(()));
         }
@@ -378,7 +378,7 @@ impl Share {
             expires: expires.parse().ok()?,
             uses: match uses {
                 "any" => None,
-                uses => Some(uses.parse().ok().filter(|uses| (1..=MOST_USES).contains(uses))?),
+                uses => Some(uses.parse().ok().filter(|uses| (1..=MAX_USES).contains(uses))?),
             },
             name: note(&String::from_utf8(name).ok()?),
             used: match used {
@@ -386,7 +386,7 @@ impl Share {
                 used => used.split(',').map(key).collect::<Option<_>>()?,
             },
         };
-        let fits = share.used() <= MOST_USES && !(share.path.is_none() && share.is_file);
+        let fits = share.used() <= MAX_USES && !(share.path.is_none() && share.is_file);
         (fits && !(share.is_file && share.write)).then_some(share)
     }
 }
@@ -408,7 +408,7 @@ fn parse(text: &str) -> Result<Vec<Share>, (usize, String)> {
                     .to_owned(),
             )
         })?;
-        if shares.iter().any(|it| it.id == share.id) || shares.len() == MOST_SHARES {
+        if shares.iter().any(|it| it.id == share.id) || shares.len() == MAX_SHARES {
             return Err((number, "a share is there twice, or there are too many".to_owned()));
         }
         shares.push(share);
@@ -459,10 +459,10 @@ fn is_id(text: &str) -> bool {
     text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// Makes a text a note: one line of at most [`MOST_NAME`] bytes.
+/// Makes a text a note: one line of at most [`MAX_NAME`] bytes.
 fn note(text: &str) -> String {
     let text = printable(text.trim());
-    text[..text.floor_char_boundary(MOST_NAME)].trim_end().to_owned()
+    text[..text.floor_char_boundary(MAX_NAME)].trim_end().to_owned()
 }
 
 fn hash(secret: &[u8; 32]) -> [u8; 32] {
@@ -572,7 +572,7 @@ mod tests {
         let ground = tempfile::tempdir().expect("a folder");
         let shares = open(&ground.path().join("shares"));
         let maker = key();
-        for _ in 0..MOST_OF_ONE {
+        for _ in 0..MAX_OF_ONE {
             make(&shares, new(maker, None));
         }
         assert!(shares.make(new(maker, None)).expect("no error").is_none());

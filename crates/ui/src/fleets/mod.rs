@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use self::shown::{MOST_REASONS, failed, shown};
+use self::shown::{MAX_REASONS, failed, shown};
 use crate::error::{ApiError, Error};
 use crate::names::encode;
 
 /// Jobs in the folder of states that are shown, in the order of their names.
-const MOST_JOBS: usize = 100;
+const MAX_JOBS: usize = 100;
 /// How often a job is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait before servers that could not be reached are tried again.
@@ -264,7 +264,7 @@ impl Inner {
         let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
         let mut found: Vec<_> = entries.filter(is_folder).map(|entry| entry.path()).collect();
         found.sort();
-        found.truncate(MOST_JOBS);
+        found.truncate(MAX_JOBS);
         for folder in &self.folders {
             if !found.contains(folder) {
                 found.push(folder.clone());
@@ -283,7 +283,7 @@ impl Inner {
             let place = || JobPlace::Folder(StateFolder::new(folder.clone()));
             let watch = watches.entry(folder.clone()).or_insert_with(|| Watch::new(place()));
             let id = id_of(folder);
-            let json = match watch.look(MOST_REASONS) {
+            let json = match watch.look(MAX_REASONS) {
                 Ok(look) => shown(&id, &id, &look),
                 // whoever made the folder, or removed the state, has not begun yet
                 Err(FleetError::NoJob(_)) if !self.folders.contains(folder) => continue,
@@ -310,9 +310,9 @@ impl Inner {
         let mut pause = Duration::ZERO;
         while self.wait(pause) {
             let looked = match &mut watch {
-                Some(watch) => watch.look(MOST_REASONS),
+                Some(watch) => watch.look(MAX_REASONS),
                 None => JobPlace::nats(job)
-                    .and_then(|place| watch.insert(Watch::new(place)).look(MOST_REASONS)),
+                    .and_then(|place| watch.insert(Watch::new(place)).look(MAX_REASONS)),
             };
             pause = if looked.is_ok() { LOOK } else { AGAIN };
             let json = match looked {

@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 
 /// Of what was set aside so much is shown.
-pub(super) const MOST_REASONS: usize = 10;
+pub(super) const MAX_REASONS: usize = 10;
 /// Workers that are shown.
-const MOST_WORKERS: usize = 100;
+const MAX_WORKERS: usize = 100;
 /// The most characters of a reason or an error, and of a worker's name: others write them.
-const MOST_TEXT: usize = 500;
-const MOST_NAME: usize = 100;
+const MAX_TEXT: usize = 500;
+const MAX_NAME: usize = 100;
 
 /// Describes a job. `place` says where its state is.
 pub(super) fn shown(id: &str, place: &str, look: &Look) -> Value {
     let Look { job, time_ms, control, counts, workers, aside, bytes_per_s, left } = look;
     let Counts { found_files, found_bytes, copied_files, copied_bytes, .. } = *counts;
-    let workers = workers.iter().take(MOST_WORKERS).map(|worker| {
+    let workers = workers.iter().take(MAX_WORKERS).map(|worker| {
         let WorkerReport { name, heard_ms, has_item, in_flight } = worker;
         let silent_s = time_ms.saturating_sub(*heard_ms) / 1000;
-        let name = shortened(name, MOST_NAME);
+        let name = shortened(name, MAX_NAME);
         json!({"name": name, "silent": silent_s, "item": has_item, "bytes": if *has_item { *in_flight } else { 0 }})
     });
     let workers: Vec<_> = workers.collect();
-    let reason = |it: &Aside| shortened(&it.reason, MOST_TEXT);
+    let reason = |it: &Aside| shortened(&it.reason, MAX_TEXT);
     let reasons: Vec<_> = aside.iter().map(reason).collect();
     let limit = control.rate_bps.map(|rate_bps| headroom_units::rate(rate_bps as f64));
     json!({
@@ -43,7 +43,7 @@ pub(super) fn shown(id: &str, place: &str, look: &Look) -> Value {
 
 /// Describes a job whose state cannot be read.
 pub(super) fn failed(id: &str, place: &str, name: &str, error: &Error) -> Value {
-    let message = shortened(&error.to_string(), MOST_TEXT);
+    let message = shortened(&error.to_string(), MAX_TEXT);
     let error = json!({"code": code_of(error), "message": message});
     json!({"id": id, "place": place, "name": name, "state": "unknown", "error": error})
 }
@@ -88,9 +88,9 @@ mod tests {
     #[test]
     fn texts_of_others_are_bounded() {
         assert_eq!(shortened("größe", 3), "grö");
-        let long = Error::DestinationFull("ü".repeat(MOST_TEXT + 1));
+        let long = Error::DestinationFull("ü".repeat(MAX_TEXT + 1));
         let job = failed("id", "place", "name", &long);
-        assert_eq!(job["error"]["message"], "ü".repeat(MOST_TEXT));
+        assert_eq!(job["error"]["message"], "ü".repeat(MAX_TEXT));
     }
 
     #[test]

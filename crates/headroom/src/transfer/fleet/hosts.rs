@@ -17,9 +17,9 @@ use headroom_transfer::ssh::Ssh;
 use crate::transfer::exit::{INTERRUPTED, Usage};
 
 /// The most bytes of a file with hosts.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// The most workers of a host.
-const MOST_WORKERS: u32 = 256;
+const MAX_WORKERS: u32 = 256;
 /// How long workers have to return their items.
 const ENDING: Duration = Duration::from_secs(10);
 
@@ -36,7 +36,7 @@ impl Hosts {
         }
         let reading = || format!("cannot read {}", file.display());
         let size = std::fs::metadata(file).with_context(reading)?.len();
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             bail!("{} is no list of hosts: it has {size} bytes", file.display());
         }
         let text = std::fs::read_to_string(file).with_context(reading)?;
@@ -54,8 +54,8 @@ impl Hosts {
             let Some(name) = words.next() else { continue };
             let workers = match words.next().map(str::parse::<u32>) {
                 None => default,
-                Some(Ok(workers)) if (1..=MOST_WORKERS).contains(&workers) => workers,
-                Some(_) => return Err(wrong(format!("a host has 1 to {MOST_WORKERS} workers"))),
+                Some(Ok(workers)) if (1..=MAX_WORKERS).contains(&workers) => workers,
+                Some(_) => return Err(wrong(format!("a host has 1 to {MAX_WORKERS} workers"))),
             };
             if words.next().is_some() {
                 return Err(wrong("a line is [USER@]HOST [WORKERS]".to_owned()));

@@ -11,12 +11,12 @@ use crate::output::print_line as say;
 use crate::transfer::names;
 
 /// What was set aside is listed up to so many times.
-pub(super) const MOST_ASIDE: usize = 1000;
+pub(super) const MAX_ASIDE: usize = 1000;
 
 /// Prints how far a job is.
 pub(super) fn status(job: &Job, engine: &mut impl Engine, as_json: bool) -> anyhow::Result<()> {
     let (control, counts) = (engine.control()?, engine.counts(now_ms())?);
-    print(job, &control, &counts, &engine.aside(MOST_ASIDE)?, as_json);
+    print(job, &control, &counts, &engine.aside(MAX_ASIDE)?, as_json);
     Ok(())
 }
 

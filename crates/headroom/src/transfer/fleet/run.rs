@@ -21,7 +21,7 @@ use crate::transfer::connect::TrustedConnector;
 use crate::transfer::exit::INTERRUPTED;
 
 /// What was set aside is named up to so many times.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
     let mut job = Job::read(&arguments.job)?;
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Run) -> anyhow::Result<ExitCode> {
     progress.clear();
     elsewhere.end();
     let (ended, mut engine) = (ended?, place.open()?);
-    let (counts, aside) = (engine.counts(now_ms())?, engine.aside(MOST_NAMED)?);
+    let (counts, aside) = (engine.counts(now_ms())?, engine.aside(MAX_NAMED)?);
     progress.end(&ended, &counts, &aside);
     elsewhere.check(&ended)?;
     Ok(match ended {

@@ -9,7 +9,7 @@ use headroom_fleet::{Error, Phase, State};
 use super::arguments::Which;
 use super::place::watched;
 use super::progress::Progress;
-use super::report::{MOST_ASIDE, print};
+use super::report::{MAX_ASIDE, print};
 use super::run::interrupted;
 use crate::interruption::interruption;
 use crate::output::print_line as say;
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn watch(which: &Which, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut watch = watched(which)?;
     // who names no job is not kept waiting
-    let mut look = watch.look(MOST_ASIDE)?;
+    let mut look = watch.look(MAX_ASIDE)?;
     let is_interrupted = interruption()?;
     let mut progress = Progress::new(as_json);
     let mut printed: Option<(Instant, State, Phase)> = None;
@@ -51,7 +51,7 @@ pub(super) fn watch(which: &Which, as_json: bool) -> anyhow::Result<ExitCode> {
         }
         let since = Instant::now();
         look = loop {
-            match watch.look(MOST_ASIDE) {
+            match watch.look(MAX_ASIDE) {
                 Ok(look) => break look,
                 Err(error) if since.elapsed() < PATIENCE && is_temporary(&error) => {}
                 Err(error) => return Err(error.into()),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{ChunkKind, ChunkSize, MOST_COPY, MOST_INLINE, Message};
+use headroom_transfer_proto::message::{ChunkKind, ChunkSize, MAX_COPY, MAX_INLINE, Message};
 
 use super::worker::Worker;
 use crate::control::unexpected;
@@ -90,7 +90,7 @@ impl Worker {
     fn copy_old(&mut self, id: u64, from: u64, to: u64, len: u64) -> Result<(), Error> {
         let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
         file.copied = file.copied.saturating_add(len);
-        if len > MOST_COPY || file.copied > file.incoming.partial.spans().size() {
+        if len > MAX_COPY || file.copied > file.incoming.partial.spans().size() {
             return Err(Error::Protocol(format!(
                 "it copies {len} bytes of an old file, which are too many"
             )));
@@ -108,7 +108,7 @@ impl Worker {
 
     fn literal(&mut self, id: u64, offset: u64, len: usize, content: Vec<u8>) -> Result<(), Error> {
         let Some(file) = self.files.get(&id) else { return Ok(()) };
-        if len > MOST_INLINE || content.len() > len {
+        if len > MAX_INLINE || content.len() > len {
             return Err(Error::Protocol(format!("it sends {len} bytes of a file in one message")));
         }
         let saved = (len - content.len()) as u64;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use headroom_transfer_proto::path::RelPath;
 
-use crate::delivery::limits::MOST_LINKED_BYTES;
+use crate::delivery::limits::MAX_LINKED_BYTES;
 use crate::error::Error;
 
 /// Files whose hard links may follow.
@@ -27,7 +27,7 @@ pub(super) enum State {
 impl Linked {
     pub(super) fn take_room(&mut self, path: &RelPath) -> Result<(), Error> {
         self.bytes += path.as_bytes().len();
-        match self.bytes > 2 * MOST_LINKED_BYTES {
+        match self.bytes > 2 * MAX_LINKED_BYTES {
             true => Err(Error::Protocol("it names too many files with other names".to_owned())),
             false => Ok(()),
         }

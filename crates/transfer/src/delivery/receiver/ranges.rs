@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use headroom_transfer_proto::message::{EntryKind, MOST_VALUES, Message};
+use headroom_transfer_proto::message::{EntryKind, MAX_VALUES, Message};
 use headroom_transfer_proto::span::ChainingValue;
 
 use super::asked::AskedRanges;
@@ -116,7 +116,7 @@ impl Worker {
             let (mut first_span, mut values) = (spans.start, Vec::new());
             for (span, value) in held {
                 let is_behind = first_span + values.len() as u64 != span;
-                if !values.is_empty() && (is_behind || values.len() == MOST_VALUES) {
+                if !values.is_empty() && (is_behind || values.len() == MAX_VALUES) {
                     let values = std::mem::take(&mut values);
                     self.send(Message::Have { id, first_span, values, last: false, old: None });
                 }

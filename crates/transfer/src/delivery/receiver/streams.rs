@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::rate::RateLimits;
 
 /// The longest header of a data stream.
-const MOST_HEADER: usize = 64;
+const MAX_HEADER: usize = 64;
 
 /// Receives data streams, also those of sessions that join, until an error of any.
 pub(super) async fn take_streams(
@@ -204,7 +204,7 @@ async fn header(stream: &mut RecvStream) -> Result<Option<DataHeader>, Error> {
         return Ok(None);
     }
     let len = body_len(length)?;
-    if len > MOST_HEADER {
+    if len > MAX_HEADER {
         return Err(Error::Protocol("a data stream has no header".to_owned()));
     }
     let mut body = vec![0; len];

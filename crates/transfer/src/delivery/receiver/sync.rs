@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{
-    EntryKind, ErrorCode, Inline, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
+    EntryKind, ErrorCode, Inline, MAX_INLINE, MAX_OPEN_FILES, MAX_UNANSWERED, Message,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
@@ -34,7 +34,7 @@ impl Worker {
 
     /// Opens waiting large files, as many as may be open.
     pub(super) fn begin_waiting(&mut self) -> Result<(), Error> {
-        while self.open_files() < MOST_OPEN_FILES {
+        while self.open_files() < MAX_OPEN_FILES {
             let next = self.sync.as_mut().and_then(|sync| sync.waiting.pop_front());
             let Some((id, path, kind)) = next else { return Ok(()) };
             self.store(id, &path, kind)?;
@@ -306,12 +306,12 @@ impl Worker {
         let EntryKind::File { size, mode, mtime, inline: None, .. } = kind else {
             return Ok(Some(kind));
         };
-        if sync.waiting.len() + sync.wanted.len() >= MOST_UNANSWERED {
+        if sync.waiting.len() + sync.wanted.len() >= MAX_UNANSWERED {
             return Err(Error::Protocol(format!(
-                "it offers more than {MOST_UNANSWERED} files without an answer"
+                "it offers more than {MAX_UNANSWERED} files without an answer"
             )));
         }
-        if size <= MOST_INLINE as u64 {
+        if size <= MAX_INLINE as u64 {
             let EntryKind::File { more: attributes, .. } = kind else { return Ok(None) };
             let small = Small { path: path.clone(), size, mode, mtime, attributes };
             sync.wanted.insert(id, small);

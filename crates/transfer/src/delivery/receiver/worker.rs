@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    Attributes, EntryKind, ErrorCode, Inline, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES,
-    Message, Time, TreeOptions,
+    Attributes, EntryKind, ErrorCode, Inline, Links, MAX_HOLE, MAX_OPEN_FILES, MAX_VALUES, Message,
+    Time, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{Hash, Verification};
@@ -35,7 +35,7 @@ use crate::owners::Owners;
 
 /// The most bytes of names of directories that wait for their mode and time. Further ones get
 /// them at once, and then have the time at which something was last put into them.
-const MOST_DIRECTORY_BYTES: usize = 16 << 20;
+const MAX_DIRECTORY_BYTES: usize = 16 << 20;
 /// How often, and how many times, to retry a busy file whose former transfer is about to end: a
 /// server closed it, or it was this client's own and has a write in flight.
 const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
@@ -328,9 +328,9 @@ impl Worker {
             // handled by `entry`
             EntryKind::HardLink { .. } => return Ok(()),
             EntryKind::File { size, mode, mtime, inline: None, data, more, .. } => {
-                if self.open_files() >= MOST_OPEN_FILES {
+                if self.open_files() >= MAX_OPEN_FILES {
                     return Err(Error::Protocol(format!(
-                        "it offers more than {MOST_OPEN_FILES} files at once"
+                        "it offers more than {MAX_OPEN_FILES} files at once"
                     )));
                 }
                 self.lanes.iter().for_each(Lanes::start);
@@ -404,7 +404,7 @@ impl Worker {
         let more = attributes.as_deref().map_or(0, |of| of.bytes() + size_of::<Attributes>());
         let bytes = path.as_bytes().len() + size_of::<Directory>() + more;
         let directory = Directory { path: path.clone(), mode, mtime, attributes };
-        if self.directory_bytes + bytes <= MOST_DIRECTORY_BYTES {
+        if self.directory_bytes + bytes <= MAX_DIRECTORY_BYTES {
             self.directory_bytes += bytes;
             self.directories.push(directory);
         } else {
@@ -454,7 +454,7 @@ impl Worker {
             let value = partial.present(span)?;
             next = partial.next_present(span + 1)?;
             let is_behind = first_span + values.len() as u64 != span;
-            if !values.is_empty() && (value.is_none() || is_behind || values.len() == MOST_VALUES) {
+            if !values.is_empty() && (value.is_none() || is_behind || values.len() == MAX_VALUES) {
                 let values = std::mem::take(&mut values);
                 self.send(Message::Have { id, first_span, values, last: false, old: None });
             }
@@ -485,7 +485,7 @@ impl Worker {
 
     /// Handles a hole, which is not sent.
     fn hole(&mut self, id: u64, offset: u64, len: u64) -> Result<(), Error> {
-        if len > MOST_HOLE {
+        if len > MAX_HOLE {
             return Err(Error::Protocol(format!("it announces a hole of {len} bytes at once")));
         }
         // the sender also sends holes of files that failed here

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headroom_transfer_proto::lane::Piece;
-use headroom_transfer_proto::message::{DataHeader, MOST_HOLE, Message};
+use headroom_transfer_proto::message::{DataHeader, MAX_HOLE, Message};
 use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Verification};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -24,7 +24,7 @@ use crate::lanes;
 /// Spans of a piece, which has a stream of its own.
 const SPANS_OF_PIECE: usize = 8;
 /// The most spans of a hole.
-const SPANS_OF_HOLE: usize = (MOST_HOLE / SPAN_BYTES) as usize;
+const SPANS_OF_HOLE: usize = (MAX_HOLE / SPAN_BYTES) as usize;
 /// The size from which a file waits for a lane to open. Shorter ones use streams meanwhile.
 const WORTH_WAITING: u64 = 4 << 20;
 /// How much later than the end of the lane answers may arrive.

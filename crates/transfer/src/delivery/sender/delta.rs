@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{
-    ChunkHash, ChunkKind, ChunkSize, MOST_COPY, MOST_DESCRIBED, MOST_INLINE, Message,
+    ChunkHash, ChunkKind, ChunkSize, MAX_COPY, MAX_DESCRIBED, MAX_INLINE, Message,
 };
 use tokio::sync::mpsc;
 
@@ -248,7 +248,7 @@ impl Shared {
         messages: &mpsc::Sender<Message>,
     ) -> Result<Found, Error> {
         let (mut found, most, old) = (Vec::new(), most_known(old, size), listed(old));
-        for ranges in old.chunks(MOST_DESCRIBED) {
+        for ranges in old.chunks(MAX_DESCRIBED) {
             let Some(mut described) = self.await_description(id, size, ranges) else { break };
             let request = Message::Describe { id, size, kind, ranges: ranges.to_vec() };
             if messages.send(request).await.is_err() {
@@ -337,7 +337,7 @@ impl Shared {
         let mut done = 0;
         while done < copy.len {
             let (from, to) = (copy.from + done, copy.to + done);
-            let len = MOST_COPY.min(copy.len - done);
+            let len = MAX_COPY.min(copy.len - done);
             self.send_part(id, Message::Copy { id, from, to, len }, messages)?;
             self.counts.add(|counts| {
                 counts.kept += len;
@@ -359,7 +359,7 @@ impl Shared {
         let mut offset = range.start;
         while offset < range.end {
             let most = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
-            let mut content = vec![0; MOST_INLINE.min(most)];
+            let mut content = vec![0; MAX_INLINE.min(most)];
             if opened.reader().read_at(offset, &mut content)? < content.len() {
                 return Err(changed(opened.reader().path()));
             }

@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 use crate::files::Ranges;
 
 /// Ranges of one file that may be unsent at once.
-const MOST_UNSENT: usize = 4;
+const MAX_UNSENT: usize = 4;
 /// Separate ranges of one file that may be asked for.
-const MOST_SEPARATE: usize = 1 << 16;
+const MAX_SEPARATE: usize = 1 << 16;
 
 /// A range that the receiver asks for.
 pub(super) struct RangeRequest {
@@ -40,7 +40,7 @@ impl RangeQueue {
     /// # Errors
     /// The range overlaps an earlier one, or there are too many: says what the receiver asks for.
     pub(super) fn add(&mut self, request: RangeRequest) -> Result<(), &'static str> {
-        if self.unsent >= MOST_UNSENT || self.ever.len() >= MOST_SEPARATE {
+        if self.unsent >= MAX_UNSENT || self.ever.len() >= MAX_SEPARATE {
             return Err("too many ranges of a file");
         }
         if self.ever.gaps(&request.spans) != std::slice::from_ref(&request.spans) {

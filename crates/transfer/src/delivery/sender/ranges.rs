@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use headroom_transfer_proto::message::{MOST_VALUES, Message};
+use headroom_transfer_proto::message::{MAX_VALUES, Message};
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::mpsc;
 
@@ -41,7 +41,7 @@ impl Shared {
         };
         let count = Spans::new(entry.bytes).count();
         let end = first_span.checked_add(spans).filter(|end| *end <= count);
-        let Some(end) = end.filter(|_| (1..=MOST_VALUES as u64).contains(&spans)) else {
+        let Some(end) = end.filter(|_| (1..=MAX_VALUES as u64).contains(&spans)) else {
             return wrong("a range that the file does not have, or that is too long");
         };
         let range = first_span..end;

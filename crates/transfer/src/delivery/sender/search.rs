@@ -8,18 +8,18 @@ use headroom_transfer_proto::span::SPAN_BYTES;
 
 use super::copies::{Copies, CopyRange};
 use super::open_file::OpenFile;
-use super::shared::MOST_KNOWN_CHUNKS;
+use super::shared::MAX_KNOWN_CHUNKS;
 use crate::files::{self, Ranges};
 
 /// The greatest file whose spans are listed.
-const MOST_BYTES: u64 = 1 << 44;
+const MAX_BYTES: u64 = 1 << 44;
 /// The least bytes of the old file that are searched: a round trip is worth more than fewer.
 pub(super) const LEAST_OLD: u64 = 16 << 10;
 /// How many times as much there may be of one version as of the other, if all of it is to be
 /// searched.
 const FAR: u64 = 16;
 /// The most chunks on average of either file. Of larger ones chunks are longer.
-const MOST_CHUNKS: u64 = 1 << 19;
+const MAX_CHUNKS: u64 = 1 << 19;
 /// Up to so many bytes all are tried for blocks at their place; of more, samples.
 const FEW: u64 = 16 << 20;
 /// How many spans are tried of more.
@@ -47,7 +47,7 @@ impl Search {
     /// Plans a search for content of an old file of `old` bytes; `None` if there is nothing to be
     /// found.
     pub(super) fn new(opened: &OpenFile, old: u64) -> Result<Option<Self>, files::Error> {
-        if opened.size().max(old) > MOST_BYTES {
+        if opened.size().max(old) > MAX_BYTES {
             return Ok(None);
         }
         let lacking = opened.lacking();
@@ -77,7 +77,7 @@ impl Search {
     pub(super) fn chunks(&self) -> u32 {
         let size = self.size(FINE).unwrap_or(ChunkSize::MOST);
         let chunks = 2 * total(&self.old) / u64::from(size.bytes());
-        u32::try_from(chunks).unwrap_or(u32::MAX).clamp(1, MOST_KNOWN_CHUNKS)
+        u32::try_from(chunks).unwrap_or(u32::MAX).clamp(1, MAX_KNOWN_CHUNKS)
     }
 
     /// Returns what is lacking at the same place of both.
@@ -138,7 +138,7 @@ impl Search {
     fn size(&self, least_bits: u32) -> Option<ChunkSize> {
         let bytes = total(&self.own).max(total(&self.old));
         let mut sizes = (least_bits..=20).map(|bits| 1_u32 << bits);
-        let size = sizes.find(|size| bytes / u64::from(*size) <= MOST_CHUNKS);
+        let size = sizes.find(|size| bytes / u64::from(*size) <= MAX_CHUNKS);
         size.and_then(ChunkSize::new)
     }
 }
@@ -319,9 +319,9 @@ mod tests {
             };
             assert!(bits <= 39, "2^{bits} bytes");
             for size_of_chunks in [search.fine(), search.coarse()] {
-                assert!(size / u64::from(size_of_chunks.bytes()) <= MOST_CHUNKS, "2^{bits} bytes");
+                assert!(size / u64::from(size_of_chunks.bytes()) <= MAX_CHUNKS, "2^{bits} bytes");
             }
-            assert!(search.chunks() <= MOST_KNOWN_CHUNKS);
+            assert!(search.chunks() <= MAX_KNOWN_CHUNKS);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headroom_transfer_proto::message::{
-    ChunkHash, Compress, ErrorCode, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
+    ChunkHash, Compress, ErrorCode, MAX_OPEN_FILES, MAX_UNANSWERED, Message, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans, Verification};
@@ -32,7 +32,7 @@ const PIECES: usize = 3;
 /// when it answers.
 const FALLBACK_SPANS: usize = 8;
 /// Chunks of old files in memory at once, of about 100 bytes each.
-pub(super) const MOST_KNOWN_CHUNKS: u32 = 1 << 20;
+pub(super) const MAX_KNOWN_CHUNKS: u32 = 1 << 20;
 
 /// What is sent with the entry of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,15 +139,15 @@ impl Shared {
             stop: Stop::default(),
             offered: Mutex::default(),
             withdrawn: Mutex::default(),
-            open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
-            unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
+            open_files: Arc::new(Semaphore::new(MAX_OPEN_FILES)),
+            unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED)),
             pieces: Arc::new(Semaphore::new(PIECES)),
             compressor: Arc::new(AdaptiveCompressor::new(Compress::Never)),
             counts: Counts::default(),
             failed_directories: Mutex::default(),
             fallbacks: Semaphore::new(FALLBACK_SPANS),
             fallbacks_begun: Arc::new(Semaphore::new(FALLBACK_SPANS)),
-            known_chunks: Semaphore::new(MOST_KNOWN_CHUNKS as usize),
+            known_chunks: Semaphore::new(MAX_KNOWN_CHUNKS as usize),
         }
     }
 
@@ -264,7 +264,7 @@ impl Shared {
             // in a sync the receiver chooses which files are open, and keeps to the bound
             let permit = Arc::clone(&self.open_files).try_acquire_owned();
             entry.permits.1 = Some(permit.map_err(|_| {
-                Error::Protocol(format!("it asks for more than {MOST_OPEN_FILES} files at once"))
+                Error::Protocol(format!("it asks for more than {MAX_OPEN_FILES} files at once"))
             })?);
         }
         let count = Spans::new(entry.bytes).count();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{MOST_INLINE, Message};
+use headroom_transfer_proto::message::{MAX_INLINE, Message};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
@@ -59,7 +59,7 @@ impl Shared {
         match message {
             Message::Wanted { id } => {
                 let mut offered = self.offered();
-                let entry = offered.get_mut(&id).filter(|entry| entry.bytes <= MOST_INLINE as u64);
+                let entry = offered.get_mut(&id).filter(|entry| entry.bytes <= MAX_INLINE as u64);
                 let Some(file) = entry.and_then(|entry| entry.file.take()) else {
                     return Err(Error::Protocol(
                         "it requests the content of something that was not offered".to_owned(),

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{EntryKind, Inline, MOST_INLINE, Message};
+use headroom_transfer_proto::message::{EntryKind, Inline, MAX_INLINE, Message};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::{changed, sent_changed};
 use super::shared::{Offered, Offering, Shared};
 use crate::delivery::event::Event;
-use crate::delivery::limits::MOST_LINKED_BYTES;
+use crate::delivery::limits::MAX_LINKED_BYTES;
 use crate::failure::Failure;
 use crate::files::{self, Attributes, Found, Identity, Keep, Source, SourceFile, SourceKind};
 use crate::owners::Owners;
@@ -101,7 +101,7 @@ impl Walk {
                         return self.entry(path, EntryKind::HardLink { to }, 0, None).map(|()| 0);
                     }
                     let memory = path.as_bytes().len() + size_of::<(Identity, RelPath)>();
-                    if self.linked_bytes + memory <= MOST_LINKED_BYTES {
+                    if self.linked_bytes + memory <= MAX_LINKED_BYTES {
                         self.linked_bytes += memory;
                         more.get_or_insert_default().linked = Some(true);
                         identity = Some(metadata.identity);
@@ -121,7 +121,7 @@ impl Walk {
                     }
                     open = Some((file, None));
                     None
-                } else if bytes <= MOST_INLINE as u64 {
+                } else if bytes <= MAX_INLINE as u64 {
                     match content(&file, Size::AsRead, changing) {
                         Ok((inline, warning)) => {
                             if let Some(remark) = warning.and_then(|text| self.shared.warn(text)) {
@@ -266,7 +266,7 @@ pub(super) fn content(
 ) -> Result<(Inline, Option<String>), Failure> {
     let read = || {
         let reader = if changing { file.open_changed()? } else { file.open()? };
-        let mut content = reader.read_to_end(MOST_INLINE + 1)?;
+        let mut content = reader.read_to_end(MAX_INLINE + 1)?;
         let is_unchanged = reader.is_unchanged()?;
         if !is_unchanged {
             // what was appended since is not sent
@@ -277,7 +277,7 @@ pub(super) fn content(
     let (content, is_unchanged) = read()?;
     let warning = (!is_unchanged).then(|| sent_changed(file.path()));
     let is_whole = match size {
-        Size::AsRead => content.len() <= MOST_INLINE,
+        Size::AsRead => content.len() <= MAX_INLINE,
         Size::AsOffered => content.len() as u64 == file.metadata().size,
     };
     match is_unchanged || changing {

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use headroom_transfer_proto::message::{
-    Acls, Attributes, Keep, MOST_ATTRIBUTE_BYTES, MOST_XATTRS, Owner, Xattr,
+    Acls, Attributes, Keep, MAX_ATTRIBUTE_BYTES, MAX_XATTRS, Owner, Xattr,
 };
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, fchmod};
@@ -57,7 +57,7 @@ pub(super) fn read(
         acls: read(Keep::ACLS).map(acls).transpose().map_err(ErrorKind::of)?,
     };
     let count = attributes.xattrs.as_ref().map_or(0, Vec::len);
-    if count > MOST_XATTRS || attributes.bytes() > MOST_ATTRIBUTE_BYTES {
+    if count > MAX_XATTRS || attributes.bytes() > MAX_ATTRIBUTE_BYTES {
         return Err(ErrorKind::Attributes);
     }
     Ok(attributes)

@@ -12,7 +12,7 @@ use headroom_transfer_proto::span::Hash;
 use super::reader::SourceFile;
 use super::root::{Root, key, written_key};
 use super::tags;
-use super::whole::{MOST_AT_ONCE, Over, Read, Whole};
+use super::whole::{MAX_AT_ONCE, Over, Read, Whole};
 use crate::files::compare::{Sent, Status, is_time};
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::kept_mode;
@@ -70,7 +70,7 @@ impl Root {
         };
         // a small one is stored in one request, which requires this version
         if let (Status::ContentDiffers, Sent::File { size, .. }) = (status, sent)
-            && *size <= MOST_AT_ONCE
+            && *size <= MAX_AT_ONCE
         {
             self.known.saw(key, &version);
         }

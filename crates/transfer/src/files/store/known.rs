@@ -11,9 +11,9 @@ use headroom_store::{Expected, Version};
 /// The most directories that are remembered.
 const MOST: usize = 1 << 16;
 /// The most names of directories from listings that are remembered.
-const MOST_NAMES: usize = 1 << 18;
+const MAX_NAMES: usize = 1 << 18;
 /// The most versions of files that a sync has compared and not stored yet.
-const MOST_SEEN: usize = 1 << 14;
+const MAX_SEEN: usize = 1 << 14;
 /// How long something waits for its directory. Without that nothing is lost but requests, so that
 /// threads that wait never keep those from running that they wait for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -121,7 +121,7 @@ impl Known {
     /// Notes the version of a file that is about to be replaced.
     pub(super) fn saw(&self, key: &str, version: &Version) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if version.is_known() && seen.len() < MOST_SEEN {
+        if version.is_known() && seen.len() < MAX_SEEN {
             seen.insert(key.to_owned(), version.clone());
         }
     }
@@ -208,7 +208,7 @@ impl Known {
     /// Notes the directories in a directory, unless they are too many.
     pub(super) fn listed(&self, directory: &str, inner: HashSet<String>) {
         let before = self.names.fetch_add(inner.len(), Ordering::Relaxed);
-        if before.saturating_add(inner.len()) > MOST_NAMES {
+        if before.saturating_add(inner.len()) > MAX_NAMES {
             return;
         }
         if let Some(known) = self.lock().get_mut(directory) {

@@ -10,7 +10,7 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use super::parts::Parts;
 use super::root::{Root, written_key};
 use super::spool::unnamed_file;
-use super::whole::{MOST_AT_ONCE, Whole};
+use super::whole::{MAX_AT_ONCE, Whole};
 use crate::files::disk;
 use crate::files::error::{Error, ErrorKind};
 use crate::files::offer::{Offer, Seal, Stored};
@@ -43,7 +43,7 @@ impl Root {
             }
             let file = unnamed_file(&self.shared.spool)?;
             let spool = Arc::new(disk::Partial::spooled(path, size, file)?);
-            let parts = match size <= MOST_AT_ONCE {
+            let parts = match size <= MAX_AT_ONCE {
                 true => None,
                 false => {
                     self.check_place(key)?;

@@ -15,7 +15,7 @@ use crate::files::disk;
 use crate::files::error::ErrorKind;
 
 /// The most bytes of whole parts of one file that wait in the spool, unless one part has more.
-const MOST_WAITING: u64 = 64 << 20;
+const MAX_WAITING: u64 = 64 << 20;
 
 /// The parts of a file.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Parts {
 
     /// Fails if a part could not be stored, and waits while too much is to be stored.
     pub(super) fn wait_for_room(&self) -> Result<(), ErrorKind> {
-        let most = MOST_WAITING.max(self.upload.part_bytes());
+        let most = MAX_WAITING.max(self.upload.part_bytes());
         let is_too_much = |state: &mut State| state.failed.is_none() && state.waiting > most;
         let state = self.changed.wait_while(self.state(), is_too_much);
         failure(&state.unwrap_or_else(PoisonError::into_inner))

@@ -27,15 +27,15 @@ use crate::files::temporary;
 /// Bytes that are read in one request.
 pub(super) const READ_BYTES: u64 = 8 * SPAN_BYTES;
 /// The most bytes of parts and whole files in memory, of all transfers together.
-const MOST_IN_MEMORY: u64 = 128 << 20;
+const MAX_IN_MEMORY: u64 = 128 << 20;
 /// The most bytes that are read back at once. Who waits for these may hold some of the others, and
 /// who has these waits for none.
-const MOST_READ_BACK: u64 = 64 << 20;
+const MAX_READ_BACK: u64 = 64 << 20;
 /// The most bytes that were read for senders, and wait to be sent. Without room nothing is read
 /// ahead.
-const MOST_READ_AHEAD: u64 = 256 << 20;
+const MAX_READ_AHEAD: u64 = 256 << 20;
 /// The most names of a directory that are listed to learn which are directories.
-const MOST_LISTED: usize = 100_000;
+const MAX_LISTED: usize = 100_000;
 
 /// How a store is used.
 #[derive(Debug, Clone, Default)]
@@ -105,9 +105,9 @@ impl Root {
             threads: Threads::new(runtime),
             spool: options.spool.clone().unwrap_or_else(std::env::temp_dir),
             read_back: options.read_back,
-            memory: Budget::new(MOST_IN_MEMORY),
-            back: Budget::new(MOST_READ_BACK),
-            ahead: Budget::new(MOST_READ_AHEAD),
+            memory: Budget::new(MAX_IN_MEMORY),
+            back: Budget::new(MAX_READ_BACK),
+            ahead: Budget::new(MAX_READ_AHEAD),
         };
         let path = PathBuf::from(store.url());
         Self { store, shared: Arc::new(shared), path, known: Arc::default() }
@@ -334,7 +334,7 @@ impl Root {
         let mut inner = HashSet::new();
         for (n, entry) in self.store.list(key).enumerate() {
             match entry {
-                _ if n == MOST_LISTED => return Ok(None),
+                _ if n == MAX_LISTED => return Ok(None),
                 Ok(Entry::Directory(name)) => {
                     inner.insert(name);
                 }

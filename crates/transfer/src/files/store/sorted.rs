@@ -12,9 +12,9 @@ use super::root::{is_marker, joined, marker};
 use crate::files::error::ErrorKind;
 
 /// The most names that wait.
-const MOST_WAITING: usize = 4096;
+const MAX_WAITING: usize = 4096;
 /// The most answers that are remembered before those are forgotten that are of no use any more.
-const MOST_ASKED: usize = 4096;
+const MAX_ASKED: usize = 4096;
 
 /// A name in a directory.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Sorted {
             };
             let done = match unsettled {
                 None => return self.waiting.pop_first().map(|(_, named)| Ok(named)),
-                Some(name) if self.waiting.len() >= MOST_WAITING => self.ask(name),
+                Some(name) if self.waiting.len() >= MAX_WAITING => self.ask(name),
                 Some(_) => self.read(),
             };
             if let Err(kind) = done {
@@ -140,7 +140,7 @@ impl Sorted {
         if is_directory {
             self.wait(name.clone()).is_directory = true;
         }
-        if self.asked.len() >= MOST_ASKED {
+        if self.asked.len() >= MAX_ASKED {
             let mut asked = std::mem::take(&mut self.asked);
             asked.retain(|name, _| !self.has_passed(name));
             self.asked = asked;
@@ -191,7 +191,7 @@ mod tests {
     fn a_directory_behind_more_names_than_may_wait_is_asked_for() {
         run(|runtime| {
             let store = store(runtime);
-            let count = MOST_WAITING + 1000;
+            let count = MAX_WAITING + 1000;
             for n in 0..count {
                 put(&store, &format!("img.{n:05}"), b"");
             }

@@ -26,7 +26,7 @@ const AHEAD: usize = 64;
 /// wait for each.
 const LISTED_AHEAD: usize = 8;
 /// The most of these of all levels, each of which has a page in memory.
-const MOST_LISTED_AHEAD: usize = 64;
+const MAX_LISTED_AHEAD: usize = 64;
 
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
@@ -314,7 +314,7 @@ impl Source {
         let all: usize = self.levels.iter().map(|level| level.begun.len()).sum();
         if let Some(outer) = self.levels.last_mut() {
             begun = outer.begun.remove(&key);
-            outer.begin_next(store, &self.excludes, MOST_LISTED_AHEAD.saturating_sub(all));
+            outer.begin_next(store, &self.excludes, MAX_LISTED_AHEAD.saturating_sub(all));
         }
         let names = begun.unwrap_or_else(|| Sorted::new(store, key.clone()));
         self.levels.push(Level { key, path, names, begun: HashMap::new() });

@@ -16,9 +16,9 @@ use super::threads::Running;
 use crate::files::error::ErrorKind;
 
 /// The size up to which a file is stored in one request.
-pub(super) const MOST_AT_ONCE: u64 = 8 * SPAN_BYTES;
+pub(super) const MAX_AT_ONCE: u64 = 8 * SPAN_BYTES;
 /// Parts that are stored at once, of one file: 64 MiB on their way, if they have 8 MiB.
-pub(super) const MOST_PARTS: usize = 8;
+pub(super) const MAX_PARTS: usize = 8;
 
 /// The largest file: its parts, of which there are at most 10 000, are hashed and stored from
 /// memory.
@@ -80,7 +80,7 @@ impl Root {
         over: Over,
     ) -> Result<(), ErrorKind> {
         let size = whole.size;
-        if size <= MOST_AT_ONCE {
+        if size <= MAX_AT_ONCE {
             let _memory = self.shared.memory.take(size);
             let content = read(0..size)?;
             let root = blake3::hash(&content);
@@ -117,7 +117,7 @@ impl Root {
         let mut running: VecDeque<Running<Result<Vec<[u8; 32]>, ErrorKind>>> = VecDeque::new();
         let (mut next, mut span) = (0, 0);
         while next < upload.parts() || !running.is_empty() {
-            if next < upload.parts() && running.len() < MOST_PARTS {
+            if next < upload.parts() && running.len() < MAX_PARTS {
                 let (upload, read) = (Arc::clone(upload), Arc::clone(read));
                 let memory = Arc::clone(&self.shared.memory);
                 let part = next;

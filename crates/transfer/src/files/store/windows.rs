@@ -17,9 +17,9 @@ use super::threads::Threads;
 const FIRST_AHEAD: u64 = 2;
 /// Ranges that are read ahead of one who reads in order: with the one that is read, 72 MiB are on
 /// their way, what a connection of 10 Gbit/s needs at a round trip of 50 ms.
-const MOST_AHEAD: u64 = 8;
+const MAX_AHEAD: u64 = 8;
 /// The most ranges of one file in memory.
-const MOST: usize = MOST_AHEAD as usize + 4;
+const MOST: usize = MAX_AHEAD as usize + 4;
 
 /// The ranges of an object that are read, or wait to be used.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl Open {
     fn want(&mut self, number: u64) {
         // several threads read windows that are neighbours
         if number > self.last && number - self.last <= FIRST_AHEAD {
-            self.ahead = (2 * self.ahead).min(MOST_AHEAD);
+            self.ahead = (2 * self.ahead).min(MAX_AHEAD);
             self.last = number;
         } else if number > self.last || self.last - number > FIRST_AHEAD {
             self.ahead = FIRST_AHEAD;

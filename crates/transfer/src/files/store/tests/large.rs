@@ -13,7 +13,7 @@ const NAMES: usize = 50_000;
 
 /// The most names that one level of a walk holds: those that wait for a directory that could come
 /// before them, and those that are looked up. Beside them a listing has two pages of 1000.
-const MOST_HELD: usize = 4096 + 200;
+const MAX_HELD: usize = 4096 + 200;
 
 /// A store with names before which directories could come in another order than listed: `a` is
 /// before `a-00000`, and its keys are listed after all of these.
@@ -39,7 +39,7 @@ fn large_directories_are_walked_listed_and_compared_in_bounded_memory() {
         let mut listed = Vec::new();
         while let Some(found) = listing.next() {
             listed.push(found.expect("a name").0);
-            assert!(listing.held() <= MOST_HELD, "{} names", listing.held());
+            assert!(listing.held() <= MAX_HELD, "{} names", listing.held());
         }
         assert_eq!(listed.len(), NAMES + 1);
         assert!(listed.is_sorted());
@@ -49,7 +49,7 @@ fn large_directories_are_walked_listed_and_compared_in_bounded_memory() {
         let mut count = 0;
         while let Some((name, is_directory)) = entries.next().expect("a name") {
             assert_eq!(is_directory, name == path("d/a"));
-            assert!(entries.held() <= MOST_HELD, "{} names", entries.held());
+            assert!(entries.held() <= MAX_HELD, "{} names", entries.held());
             count += 1;
         }
         assert_eq!(count, NAMES + 1);
@@ -64,7 +64,7 @@ fn large_directories_are_walked_listed_and_compared_in_bounded_memory() {
             && let Some(next) = source.next()
         {
             let Found { path, .. } = next.expect("found");
-            assert!(source.held() <= 2 * MOST_HELD, "{} names at {path}", source.held());
+            assert!(source.held() <= 2 * MAX_HELD, "{} names at {path}", source.held());
             found += 1;
         }
         assert_eq!(found, 6000);

@@ -98,4 +98,4 @@ fn present(partial: &super::Partial) -> Vec<u64> {
 /// Spans of a part.
 const PART: u64 = 8;
 
-const _: () = assert!(PART * SPAN_BYTES == super::whole::MOST_AT_ONCE);
+const _: () = assert!(PART * SPAN_BYTES == super::whole::MAX_AT_ONCE);
