@@ -14,12 +14,19 @@ pub(super) const POOL_CHUNKS: usize = 256;
 /// How long an engine waits for the disk; then it drops packets until the disk has written
 /// something, so that its other lanes continue.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// Chunks that wait for the thread that hashes and writes them before the engine waits for it:
+/// more would have left the processor's cache by then.
+const IN_CACHE: usize = 8;
+/// How long the engine waits so: a disk that takes longer gets as many chunks as there are.
+const STEP: Duration = Duration::from_micros(500);
 
 /// Buffers for chunks: free, or with the thread that writes them.
 pub(super) struct ChunkPool {
     /// Last in, first out: the latest is in the cache.
     free: Vec<Vec<u8>>,
     made: usize,
+    /// Buffers with the thread.
+    queued: usize,
     is_stuck: bool,
     to_write: mpsc::Sender<Job>,
     written: mpsc::Receiver<Vec<u8>>,
@@ -50,7 +57,7 @@ impl ChunkPool {
                 let _ = done.send(job.bytes);
             }
         })?;
-        Ok(Self { free: Vec::new(), made: 0, is_stuck: false, to_write, written })
+        Ok(Self { free: Vec::new(), made: 0, queued: 0, is_stuck: false, to_write, written })
     }
 
     /// Returns how many buffers are available.
@@ -72,8 +79,19 @@ impl ChunkPool {
     pub(super) fn wait(&mut self) -> bool {
         let came = self.written.recv_timeout(PATIENCE).ok();
         self.is_stuck = came.is_none();
+        self.queued -= usize::from(came.is_some());
         self.free.extend(came);
         !self.is_stuck
+    }
+
+    /// Waits shortly for the thread that writes, if it is behind.
+    #[inline]
+    pub(super) fn keep_step(&mut self) {
+        if self.queued > IN_CACHE && !self.collect() {
+            let came = self.written.recv_timeout(STEP).ok();
+            self.queued -= usize::from(came.is_some());
+            self.free.extend(came);
+        }
     }
 
     /// Whether waiting for the disk timed out, and it has written nothing since.
@@ -83,8 +101,9 @@ impl ChunkPool {
 
     /// Queues data to write. Its buffer returns when that is done.
     pub(super) fn write(&mut self, job: Job) {
-        if let Err(mpsc::SendError(job)) = self.to_write.send(job) {
-            self.free.push(job.bytes);
+        match self.to_write.send(job) {
+            Ok(()) => self.queued += 1,
+            Err(mpsc::SendError(job)) => self.free.push(job.bytes),
         }
     }
 
@@ -110,6 +129,7 @@ impl ChunkPool {
         let before = self.free.len();
         self.free.extend(self.written.try_iter());
         let came = self.free.len() > before;
+        self.queued -= self.free.len() - before;
         self.is_stuck &= !came;
         came
     }
