@@ -1,6 +1,6 @@
 //! Runs requests on other threads, many at once.
 
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use tokio::runtime::Handle;
 
@@ -51,12 +51,21 @@ impl Threads {
 }
 
 impl<T> Running<T> {
-    /// Waits for the result.
+    /// Waits for the result, which it has once.
     ///
     /// # Errors
     /// It panicked, or the program ends.
-    pub(in crate::files) fn wait(self) -> Result<T, ErrorKind> {
+    pub(in crate::files) fn wait(&self) -> Result<T, ErrorKind> {
         self.0.recv().map_err(|_| not_carried_out())
+    }
+
+    /// Takes the result, if it is there.
+    pub(super) fn take(&self) -> Option<Result<T, ErrorKind>> {
+        match self.0.try_recv() {
+            Ok(result) => Some(Ok(result)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(not_carried_out())),
+        }
     }
 }
 
