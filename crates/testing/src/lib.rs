@@ -18,7 +18,7 @@ pub use executable::write_executable;
 pub use faulty_proxy::{FaultyProxy, WireFault};
 pub use headroom_netio::retried;
 pub use host::{Host, address, link};
-pub use moto::{Moto, moto_server};
+pub use moto::{Moto, moto};
 pub use nats::{NatsServers, nats_server};
 pub use versitygw::{Versitygw, versitygw};
 

@@ -9,17 +9,19 @@ use std::process::Command;
 use crate::parts;
 use crate::server::{Server, own_address};
 
+/// What starts the server, for its Python.
+const SCRIPT: &str = include_str!("moto.py");
 /// What the helpers' own requests are signed with: the server compares no signatures, and makes
 /// buckets in the region that the key is for.
 const AUTHORIZATION: &str = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request";
 
-/// Returns the program that `scripts/fetch-parts moto` fetches, or nothing where it is missing:
-/// the test is skipped then.
+/// Returns the Python with moto that `scripts/fetch-parts moto` fetches, or nothing where it is
+/// missing: the test is skipped then.
 ///
 /// # Panics
 /// It is missing, and tests are required (`CI`, `HEADROOM_TESTS=required`).
-pub fn moto_server() -> Option<PathBuf> {
-    parts::program("moto", "bin/moto_server")
+pub fn moto() -> Option<PathBuf> {
+    parts::program("moto", "bin/moto-python")
 }
 
 /// A server with the bucket `bucket`, for anybody. It ends when this is dropped.
@@ -34,14 +36,14 @@ impl Moto {
     ///
     /// # Panics
     /// It does not start.
-    pub fn start(program: &Path, folder: &Path) -> Self {
+    pub fn start(python: &Path, folder: &Path) -> Self {
         let address = own_address(5000);
         let recording = folder.join("recording");
-        let mut command = Command::new(program);
+        let mut command = Command::new(python);
         // variables of the environment would be settings of it
         command.env_clear().env("HOME", folder).env("TMPDIR", folder);
         command.env("MOTO_RECORDER_FILEPATH", &recording);
-        command.args(["--host", &address.ip().to_string(), "--port", &address.port().to_string()]);
+        command.args(["-c", SCRIPT, &address.ip().to_string(), &address.port().to_string()]);
         let server = Server::start(&mut command, address, &folder.join("moto.log"));
         let moto = Self { server, recording };
         moto.request("PUT", "/bucket").expect("a bucket");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use headroom_testing::{Moto, Versitygw, moto_server, versitygw};
+use headroom_testing::{Moto, Versitygw, moto, versitygw};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
@@ -56,9 +56,9 @@ pub(crate) fn over_versitygw(work: impl FnOnce(SocketAddr, &Path)) {
 
 /// Does something with moto and a folder, where that is.
 pub(crate) fn over_moto(work: impl FnOnce(&Moto, &Path)) {
-    let Some(program) = moto_server() else { return };
+    let Some(python) = moto() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    work(&Moto::start(&program, folder.path()), folder.path());
+    work(&Moto::start(&python, folder.path()), folder.path());
 }
 
 /// Runs an ignored test of this program in a process that knows the server.
