@@ -11,7 +11,7 @@ RUN_TESTS = HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(TEST_FLAGS
 # The IKE daemons of another Debian release are of locked versions, which the archive drops one day:
 # then their tests are skipped, and `make interop` fails.
 PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-examples && scripts/fetch-parts --with-layers && \
-	scripts/fetch-parts --with-media && scripts/fetch-parts nats-server versitygw && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
+	scripts/fetch-parts --with-media && scripts/fetch-parts nats-server versitygw moto && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
 	scripts/fetch-parts pebble && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 

@@ -3,8 +3,9 @@
 //!
 //! A [`Store`] is a bucket, or what is below a prefix of one. Its calls block the calling thread
 //! and drive their requests on a tokio runtime that the caller owns: call them from threads of
-//! the standard library or from `spawn_blocking`, never from a task, where they would panic. The
-//! runtime has to be a multi-threaded one.
+//! the standard library or from `spawn_blocking`, never from a task, where they would panic. A
+//! task has [`Store::read_object_async`] for many small objects. The runtime has to be a
+//! multi-threaded one.
 //!
 //! - A client retries requests with backoff and jitter, and sends fewer at a time when the store
 //!   answers 503 or 429. [`Store::requests`] counts them by kind, because stores charge by kind.

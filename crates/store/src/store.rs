@@ -27,7 +27,8 @@ use crate::version::{Condition, Version};
 /// An object store, or what is below a directory of one. Clones share requests in flight and
 /// their counts.
 ///
-/// Every call blocks the thread, and panics on one that runs tasks of a tokio runtime.
+/// Every call but [`read_object_async`](Self::read_object_async) blocks the thread, and panics on
+/// one that runs tasks of a tokio runtime.
 #[derive(Clone)]
 pub struct Store {
     client: Arc<Client>,
@@ -164,6 +165,21 @@ impl Store {
         size: u64,
         version: Option<&Version>,
     ) -> Result<(Object, Bytes), Error> {
+        self.client.wait(self.read_object_async(key, size, version))
+    }
+
+    /// Does what [`read_object`](Self::read_object) does without blocking, in a task of the
+    /// store's runtime.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read_object`](Self::read_object).
+    pub async fn read_object_async(
+        &self,
+        key: &str,
+        size: u64,
+        version: Option<&Version>,
+    ) -> Result<(Object, Bytes), Error> {
         let key = self.key(key)?;
         if size == 0 || key.is_directory() {
             return Err(Error::Misuse(format!(
@@ -171,8 +187,7 @@ impl Store {
                 key.as_str()
             )));
         }
-        let read = self.client.get_with_metadata(&key, size, version);
-        let (head, content) = self.client.wait(read)?;
+        let (head, content) = self.client.get_with_metadata(&key, size, version).await?;
         Ok((object(&key, head), content))
     }
 

@@ -7,8 +7,10 @@ mod executable;
 pub mod exposition;
 mod faulty_proxy;
 mod host;
+mod moto;
 mod nats;
 mod parts;
+mod server;
 mod versitygw;
 
 pub use capture::{Capture, contains};
@@ -16,6 +18,7 @@ pub use executable::write_executable;
 pub use faulty_proxy::{FaultyProxy, WireFault};
 pub use headroom_netio::retried;
 pub use host::{Host, address, link};
+pub use moto::{Moto, moto};
 pub use nats::{NatsServers, nats_server};
 pub use versitygw::{Versitygw, versitygw};
 

@@ -19,7 +19,7 @@ const READY: Duration = Duration::from_secs(60);
 /// # Panics
 /// It is missing, and tests are required (`CI`, `HEADROOM_TESTS=required`).
 pub fn nats_server() -> Option<PathBuf> {
-    parts::built("nats-server")
+    parts::program("nats-server", "root/usr/bin/nats-server")
 }
 
 /// Servers that keep what they have in a folder. They end when this is dropped.

@@ -118,6 +118,14 @@ impl Connection {
         }
     }
 
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        match self.lower() {
+            Ok(quic) => drop(quic.closed().await),
+            Err(streams) => streams.ended().await,
+        }
+    }
+
     /// Returns the peer's address.
     pub(crate) fn remote_address(&self) -> SocketAddr {
         match self.lower() {

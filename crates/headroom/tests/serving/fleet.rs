@@ -18,9 +18,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::bucket::{S3, SECRET};
 use crate::common::{Ground, Running};
 use crate::server::{Server, command, public_key, serve};
-use crate::store::{S3, SECRET};
 
 /// A server, and a client that it accepts.
 struct Hosts {

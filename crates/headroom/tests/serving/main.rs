@@ -7,6 +7,7 @@ mod common;
 
 mod browse;
 mod browser;
+mod bucket;
 mod commands;
 mod fleet;
 mod measuring;

@@ -1,6 +1,5 @@
-//! `headroom serve --store` over S3 servers of other people on the loopback interface: `s3s-fs` in
-//! this process, and versitygw, which `scripts/fetch-parts versitygw` builds. Where that is missing
-//! its tests are skipped, unless `HEADROOM_TESTS=required`.
+//! `headroom serve --store` over S3 servers of other people, those of `bucket.rs`. Where one is
+//! missing its tests are skipped, unless `HEADROOM_TESTS=required`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,81 +9,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use headroom_testing::{FaultyProxy, Versitygw, WireFault, exposition, versitygw};
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use headroom_testing::{FaultyProxy, WireFault, exposition};
 use nix::sys::signal::Signal;
-use s3s::auth::SimpleAuth;
-use s3s::service::S3ServiceBuilder;
-use s3s_fs::FileSystem;
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
 
+use crate::bucket::{Bucket, SECRET, introduce};
 use crate::common::{Ground, wait_for};
 use crate::server::{Server, command, public_key};
 
-pub(crate) const SECRET: &str = "hush-hush";
-const REGION: &str = "eu-west-1";
 const MIB: usize = 1 << 20;
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An S3 server. The folders of its folder are its buckets.
-pub(crate) struct S3 {
-    _runtime: Runtime,
-    address: SocketAddr,
-}
-
-impl S3 {
-    pub(crate) fn start(folder: &Path) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .expect("threads");
-        let mut builder = S3ServiceBuilder::new(FileSystem::new(folder).expect("a folder"));
-        builder.set_auth(SimpleAuth::from_single("key", SECRET));
-        let service = builder.build();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("an address");
-        let address = listener.local_addr().expect("an address");
-        runtime.spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                let connection =
-                    http1::Builder::new().serve_connection(TokioIo::new(socket), service.clone());
-                tokio::spawn(connection);
-            }
-        });
-        Self { _runtime: runtime, address }
-    }
-
-    /// Gives a command its address and credentials.
-    pub(crate) fn introduce(&self, command: &mut Command, secret: &str) {
-        introduce(command, self.address, secret);
-    }
-}
-
-/// Gives a command the address of a store, and credentials.
-fn introduce(command: &mut Command, address: SocketAddr, secret: &str) {
-    command.env("AWS_ENDPOINT_URL", format!("http://{address}"));
-    command.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", REGION);
-    command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", secret);
-    command.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN");
-}
-
 /// A bucket, and a client.
 struct Store {
     // it ends before its folder is removed
-    _bucket: Bucket,
+    bucket: Bucket,
     ground: Ground,
     address: SocketAddr,
-}
-
-/// What serves the bucket, until this is dropped.
-#[allow(dead_code, reason = "they are only kept")]
-enum Bucket {
-    InProcess(S3),
-    Versitygw(Versitygw),
 }
 
 /// A server over the bucket.
@@ -97,18 +39,24 @@ impl Store {
     /// Makes one at `s3s-fs`.
     fn new(name: &str) -> Self {
         let ground = ground(name);
-        let s3 = S3::start(&ground.path("store"));
-        let address = s3.address;
-        Self { _bucket: Bucket::InProcess(s3), ground, address }
+        Self::of(Bucket::in_process(&ground.path("")), ground)
     }
 
     /// Makes one at versitygw, where that is.
     fn at_versitygw(name: &str) -> Option<Self> {
-        let program = versitygw()?;
         let ground = ground(name);
-        let server = Versitygw::start(&program, &ground.path(""), "key", SECRET, REGION);
-        let address = server.address();
-        Some(Self { _bucket: Bucket::Versitygw(server), ground, address })
+        Some(Self::of(Bucket::at_versitygw(&ground.path(""))?, ground))
+    }
+
+    /// Makes one at moto, where that is.
+    fn at_moto(name: &str) -> Option<Self> {
+        let ground = ground(name);
+        Some(Self::of(Bucket::at_moto(&ground.path(""))?, ground))
+    }
+
+    fn of(bucket: Bucket, ground: Ground) -> Self {
+        let address = bucket.address();
+        Self { bucket, ground, address }
     }
 
     /// Puts a proxy before the bucket, which makes faults.
@@ -142,7 +90,20 @@ impl Store {
 
     /// The file of an object.
     fn object(&self, key: &str) -> PathBuf {
-        self.ground.path("store/bucket/some/prefix").join(key)
+        self.bucket.file(&format!("some/prefix/{key}"))
+    }
+
+    /// What an object has, if it is there.
+    fn stored(&self, key: &str) -> Option<Vec<u8>> {
+        self.bucket.object(&format!("some/prefix/{key}"))
+    }
+
+    /// The bytes of the largest journal of an upload.
+    fn journal(&self) -> u64 {
+        let objects = self.bucket.objects("some/prefix/.headroom/uploads").into_iter();
+        // what only tries the store has a shorter name
+        let journals = objects.filter(|(name, _)| name.len() == 2 * 32 + 1);
+        journals.map(|(_, bytes)| bytes).max().unwrap_or(0)
     }
 
     /// A command of the client; words that begin with `:` are places at the server.
@@ -259,7 +220,19 @@ fn a_bucket_is_served_like_a_directory() {
 
 #[test]
 fn a_bucket_of_versitygw_is_served_like_a_directory() {
-    let Some(store) = Store::at_versitygw("versitygw") else { return };
+    if let Some(store) = Store::at_versitygw("versitygw") {
+        is_served_like_a_directory(&store);
+    }
+}
+
+#[test]
+fn a_bucket_of_moto_is_served_like_a_directory() {
+    if let Some(store) = Store::at_moto("moto") {
+        is_served_like_a_directory(&store);
+    }
+}
+
+fn is_served_like_a_directory(store: &Store) {
     let server = store.start(&["--read-back"]);
     let mode = |path: PathBuf| fs::metadata(path).expect("it is there").permissions().mode();
     let set_mode = |name: &str, mode: u32| {
@@ -278,7 +251,7 @@ fn a_bucket_of_versitygw_is_served_like_a_directory() {
     set_mode("tree/a-b", 0o600);
     std::os::unix::fs::symlink("a/large", store.here("tree/link")).expect("a link");
     store.succeed(&server, &["put", "tree", ":"]);
-    assert!(fs::read(store.object("tree/a/large")).expect("an object") == content(20 * MIB + 5));
+    assert!(store.stored("tree/a/large").expect("an object") == content(20 * MIB + 5));
     assert_eq!(store.succeed(&server, &["ls", ":tree"]).lines().count(), 7);
     assert_eq!(store.succeed(&server, &["ls", ":tree/many"]).lines().count(), 1100);
 
@@ -365,6 +338,13 @@ fn a_killed_server_s_upload_to_versitygw_goes_on_at_another_one() {
     }
 }
 
+#[test]
+fn a_killed_server_s_upload_to_moto_goes_on_at_another_one() {
+    if let Some(store) = Store::at_moto("killed-moto") {
+        resumes_at_another_server(&store);
+    }
+}
+
 fn resumes_at_another_server(store: &Store) {
     let large = content(96 * MIB + 4321);
     write(&store.here("large"), &large);
@@ -373,30 +353,23 @@ fn resumes_at_another_server(store: &Store) {
     let slow = store.start(&["--rate", "16mbit"]);
     let mut put = store.client(&slow, &["put", "large", ":large"]);
     let mut put = put.stderr(Stdio::null()).spawn().expect("it starts");
-    let uploads = store.object(".headroom/uploads");
-    let journal = || -> u64 {
-        let entries = fs::read_dir(&uploads).into_iter().flatten().flatten();
-        // what only tries the store has a shorter name
-        let journals = entries.filter(|entry| entry.file_name().len() == 2 * 32 + 1);
-        journals.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).max().unwrap_or(0)
-    };
-    wait_for("the journal", || journal() > 0);
-    let empty = journal();
+    wait_for("the journal", || store.journal() > 0);
+    let empty = store.journal();
     // a part has eight values of 32 bytes
-    wait_for("a part in the journal", || journal() >= empty + 8 * 32);
+    wait_for("a part in the journal", || store.journal() >= empty + 8 * 32);
     slow.kill();
     let _ = put.kill();
     let _ = put.wait();
-    assert!(!store.object("large").exists(), "no half of it has the name");
+    assert!(store.stored("large").is_none(), "no half of it has the name");
 
     let server = store.start(&[]);
     assert_eq!(store.succeed(&server, &["ls", ":"]), "");
     let told = store.succeed(&server, &["put", "--json", "large", ":large"]);
     let end: Value = serde_json::from_str(told.lines().last().expect("an end")).expect("JSON");
     assert!(end["kept"].as_u64() >= Some(8 * MIB as u64), "{end}");
-    assert!(fs::read(store.object("large")).expect("an object") == large);
+    assert!(store.stored("large").expect("an object") == large);
     assert!(server.requests("part") <= 12.0, "13 parts, one of them is kept");
-    assert_eq!(journal(), 0, "it is complete");
+    assert_eq!(store.journal(), 0, "it is complete");
 }
 
 #[test]

@@ -1,25 +1,36 @@
 //! What a store makes of answers that are errors, late, cut, wrong or old, as they come over a
-//! connection. `tests/faults.rs` has the same, and more, without one.
+//! connection. `tests/faults` has the same, and more, without one.
+//!
+//! No server makes them: moto's transitions of states concern restores from archives alone, and its
+//! settings only relax what it requires. So a proxy does, before servers that answer differently.
 
-use headroom_store::Version;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headroom_store::{Condition, Entry, Error, Metadata, Patience, SPAN, UploadOffer, Version};
 use headroom_testing::{FaultyProxy, WireFault};
 
-use super::*;
+use crate::servers::{KEYS, over_moto, over_s3s_fs, over_versitygw, run_at};
+use crate::{MIB, names, open, runtime};
 
-/// Errors of a server that is in trouble, and one that asks for less.
-const TROUBLE: [WireFault; 2] =
-    [WireFault::Answers(500, "InternalError"), WireFault::Answers(503, "SlowDown")];
+/// A server is in trouble.
+const ERROR: WireFault = WireFault::Answers(500, "InternalError");
+/// A server asks for less.
+const SLOW: WireFault = WireFault::Answers(503, "SlowDown");
 
 /// Kinds of requests, and what happens to the next ones of each.
 type Faults<'a> = &'a [(&'static str, &'a [WireFault])];
 
 /// Runs an ignored test over `s3s-fs` behind a proxy that makes these faults, all of them.
 fn run_with(test: &str, faults: Faults<'_>) {
-    let runtime = runtime();
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(folder.path().join("bucket")).expect("a folder");
-    let server = serve(&runtime, folder.path());
-    run_behind_proxy(server, folder.path(), test, faults);
+    over_s3s_fs(|server, home| run_behind_proxy(server, home, test, faults));
+}
+
+/// Does the same over moto, where that is.
+fn run_over_moto_with(test: &str, faults: Faults<'_>) {
+    over_moto(|moto, home| run_behind_proxy(moto.address(), home, test, faults));
 }
 
 /// Runs an ignored test over a server behind a proxy.
@@ -38,20 +49,23 @@ fn hashed(content: &'static [u8]) -> (Bytes, Metadata) {
     (Bytes::from_static(content), metadata)
 }
 
+const REPEATED: Faults<'static> = &[
+    ("list", &[SLOW, WireFault::Cut]),
+    ("put", &[ERROR, SLOW, WireFault::Lost]),
+    ("get", &[ERROR, SLOW, WireFault::Cut, WireFault::Lost]),
+    ("head", &[WireFault::Nothing, ERROR, WireFault::Lost]),
+    ("copy", &[SLOW, WireFault::Lost]),
+    ("delete", &[ERROR, WireFault::Lost]),
+];
+
 #[test]
 fn errors_lost_answers_and_cut_bodies_are_repeated() {
-    let [error, slow] = TROUBLE;
-    run_with(
-        "faults::inside_repeated",
-        &[
-            ("list", &[slow, WireFault::Cut]),
-            ("put", &[error, slow, WireFault::Lost]),
-            ("get", &[error, slow, WireFault::Cut, WireFault::Lost]),
-            ("head", &[WireFault::Nothing, error, WireFault::Lost]),
-            ("copy", &[slow, WireFault::Lost]),
-            ("delete", &[error, WireFault::Lost]),
-        ],
-    );
+    run_with("faults::inside_repeated", REPEATED);
+}
+
+#[test]
+fn errors_lost_answers_and_cut_bodies_of_moto_are_repeated() {
+    run_over_moto_with("faults::inside_repeated", REPEATED);
 }
 
 #[test]
@@ -75,18 +89,21 @@ fn inside_repeated() {
     assert!(requests.retried >= 13 && requests.slowed >= 3, "{requests:?}");
 }
 
+const IN_PARTS: Faults<'static> = &[
+    ("create", &[ERROR, SLOW]),
+    ("part", &[SLOW, WireFault::Lost, ERROR]),
+    ("complete", &[ERROR, WireFault::Lost]),
+    ("abort", &[SLOW]),
+];
+
 #[test]
 fn uploads_in_parts_survive_errors_and_lost_answers() {
-    let [error, slow] = TROUBLE;
-    run_with(
-        "inside_parts",
-        &[
-            ("create", &[error, slow]),
-            ("part", &[slow, WireFault::Lost, error]),
-            ("complete", &[error, WireFault::Lost]),
-            ("abort", &[slow]),
-        ],
-    );
+    run_with("objects::inside_parts", IN_PARTS);
+}
+
+#[test]
+fn uploads_in_parts_to_moto_survive_errors_and_lost_answers() {
+    run_over_moto_with("objects::inside_parts", IN_PARTS);
 }
 
 #[test]
@@ -145,11 +162,14 @@ fn a_wrong_etag_of_a_part_gives_no_wrong_object() {
 
 #[test]
 fn a_wrong_etag_of_a_part_gives_no_wrong_object_at_versitygw() {
-    let Some(program) = versitygw() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir_all(folder.path().join("store/bucket")).expect("a folder");
-    let server = Versitygw::start(&program, folder.path(), "key", SECRET, REGION);
-    run_behind_proxy(server.address(), folder.path(), "faults::inside_wrong_part", WRONG_PART);
+    over_versitygw(|server, home| {
+        run_behind_proxy(server, home, "faults::inside_wrong_part", WRONG_PART);
+    });
+}
+
+#[test]
+fn a_wrong_etag_of_a_part_gives_no_wrong_object_at_moto() {
+    run_over_moto_with("faults::inside_wrong_part", WRONG_PART);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! One thread handles messages in order and blocks on the disk; tasks of their own write data
 //! streams.
 
+mod answers;
 mod asked;
 mod data_session;
 mod delta;
@@ -22,16 +23,18 @@ mod worker;
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use headroom_transfer_proto::message::{EntryKind, Message, TreeOptions};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use self::answers::Answers;
 use self::in_flight::InFlight;
 use self::lanes::{LaneSink, Lanes};
 use self::linked::Linked;
-use self::shared::{Shared, WorkerEvent};
+use self::shared::{NoteEnd, Shared, WorkerEvent};
 use self::streams::take_streams;
 use self::worker::Worker;
 use super::divided::Participant;
@@ -95,6 +98,7 @@ impl Receiver {
             observer: Arc::clone(&self.observer),
             counts: Counts::default(),
             limits: self.limits,
+            may_have_ended: AtomicBool::new(false),
         });
         let (observer, states) =
             (Arc::clone(&self.observer), self.lanes.as_ref().map(LaneHandle::states));
@@ -134,7 +138,7 @@ impl Receiver {
             owners: Owners::default(),
             linked: Linked::default(),
             removes_nothing: Cell::new(false),
-            answer,
+            answers: Answers::new(answer),
             files: HashMap::new(),
             directories: Vec::new(),
             directory_bytes: 0,
@@ -142,6 +146,12 @@ impl Receiver {
             failed_directories: FailedDirectories::default(),
             is_end: false,
             in_flight: InFlight::new(events.downgrade()),
+        };
+        let note_end = NoteEnd(Arc::clone(&shared));
+        let end = async {
+            connection.ended().await;
+            drop(note_end);
+            std::future::pending().await
         };
         let opened = Arc::clone(&shared);
         let worker = spawn_blocking(move || {
@@ -157,6 +167,7 @@ impl Receiver {
             failure = take_streams(session, self.joining, &shared, &events) => Some(failure),
             never = news => Some(never),
             never = progress => Some(never),
+            never = end => Some(never),
         };
         drop(events);
         if failure.is_some() {

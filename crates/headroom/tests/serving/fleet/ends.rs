@@ -9,8 +9,8 @@ use std::process::Output;
 use nix::sys::signal::{Signal, kill};
 
 use super::{Hosts, all, children_of, command, files, make_tree};
+use crate::bucket::S3;
 use crate::server::Server;
-use crate::store::S3;
 
 /// What a job between all kinds of ends does.
 const SYNC: &str = "mode = \"sync\"\ndelete = true\n[batch]\nfiles = 10\nbytes = \"1MiB\"";

@@ -75,7 +75,7 @@ impl Worker {
             // a group is as long as many chunks
             if kind == ChunkKind::Group || unseen == CHUNKS_UNSEEN {
                 unseen = 0;
-                return !self.answer.is_closed();
+                return !self.answers.is_closed();
             }
             true
         });

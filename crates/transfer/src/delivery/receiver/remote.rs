@@ -33,6 +33,7 @@ impl Worker {
     /// Runs work on another thread, as soon as less is in flight than may be.
     fn later(&mut self, work: impl FnOnce() -> Done<Self> + Send + 'static) -> Result<(), Error> {
         while self.in_flight.is_full() {
+            self.answers.flush();
             let Some(done) = self.in_flight.wait() else { break };
             done(self)?;
         }

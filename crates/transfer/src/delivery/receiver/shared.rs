@@ -1,6 +1,7 @@
 //! What the tasks of a receiver share.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::message::Message;
@@ -16,11 +17,23 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) counts: Counts,
     pub(super) limits: RateLimits,
+    /// Set when the connection has ended, or nobody looks any longer whether it has. Asking the
+    /// connection takes a lock that its driver holds most of the time.
+    pub(super) may_have_ended: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Incoming>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes that the connection may have ended, when it is dropped.
+pub(super) struct NoteEnd(pub(super) Arc<Shared>);
+
+impl Drop for NoteEnd {
+    fn drop(&mut self) {
+        self.0.may_have_ended.store(true, SeqCst);
     }
 }
 

@@ -14,6 +14,7 @@ use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{Hash, Verification};
 use tokio::sync::mpsc;
 
+use super::answers::Answers;
 use super::destination::Destination;
 use super::in_flight::InFlight;
 use super::incoming::Incoming;
@@ -88,7 +89,7 @@ pub(super) struct Worker {
     pub(super) linked: Linked,
     /// Whether something failed, so that a sync removes nothing.
     pub(super) removes_nothing: Cell<bool>,
-    pub(super) answer: mpsc::Sender<Message>,
+    pub(super) answers: Answers,
     pub(super) files: HashMap<u64, File>,
     /// Directories that get mode, time and attributes when they are complete.
     pub(super) directories: Vec<Directory>,
@@ -111,7 +112,7 @@ impl Worker {
             && self.waits_for_none())
         {
             // the channel closes with the connection; its end reports why
-            let Some(next) = events.blocking_recv() else { return Ok(false) };
+            let Some(next) = self.next_event(&mut events) else { return Ok(false) };
             match next {
                 WorkerEvent::Message(message) => self.handle(message)?,
                 WorkerEvent::PieceStored(id) => self.try_finish(id),
@@ -149,6 +150,14 @@ impl Worker {
         let Summary { stored, failed, .. } = self.shared.counts.get();
         self.send(Message::End { stored, failed });
         Ok(true)
+    }
+
+    /// Takes the next event. Before it waits for one, answers are sent.
+    fn next_event(&self, events: &mut mpsc::Receiver<WorkerEvent>) -> Option<WorkerEvent> {
+        events.try_recv().ok().or_else(|| {
+            self.answers.flush();
+            events.blocking_recv()
+        })
     }
 
     fn handle(&mut self, message: Message) -> Result<(), Error> {
@@ -222,7 +231,9 @@ impl Worker {
 
     fn entry(&mut self, id: u64, path: RelPath, kind: EntryKind) -> Result<(), Error> {
         // messages left by a closed connection are not acted on
-        if let Some(reason) = self.connection.close_reason() {
+        if self.shared.may_have_ended.load(SeqCst)
+            && let Some(reason) = self.connection.close_reason()
+        {
             return Err(reason.into());
         }
         if self.is_end {
@@ -422,6 +433,8 @@ impl Worker {
     /// taken over: a client that starts again need not wait until the server notices that the first
     /// connection is dead.
     fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Begun, files::Error> {
+        // it may take long
+        self.answers.flush();
         let root = &self.destination.root;
         let claims = self.claims.as_ref();
         let claim = claims.map(|claims| claims.claim(root.path(), path, &self.connection));
@@ -558,7 +571,7 @@ impl Worker {
     pub(super) fn stored(&mut self, id: u64, path: &RelPath) {
         self.shared.counts.add(|counts| counts.stored += 1);
         self.shared.observer.event(Event::Stored { path });
-        self.send(Message::Stored { id });
+        self.answers.stored(id);
         self.answer_links(id, true);
     }
 
@@ -584,7 +597,7 @@ impl Worker {
 
     /// Sends an answer; it is lost if the connection has ended.
     pub(super) fn send(&self, message: Message) {
-        let _ = self.answer.blocking_send(message);
+        self.answers.send(message);
     }
 }
 

@@ -198,7 +198,11 @@ impl Shared {
 
     pub(super) fn answered(&self, id: u64) -> Result<Offered, Error> {
         let entry = self.offered().remove(&id);
-        if let (Some(lane), Ok(file)) = (self.lane(), u32::try_from(id)) {
+        // nothing of a file that was not opened, such as a small one, is on the lane, whose thread
+        // each command wakes
+        if entry.as_ref().is_some_and(|entry| entry.opened.is_some())
+            && let (Some(lane), Ok(file)) = (self.lane(), u32::try_from(id))
+        {
             lane.cancel(file);
         }
         entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))

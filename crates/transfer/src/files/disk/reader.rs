@@ -145,7 +145,7 @@ impl Reader {
     pub fn read_to_end(&self, most: usize) -> Result<Vec<u8>, Error> {
         let (mut content, mut len) = (Vec::new(), 0);
         loop {
-            // an ordinary file takes two reads: one for its content, one that finds its end
+            // one byte more than an ordinary file has, which so takes one read
             let size = usize::try_from(self.size()).unwrap_or(most);
             content.resize((len + 4096).max(size + 1).min(most), 0);
             if len == content.len() {
@@ -153,7 +153,13 @@ impl Reader {
             }
             match self.file.read_at(&mut content[len..], len as u64) {
                 Ok(0) => break,
-                Ok(read) => len += read,
+                Ok(read) => {
+                    len += read;
+                    // there was room for more
+                    if len == size && len < content.len() {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.error(error)),
             }

@@ -7,12 +7,14 @@ use bytes::Bytes;
 use headroom_store::{Error as StoreError, Object, Store};
 use headroom_transfer_proto::message::Links;
 use headroom_transfer_proto::path::RelPath;
+use tokio::task::spawn_blocking;
 
 use super::ahead::Ahead;
 use super::reader::SourceFile;
 use super::root::{Place, Root, joined, key, marker};
 use super::sorted::{Named, Sorted};
 use super::tags;
+use super::threads::{Running, not_carried_out};
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::exclude::Excludes;
 use crate::files::found::{Found, SourceKind};
@@ -287,8 +289,7 @@ impl Source {
         let root = self.root.clone();
         if !is_directory {
             let wanted = Wanted { key, path, policy: self.policy, listed: object };
-            let running = self.root.shared.threads.run(move || wanted.look(&root));
-            self.ahead.push_running(running);
+            self.ahead.push_running(wanted.look(root));
             return Ok(());
         }
         if object.is_some() {
@@ -370,20 +371,35 @@ impl Wanted {
         self.policy.most_ahead.is_some_and(|most| size <= most)
     }
 
-    /// Looks up an object that a listing had; of a small one metadata and content come together.
-    fn look(mut self, root: &Root) -> Result<Found, Error> {
-        // an empty one may be a link, and has nothing to read
-        if let Some(listed) = self.listed.take()
-            && listed.size > 0
-            && self.is_small(listed.size)
-        {
-            match root.store.read_object(&self.key, listed.size, Some(&listed.version)) {
-                Ok((object, content)) => return self.sent(root, object, Some(content)),
-                // it has changed since
-                Err(StoreError::Changed(_) | StoreError::NotFound(_)) => {}
-                Err(error) => return Err(self.error(error.into())),
+    /// Has an object looked up that a listing had.
+    fn look(mut self, root: Root) -> Running<Result<Found, Error>> {
+        let threads = root.shared.threads.clone();
+        match self.listed.take() {
+            // an empty one may be a link, and has nothing to read
+            Some(listed) if listed.size > 0 && self.is_small(listed.size) => {
+                threads.run_task(self.read(root, listed))
             }
+            _ => threads.run(move || self.ask(&root)),
         }
+    }
+
+    /// Reads a small object: metadata and content come in one answer.
+    async fn read(self, root: Root, listed: Object) -> Result<Found, Error> {
+        let (size, version) = (listed.size, Some(&listed.version));
+        let read = root.store.read_object_async(&self.key, size, version).await;
+        match read {
+            Ok((object, content)) => self.sent(&root, object, Some(content)),
+            // it has changed since; what is there now is asked for, which blocks
+            Err(StoreError::Changed(_) | StoreError::NotFound(_)) => {
+                let stopped = self.error(not_carried_out());
+                spawn_blocking(move || self.ask(&root)).await.unwrap_or(Err(stopped))
+            }
+            Err(error) => Err(self.error(error.into())),
+        }
+    }
+
+    /// Asks for the metadata of an object.
+    fn ask(self, root: &Root) -> Result<Found, Error> {
         match root.object(&self.key) {
             Ok(Some(object)) => self.sent(root, object, None),
             Ok(None) => Err(self.error(ErrorKind::Missing)),

@@ -57,6 +57,26 @@ fn a_file_is_read_anywhere_and_hashed_in_spans() {
     assert!(is_unchanged(&reader));
 }
 
+#[test]
+fn a_small_file_is_read_to_its_end_which_may_be_elsewhere_than_when_it_was_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    for (size, now) in
+        [(0, 0), (0, 7), (5, 5), (5, 6), (5, 9000), (4096, 4096), (4096, 4097), (9000, 5)]
+    {
+        let content = bytes(1, now);
+        fs::write(&path, bytes(1, size)).expect("a file");
+        let mut source = Source::new([path.clone()], Links::Keep);
+        let SourceKind::File(found) = source.next().expect("one").expect("found").kind else {
+            panic!("no file");
+        };
+        let reader = found.open().expect("open");
+        fs::write(&path, &content).expect("another content");
+        let read = reader.read_to_end(10_000).expect("read");
+        assert!(read == content, "{} bytes of {now}, found with {size}", read.len());
+    }
+}
+
 /// The content is another, size and time of change are the same.
 #[test]
 fn a_change_that_keeps_size_and_time_is_detected() {

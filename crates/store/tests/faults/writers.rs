@@ -1,0 +1,132 @@
+//! Writers that meet: who stores one file at the same time, and what keeps them apart.
+
+use std::time::{Duration, SystemTime};
+
+use headroom_store::{Condition, Error, FailureKind, Store, Upload};
+
+use crate::faulty::{Conditions, Fault, Faulty};
+use crate::{is_whole, offer, open, open_with, put, put_part, runtime};
+
+/// Continues the only upload, of `a`, as if its writer had been silent for long: as soon as that
+/// does not write just now.
+fn take_over(faulty: &Faulty, store: &Store) -> Upload {
+    let journal = faulty.memory.keys().remove(0);
+    loop {
+        let long_ago = SystemTime::now() - Duration::from_secs(61);
+        faulty.memory.set_modified(&journal, long_ago);
+        match store.begin_upload("a", &offer(1)) {
+            Ok(upload) => return upload,
+            Err(error) => assert!(matches!(error, Error::Busy(_)), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn the_condition_of_a_completion_is_checked() {
+    let runtime = runtime();
+    let (_, store) = open(&runtime);
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    put_part(&upload, 1).expect("the store does it");
+    let there = put(&store, "a").expect("the store does it");
+    let error = upload.complete([7; 32], Condition::New).expect_err("it is refused");
+    assert!(matches!(error, Error::Changed(_)), "{error}");
+    upload.complete([7; 32], Condition::Is(there)).expect("the store does it");
+    assert!(is_whole(&store, "a"));
+}
+
+#[test]
+fn one_of_two_writers_is_told_that_the_other_is_busy() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let first = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&first, 0).expect("the store does it");
+    let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+    assert!(matches!(error, Error::Busy(_)), "{error}");
+    assert!(error.is_passing());
+    let second = take_over(&faulty, &store);
+    // it replaces a part, and sees its journal in other hands
+    let error = put_part(&first, 0).expect_err("it is refused");
+    assert!(matches!(error, Error::Busy(_)), "{error}");
+    assert!(matches!(put_part(&first, 1), Err(Error::Busy(_))));
+    assert!(matches!(first.complete([7; 32], Condition::Any), Err(Error::Busy(_))));
+    put_part(&second, 0).expect("the store does it");
+    put_part(&second, 1).expect("the store does it");
+    second.complete([7; 32], Condition::Any).expect("the store does it");
+    drop(first);
+    drop(second);
+    assert!(is_whole(&store, "a"));
+    assert_eq!(faulty.memory.keys().len(), 2, "{:?}", faulty.memory.keys());
+}
+
+#[test]
+fn a_writer_that_lost_its_upload_leaves_the_next_one_alone() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let first = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&first, 0).expect("the store does it");
+    let second = take_over(&faulty, &store);
+    faulty.will("part", [Fault::Fails(FailureKind::NotFound)]);
+    assert!(matches!(put_part(&second, 1), Err(Error::Gone(_))));
+    let third = store.begin_upload("a", &offer(1)).expect("the store does it");
+    assert!(matches!(put_part(&first, 1), Err(Error::Busy(_))));
+    assert!(matches!(first.abandon(), Err(Error::Busy(_))));
+    drop(first);
+    drop(second);
+    put_part(&third, 0).expect("the store does it");
+    put_part(&third, 1).expect("the store does it");
+    third.complete([7; 32], Condition::New).expect("the store does it");
+    assert!(is_whole(&store, "a"));
+}
+
+#[test]
+fn a_writer_is_not_taken_for_dead_because_the_clock_of_the_store_is_behind() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    faulty.set_behind(Duration::from_secs(600));
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+    assert!(matches!(error, Error::Busy(_)), "{error}");
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 0);
+    // what told the time is gone
+    assert_eq!(faulty.memory.keys().len(), 1, "{:?}", faulty.memory.keys());
+    drop(upload);
+}
+
+#[test]
+fn an_upload_is_not_given_up_early_because_the_clock_of_the_store_is_behind() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    faulty.set_behind(Duration::from_secs(7200));
+    let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
+    put_part(&upload, 0).expect("the store does it");
+    drop(upload);
+    assert_eq!(store.abort_uploads(Duration::from_secs(3600)).expect("the store does it"), 0);
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 1);
+    assert_eq!(faulty.memory.keys(), Vec::<String>::new());
+}
+
+#[test]
+fn a_store_that_ignores_conditions_takes_no_uploads_in_parts() {
+    let runtime = runtime();
+    for (conditions, found) in [
+        (Conditions::IgnoresNew, "ignores If-None-Match"),
+        (Conditions::IgnoresIs, "ignores If-Match"),
+    ] {
+        let (careless, store) = open_with(&runtime, conditions);
+        for _ in 0..2 {
+            let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+            assert!(matches!(&error, Error::Refused(why) if why.contains(found)), "{error}");
+        }
+        assert_eq!(careless.memory.keys(), Vec::<String>::new());
+        assert_eq!(careless.memory.uploads(), 0);
+        // what has no other writer to fear is stored
+        put(&store, "small").expect("the store does it");
+    }
+    let (_, store) = open_with(&runtime, Conditions::Honoured);
+    drop(store.begin_upload("a", &offer(1)).expect("the store does it"));
+    let before = store.requests();
+    drop(store.begin_upload("b", &offer(1)).expect("the store does it"));
+    // a trial alone stores four
+    assert!(store.requests().put - before.put < 4, "it is tried once");
+}

@@ -1,0 +1,100 @@
+//! Answers of the worker. Those about small files leave several at once: one alone costs a change
+//! of threads, a packet, and both again at the sender.
+
+use std::cell::RefCell;
+
+use headroom_transfer_proto::message::Message;
+use tokio::sync::mpsc;
+
+/// The most answers that wait: each holds back an entry of the sender.
+const MAX_WAITING: usize = 32;
+
+/// Where the worker's answers go. They are lost if the connection has ended.
+pub(super) struct Answers {
+    messages: mpsc::Sender<Message>,
+    /// Stored files whose answers wait.
+    stored: RefCell<Vec<u64>>,
+}
+
+impl Answers {
+    pub(super) fn new(messages: mpsc::Sender<Message>) -> Self {
+        Self { messages, stored: RefCell::default() }
+    }
+
+    /// Answers that a file is stored, together with the next answers. Whoever is about to wait
+    /// calls [`Self::flush`].
+    pub(super) fn stored(&self, id: u64) {
+        let mut stored = self.stored.borrow_mut();
+        stored.push(id);
+        if stored.len() >= MAX_WAITING {
+            drop(stored);
+            self.flush();
+        }
+    }
+
+    /// Sends an answer now, after those that wait.
+    pub(super) fn send(&self, message: Message) {
+        self.flush();
+        let _ = self.messages.blocking_send(message);
+    }
+
+    /// Sends the answers that wait.
+    pub(super) fn flush(&self) {
+        for id in self.stored.borrow_mut().drain(..) {
+            let _ = self.messages.blocking_send(Message::Stored { id });
+        }
+    }
+
+    /// Whether nobody takes answers any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.messages.is_closed()
+    }
+}
+
+/// However the worker ends, what it has stored is answered.
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(answers: &mut mpsc::Receiver<Message>) -> Option<u64> {
+        match answers.try_recv().ok()? {
+            Message::Stored { id } => Some(id),
+            Message::End { .. } => Some(u64::MAX),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn answers_about_stored_files_wait_for_the_next_other_one() {
+        let (messages, mut sent) = mpsc::channel(2 * MAX_WAITING);
+        let answers = Answers::new(messages);
+        answers.stored(1);
+        answers.stored(2);
+        assert_eq!(next(&mut sent), None);
+        answers.send(Message::End { stored: 2, failed: 0 });
+        assert_eq!([(); 4].map(|()| next(&mut sent)), [Some(1), Some(2), Some(u64::MAX), None]);
+        answers.stored(3);
+        answers.flush();
+        assert_eq!([(); 2].map(|()| next(&mut sent)), [Some(3), None]);
+        answers.stored(4);
+        drop(answers);
+        assert_eq!(next(&mut sent), Some(4));
+    }
+
+    #[test]
+    fn no_more_than_some_answers_wait() {
+        let (messages, mut sent) = mpsc::channel(2 * MAX_WAITING);
+        let answers = Answers::new(messages);
+        for id in 0..MAX_WAITING as u64 {
+            assert_eq!(next(&mut sent), None);
+            answers.stored(id);
+        }
+        assert_eq!(sent.len(), MAX_WAITING);
+    }
+}
