@@ -14,11 +14,12 @@ pub(super) const POOL_CHUNKS: usize = 256;
 /// How long an engine waits for the disk; then it drops packets until the disk has written
 /// something, so that its other lanes continue.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Chunks that wait for the thread that hashes and writes them before the engine waits for it:
-/// more would have left the processor's cache by then.
+/// Chunks that may wait for the thread that hashes and writes them while it keeps up: 2 MiB are
+/// still in the processor's cache then.
 const IN_CACHE: usize = 8;
-/// How long the engine waits so: a disk that takes longer gets as many chunks as there are.
-const STEP: Duration = Duration::from_micros(500);
+/// How long an engine waits for a thread that is behind by more. A disk that takes longer is
+/// slow: it may be behind by as many chunks as there are.
+const STEP: Duration = Duration::from_millis(2);
 
 /// Buffers for chunks: free, or with the thread that writes them.
 pub(super) struct ChunkPool {
@@ -27,6 +28,8 @@ pub(super) struct ChunkPool {
     made: usize,
     /// Buffers with the thread.
     queued: usize,
+    /// Whether the thread was waited for in vain since it kept up.
+    is_slow: bool,
     is_stuck: bool,
     to_write: mpsc::Sender<Job>,
     written: mpsc::Receiver<Vec<u8>>,
@@ -57,7 +60,15 @@ impl ChunkPool {
                 let _ = done.send(job.bytes);
             }
         })?;
-        Ok(Self { free: Vec::new(), made: 0, queued: 0, is_stuck: false, to_write, written })
+        Ok(Self {
+            free: Vec::new(),
+            made: 0,
+            queued: 0,
+            is_slow: false,
+            is_stuck: false,
+            to_write,
+            written,
+        })
     }
 
     /// Returns how many buffers are available.
@@ -77,21 +88,27 @@ impl ChunkPool {
 
     /// Waits for a buffer from the disk; returns whether one arrived.
     pub(super) fn wait(&mut self) -> bool {
-        let came = self.written.recv_timeout(PATIENCE).ok();
-        self.is_stuck = came.is_none();
-        self.queued -= usize::from(came.is_some());
-        self.free.extend(came);
-        !self.is_stuck
+        let came = self.receive(PATIENCE);
+        self.is_stuck |= !came;
+        came
     }
 
-    /// Waits shortly for the thread that writes, if it is behind.
-    #[inline]
+    /// Waits a moment if the thread is behind.
     pub(super) fn keep_step(&mut self) {
-        if self.queued > IN_CACHE && !self.collect() {
-            let came = self.written.recv_timeout(STEP).ok();
-            self.queued -= usize::from(came.is_some());
-            self.free.extend(came);
+        self.collect();
+        if self.queued <= IN_CACHE {
+            self.is_slow = false;
+        } else if !self.is_slow {
+            self.is_slow = !self.receive(STEP);
         }
+    }
+
+    fn receive(&mut self, patience: Duration) -> bool {
+        let Ok(buffer) = self.written.recv_timeout(patience) else { return false };
+        self.queued -= 1;
+        self.is_stuck = false;
+        self.free.push(buffer);
+        true
     }
 
     /// Whether waiting for the disk timed out, and it has written nothing since.
