@@ -54,7 +54,7 @@ pub(crate) fn path(name: &str) -> RelPath {
 }
 
 pub(crate) fn file(number: u64) -> Entry {
-    let kind = Kind::File { size: 10, mode: 0o644, mtime: MTIME };
+    let kind = Kind::File { size: 10, mode: 0o644, mtime: MTIME, ranges: 0 };
     Entry { number, path: path(&format!("file-{number}")), kind }
 }
 
@@ -74,7 +74,8 @@ pub(crate) fn settled(
     failed: Option<&str>,
 ) -> Settlement {
     let outcome = failed.map_or(Outcome::Interrupted, |reason| Outcome::Failed(reason.to_owned()));
-    Settlement { copied, left, vanished: 0, outcome }
+    let requests = Requests::default();
+    Settlement { copied, left, vanished: 0, outcome, requests }
 }
 
 fn all_copied(item: &Item) -> Settlement {
