@@ -2,8 +2,8 @@
 //!
 //! A folder or a store is opened here; a server is at the other end of a connection. Where a job
 //! has no server, the process serves the destination to itself ([`own_server`]), so that the same
-//! code copies and compares; for ranges of large files also the source. Where it has two, a folder for temporary files is between them
-//! ([`spool`]).
+//! code copies and compares; for ranges of large files also the source. Where it has two, a folder
+//! for temporary files is between them ([`spool`]).
 
 mod own_server;
 mod spool;
@@ -123,8 +123,16 @@ pub(crate) struct Dialer<C> {
 
 enum Servers {
     One(Host),
-    Own { to: Box<OwnServer>, from: OpenTree, source: Option<Box<OwnServer>> },
+    Own(Box<Own>),
     Two { from: Host, to: Host },
+}
+
+/// What a process serves to itself.
+struct Own {
+    to: OwnServer,
+    from: OpenTree,
+    /// What serves `from`, as soon as somebody wants it.
+    source: Option<OwnServer>,
 }
 
 /// Opens the ends of a job. `connect` connects to a server.
@@ -151,10 +159,10 @@ pub(crate) async fn open<C>(
         Direction::Within { from, to } => {
             let (from, to) = (OpenTree::open(from).await?, OpenTree::open(to).await?);
             let own = OwnServer::start(to.root().await?)?;
-            let servers = Servers::Own { to: Box::new(own), from: from.clone(), source: None };
+            let own = Own { to: own, from: from.clone(), source: None };
             let trees = vec![from.clone(), to.clone()];
             let here = Some(to).filter(|to| matches!(to, OpenTree::Folder(_)));
-            (Route::Up { from, to: Vec::new(), here }, servers, trees)
+            (Route::Up { from, to: Vec::new(), here }, Servers::Own(Box::new(own)), trees)
         }
         Direction::Across { from, to } => {
             let servers = Servers::Two { from: from.host.clone(), to: to.host.clone() };
@@ -182,7 +190,7 @@ where
     pub(crate) async fn connect(&mut self) -> Result<Clients, TransferError> {
         let (source, client) = match &self.servers {
             Servers::One(host) => (None, (self.connect)(host).await?),
-            Servers::Own { to, .. } => (None, to.connect().await?),
+            Servers::Own(own) => (None, own.to.connect().await?),
             Servers::Two { from, to } => {
                 let source = (self.connect)(from).await?;
                 match (self.connect)(to).await {
@@ -204,12 +212,13 @@ where
     pub(crate) async fn connect_to_source(&mut self) -> Result<Client, TransferError> {
         match &mut self.servers {
             Servers::One(host) | Servers::Two { from: host, .. } => (self.connect)(&*host).await,
-            Servers::Own { from, source, .. } => {
-                let own = match source {
-                    Some(own) => own,
-                    None => source.insert(Box::new(OwnServer::start(from.root().await?)?)),
+            Servers::Own(own) => {
+                let Own { from, source, .. } = &mut **own;
+                let server = match source {
+                    Some(server) => server,
+                    None => source.insert(OwnServer::start(from.root().await?)?),
                 };
-                own.connect().await
+                server.connect().await
             }
         }
     }

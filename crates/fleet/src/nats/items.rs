@@ -44,7 +44,7 @@ enum Use {
     /// the item in a row.
     Take { sequence: u64, losses: u32 },
     /// The item was settled so; what follows may be left to do.
-    Follow(Record),
+    Follow(Box<Record>),
     /// It comes too early: what it follows from is not decided yet.
     Early,
     /// It comes too late.
@@ -74,7 +74,7 @@ fn use_of(head: &WorkHead, message: i64, last: Option<(u64, Record)>) -> Use {
         Record::Taken { round, .. } | Record::Reopened { round, .. } if round < head.round => {
             Use::Early
         }
-        Record::Settled { round, .. } if round == head.round => Use::Follow(record),
+        Record::Settled { round, .. } if round == head.round => Use::Follow(Box::new(record)),
         Record::Settled { round, next: Next::Again { .. } | Next::Split { .. }, .. }
             if round + 1 == head.round =>
         {
@@ -584,11 +584,11 @@ mod tests {
             (1, taken(1), take(2)),
             (0, taken(1), Use::Late),
             (2, taken(1), Use::Early),
-            (1, settled(1, again()), Use::Follow(settled(1, again()))),
+            (1, settled(1, again()), Use::Follow(Box::new(settled(1, again())))),
             (2, settled(1, again()), take(3)),
             (3, settled(1, again()), Use::Early),
             (0, settled(1, again()), Use::Late),
-            (1, settled(1, Next::Done), Use::Follow(settled(1, Next::Done))),
+            (1, settled(1, Next::Done), Use::Follow(Box::new(settled(1, Next::Done)))),
             (2, settled(1, aside()), Use::Early),
             (2, reopened(2), take(3)),
             (1, reopened(2), Use::Late),
