@@ -17,6 +17,7 @@ use headroom_fleet::{
     Outcome, Phase, Settlement, StateFolder, Stop, now_ms,
 };
 use headroom_transfer::Time;
+use headroom_transfer::files::Requests;
 use headroom_transfer::path::RelPath;
 
 /// Bytes of each file.
@@ -163,7 +164,8 @@ fn list(engine: &mut AnyEngine, files: u64, entries: u64) -> Result<(), Box<dyn 
         let mut item = Vec::new();
         for file in 0..of_this {
             let path = parse(format!("{n:08}/{file:06}"))?;
-            item.push(Entry { number, path, kind: Kind::File { size: SIZE, mode: 0o644, mtime } });
+            let kind = Kind::File { size: SIZE, mode: 0o644, mtime, ranges: 0 };
+            item.push(Entry { number, path, kind });
             number += 1;
         }
         engine.stage(&item)?;
@@ -199,7 +201,8 @@ fn work(
         });
         let copied = copied.collect();
         let outcome = Outcome::Interrupted;
-        let settlement = Settlement { copied, left: Vec::new(), vanished: 0, outcome };
+        let requests = Requests::default();
+        let settlement = Settlement { copied, left: Vec::new(), vanished: 0, outcome, requests };
         engine.settle(item.lease, &settlement, now_ms())?;
         items += 1;
     }

@@ -1,5 +1,6 @@
 //! Copies the entries of an item by the transfer's client.
 
+mod range;
 mod relay;
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,8 +11,9 @@ use headroom_transfer::path::RelPath;
 use headroom_transfer::{Client, Error};
 use tokio::task::spawn_blocking;
 
+use self::range::FileRange;
 pub(crate) use self::relay::Relay;
-use crate::ends::{Clients, Route, joined};
+use crate::ends::{Clients, OpenTree, Route, joined};
 use crate::engine::{Item, Step};
 use crate::entry::{Entry, Kind};
 use crate::job::{Job, Mode};
@@ -38,8 +40,11 @@ pub(crate) async fn copy(
     item: &Item,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Error> {
+    if let Step::Range(index) = item.step {
+        return copy_range(job, route, clients, (item, index), ledger).await;
+    }
     match route {
-        Route::Up { from, to } => {
+        Route::Up { from, to, .. } => {
             up(job, &mut clients.client, &from.root().await?, to, item, ledger).await
         }
         Route::Down { from, to } => {
@@ -51,6 +56,30 @@ pub(crate) async fn copy(
             Relay { job, from, to, spool }.copy(clients, item.step, &item.entries, ledger).await
         }
     }
+}
+
+/// Copies a range of the only entry of an item, as [`copy`] copies entries.
+async fn copy_range(
+    job: &Job,
+    route: &Route,
+    clients: &mut Clients,
+    (item, index): (&Item, u32),
+    ledger: &Arc<Ledger>,
+) -> Result<(), Error> {
+    let ends: Option<(&[u8], &OpenTree)> = match route {
+        Route::Down { from, to } => Some((from.as_slice(), to)),
+        // the process serves the source to itself
+        Route::Up { here, .. } => here.as_ref().map(|here| (&b""[..], here)),
+        Route::Across { .. } => None,
+    };
+    let (Some((from, to)), [file]) = (ends, item.entries.as_slice()) else {
+        // no listing divides files for another destination
+        ledger.range_ended();
+        return Ok(());
+    };
+    let root = to.root().await?;
+    let range = FileRange { rules: Rules::of(job, item.step), from, root: &root, file, index };
+    range.copy(clients.reading(), ledger).await
 }
 
 /// How entries are stored by this process.
@@ -238,7 +267,7 @@ fn prepare_entry(rules: Rules, root: &Root, entry: &Entry) -> Result<Prepared, f
             Ok(Prepared::Done)
         }
         Kind::File { .. } if how == Mode::Copy => Ok(Prepared::Wanted),
-        Kind::File { size, mode, mtime } => {
+        Kind::File { size, mode, mtime, .. } => {
             let (size, mode, mtime) = (*size, *mode, *mtime);
             let sent = Sent::File { size, mode, mtime, hash: None, attributes: None };
             match root.compare(path, &sent)? {
@@ -288,7 +317,7 @@ mod tests {
     }
 
     fn file(name: &str) -> Entry {
-        entry(name, Kind::File { size: 3, mode: 0o640, mtime: MTIME })
+        entry(name, Kind::File { size: 3, mode: 0o640, mtime: MTIME, ranges: 0 })
     }
 
     fn directory(name: &str) -> Entry {

@@ -2,8 +2,8 @@
 //!
 //! A folder or a store is opened here; a server is at the other end of a connection. Where a job
 //! has no server, the process serves the destination to itself ([`own_server`]), so that the same
-//! code copies and compares. Where it has two, a folder for temporary files is between them
-//! ([`spool`]).
+//! code copies and compares; for ranges of large files also the source. Where it has two, a folder
+//! for temporary files is between them ([`spool`]).
 
 mod own_server;
 mod spool;
@@ -11,7 +11,7 @@ mod spool;
 use std::io;
 use std::path::PathBuf;
 
-use headroom_transfer::files::{Root, StoreOptions};
+use headroom_transfer::files::{Requests, Root, StoreOptions};
 use headroom_transfer::path::RelPath;
 use headroom_transfer::{Client, Error as TransferError, Host};
 use tokio::runtime::Handle;
@@ -64,8 +64,9 @@ impl OpenTree {
 /// The way of files, as a process knows it.
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// A tree is sent to a server, which may be the process's own.
-    Up { from: OpenTree, to: Vec<u8> },
+    /// A tree is sent to a server, which may be the process's own: then `here` is what it serves,
+    /// if that is a directory.
+    Up { from: OpenTree, to: Vec<u8>, here: Option<OpenTree> },
     /// A tree is received from a server.
     Down { from: Vec<u8>, to: OpenTree },
     /// What was received from one server is sent to another.
@@ -76,7 +77,8 @@ pub(crate) enum Route {
 pub(crate) struct Clients {
     /// To the only server, or to the destination.
     pub(crate) client: Client,
-    /// To the source, if that is on another server.
+    /// To the source, if that is on another server; if the process serves it to itself, as soon as
+    /// it is needed.
     pub(crate) source: Option<Client>,
 }
 
@@ -121,8 +123,16 @@ pub(crate) struct Dialer<C> {
 
 enum Servers {
     One(Host),
-    Own(Box<OwnServer>),
+    Own(Box<Own>),
     Two { from: Host, to: Host },
+}
+
+/// What a process serves to itself.
+struct Own {
+    to: OwnServer,
+    from: OpenTree,
+    /// What serves `from`, as soon as somebody wants it.
+    source: Option<OwnServer>,
 }
 
 /// Opens the ends of a job. `connect` connects to a server.
@@ -138,7 +148,8 @@ pub(crate) async fn open<C>(
         Direction::Up { from, to } => {
             let from = OpenTree::open(from).await?;
             let trees = vec![from.clone()];
-            (Route::Up { from, to: to.path.clone() }, Servers::One(to.host.clone()), trees)
+            let route = Route::Up { from, to: to.path.clone(), here: None };
+            (route, Servers::One(to.host.clone()), trees)
         }
         Direction::Down { from, to } => {
             let to = OpenTree::open(to).await?;
@@ -148,8 +159,10 @@ pub(crate) async fn open<C>(
         Direction::Within { from, to } => {
             let (from, to) = (OpenTree::open(from).await?, OpenTree::open(to).await?);
             let own = OwnServer::start(to.root().await?)?;
-            let trees = vec![from.clone(), to];
-            (Route::Up { from, to: Vec::new() }, Servers::Own(Box::new(own)), trees)
+            let own = Own { to: own, from: from.clone(), source: None };
+            let trees = vec![from.clone(), to.clone()];
+            let here = Some(to).filter(|to| matches!(to, OpenTree::Folder(_)));
+            (Route::Up { from, to: Vec::new(), here }, Servers::Own(Box::new(own)), trees)
         }
         Direction::Across { from, to } => {
             let servers = Servers::Two { from: from.host.clone(), to: to.host.clone() };
@@ -177,7 +190,7 @@ where
     pub(crate) async fn connect(&mut self) -> Result<Clients, TransferError> {
         let (source, client) = match &self.servers {
             Servers::One(host) => (None, (self.connect)(host).await?),
-            Servers::Own(own) => (None, own.connect().await?),
+            Servers::Own(own) => (None, own.to.connect().await?),
             Servers::Two { from, to } => {
                 let source = (self.connect)(from).await?;
                 match (self.connect)(to).await {
@@ -197,10 +210,23 @@ where
     /// # Errors
     /// It cannot be reached, or refuses.
     pub(crate) async fn connect_to_source(&mut self) -> Result<Client, TransferError> {
-        match &self.servers {
-            Servers::One(host) | Servers::Two { from: host, .. } => (self.connect)(host).await,
-            Servers::Own(own) => own.connect().await,
+        match &mut self.servers {
+            Servers::One(host) | Servers::Two { from: host, .. } => (self.connect)(&*host).await,
+            Servers::Own(own) => {
+                let Own { from, source, .. } = &mut **own;
+                let server = match source {
+                    Some(server) => server,
+                    None => source.insert(OwnServer::start(from.root().await?)?),
+                };
+                server.connect().await
+            }
         }
+    }
+
+    /// Returns the requests that this process has made to the stores of the job.
+    pub(crate) fn requests(&self) -> Requests {
+        let requests = self.stores.iter().filter_map(Root::requests);
+        requests.fold(Requests::default(), |sum, requests| sum.and(&requests))
     }
 
     /// Logs how many requests this process has made of each store: stores charge for them.
@@ -268,7 +294,7 @@ mod tests {
         std::fs::write(to.join("file"), "content").expect("a file");
         let direction = Direction::Within { from: Tree::Folder(from), to: Tree::Folder(to) };
         let (route, mut dialer) = open(&direction, no_server).await.expect("it opens");
-        let Route::Up { from, to } = &route else { panic!("{route:?}") };
+        let Route::Up { from, to, here: Some(_) } = &route else { panic!("{route:?}") };
         assert!(from.is_empty().await.expect("a listing") && to.is_empty());
         let mut clients = dialer.connect().await.expect("a connection");
         let mut names = Vec::new();
@@ -276,6 +302,12 @@ mod tests {
         listed.await.expect("a listing");
         assert_eq!(names, ["file"]);
         assert!(clients.source.is_none() && !clients.is_closed());
+        // the source is served when somebody wants it
+        let mut source = dialer.connect_to_source().await.expect("a connection");
+        let mut is_empty = true;
+        source.list(b".", |_| is_empty = false).await.expect("a listing");
+        assert!(is_empty);
+        source.close().await;
         clients.close().await;
     }
 

@@ -2,13 +2,16 @@
 //!
 //! The listing stages items and makes them visible by a checkpoint. A worker takes an item with a
 //! lease and extends that while it copies. Settling an item records receipts for what was verified
-//! and decides about the rest: back into the queue, split, or set aside. Every method is one
+//! and decides about the rest: back into the queue, split, or set aside. A file that has ranges is
+//! an item for each of them first, and when these are done, however they ended, it is an item like
+//! any other: that one has the receipt, or is set aside. Every method is one
 //! transition: it happens as a whole or not at all, and a lease that was lost changes nothing. So
 //! a caller that crashes may repeat whatever it did last.
 
 #[cfg(test)]
 pub(crate) mod cases;
 
+use headroom_transfer::files::Requests;
 use headroom_transfer::path::RelPath;
 
 use crate::entry::Entry;
@@ -84,6 +87,8 @@ pub struct Orders {
 pub enum Step {
     /// Its entries are copied.
     Copy,
+    /// A range of its only entry is copied, the one of this index.
+    Range(u32),
     /// Its directories get their mode and time.
     Finish,
 }
@@ -143,6 +148,8 @@ pub struct Settlement {
     pub vanished: u64,
     /// Why they are.
     pub outcome: Outcome,
+    /// Requests that the worker has made to stores since its last settlement.
+    pub requests: Requests,
 }
 
 /// A receipt: this file is at the destination, and was verified.
@@ -156,6 +163,8 @@ pub struct Receipt {
     pub time_ms: u64,
     /// How many times it was tried, this time included.
     pub attempts: u32,
+    /// How many ranges of it were items of their own; 0 if it was copied in one piece.
+    pub ranges: u32,
 }
 
 /// Something that was set aside: it failed as often as the job allows.
@@ -196,8 +205,11 @@ pub struct Counts {
     pub aside: u64,
     /// Workers that were heard of within the last seconds.
     pub workers: u64,
-    /// Bytes of their items that they have moved or found so far.
+    /// Bytes of files without receipts that were moved or found so far: in ranges that are done, and
+    /// of the items that workers have.
     pub in_flight: u64,
+    /// Requests to stores, made by workers and runs.
+    pub requests: Requests,
 }
 
 /// What a worker has reported last.
@@ -279,6 +291,9 @@ pub trait Engine {
     fn settle(&mut self, lease: Lease, settlement: &Settlement, now_ms: u64)
     -> Result<bool, Error>;
 
+    /// Adds requests to stores that no settlement has.
+    fn add_requests(&mut self, requests: &Requests) -> Result<(), Error>;
+
     /// Enters the next phase if the present one is complete; returns the phase.
     fn advance(&mut self) -> Result<Phase, Error>;
 
@@ -306,7 +321,8 @@ pub trait Engine {
         after: Option<&DirectoryKey>,
     ) -> Result<Option<DirectoryKey>, Error>;
 
-    /// Adds an item, which nobody sees before the next checkpoint.
+    /// Adds an item, which nobody sees before the next checkpoint. A file that has ranges comes
+    /// alone.
     fn stage(&mut self, entries: &[Entry]) -> Result<(), Error>;
 
     /// Adds directories that were found, as [`Checkpoint::found`] does, which nobody sees before
@@ -372,6 +388,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
         now_ms: u64,
     ) -> Result<bool, Error> {
         (**self).settle(lease, settlement, now_ms)
+    }
+
+    fn add_requests(&mut self, requests: &Requests) -> Result<(), Error> {
+        (**self).add_requests(requests)
     }
 
     fn advance(&mut self) -> Result<Phase, Error> {

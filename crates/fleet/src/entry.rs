@@ -1,7 +1,11 @@
 //! What a listing found, and how an engine keeps it.
 
+use std::ops::Range;
+
 use headroom_transfer::Time;
 use headroom_transfer::path::RelPath;
+
+use crate::ranges;
 
 /// A name of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub enum Kind {
         mode: u32,
         /// When it was changed.
         mtime: Time,
+        /// How many ranges of it are items of their own, before the file is one; 0 of most.
+        ranges: u32,
     },
 }
 
@@ -56,6 +62,20 @@ impl Entry {
     #[must_use]
     pub const fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
+    }
+
+    /// Returns how many ranges of a file are items of their own, before the file is one.
+    #[must_use]
+    pub const fn ranges(&self) -> u32 {
+        match self.kind {
+            Kind::File { ranges, .. } => ranges,
+            Kind::Directory { .. } | Kind::Symlink { .. } => 0,
+        }
+    }
+
+    /// Returns the bytes of one of these ranges.
+    pub(crate) fn range(&self, index: u32) -> Range<u64> {
+        ranges::bytes(self.size(), self.ranges(), index)
     }
 
     /// Returns the bytes of its path and of a link's target.
@@ -90,11 +110,14 @@ pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
                 text(&mut bytes, target);
                 time(&mut bytes, *mtime);
             }
-            Kind::File { size, mode, mtime } => {
-                bytes.push(2);
+            Kind::File { size, mode, mtime, ranges } => {
+                bytes.push(if *ranges == 0 { 2 } else { 3 });
                 bytes.extend(size.to_le_bytes());
                 bytes.extend(mode.to_le_bytes());
                 time(&mut bytes, *mtime);
+                if *ranges > 0 {
+                    bytes.extend(ranges.to_le_bytes());
+                }
             }
         }
     }
@@ -138,10 +161,16 @@ impl<'a> Reader<'a> {
                 let target = self.text()?.to_vec();
                 Kind::Symlink { target, mtime: self.time()? }
             }
-            2 => {
+            2 | 3 => {
                 let size = u64::from_le_bytes(self.bytes()?);
                 let mode = u32::from_le_bytes(self.bytes()?);
-                Kind::File { size, mode, mtime: self.time()? }
+                let mtime = self.time()?;
+                let ranges = match kind {
+                    2 => 0,
+                    // without any it would be of the other kind
+                    _ => Some(u32::from_le_bytes(self.bytes()?)).filter(|ranges| *ranges > 0)?,
+                };
+                Kind::File { size, mode, mtime, ranges }
             }
             _ => return None,
         };
@@ -184,7 +213,12 @@ mod tests {
             Entry {
                 number: u64::MAX,
                 path: path(b"a/\xff\n"),
-                kind: Kind::File { size: u64::MAX, mode: 0o640, mtime },
+                kind: Kind::File { size: u64::MAX, mode: 0o640, mtime, ranges: 0 },
+            },
+            Entry {
+                number: 1,
+                path: path(b"large"),
+                kind: Kind::File { size: 5 << 20, mode: 0o640, mtime, ranges: 2 },
             },
             Entry {
                 number: 2,

@@ -24,6 +24,10 @@ const MAX_NAME: usize = 64;
 const WORKERS: RangeInclusive<u32> = 1..=256;
 const ATTEMPTS: RangeInclusive<u32> = 1..=100;
 const BATCH_FILES: RangeInclusive<u32> = 1..=100_000;
+/// The least bytes of a range: a transfer verifies spans of so many.
+const MIN_RANGE: u64 = 1 << 20;
+/// The bytes of a range, unless the job says something else.
+const RANGE_BYTES: u64 = 1 << 30;
 const LEASE: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
 /// QUIC gives up after 30 s in any case.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
@@ -80,11 +84,14 @@ pub struct Batch {
     pub files: u32,
     /// The most bytes of files.
     pub bytes: u64,
+    /// About how many bytes a range of a large file has, if several workers copy it. A file that
+    /// has not two of them is copied by one worker.
+    pub range: u64,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Self { files: 1000, bytes: 64 << 20 }
+        Self { files: 1000, bytes: 64 << 20, range: RANGE_BYTES }
     }
 }
 
@@ -132,6 +139,7 @@ struct JobFile {
 struct BatchFile {
     files: Option<Spanned<u32>>,
     bytes: Option<Spanned<String>>,
+    range: Option<Spanned<String>>,
 }
 
 /// A job as an engine keeps it: paths are resolved, and values checked.
@@ -326,14 +334,8 @@ impl JobFile {
         let default = Batch::default();
         let batch = Batch {
             files: number("files", self.batch.files.as_ref(), &BATCH_FILES, default.files)?,
-            bytes: match &self.batch.bytes {
-                Some(text) => match headroom_units::parse_size(text.get_ref()) {
-                    Ok(0) => return Err(wrong(text, "an item has at least one byte: 64MiB")),
-                    Ok(bytes) => bytes,
-                    Err(reason) => return Err(wrong(text, reason)),
-                },
-                None => default.bytes,
-            },
+            bytes: size(self.batch.bytes.as_ref(), default.bytes, 1, "an item", "one byte")?,
+            range: size(self.batch.range.as_ref(), default.range, MIN_RANGE, "a range", "1 MiB")?,
         };
         let lease = Duration::from_secs(30);
         Ok(Stored {
@@ -424,6 +426,22 @@ fn number(
     }
 }
 
+/// Reads the size of something that has at least so many bytes, which are written so.
+fn size(
+    written: Option<&Spanned<String>>,
+    default: u64,
+    least: u64,
+    what: &str,
+    least_text: &str,
+) -> Result<u64, Wrong> {
+    let Some(written) = written else { return Ok(default) };
+    let read = headroom_units::parse_size(written.get_ref());
+    match read.map_err(|reason| wrong(written, reason))? {
+        bytes if bytes >= least => Ok(bytes),
+        _ => Err(wrong(written, format!("{what} has at least {least_text}"))),
+    }
+}
+
 fn duration(
     name: &str,
     written: Option<&Spanned<String>>,
@@ -466,7 +484,7 @@ mod tests {
         assert_eq!((to.host.name(), to.path.as_slice()), ("nas", &b"backup/photos"[..]));
         assert_eq!((job.mode, job.delete, job.fsync), (Mode::Copy, false, false));
         assert_eq!((job.workers, job.attempts, job.rate_bps), (4, 5, None));
-        assert_eq!(job.batch, Batch { files: 1000, bytes: 64 << 20 });
+        assert_eq!(job.batch, Batch { files: 1000, bytes: 64 << 20, range: 1 << 30 });
         assert_eq!(job.lease, Duration::from_secs(30));
         assert!(!job.allow_empty_source);
     }
@@ -478,7 +496,7 @@ mod tests {
             lease = \"5s\"\nidentity = \"key\"\nca = \"/ca.pem\"\ntimeout = \"3s\"\nfsync = true\n\
             allow_empty_source = true\n\
             fingerprint = \"SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA\"\n\
-            [batch]\nfiles = 10\nbytes = \"1MiB\"\n";
+            [batch]\nfiles = 10\nbytes = \"1MiB\"\nrange = \"4GiB\"\n";
         let job = parse(text).expect("a job");
         let Direction::Down { from, to } = &job.direction else { panic!("{job:?}") };
         assert_eq!((from.host.port(), to), (4999, &Tree::Folder("/data".into())));
@@ -487,7 +505,7 @@ mod tests {
         let seconds = [job.lease, job.connect.timeout].map(|time| time.as_secs());
         assert_eq!(seconds, [5, 3]);
         assert_eq!(job.connect.identity.as_deref(), Some(Path::new("/jobs/key")));
-        assert_eq!(job.batch, Batch { files: 10, bytes: 1 << 20 });
+        assert_eq!(job.batch, Batch { files: 10, bytes: 1 << 20, range: 4 << 30 });
         assert!(job.fsync && job.allow_empty_source);
         assert_eq!(Job::from_json(&job.to_json()), Ok(job));
     }
@@ -526,6 +544,7 @@ mod tests {
             (with("fingerprint = \"SHA256:x\""), 4, "fingerprint"),
             (with("identity = \"\""), 4, "empty"),
             (with("\n[batch]\nbytes = \"0\""), 6, "at least one byte"),
+            (with("[batch]\nrange = \"1000000\""), 5, "at least 1 MiB"),
             (with("[batch]\nfiles = 0"), 5, "`files` is 1 to 100000"),
             (with("x = ["), 4, ""),
         ];

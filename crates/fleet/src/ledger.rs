@@ -28,6 +28,8 @@ struct Noted {
     unchanged: HashSet<RelPath>,
     /// Whether what is not stored is up to date.
     is_rest_unchanged: bool,
+    /// Whether the item is a range of a file and has ended.
+    is_range_ended: bool,
     /// The first reason for a failure.
     reason: Option<String>,
     /// The first one that says that the destination's disk is full.
@@ -66,6 +68,11 @@ impl Ledger {
     /// Notes that everything that was not stored is up to date: the server compared it.
     pub(crate) fn rest_is_unchanged(&self) {
         self.noted().is_rest_unchanged = true;
+    }
+
+    /// Notes that a range has ended: nothing of its item is left. The file has no receipt by that.
+    pub(crate) fn range_ended(&self) {
+        self.noted().is_range_ended = true;
     }
 
     /// Notes that those of these entries that were not stored are up to date: the server compared
@@ -126,7 +133,7 @@ impl Ledger {
     pub(crate) fn sorted(&self, entries: Vec<Entry>) -> Sorted {
         let noted = self.noted();
         let (mut copied, mut left) = (Vec::new(), Vec::new());
-        for entry in entries {
+        for entry in entries.into_iter().filter(|_| !noted.is_range_ended) {
             let is_stored = noted.stored.contains(&entry.path);
             let is_unchanged = noted.is_rest_unchanged || noted.unchanged.contains(&entry.path);
             if !entry.is_file() {
@@ -202,7 +209,7 @@ mod tests {
         let mtime = Time { seconds: 0, nanoseconds: 0 };
         let kind = match name.ends_with("directory") {
             true => Kind::Directory { mode: 0o755, mtime },
-            false => Kind::File { size: 7, mode: 0o644, mtime },
+            false => Kind::File { size: 7, mode: 0o644, mtime, ranges: 0 },
         };
         Entry { number, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
     }

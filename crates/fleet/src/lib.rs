@@ -8,7 +8,9 @@
 //! nothing: an item that is copied twice has one receipt for each file. Everything above an
 //! [`Engine`] is generic.
 //!
-//! Ranges of one large file on several workers are not here yet.
+//! A large file whose destination is a folder is several items first, its ranges, which any
+//! workers copy into one partial file; then it is an item as any other file, whose transfer finds
+//! what the ranges have brought. So nothing depends on them.
 
 mod clock;
 mod copy;
@@ -23,6 +25,8 @@ mod listing;
 mod mirror;
 mod nats;
 mod process;
+mod ranges;
+mod requests;
 pub mod run;
 mod sqlite;
 mod state_folder;

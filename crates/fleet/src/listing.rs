@@ -19,6 +19,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::job::Batch;
 use crate::key::DirectoryKey;
+use crate::ranges;
 
 /// The longest time without a checkpoint, as far as directories end: workers wait for the first.
 const CHECKPOINT: Duration = Duration::from_secs(1);
@@ -196,7 +197,7 @@ pub(crate) fn check(last: Option<&RelPath>, found: &Listed) -> Result<(), Transf
 fn of_metadata(metadata: &Metadata, target: impl FnOnce() -> Option<Vec<u8>>) -> Found {
     let &Metadata { file_type, size, mode, mtime, .. } = metadata;
     match file_type {
-        FileType::File => Found::Entry(Kind::File { size, mode, mtime }),
+        FileType::File => Found::Entry(Kind::File { size, mode, mtime, ranges: 0 }),
         FileType::Directory => Found::Entry(Kind::Directory { mode, mtime }),
         FileType::Symlink => of_link(target(), mtime),
         FileType::Pipe | FileType::Socket | FileType::Device => Found::LeftOut,
@@ -206,7 +207,7 @@ fn of_metadata(metadata: &Metadata, target: impl FnOnce() -> Option<Vec<u8>>) ->
 pub(crate) fn of_listed(listed: &Listed) -> Found {
     let &Listed { kind, size, mode, mtime, .. } = listed;
     match kind {
-        ListedKind::File => Found::Entry(Kind::File { size, mode, mtime }),
+        ListedKind::File => Found::Entry(Kind::File { size, mode, mtime, ranges: 0 }),
         ListedKind::Directory => Found::Entry(Kind::Directory { mode, mtime }),
         ListedKind::Symlink => of_link(listed.target.clone(), mtime),
         ListedKind::Other => Found::LeftOut,
@@ -317,7 +318,10 @@ impl<'a, E: Engine> Lister<'a, E> {
         Ok(())
     }
 
-    fn push(&mut self, path: RelPath, kind: Kind) -> Result<(), Error> {
+    fn push(&mut self, path: RelPath, mut kind: Kind) -> Result<(), Error> {
+        if let Kind::File { size, ranges, .. } = &mut kind {
+            *ranges = ranges::count(*size, self.batch.range);
+        }
         let entry = Entry { number: self.next_number, path, kind };
         self.next_number += 1;
         if let Kind::Directory { .. } = entry.kind {
@@ -331,8 +335,8 @@ impl<'a, E: Engine> Lister<'a, E> {
             self.since.files += 1;
             self.since.bytes = self.since.bytes.saturating_add(size);
         }
-        // a large file is an item of its own, and what waits stays together
-        if size >= self.batch.bytes {
+        // a large file is an item of its own, or several, and what waits stays together
+        if size >= self.batch.bytes || entry.ranges() > 0 {
             self.since.is_staged = true;
             return self.engine.stage(&[entry]);
         }
@@ -444,11 +448,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::engine::Step;
+    use crate::engine::{Item, Step};
     use crate::job::Job;
     use crate::sqlite::Sqlite;
 
-    const BATCH: Batch = Batch { files: 3, bytes: 100 };
+    const BATCH: Batch = Batch { files: 3, bytes: 100, range: u64::MAX };
 
     /// A folder with a tree and one with the state of a job about it.
     struct Ground(tempfile::TempDir);
@@ -522,6 +526,30 @@ mod tests {
         let expected =
             ["a", "a-b", "empty", "z", "a/1", "a/2", "a/b", "a/link", "a/b/3", "a/b/4", "z/5"];
         assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn a_file_of_two_ranges_is_an_item_for_each_of_them() {
+        let ground = Ground::new();
+        let large = fs::File::create(ground.0.path().join("tree/huge")).expect("a file");
+        large.set_len(5 << 20).expect("a hole");
+        let mut engine = ground.engine();
+        let batch = Batch { range: 2 << 20, ..BATCH };
+        list_folder(&mut engine, &ground.root(), batch, &Switch::default()).expect("it is listed");
+        assert_eq!(engine.counts(0).expect("counts").found_files, 8);
+        let take = || engine.take("one", 0).expect("an answer");
+        let is_range = |item: &Item| matches!(item.step, Step::Range(_));
+        let ranges: Vec<_> = std::iter::from_fn(take).filter(is_range).collect();
+        let bytes: Vec<_> = ranges
+            .iter()
+            .map(|Item { step, entries, .. }| match (step, entries.as_slice()) {
+                (Step::Range(index), [entry]) if entry.path.as_bytes() == b"huge" => {
+                    entry.range(*index)
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(bytes, [0..2 << 20, 2 << 20..4 << 20, 4 << 20..5 << 20]);
     }
 
     #[test]
@@ -615,7 +643,7 @@ mod tests {
         let ground = Ground::new();
         let (mut engine, root) = (ground.engine(), ground.root());
         // nothing fills an item
-        let batch = Batch { files: 1000, bytes: 1 << 30 };
+        let batch = Batch { files: 1000, bytes: 1 << 30, range: u64::MAX };
         {
             let mut lister = Lister::begin(&mut engine, batch).expect("it begins");
             let mut visits = 0;

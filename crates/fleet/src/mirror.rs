@@ -328,7 +328,7 @@ fn is_same(kind: &Kind, other: Option<&Listed>) -> bool {
         Kind::Symlink { target, .. } => {
             other.kind == ListedKind::Symlink && other.target.as_ref() == Some(target)
         }
-        Kind::File { size, mode, mtime } => {
+        Kind::File { size, mode, mtime, .. } => {
             let listed = (other.size, other.mode, other.mtime);
             other.kind == ListedKind::File && listed == (*size, *mode, *mtime)
         }
@@ -374,7 +374,7 @@ mod tests {
         let file = listed(ListedKind::File, None);
         let directory = listed(ListedKind::Directory, None);
         let link = listed(ListedKind::Symlink, Some(b"b"));
-        let of = |size, mode, mtime| Kind::File { size, mode, mtime };
+        let of = |size, mode, mtime| Kind::File { size, mode, mtime, ranges: 0 };
         assert!(is_same(&of(3, 0o644, mtime), Some(&file)));
         for other in [of(4, 0o644, mtime), of(3, 0o600, mtime), of(3, 0o644, later)] {
             assert!(!is_same(&other, Some(&file)), "{other:?}");

@@ -16,7 +16,7 @@ use crate::copy::Relay;
 use crate::ends::{self, Clients, Dialer, Route, blocking, listed_on_server};
 use crate::engine::{Control, Counts, Engine, Phase, State};
 use crate::error::Error;
-use crate::job::{Job, Tree};
+use crate::job::{Batch, Job, Tree};
 use crate::ledger::{Ledger, Noting};
 use crate::listing::{Advice, Switch, list_folder, list_server};
 use crate::mirror::{Mirrored, mirror};
@@ -97,6 +97,7 @@ where
         Some(ended) => ended,
         None => delete(&mut engine, job, (&route, &mut dialer), show, stop).await?,
     };
+    engine.add_requests(&dialer.requests())?;
     dialer.log_requests();
     Ok(ended)
 }
@@ -189,7 +190,9 @@ where
     E: Engine + Send + 'static,
     C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
 {
-    let (mut engine, batch) = (open()?, job.batch);
+    let mut engine = open()?;
+    let range = if job.direction.is_into_folder() { job.batch.range } else { u64::MAX };
+    let batch = Batch { range, ..job.batch };
     match route {
         Route::Up { from, .. } => {
             let (root, switch) = (from.root().await?, Arc::clone(switch));
@@ -258,7 +261,7 @@ where
         let sync = async {
             let client = &mut clients.client;
             let summary = match route {
-                Route::Up { from, to } => {
+                Route::Up { from, to, .. } => {
                     client.sync_root_to(&from.root().await?, to, &options, observer).await?
                 }
                 Route::Down { from, to } => {

@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use headroom_transfer::files::Requests;
 use headroom_transfer::{Client, Error as TransferError, ErrorCode, Host};
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
 use crate::copy::copy;
 use crate::ends::{self, Clients, Dialer, OpenTree, Route, blocking, on_server};
-use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State};
+use crate::engine::{Engine, Item, Lease, Orders, Outcome, Settlement, State, Step};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::Job;
@@ -56,6 +57,7 @@ where
     let mut engine = open()?;
     let pulse = Pulse::start(open()?, &name)?;
     let mut clients = None;
+    let mut counted = Requests::default();
     let ended = loop {
         let orders = pulse.orders();
         if orders.is_done || stop.is_stopped() {
@@ -73,10 +75,14 @@ where
         pulse.hold(Some(item.lease));
         let lease = item.lease;
         let work = Work { job, route: &route, pulse: &pulse, stop };
-        let (settlement, fatal) = work.one(&mut clients, &mut dialer, item).await;
+        let (mut settlement, fatal) = work.one(&mut clients, &mut dialer, item).await;
+        let requests = dialer.requests();
+        settlement.requests = requests.since(&counted);
         let is_settled = engine.settle(lease, &settlement, now_ms());
         pulse.hold(None);
-        if !is_settled? {
+        if is_settled? {
+            counted = requests;
+        } else {
             tracing::warn!("another worker has taken an item whose lease ended");
         }
         if let Some(error) = fatal {
@@ -85,6 +91,8 @@ where
     };
     close(&mut clients).await;
     drop(pulse);
+    // figures, without which nothing is wrong
+    let _ = engine.add_requests(&dialer.requests().since(&counted));
     // who cannot leave is missed after a while
     let _ = engine.leave(&name, now_ms());
     dialer.log_requests();
@@ -110,11 +118,16 @@ impl Work<'_> {
     where
         C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
     {
-        let ledger = Ledger::new(Arc::clone(&self.pulse.in_flight));
+        let is_range = matches!(item.step, Step::Range(_));
+        // the ranges that come before a file have counted its bytes
+        let is_counted = !is_range && item.entries.iter().any(|entry| entry.ranges() > 0);
+        let in_flight = if is_counted { Arc::default() } else { Arc::clone(&self.pulse.in_flight) };
+        let ledger = Ledger::new(in_flight);
         let done = self.attempt(clients, dialer, &item, &ledger).await;
         let Sorted { copied, mut left, reason, disk_full } = ledger.sorted(item.entries);
         let before = left.len();
-        if let Attempt::Done = done {
+        // of a range, the file's own item finds that
+        if matches!(done, Attempt::Done) && !is_range {
             left = without_vanished(self.route, clients, left).await;
         }
         let vanished = (before - left.len()) as u64;
@@ -130,7 +143,8 @@ impl Work<'_> {
             (Attempt::Fatal(error), _) => (None, Some(error.into())),
         };
         let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
-        (Settlement { copied, left, vanished, outcome }, fatal)
+        let requests = Requests::default();
+        (Settlement { copied, left, vanished, outcome, requests }, fatal)
     }
 
     async fn attempt<C>(
@@ -157,6 +171,10 @@ impl Work<'_> {
             *kept = Some(clients);
             return Attempt::Interrupted;
         }
+        if let Err(error) = self.with_source(&mut clients, dialer, item).await {
+            clients.close().await;
+            return failed(error, stop).await;
+        }
         clients.limit(orders.share_bps);
         let done = tokio::select! {
             done = copy(job, route, &mut clients, item, ledger) => Some(done),
@@ -169,17 +187,7 @@ impl Work<'_> {
             }
             Some(Err(error)) => {
                 clients.close().await;
-                match error {
-                    // somebody else stores the same file: the lease has ended
-                    TransferError::Superseded => Attempt::Interrupted,
-                    error if error.is_temporary() => {
-                        tracing::info!("{error}");
-                        // a server that closes every connection is not asked without end
-                        idle(stop).await;
-                        Attempt::Interrupted
-                    }
-                    error => Attempt::Fatal(error),
-                }
+                failed(error, stop).await
             }
             None => {
                 // its request has no end
@@ -187,6 +195,23 @@ impl Work<'_> {
                 Attempt::Interrupted
             }
         }
+    }
+
+    /// Connects to the source, if the item needs that and the process serves it to itself.
+    async fn with_source<C>(
+        &self,
+        clients: &mut Clients,
+        dialer: &mut Dialer<C>,
+        item: &Item,
+    ) -> Result<(), TransferError>
+    where
+        C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
+    {
+        let is_own = matches!(self.route, Route::Up { .. });
+        if is_own && matches!(item.step, Step::Range(_)) && clients.source.is_none() {
+            clients.source = Some(dialer.connect_to_source().await?);
+        }
+        Ok(())
     }
 
     /// Connects, again and again until that succeeds; `None` if the worker is to stop.
@@ -258,6 +283,21 @@ async fn without_vanished_here(from: &OpenTree, left: Vec<Entry>) -> Vec<Entry> 
         present
     };
     blocking(look).await.unwrap_or(left)
+}
+
+/// Tells how an attempt ended that failed as a whole.
+async fn failed(error: TransferError, stop: &Stop) -> Attempt {
+    match error {
+        // somebody else stores the same file: the lease has ended
+        TransferError::Superseded => Attempt::Interrupted,
+        error if error.is_temporary() => {
+            tracing::info!("{error}");
+            // a server that closes every connection is not asked without end
+            idle(stop).await;
+            Attempt::Interrupted
+        }
+        error => Attempt::Fatal(error),
+    }
 }
 
 /// How an attempt at an item ended.
@@ -395,12 +435,12 @@ mod tests {
         std::fs::write(ground.path().join("there"), "there").expect("a file");
         let entry = |name: &str| {
             let mtime = Time { seconds: 0, nanoseconds: 0 };
-            let kind = Kind::File { size: 5, mode: 0o644, mtime };
+            let kind = Kind::File { size: 5, mode: 0o644, mtime, ranges: 0 };
             Entry { number: 0, path: RelPath::parse(name.as_bytes()).expect("a path"), kind }
         };
         let up = |from: &Path| {
             let from = OpenTree::Folder(from.to_owned());
-            Route::Up { from, to: Vec::new() }
+            Route::Up { from, to: Vec::new(), here: None }
         };
         let left = vec![entry("lost"), entry("there"), entry("lost/too")];
         let left = without_vanished(&up(ground.path()), &mut None, left).await;

@@ -11,6 +11,7 @@ use headroom_fleet::{
 };
 use headroom_transfer::Time;
 use headroom_transfer::client::TIMEOUT;
+use headroom_transfer::files::Requests;
 use headroom_transfer::path::RelPath;
 use headroom_transfer::ssh::Ssh;
 use headroom_ui::{ConnectOptions, Control, Error, FleetOptions, Options, Ui};
@@ -316,7 +317,7 @@ fn begin_fleet(ground: &Ground) -> Sqlite {
     let first = engine.begin_listing().expect("it begins");
     let entry = |number: u64| {
         let mtime = Time { seconds: 0, nanoseconds: 0 };
-        let kind = Kind::File { size: 1000, mode: 0o644, mtime };
+        let kind = Kind::File { size: 1000, mode: 0o644, mtime, ranges: 0 };
         let path = RelPath::parse(format!("file-{number}").as_bytes()).expect("a path");
         Entry { number, path, kind }
     };
@@ -372,6 +373,7 @@ fn shows_the_jobs_of_fleets_and_steers_them() {
         left: vec![item.entries[1].clone()],
         vanished: 0,
         outcome: Outcome::Failed("<b>file-1</b> cannot be read".to_owned()),
+        requests: Requests::default(),
     };
     assert!(engine.settle(item.lease, &settlement, now_ms()).expect("an answer"));
     let job = jobs().remove(0);

@@ -220,7 +220,7 @@ async fn removed(scratch: Scratch) -> Result<(), Error> {
 fn stand_ins(root: &Root, folder: &Path, entries: &[Entry]) -> Vec<RelPath> {
     let mut made = HashSet::new();
     let stand_in = |entry: &Entry| {
-        let Kind::File { size, mode, mtime } = entry.kind else { return None };
+        let Kind::File { size, mode, mtime, .. } = entry.kind else { return None };
         make_parents(root, &entry.path, &mut made).ok()?;
         let make = || -> io::Result<()> {
             File::create_new(folder.join(OsStr::from_bytes(entry.path.as_bytes())))?.set_len(size)
@@ -278,7 +278,7 @@ mod tests {
     fn a_stand_in_has_size_mode_and_time_and_no_content() {
         let ground = tempfile::tempdir().expect("a folder");
         let root = Root::open(ground.path()).expect("a folder");
-        let file = |size| Kind::File { size, mode: 0o640, mtime: MTIME };
+        let file = |size| Kind::File { size, mode: 0o640, mtime: MTIME, ranges: 0 };
         let entries = [
             entry("a/large", file(1 << 30)),
             entry("d", Kind::Directory { mode: 0o755, mtime: MTIME }),

@@ -54,7 +54,7 @@ pub(crate) fn path(name: &str) -> RelPath {
 }
 
 pub(crate) fn file(number: u64) -> Entry {
-    let kind = Kind::File { size: 10, mode: 0o644, mtime: MTIME };
+    let kind = Kind::File { size: 10, mode: 0o644, mtime: MTIME, ranges: 0 };
     Entry { number, path: path(&format!("file-{number}")), kind }
 }
 
@@ -74,7 +74,8 @@ pub(crate) fn settled(
     failed: Option<&str>,
 ) -> Settlement {
     let outcome = failed.map_or(Outcome::Interrupted, |reason| Outcome::Failed(reason.to_owned()));
-    Settlement { copied, left, vanished: 0, outcome }
+    let requests = Requests::default();
+    Settlement { copied, left, vanished: 0, outcome, requests }
 }
 
 fn all_copied(item: &Item) -> Settlement {
@@ -136,6 +137,9 @@ pub(crate) fn run<B: Bench>(mut bench: impl FnMut(&str) -> B) {
     staged_directories(bench("directories"));
     settings(bench("settings"));
     crashes(bench("crashes"));
+    ranges(bench("ranges"));
+    lost_ranges(bench("lost_ranges"));
+    requests(bench("requests"));
 }
 
 /// An item is taken once, and settled by the lease that holds.
@@ -443,6 +447,134 @@ fn settings<B: Bench>(mut bench: B) {
     assert!(error.contains("its `mode` is copy") && error.contains("is sync"), "{error}");
     let elsewhere = Job { from: "/other".to_owned(), ..first };
     assert!(matches!(bench.begin(&elsewhere).err(), Some(Error::OtherJob { .. })));
+}
+
+/// A file of 5 MiB that has ranges.
+fn large(number: u64, ranges: u32) -> Entry {
+    let kind = Kind::File { size: 5 << 20, mode: 0o644, mtime: MTIME, ranges };
+    Entry { kind, ..file(number) }
+}
+
+/// Lists a file that has ranges, as one directory.
+fn list_large(engine: &mut impl Engine, large: &Entry) {
+    engine.begin_listing().expect("it begins");
+    engine.stage(std::slice::from_ref(large)).expect("it is staged");
+    let root = [DirectoryKey::of(None)];
+    let checkpoint = Checkpoint {
+        listed: &root,
+        next_number: large.number + 1,
+        files: 1,
+        bytes: large.size(),
+        is_complete: true,
+        ..Checkpoint::default()
+    };
+    engine.checkpoint(&checkpoint).expect("a checkpoint");
+}
+
+/// A file's ranges are taken by several workers, and then the file, which alone has a receipt.
+fn ranges<B: Bench>(mut bench: B) {
+    let job = job(&bench, "attempts = 2\nlease = \"3600s\"");
+    let mut engine = bench.begin(&job).expect("a state");
+    let large = large(0, 3);
+    list_large(&mut engine, &large);
+    let done = settled(Vec::new(), Vec::new(), None);
+    let fails = settled(Vec::new(), vec![large.clone()], Some("it failed"));
+    let interrupted = settled(Vec::new(), vec![large.clone()], None);
+    let [one, two] = ["one", "two"].map(|worker| take(&mut bench, &mut engine, worker));
+    assert_eq!((one.step, two.step), (Step::Range(0), Step::Range(1)));
+    assert_eq!((&one.entries, &two.entries), (&vec![large.clone()], &vec![large.clone()]));
+    assert!(engine.settle(two.lease, &done, bench.now_ms()).expect("an answer"));
+    let counts = engine.counts(bench.now_ms()).expect("counts");
+    assert_eq!((counts.found_files, counts.copied_files), (1, 0));
+    assert_eq!((counts.in_flight, counts.copied_bytes), (2 << 20, 0));
+    // one is killed, interrupted, and fails for good: that range has ended as well
+    engine.leave("one", bench.now_ms()).expect("an answer");
+    for settlement in [&interrupted, &fails, &fails] {
+        let mut again = take(&mut bench, &mut engine, "three");
+        if again.step == Step::Range(2) {
+            assert!(engine.settle(again.lease, &done, bench.now_ms()).expect("an answer"));
+            again = take(&mut bench, &mut engine, "three");
+        }
+        assert_eq!(again.step, Step::Range(0));
+        assert_eq!(engine.advance().expect("a phase"), Phase::Copying);
+        assert!(engine.settle(again.lease, settlement, bench.now_ms()).expect("an answer"));
+        // what a crash repeats
+        assert!(!engine.settle(again.lease, settlement, bench.now_ms()).expect("an answer"));
+    }
+    // nothing was set aside for a range, and the job has not ended by the last one
+    assert_eq!(engine.aside(10).expect("an answer"), []);
+    assert_eq!(engine.advance().expect("a phase"), Phase::Copying);
+    drop(engine);
+    let mut engine = bench.begin(&job).expect("a state");
+    let file = take(&mut bench, &mut engine, "two");
+    assert_eq!((file.step, file.entries.as_slice()), (Step::Copy, &[large.clone()][..]));
+    assert_eq!(engine.take("three", bench.now_ms()).expect("an answer"), None, "it is one item");
+    // the file fails as any other, and is set aside once
+    assert!(engine.settle(file.lease, &fails, bench.now_ms()).expect("an answer"));
+    let file = take(&mut bench, &mut engine, "two");
+    assert!(engine.settle(file.lease, &fails, bench.now_ms()).expect("an answer"));
+    let aside = engine.aside(10).expect("an answer");
+    let expected = Aside { path: Some(path("file-0")), reason: "it failed".to_owned() };
+    assert_eq!(aside, [expected]);
+    assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
+    engine.retry_aside().expect("an answer");
+    let file = take(&mut bench, &mut engine, "two");
+    assert_eq!(file.step, Step::Copy);
+    let whole = CopiedFile { size: large.size(), ..copied(&large) };
+    let all = settled(vec![whole.clone()], Vec::new(), None);
+    assert!(engine.settle(file.lease, &all, bench.now_ms()).expect("an answer"));
+    assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
+    let receipts = receipts(&mut engine);
+    let found: Vec<_> = receipts.iter().map(|it| (&it.file, &*it.worker, it.ranges)).collect();
+    assert_eq!(found, [(&whole, "two", 3)]);
+    let counts = engine.counts(bench.now_ms()).expect("counts");
+    assert_eq!((counts.copied_files, counts.copied_bytes), (1, 5 << 20));
+    assert_eq!((counts.in_flight, counts.queued, counts.aside), (0, 0, 0));
+}
+
+/// A range that loses all its workers has ended, and the file is an item.
+fn lost_ranges<B: Bench>(mut bench: B) {
+    let job = job(&bench, "lease = \"3600s\"");
+    let mut engine = bench.begin(&job).expect("a state");
+    list_large(&mut engine, &large(0, 2));
+    let first = take(&mut bench, &mut engine, "two");
+    assert_eq!(first.step, Step::Range(0));
+    let done = settled(Vec::new(), Vec::new(), None);
+    assert!(engine.settle(first.lease, &done, bench.now_ms()).expect("an answer"));
+    for _ in 0..MAX_LOSSES {
+        assert_eq!(take(&mut bench, &mut engine, "one").step, Step::Range(1));
+        engine.leave("one", bench.now_ms()).expect("an answer");
+    }
+    let file = take(&mut bench, &mut engine, "one");
+    assert_eq!(file.step, Step::Copy);
+    assert_eq!(engine.aside(10).expect("an answer"), []);
+    let vanished = Settlement { vanished: 1, ..settled(Vec::new(), Vec::new(), None) };
+    assert!(engine.settle(file.lease, &vanished, bench.now_ms()).expect("an answer"));
+    let counts = engine.counts(bench.now_ms()).expect("counts");
+    assert_eq!((counts.vanished, counts.in_flight, counts.queued), (1, 0, 0));
+    assert_eq!(engine.advance().expect("a phase"), Phase::Finishing);
+    assert_eq!(receipts(&mut engine), []);
+}
+
+/// Requests to stores are summed over settlements that counted, and runs.
+fn requests<B: Bench>(mut bench: B) {
+    let job = job(&bench, "");
+    let mut engine = bench.begin(&job).expect("a state");
+    list(&mut engine, 2, 1);
+    let of = |put: u64| Requests { put, retried: 1, ..Requests::default() };
+    for put in [3, 4] {
+        let item = take(&mut bench, &mut engine, "one");
+        let settlement = Settlement { requests: of(put), ..all_copied(&item) };
+        assert!(engine.settle(item.lease, &settlement, bench.now_ms()).expect("an answer"));
+        assert!(!engine.settle(item.lease, &settlement, bench.now_ms()).expect("an answer"));
+    }
+    engine.add_requests(&Requests { list: 2, ..Requests::default() }).expect("an answer");
+    engine.add_requests(&Requests::default()).expect("an answer");
+    drop(engine);
+    let mut engine = bench.begin(&job).expect("a state");
+    let counts = engine.counts(bench.now_ms()).expect("counts");
+    let expected = Requests { list: 2, put: 7, retried: 2, ..Requests::default() };
+    assert_eq!(counts.requests, expected);
 }
 
 /// Whatever fails and whoever dies, each file has one receipt in the end.

@@ -63,6 +63,15 @@ impl Direction {
         }
     }
 
+    /// Whether workers write into a directory, where several can write one file.
+    #[must_use]
+    pub const fn is_into_folder(&self) -> bool {
+        matches!(
+            self,
+            Self::Down { to: Tree::Folder(_), .. } | Self::Within { to: Tree::Folder(_), .. }
+        )
+    }
+
     /// Returns the trees that each worker reads or writes by itself: the source and the
     /// destination, as far as they are such.
     #[must_use]

@@ -9,15 +9,19 @@
 //! delivery, is done afterwards. If the worker dies before, the old delivery is repeated, and
 //! whoever gets it does what is left to do.
 
+use std::collections::BTreeSet;
+use std::slice;
 use std::time::Duration;
+
+use headroom_transfer::files::Requests;
 
 use super::Inner;
 use super::link::{Delivery, Held};
 use super::listing::Sight;
 use super::names::{stream_of, subject_of};
 use super::record::{
-    AsideValue, Done, Next, Record, WorkHead, body, bounded, json, nonce, read, read_body,
-    read_with_entries, with_entries,
+    AsideValue, Done, Next, Ranged, RangedDone, Record, WorkHead, body, bounded, json, nonce, read,
+    read_body, read_with_entries, with_entries,
 };
 use crate::engine::{
     Aside, Item, Lease, MAX_LOSSES, Outcome, Phase, SILENT, Settlement, State, pause_ms,
@@ -40,7 +44,7 @@ enum Use {
     /// the item in a row.
     Take { sequence: u64, losses: u32 },
     /// The item was settled so; what follows may be left to do.
-    Follow(Record),
+    Follow(Box<Record>),
     /// It comes too early: what it follows from is not decided yet.
     Early,
     /// It comes too late.
@@ -70,7 +74,7 @@ fn use_of(head: &WorkHead, message: i64, last: Option<(u64, Record)>) -> Use {
         Record::Taken { round, .. } | Record::Reopened { round, .. } if round < head.round => {
             Use::Early
         }
-        Record::Settled { round, .. } if round == head.round => Use::Follow(record),
+        Record::Settled { round, .. } if round == head.round => Use::Follow(Box::new(record)),
         Record::Settled { round, next: Next::Again { .. } | Next::Split { .. }, .. }
             if round + 1 == head.round =>
         {
@@ -106,7 +110,7 @@ impl Inner {
                 }
                 Use::Late => self.link.acknowledge(&delivery.reply).await,
                 Use::Follow(record) => {
-                    self.follow(&head, &record).await?;
+                    self.follow(&head, entries.first(), &record).await?;
                     self.link.acknowledge(&delivery.reply).await;
                 }
                 Use::Take { sequence, losses } => {
@@ -165,6 +169,8 @@ impl Inner {
     ) -> Result<Option<Item>, Error> {
         if losses >= MAX_LOSSES {
             let next = match entries.len() {
+                // the file's own item copies what it has left
+                0 | 1 if head.range().is_some() => Next::Done,
                 0 | 1 => Next::Aside { reason: SILENT.to_owned() },
                 // each half is tried once, and split again if it ends that worker, too
                 _ => Next::Split { attempts: head.attempts, losses: MAX_LOSSES - 1 },
@@ -177,10 +183,13 @@ impl Inner {
                 attempts: head.attempts,
                 body: Some(body),
                 done: Done::default(),
+                ranges: 0,
+                ranged: ranged_done(&head, &next),
+                requests: Requests::default(),
                 next,
             };
             if self.decide(&head.id, sequence, &record).await?.is_some() {
-                self.follow(&head, &record).await?;
+                self.follow(&head, entries.first(), &record).await?;
                 self.link.acknowledge(&delivery.reply).await;
             }
             return Ok(None);
@@ -200,7 +209,8 @@ impl Inner {
         };
         let lease = Lease { item: message, take: int(taken) };
         let step = head.step();
-        let held = Held { head, worker: worker.to_owned(), reply: delivery.reply };
+        let file = head.ranged.and(entries.first()).cloned();
+        let held = Held { head, worker: worker.to_owned(), reply: delivery.reply, file };
         self.announce(worker, Some(&held), 0).await?;
         self.link.held().insert((lease.item, lease.take), held);
         Ok(Some(Item { lease, step, entries }))
@@ -223,13 +233,17 @@ impl Inner {
         let key = (lease.item, lease.take);
         let held = self.link.held().get(&key).cloned();
         let Some(held) = held else { return Ok(false) };
-        let Held { head, worker, reply } = &held;
-        let Settlement { copied, left, vanished, outcome } = settlement;
+        let Held { head, worker, reply, file } = &held;
+        let Settlement { copied, left, vanished, outcome, requests } = settlement;
         let tried = head.attempts.saturating_add(1);
         let next = match (outcome, left.len()) {
             (_, 0) => Next::Done,
             // it was no attempt
             (Outcome::Interrupted, _) => Next::Again { attempts: head.attempts, ready_ms: 0 },
+            // the file's own item copies what it has left
+            (Outcome::Failed(_), 1) if tried >= self.rules.attempts && head.range().is_some() => {
+                Next::Done
+            }
             (Outcome::Failed(reason), 1) if tried >= self.rules.attempts => {
                 Next::Aside { reason: bounded(reason) }
             }
@@ -251,11 +265,17 @@ impl Inner {
             attempts: tried,
             body,
             done: Done::of(copied, *vanished),
+            ranges: match head.range() {
+                None => head.ranged.map_or(0, |ranged| ranged.ranges),
+                Some(_) => 0,
+            },
+            ranged: ranged_done(head, &next),
+            requests: *requests,
             next,
         };
         let decided = self.decide(&head.id, int_back(lease.take), &record).await?;
         if decided.is_some() {
-            self.follow(head, &record).await?;
+            self.follow(head, file.as_ref(), &record).await?;
             self.link.acknowledge(reply).await;
         }
         self.link.held().remove(&key);
@@ -270,10 +290,20 @@ impl Inner {
         self.link.publish(&subject, None, body.to_vec()).await
     }
 
-    /// Does what follows from a settlement of an item. It may have been done before.
-    async fn follow(&self, head: &WorkHead, record: &Record) -> Result<(), Error> {
-        let Record::Settled { round, body: Some(body), next, .. } = record else { return Ok(()) };
-        let (round, body) = (*round, *body);
+    /// Does what follows from a settlement of an item, whose first entry this is if it is of a file
+    /// that has ranges. It may have been done before.
+    async fn follow(
+        &self,
+        head: &WorkHead,
+        first: Option<&Entry>,
+        record: &Record,
+    ) -> Result<(), Error> {
+        let Record::Settled { round, body, next, .. } = record else { return Ok(()) };
+        if let (Next::Done, Some(index), Some(file)) = (next, head.range(), first) {
+            return self.end_range(index, file).await;
+        }
+        let Some(body) = *body else { return Ok(()) };
+        let round = *round;
         match next {
             Next::Done => {}
             Next::Again { attempts, ready_ms } => {
@@ -285,6 +315,7 @@ impl Inner {
                     losses: 0,
                     ready_ms: *ready_ms,
                     staged: None,
+                    ranged: head.ranged,
                 };
                 self.queue(&again, &left).await?;
             }
@@ -292,12 +323,10 @@ impl Inner {
                 let left = self.left_of(body).await?;
                 let (one, other) = left.split_at(left.len() / 2);
                 let half = |id: String, round: u64| WorkHead {
-                    id,
                     round,
                     attempts: *attempts,
                     losses: *losses,
-                    ready_ms: 0,
-                    staged: None,
+                    ..WorkHead::new(id)
                 };
                 self.queue(&half(head.id.clone(), round + 1), one).await?;
                 if let Some(first) = other.first() {
@@ -316,6 +345,32 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Notes that a range of a file has ended. When all of them have, the file is an item.
+    async fn end_range(&self, index: u32, file: &Entry) -> Result<(), Error> {
+        let id = format!("g.{}", file.number);
+        loop {
+            let (sequence, mut indexes) = match self.last_of(&id).await? {
+                None => (0, BTreeSet::new()),
+                Some((sequence, Record::RangesEnded { indexes })) => (sequence, indexes),
+                Some(_) => return self.link.whole(Err(crate::entry::Damaged), "log"),
+            };
+            let is_new = indexes.insert(index);
+            let is_last = indexes.len() as u64 == u64::from(file.ranges());
+            let record = Record::RangesEnded { indexes };
+            if is_new && self.decide(&id, sequence, &record).await?.is_none() {
+                // another range was faster
+                continue;
+            }
+            if is_last {
+                let entries = slice::from_ref(file);
+                let ranged = Ranged::of(entries);
+                let head = WorkHead { ranged, ..WorkHead::new(format!("c.{}", file.number)) };
+                self.queue(&head, entries).await?;
+            }
+            return Ok(());
+        }
     }
 
     /// Puts an item into the queue.
@@ -457,17 +512,19 @@ impl Inner {
         };
         if is_open {
             let left = self.left_of(body).await?;
-            let head = WorkHead {
-                id: id.to_owned(),
-                round: round + 1,
-                attempts: 0,
-                losses: 0,
-                ready_ms: 0,
-                staged: None,
-            };
+            let ranged = Ranged::of(&left);
+            let head = WorkHead { round: round + 1, ranged, ..WorkHead::new(id.to_owned()) };
             self.queue(&head, &left).await?;
         }
         Ok(())
+    }
+}
+
+/// Returns how the bytes of ranges change by a settlement of an item.
+fn ranged_done(head: &WorkHead, next: &Next) -> RangedDone {
+    match next {
+        Next::Done => head.ranged_done(),
+        Next::Again { .. } | Next::Split { .. } | Next::Aside { .. } => RangedDone::default(),
     }
 }
 
@@ -495,7 +552,7 @@ mod tests {
 
     fn head(round: u64) -> WorkHead {
         let id = "c.1".to_owned();
-        WorkHead { id, round, attempts: 0, losses: 3, ready_ms: 0, staged: None }
+        WorkHead { round, losses: 3, ..WorkHead::new(id) }
     }
 
     fn taken(round: u64) -> Record {
@@ -511,6 +568,9 @@ mod tests {
             body: None,
             done: Done::default(),
             next,
+            ranges: 0,
+            ranged: RangedDone::default(),
+            requests: Requests::default(),
         }
     }
 
@@ -524,11 +584,11 @@ mod tests {
             (1, taken(1), take(2)),
             (0, taken(1), Use::Late),
             (2, taken(1), Use::Early),
-            (1, settled(1, again()), Use::Follow(settled(1, again()))),
+            (1, settled(1, again()), Use::Follow(Box::new(settled(1, again())))),
             (2, settled(1, again()), take(3)),
             (3, settled(1, again()), Use::Early),
             (0, settled(1, again()), Use::Late),
-            (1, settled(1, Next::Done), Use::Follow(settled(1, Next::Done))),
+            (1, settled(1, Next::Done), Use::Follow(Box::new(settled(1, Next::Done)))),
             (2, settled(1, aside()), Use::Early),
             (2, reopened(2), take(3)),
             (1, reopened(2), Use::Late),

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use super::names::{CONSUMER, Names};
 use super::record::WorkHead;
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::NatsServers;
 use crate::stop::Stop;
@@ -83,6 +84,8 @@ pub(super) struct Held {
     pub(super) worker: String,
     /// Where its delivery is acknowledged.
     pub(super) reply: Subject,
+    /// The file that has ranges, if the item is of one.
+    pub(super) file: Option<Entry>,
 }
 
 /// An item as it was delivered.

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use super::Inner;
 use super::cells::LISTING;
 use super::record::{
-    AsideValue, PageHead, Progress, WorkHead, bounded, chunks, nonce, read_with_entries,
+    AsideValue, PageHead, Progress, Ranged, WorkHead, bounded, chunks, nonce, read_with_entries,
     with_entries,
 };
 use super::totals::Walk;
@@ -194,19 +194,38 @@ impl Inner {
         Ok(listing.frontier.first.first_key_value().map(|(key, _)| key.clone()))
     }
 
-    /// Adds an item that nobody sees yet.
+    /// Adds an item that nobody sees yet, or those of a file's ranges.
     pub(super) async fn stage(&self, entries: &[Entry]) -> Result<(), Error> {
         let mut listing = self.listing.lock().await;
-        for part in chunks(entries, usize::MAX) {
-            let Some(first) = part.first() else { continue };
-            listing.staged += 1;
-            listing.items += 1;
-            let staged = Some((listing.progress.epoch, listing.staged));
-            let id = format!("c.{}", first.number);
-            let head = WorkHead { id, round: 0, attempts: 0, losses: 0, ready_ms: 0, staged };
-            self.queue(&head, part).await?;
+        let listing = &mut *listing;
+        let Some(ranged) = Ranged::of(entries) else {
+            for part in chunks(entries, usize::MAX) {
+                let Some(first) = part.first() else { continue };
+                listing.items += 1;
+                self.stage_item(listing, format!("c.{}", first.number), None, part).await?;
+            }
+            return Ok(());
+        };
+        // the file is counted with them, and so never missing: the last of them puts it into the
+        // queue
+        listing.items += u64::from(ranged.ranges) + 1;
+        for index in 0..ranged.ranges {
+            let id = format!("r{index}.{}", ranged.number);
+            self.stage_item(listing, id, Some(ranged), entries).await?;
         }
         Ok(())
+    }
+
+    async fn stage_item(
+        &self,
+        listing: &mut Listing,
+        id: String,
+        ranged: Option<Ranged>,
+        entries: &[Entry],
+    ) -> Result<(), Error> {
+        listing.staged += 1;
+        let staged = Some((listing.progress.epoch, listing.staged));
+        self.queue(&WorkHead { staged, ranged, ..WorkHead::new(id) }, entries).await
     }
 
     /// Adds directories that nobody sees yet.
@@ -342,8 +361,7 @@ impl Inner {
             }
             let Some(first) = entries.first() else { continue };
             let id = format!("f{finish}.{}", first.number);
-            let head = WorkHead { id, round: 0, attempts: 0, losses: 0, ready_ms: 0, staged: None };
-            self.queue(&head, &entries).await?;
+            self.queue(&WorkHead::new(id), &entries).await?;
             items += 1;
         }
         Ok(items)

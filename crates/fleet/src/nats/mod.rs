@@ -28,6 +28,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use headroom_transfer::files::Requests;
 use tokio::sync::Mutex as AsyncMutex;
 
 use self::cells::CONTROL;
@@ -300,7 +301,8 @@ impl Inner {
             leased,
             aside: totals.aside + progress.failed + progress.problems,
             workers,
-            in_flight,
+            in_flight: in_flight.saturating_add(totals.ranged),
+            requests: totals.requests,
         })
     }
 
@@ -400,6 +402,11 @@ impl Engine for Nats {
     ) -> Result<bool, Error> {
         let settlement = settlement.clone();
         self.wait(move |inner| async move { inner.settle(lease, &settlement, now_ms).await })
+    }
+
+    fn add_requests(&mut self, requests: &Requests) -> Result<(), Error> {
+        let requests = *requests;
+        self.wait(move |inner| async move { inner.add_requests(requests).await })
     }
 
     fn advance(&mut self) -> Result<Phase, Error> {

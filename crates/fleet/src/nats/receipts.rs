@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use headroom_transfer::files::Requests;
 use headroom_transfer::path::RelPath;
 
 use super::Inner;
@@ -10,26 +11,29 @@ use super::totals::Walk;
 use crate::engine::{CopiedFile, Phase, Receipt};
 use crate::entry::{Damaged, Entry, Kind};
 use crate::error::Error;
+use crate::requests::are_none;
 
 /// The last word of the subject of what the delete pass did.
 const DELETE_PASS: &str = "delete";
+/// The last word of the subject of requests to stores that no settlement has.
+const REQUESTS: &str = "requests";
 
 impl Inner {
     /// Reads a transition: its receipts, and whether they replace those of the same files.
     pub(super) async fn receipts_of(&self, record: Record) -> Result<(Vec<Receipt>, bool), Error> {
-        let (worker, time_ms, attempts, at, replaces) = match record {
-            Record::Settled { worker, time_ms, attempts, body: Some(body), done, .. }
-                if done.files > 0 =>
-            {
-                (worker, time_ms, attempts, body, false)
+        let (worker, time_ms, (attempts, ranges), at, replaces) = match record {
+            Record::Settled {
+                worker, time_ms, attempts, ranges, body: Some(body), done, ..
+            } if done.files > 0 => (worker, time_ms, (attempts, ranges), body, false),
+            Record::Corrected { worker, time_ms, body, .. } => {
+                (worker, time_ms, (1, 0), body, true)
             }
-            Record::Corrected { worker, time_ms, body, .. } => (worker, time_ms, 1, body, true),
             _ => return Ok((Vec::new(), false)),
         };
         let message = self.link.get(&self.link.names.receipts(), at).await?;
         let read = message.map_or(Err(Damaged), |body| read_body(&body.payload));
         let (copied, _) = self.link.whole(read, "receipts")?;
-        let receipt = |file| Receipt { file, worker: worker.clone(), time_ms, attempts };
+        let receipt = |file| Receipt { file, worker: worker.clone(), time_ms, attempts, ranges };
         Ok((copied.into_iter().map(receipt).collect(), replaces))
     }
 
@@ -86,10 +90,11 @@ impl Inner {
             let counted: Vec<_> = part.iter().filter(is_new).cloned().collect();
             let at = self.keep_body(&body(part, &[])).await?;
             let (worker, done) = (worker.to_owned(), Done::of(&counted, 0));
-            self.note(&Record::Corrected { worker, time_ms: now_ms, body: at, done }).await?;
+            let corrected = Record::Corrected { worker, time_ms: now_ms, body: at, done };
+            self.note(DELETE_PASS, &corrected).await?;
         }
         if removed > 0 {
-            self.note(&Record::Removed { names: removed }).await?;
+            self.note(DELETE_PASS, &Record::Removed { names: removed }).await?;
         }
         if is_complete {
             self.link.steer(|steering| steering.phase = Phase::Done.into()).await?;
@@ -97,8 +102,17 @@ impl Inner {
         Ok(())
     }
 
-    async fn note(&self, record: &Record) -> Result<(), Error> {
-        let subject = self.link.names.log_subject(DELETE_PASS);
+    /// Adds requests to stores that no settlement has.
+    pub(super) async fn add_requests(&self, requests: Requests) -> Result<(), Error> {
+        match are_none(&requests) {
+            true => Ok(()),
+            false => self.note(REQUESTS, &Record::Requested { requests }).await,
+        }
+    }
+
+    /// Adds what is of no item to the log.
+    async fn note(&self, about: &str, record: &Record) -> Result<(), Error> {
+        let subject = self.link.names.log_subject(about);
         let id = format!("d.{}", nonce());
         self.link.publish(&subject, Some(&id), json(record)).await?;
         Ok(())
@@ -127,7 +141,7 @@ fn parts(copied: &[CopiedFile]) -> Vec<&[CopiedFile]> {
     let entry = |file: &CopiedFile| Entry {
         number: file.number,
         path: file.path.clone(),
-        kind: Kind::File { size: file.size, mode: 0, mtime },
+        kind: Kind::File { size: file.size, mode: 0, mtime, ranges: 0 },
     };
     let entries: Vec<_> = copied.iter().map(entry).collect();
     let (mut parts, mut rest) = (Vec::new(), copied);

@@ -1,15 +1,18 @@
 //! What the streams and buckets of a job hold. Small values are JSON; entries and receipts are
 //! bytes behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 
+use headroom_transfer::files::Requests;
 use headroom_transfer::path::RelPath;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{CopiedFile, Phase, State, Step};
 use crate::entry::{Damaged, Entry, decode, encode};
+use crate::ranges;
+use crate::requests::{RequestCounts, are_none};
 
 /// The most bytes of entries in one message. What is copied of them needs half as many more in the
 /// worst case, so that a settlement fits into a message of 1 MiB, the servers' usual limit.
@@ -20,8 +23,8 @@ const MAX_REASON: usize = 2000;
 /// An item as the queue has it, before its entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkHead {
-    /// The item's name: `c.N` for copying, `fR.N` for the R-th time that directories are finished.
-    /// N is the number of its first entry when it was made, so that no other item has the name.
+    /// The item's name: `c.N` for copying, `rI.N` for the range of index I of a file, `fR.N` for
+    /// the R-th time that directories are finished. N is the number of its first entry when it was made, so that no other item has the name.
     pub(super) id: String,
     /// How many times it was settled before.
     pub(super) round: u64,
@@ -37,12 +40,58 @@ pub(super) struct WorkHead {
     /// listing's checkpoint.
     #[serde(default)]
     pub(super) staged: Option<(u64, u64)>,
+    /// The file that has ranges, if the item is of one.
+    #[serde(default)]
+    pub(super) ranged: Option<Ranged>,
+}
+
+/// A file that has ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ranged {
+    pub(super) number: u64,
+    pub(super) size: u64,
+    pub(super) ranges: u32,
+}
+
+impl Ranged {
+    /// Returns what an item says of its only file, if that has ranges.
+    pub(super) fn of(entries: &[Entry]) -> Option<Self> {
+        let [file] = entries else { return None };
+        let ranged = Self { number: file.number, size: file.size(), ranges: file.ranges() };
+        (ranged.ranges > 0).then_some(ranged)
+    }
 }
 
 impl WorkHead {
+    /// Makes an item of this name that nobody has tried.
+    pub(super) const fn new(id: String) -> Self {
+        Self { id, round: 0, attempts: 0, losses: 0, ready_ms: 0, staged: None, ranged: None }
+    }
+
     /// What is to be done with the item.
     pub(super) fn step(&self) -> Step {
-        if self.id.starts_with('f') { Step::Finish } else { Step::Copy }
+        match self.range() {
+            Some(index) => Step::Range(index),
+            None if self.id.starts_with('f') => Step::Finish,
+            None => Step::Copy,
+        }
+    }
+
+    /// The index of the range that it is of, if it is one of a range.
+    pub(super) fn range(&self) -> Option<u32> {
+        self.id.strip_prefix('r')?.split('.').next()?.parse().ok()
+    }
+
+    /// Returns how the bytes of ranges change when the item has ended.
+    pub(super) fn ranged_done(&self) -> RangedDone {
+        match (self.ranged, self.range()) {
+            (Some(Ranged { size, ranges, .. }), Some(index)) => {
+                let range = ranges::bytes(size, ranges, index);
+                RangedDone { added: range.end - range.start, removed: 0 }
+            }
+            (Some(Ranged { size, .. }), None) => RangedDone { added: 0, removed: size },
+            (None, _) => RangedDone::default(),
+        }
     }
 
     /// Which time directories are finished by it, if it does that.
@@ -83,6 +132,22 @@ pub(super) enum Record {
         body: Option<u64>,
         done: Done,
         next: Next,
+        /// How many ranges the file has that was copied.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        ranges: u32,
+        /// What becomes of the bytes of ranges that have ended.
+        #[serde(default, skip_serializing_if = "RangedDone::is_none")]
+        ranged: RangedDone,
+        /// Requests that the worker has made to stores.
+        #[serde(default, skip_serializing_if = "are_none", with = "RequestCounts")]
+        requests: Requests,
+    },
+    /// These ranges of a file have ended, however they did.
+    RangesEnded { indexes: BTreeSet<u32> },
+    /// Requests to stores that no settlement has.
+    Requested {
+        #[serde(with = "RequestCounts")]
+        requests: Requests,
     },
     /// It was set aside, and is tried again.
     Reopened { round: u64, body: u64 },
@@ -112,6 +177,25 @@ impl Done {
             vanished,
         }
     }
+}
+
+/// How a transition changes the bytes of ranges that have ended, of files that have not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct RangedDone {
+    /// Those of a range that has ended.
+    pub(super) added: u64,
+    /// Those of a file that has ended.
+    pub(super) removed: u64,
+}
+
+impl RangedDone {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What becomes of an item that was settled.
@@ -378,8 +462,8 @@ fn array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Damaged> {
 pub(super) fn chunks(entries: &[Entry], most: usize) -> Vec<&[Entry]> {
     let (mut chunks, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (n, entry) in entries.iter().enumerate() {
-        // beside its names an entry has at most 37 bytes
-        let more = entry.name_bytes() + 37;
+        // beside its names an entry has at most 41 bytes
+        let more = entry.name_bytes() + 41;
         if n > start && (bytes + more > MAX_BYTES || n - start >= most) {
             chunks.push(&entries[start..n]);
             (start, bytes) = (n, 0);
@@ -403,12 +487,12 @@ mod tests {
     fn entry(number: u64, name: &str) -> Entry {
         let path = RelPath::parse(name.as_bytes()).expect("a path");
         let mtime = Time { seconds: 5, nanoseconds: 6 };
-        Entry { number, path, kind: Kind::File { size: 7, mode: 0o644, mtime } }
+        Entry { number, path, kind: Kind::File { size: 7, mode: 0o644, mtime, ranges: 0 } }
     }
 
     fn head() -> WorkHead {
         let id = "f3.17".to_owned();
-        WorkHead { id, round: 2, attempts: 1, losses: 0, ready_ms: 9, staged: Some((4, 5)) }
+        WorkHead { round: 2, attempts: 1, ready_ms: 9, staged: Some((4, 5)), ..WorkHead::new(id) }
     }
 
     #[test]
@@ -435,6 +519,44 @@ mod tests {
         let copying = WorkHead { id: "c.1".to_owned(), ..head() };
         assert_eq!((copying.step(), copying.finish_round()), (Step::Copy, None));
         assert_eq!(copying.sibling(2), "c.2");
+    }
+
+    #[test]
+    fn a_range_is_named_by_its_index_and_its_file() {
+        let ranged = Some(Ranged { number: 7, size: (5 << 20) - 1, ranges: 3 });
+        let range = WorkHead { id: "r2.7".to_owned(), ranged, ..head() };
+        assert_eq!((range.step(), range.finish_round()), (Step::Range(2), None));
+        assert_eq!(range.ranged_done(), RangedDone { added: (1 << 20) - 1, removed: 0 });
+        let file = WorkHead { id: "c.7".to_owned(), ranged, ..head() };
+        assert_eq!(file.step(), Step::Copy);
+        assert_eq!(file.ranged_done(), RangedDone { added: 0, removed: (5 << 20) - 1 });
+        assert_eq!(head().ranged_done(), RangedDone::default());
+        assert_eq!(read::<WorkHead>(&json(&range)).expect("a head"), range);
+    }
+
+    #[test]
+    fn a_transition_says_what_it_adds_and_an_older_one_adds_nothing_more() {
+        let settled = |ranges, requests| Record::Settled {
+            round: 0,
+            worker: "one".to_owned(),
+            time_ms: 0,
+            attempts: 1,
+            body: None,
+            done: Done::default(),
+            next: Next::Done,
+            ranges,
+            ranged: RangedDone { added: 0, removed: u64::from(ranges) },
+            requests,
+        };
+        let plain = settled(0, Requests::default());
+        let bytes = json(&plain);
+        assert!(!String::from_utf8_lossy(&bytes).contains("range"), "it is short");
+        assert_eq!(read::<Record>(&bytes).expect("a record"), plain);
+        let requests = Requests { list: 3, slowed: 1, ..Requests::default() };
+        let ended = Record::RangesEnded { indexes: [0, 5].into() };
+        for record in [settled(9, requests), Record::Requested { requests }, ended] {
+            assert_eq!(read::<Record>(&json(&record)).expect("a record"), record);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_nats::jetstream::message::StreamMessage;
+use headroom_transfer::files::Requests;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -12,6 +13,7 @@ use super::cells::TOTALS;
 use super::link::{Link, wrong};
 use super::record::{Done, Next, Record, read};
 use crate::error::Error;
+use crate::requests::RequestCounts;
 
 /// How many messages are asked for at once.
 const AT_ONCE: u64 = 64;
@@ -34,6 +36,12 @@ pub(super) struct Totals {
     pub(super) closed: u64,
     /// Items that are set aside now.
     pub(super) aside: u64,
+    /// Bytes of ranges that have ended, of files that have not.
+    #[serde(default)]
+    pub(super) ranged: u64,
+    /// Requests to stores.
+    #[serde(default, with = "RequestCounts")]
+    pub(super) requests: Requests,
     /// The transitions since these sums were kept.
     #[serde(skip)]
     fresh: u64,
@@ -42,9 +50,13 @@ pub(super) struct Totals {
 impl Totals {
     fn add(&mut self, record: &Record) {
         match record {
-            Record::Taken { .. } => {}
-            Record::Settled { done, next, .. } => {
+            Record::Taken { .. } | Record::RangesEnded { .. } => {}
+            Record::Requested { requests } => self.requests = self.requests.and(requests),
+            Record::Settled { done, next, ranged, requests, .. } => {
                 self.add_done(*done);
+                self.requests = self.requests.and(requests);
+                let ranged_so_far = self.ranged.saturating_add(ranged.added);
+                self.ranged = ranged_so_far.saturating_sub(ranged.removed);
                 match next {
                     Next::Done => self.closed += 1,
                     Next::Again { .. } => {}
@@ -142,6 +154,7 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::RangedDone;
     use super::*;
 
     #[test]
@@ -155,7 +168,11 @@ mod tests {
             body: None,
             done,
             next,
+            ranges: 0,
+            ranged: RangedDone { added: 10, removed: 5 },
+            requests: Requests { put: 3, ..Requests::default() },
         };
+        let requests = Requests { list: 2, put: 1, ..Requests::default() };
         let mut totals = Totals::default();
         for record in [
             Record::Taken { round: 0, worker: "one".to_owned(), nonce: 1, message: 1, losses: 0 },
@@ -165,11 +182,15 @@ mod tests {
             settled(Next::Done),
             Record::Reopened { round: 1, body: 5 },
             Record::Removed { names: 3 },
+            Record::RangesEnded { indexes: [1].into() },
+            Record::Requested { requests },
         ] {
             totals.add(&record);
         }
         let Totals { files, bytes, unchanged, vanished, removed, .. } = totals;
         assert_eq!((files, bytes, unchanged, vanished, removed), (8, 120, 4, 4, 3));
         assert_eq!((totals.split, totals.closed, totals.aside), (1, 1, 0));
+        assert_eq!(totals.ranged, 20);
+        assert_eq!(totals.requests, Requests { list: 2, put: 13, ..Requests::default() });
     }
 }

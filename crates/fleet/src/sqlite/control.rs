@@ -1,10 +1,12 @@
 //! What steers a job: its state, its rate, its workers; and its figures.
 
+use headroom_transfer::files::Requests;
 use rusqlite::{Connection, Row, params};
 
 use super::{Rules, damaged, int, nat};
 use crate::engine::{Control, Counts, Lease, Orders, Phase, State, WorkerReport};
 use crate::job::Job;
+use crate::requests;
 
 /// A worker that was not heard of for this long has no share of the rate.
 const LIVE_MS: u64 = 5000;
@@ -122,6 +124,35 @@ pub(super) fn count_vanished(connection: &Connection, vanished: u64) -> rusqlite
     connection.execute("UPDATE job SET vanished = ?1", [vanished]).map(drop)
 }
 
+/// Adds requests to stores.
+pub(super) fn count_requests(connection: &Connection, more: &Requests) -> rusqlite::Result<()> {
+    if requests::are_none(more) {
+        return Ok(());
+    }
+    let sum = read_requests(connection)?.and(more);
+    connection.execute("UPDATE job SET requests = ?1", [requests::to_json(&sum)]).map(drop)
+}
+
+fn read_requests(connection: &Connection) -> rusqlite::Result<Requests> {
+    let text: Option<String> =
+        connection.query_row("SELECT requests FROM job", [], |row| row.get(0))?;
+    let Some(text) = text else { return Ok(Requests::default()) };
+    requests::from_json(&text).ok_or_else(|| damaged("the count of requests"))
+}
+
+/// Changes the count of bytes in ranges that are done, of files without receipts.
+pub(super) fn count_ranged(
+    connection: &Connection,
+    change: impl FnOnce(u64) -> u64,
+) -> rusqlite::Result<()> {
+    let bytes = int(change(ranged_bytes(connection)?));
+    connection.execute("UPDATE job SET ranged_bytes = ?1", [bytes]).map(drop)
+}
+
+fn ranged_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.query_row("SELECT ranged_bytes FROM job", [], |row| nat(row, 0))
+}
+
 /// Returns the workers that have items or were heard of.
 pub(super) fn holders(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut holders = connection.prepare(
@@ -170,7 +201,10 @@ pub(super) fn counts(connection: &Connection, now_ms: u64) -> rusqlite::Result<C
         [],
         |row| nat(row, 0),
     )?;
-    (counts.workers, counts.in_flight) = workers(connection, now_ms)?;
+    let (live, in_flight) = workers(connection, now_ms)?;
+    counts.workers = live;
+    counts.in_flight = in_flight.saturating_add(ranged_bytes(connection)?);
+    counts.requests = read_requests(connection)?;
     Ok(counts)
 }
 

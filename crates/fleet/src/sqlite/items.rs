@@ -37,25 +37,25 @@ pub(super) fn take(
     }
     expire(connection, now_ms)?;
     let read = |row: &Row<'_>| -> rusqlite::Result<_> {
-        let (id, step, bytes): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok((id, step, bytes, row.get::<_, i64>(3)?))
+        let (id, bytes): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        Ok((id, bytes, row.get::<_, i64>(2)?, read_step(row, 3)?))
     };
     let found = connection
         .query_row(
-            "SELECT id, step, entries, takes FROM items WHERE state = 'queued' AND ready_ms <= ?1 \
-             ORDER BY ready_ms, id LIMIT 1",
+            "SELECT id, entries, takes, step, part FROM items \
+             WHERE state = 'queued' AND ready_ms <= ?1 ORDER BY ready_ms, id LIMIT 1",
             [int(now_ms)],
             read,
         )
         .optional()?;
-    let Some((id, step, bytes, takes)) = found else { return Ok(None) };
+    let Some((id, bytes, takes, step)) = found else { return Ok(None) };
     connection.execute(
         "UPDATE items SET state = 'leased', attempts = attempts + 1, takes = takes + 1, \
          worker = ?2, lease_ms = ?3 WHERE id = ?1",
         params![id, worker, int(now_ms.saturating_add(rules.lease_ms))],
     )?;
     let lease = Lease { item: id, take: takes + 1 };
-    Ok(Some(Item { lease, step: read_step(&step)?, entries: entries(&bytes)? }))
+    Ok(Some(Item { lease, step, entries: entries(&bytes)? }))
 }
 
 /// Records what became of an item, if the lease still holds.
@@ -68,20 +68,32 @@ pub(super) fn settle(
 ) -> rusqlite::Result<bool> {
     let held = connection
         .query_row(
-            "SELECT attempts, worker FROM items WHERE id = ?1 AND takes = ?2 AND state = 'leased'",
+            "SELECT attempts, worker, file, entries FROM items \
+             WHERE id = ?1 AND takes = ?2 AND state = 'leased'",
             [lease.item, lease.take],
-            |row| Ok((small(row, 0)?, row.get::<_, String>(1)?)),
+            |row| {
+                let file: Option<i64> = row.get(2)?;
+                let bytes = file.is_some().then(|| row.get::<_, Vec<u8>>(3)).transpose()?;
+                Ok((small(row, 0)?, row.get::<_, String>(1)?, bytes))
+            },
         )
         .optional()?;
-    let Some((attempts, worker)) = held else { return Ok(false) };
-    let Settlement { copied, left, vanished, outcome } = settlement;
-    receipts::record(connection, copied, &worker, attempts, now_ms)?;
+    let Some((attempts, worker, bytes)) = held else { return Ok(false) };
+    // of a file that has ranges
+    let file = bytes.map(|bytes| entries(&bytes)).transpose()?.and_then(|mut file| file.pop());
+    let Settlement { copied, left, vanished, outcome, requests } = settlement;
+    let ranges = file.as_ref().map_or(0, Entry::ranges);
+    receipts::record(connection, copied, &worker, (attempts, ranges), now_ms)?;
     if *vanished > 0 {
         control::count_vanished(connection, *vanished)?;
     }
+    control::count_requests(connection, requests)?;
     connection.execute("UPDATE items SET losses = 0 WHERE id = ?1", [lease.item])?;
     match outcome {
-        _ if left.is_empty() => remove(connection, lease.item)?,
+        _ if left.is_empty() => match file {
+            Some(file) => close(connection, lease.item, &file)?,
+            None => remove(connection, lease.item)?,
+        },
         Outcome::Failed(reason) => {
             fail(connection, rules, lease.item, attempts, left, reason, now_ms)?;
         }
@@ -117,7 +129,7 @@ fn expire(connection: &Connection, now_ms: u64) -> rusqlite::Result<()> {
             _ if losses < MAX_LOSSES => {
                 requeue(connection, id, attempts, &left, Some(SILENT), now_ms)?;
             }
-            [] | [_] => set_aside(connection, id, &left, SILENT)?,
+            [] | [_] => give_up(connection, id, &left, SILENT)?,
             _ => split(connection, id, attempts, &left, SILENT, now_ms)?,
         }
     }
@@ -136,7 +148,7 @@ fn fail(
 ) -> rusqlite::Result<()> {
     match left {
         [] => remove(connection, id),
-        [_] if attempts >= rules.attempts => set_aside(connection, id, left, reason),
+        [_] if attempts >= rules.attempts => give_up(connection, id, left, reason),
         [_] => {
             let ready_ms = now_ms.saturating_add(pause_ms(attempts));
             requeue(connection, id, attempts, left, Some(reason), ready_ms)
@@ -145,12 +157,13 @@ fn fail(
     }
 }
 
-fn set_aside(
-    connection: &Connection,
-    id: i64,
-    left: &[Entry],
-    reason: &str,
-) -> rusqlite::Result<()> {
+/// Sets an item aside. One of a range ends instead: the file's own item copies what it has left.
+fn give_up(connection: &Connection, id: i64, left: &[Entry], reason: &str) -> rusqlite::Result<()> {
+    if let [file] = left
+        && part(connection, id)?.is_some()
+    {
+        return close(connection, id, file);
+    }
     connection
         .execute(
             "UPDATE items SET state = 'aside', entries = ?2, reason = ?3, worker = NULL, \
@@ -158,6 +171,30 @@ fn set_aside(
             params![id, encode(left), reason],
         )
         .map(drop)
+}
+
+/// Ends an item of a file that has ranges. When the last range has ended, the file is an item.
+fn close(connection: &Connection, id: i64, file: &Entry) -> rusqlite::Result<()> {
+    let part = part(connection, id)?;
+    remove(connection, id)?;
+    let Some(part) = part else {
+        // the file itself, which is counted with its receipt
+        return control::count_ranged(connection, |bytes| bytes.saturating_sub(file.size()));
+    };
+    let range = file.range(part);
+    control::count_ranged(connection, |bytes| bytes.saturating_add(range.end - range.start))?;
+    connection
+        .execute(
+            "INSERT INTO items (step, state, entries, file) SELECT 'copy', 'queued', ?1, ?2 \
+             WHERE NOT EXISTS (SELECT 1 FROM items WHERE step = 'range' AND file = ?2)",
+            params![encode(std::slice::from_ref(file)), int(file.number)],
+        )
+        .map(drop)
+}
+
+/// Returns the range that an item is of, if it is one of a range.
+fn part(connection: &Connection, id: i64) -> rusqlite::Result<Option<u32>> {
+    connection.query_row("SELECT part FROM items WHERE id = ?1", [id], |row| row.get(0))
 }
 
 /// Makes two items of one: each has half of what is left.
@@ -309,10 +346,12 @@ pub(super) fn aside(connection: &Connection, most: usize) -> rusqlite::Result<Ve
     Ok(found)
 }
 
-fn read_step(name: &str) -> rusqlite::Result<Step> {
-    match name {
-        "copy" => Ok(Step::Copy),
-        "finish" => Ok(Step::Finish),
+/// Reads the step of an item: its name, and the range that is in the next column.
+fn read_step(row: &Row<'_>, column: usize) -> rusqlite::Result<Step> {
+    match (row.get::<_, String>(column)?.as_str(), row.get::<_, Option<u32>>(column + 1)?) {
+        ("copy", None) => Ok(Step::Copy),
+        ("range", Some(part)) => Ok(Step::Range(part)),
+        ("finish", None) => Ok(Step::Finish),
         _ => Err(damaged("an item's step")),
     }
 }

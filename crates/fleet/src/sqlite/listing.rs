@@ -46,8 +46,20 @@ pub(super) fn next_directory(
     found.map(read).transpose()
 }
 
-/// Adds an item that nobody sees yet.
+/// Adds an item that nobody sees yet, or those of a file's ranges.
 pub(super) fn stage(connection: &Connection, entries: &[Entry]) -> rusqlite::Result<()> {
+    if let [file] = entries
+        && file.ranges() > 0
+    {
+        let mut insert = connection.prepare(
+            "INSERT INTO items (step, state, entries, file, part) \
+             VALUES ('range', 'staged', ?1, ?2, ?3)",
+        )?;
+        for range in 0..file.ranges() {
+            insert.execute(params![encode(entries), int(file.number), range])?;
+        }
+        return Ok(());
+    }
     connection
         .execute(
             "INSERT INTO items (step, state, entries) VALUES ('copy', 'staged', ?1)",

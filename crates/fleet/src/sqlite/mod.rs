@@ -15,6 +15,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use headroom_transfer::files::Requests;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 
@@ -203,6 +204,10 @@ impl Engine for Sqlite {
     ) -> Result<bool, Error> {
         let rules = self.rules;
         self.within(|tx| items::settle(tx, &rules, lease, settlement, now_ms))
+    }
+
+    fn add_requests(&mut self, requests: &Requests) -> Result<(), Error> {
+        self.within(|tx| control::count_requests(tx, requests))
     }
 
     fn advance(&mut self) -> Result<Phase, Error> {

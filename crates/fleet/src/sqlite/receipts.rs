@@ -6,20 +6,21 @@ use rusqlite::{Connection, Row, params};
 use super::{damaged, int, nat, small};
 use crate::engine::{CopiedFile, Receipt};
 
-/// Adds receipts. A file that has one keeps it: the first is as true.
+/// Adds receipts of files that were tried so often, and had so many ranges. A file that has one
+/// keeps it: the first is as true.
 pub(super) fn record(
     connection: &Connection,
     copied: &[CopiedFile],
     worker: &str,
-    attempts: u32,
+    (attempts, ranges): (u32, u32),
     now_ms: u64,
 ) -> rusqlite::Result<()> {
     if copied.is_empty() {
         return Ok(());
     }
     let mut insert = connection.prepare(
-        "INSERT INTO receipts (number, path, size, blake3, worker, time_ms, attempts) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+        "INSERT INTO receipts (number, path, size, blake3, worker, time_ms, attempts, ranges) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
     )?;
     let (mut files, mut bytes, mut unchanged) = (0_u64, 0_u64, 0_u64);
     for CopiedFile { number, path, size, hash } in copied {
@@ -31,6 +32,7 @@ pub(super) fn record(
             worker,
             int(now_ms),
             attempts,
+            ranges,
         ])?;
         if added == 1 {
             files += 1;
@@ -71,7 +73,8 @@ pub(super) fn correct(
     let mut added = Vec::new();
     for file in copied {
         let replaced = connection.execute(
-            "UPDATE receipts SET size = ?2, blake3 = ?3, worker = ?4, time_ms = ?5 WHERE path = ?1",
+            "UPDATE receipts SET size = ?2, blake3 = ?3, worker = ?4, time_ms = ?5, ranges = 0 \
+             WHERE path = ?1",
             params![
                 file.path.as_bytes(),
                 int(file.size),
@@ -85,7 +88,7 @@ pub(super) fn correct(
             added.push(CopiedFile { number, ..file.clone() });
         }
     }
-    record(connection, &added, worker, 1, now_ms)?;
+    record(connection, &added, worker, (1, 0), now_ms)?;
     let next = int(next.saturating_add(added.len() as u64));
     connection.execute("UPDATE job SET next_number = ?1", [next]).map(drop)
 }
@@ -96,7 +99,7 @@ pub(super) fn each(
     each: &mut dyn FnMut(Receipt) -> bool,
 ) -> rusqlite::Result<()> {
     let mut receipts = connection.prepare(
-        "SELECT number, path, size, blake3, worker, time_ms, attempts FROM receipts \
+        "SELECT number, path, size, blake3, worker, time_ms, attempts, ranges FROM receipts \
          ORDER BY number",
     )?;
     let mut rows = receipts.query([])?;
@@ -112,6 +115,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Receipt> {
     let path = RelPath::parse(&row.get::<_, Vec<u8>>(1)?).map_err(|_| damaged("a receipt"))?;
     let hash: Option<[u8; 32]> = row.get(3)?;
     let file = CopiedFile { number: nat(row, 0)?, path, size: nat(row, 2)?, hash };
-    let (time_ms, attempts) = (nat(row, 5)?, small(row, 6)?);
-    Ok(Receipt { file, worker: row.get(4)?, time_ms, attempts })
+    let (time_ms, attempts, ranges) = (nat(row, 5)?, small(row, 6)?, small(row, 7)?);
+    Ok(Receipt { file, worker: row.get(4)?, time_ms, attempts, ranges })
 }

@@ -8,11 +8,12 @@ use crate::job::Job;
 /// Marks the database as one of this program: `HrFl`.
 const APPLICATION: i64 = 0x4872_466c;
 /// The version of the tables.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 /// Files are counted in `job`, so that nobody counts rows. An item has what is left of it, and an
-/// ID that no later one gets: leases name it. Names are bytes. Receipts have the numbers of
-/// entries, which no two entries share.
+/// ID that no later one gets: leases name it. An item of a file that has ranges names the file, and
+/// one of a range also that, as its part. Names are bytes. Receipts have the numbers of entries, which no
+/// two entries share.
 const TABLES: &str = "
 CREATE TABLE job (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -29,7 +30,9 @@ CREATE TABLE job (
     unchanged_files INTEGER NOT NULL DEFAULT 0,
     left_out INTEGER NOT NULL DEFAULT 0,
     vanished INTEGER NOT NULL DEFAULT 0,
-    removed INTEGER NOT NULL DEFAULT 0
+    removed INTEGER NOT NULL DEFAULT 0,
+    ranged_bytes INTEGER NOT NULL DEFAULT 0,
+    requests TEXT
 );
 CREATE TABLE directories (
     key BLOB PRIMARY KEY,
@@ -42,9 +45,11 @@ CREATE INDEX directories_found ON directories (key) WHERE state = 'found';
 CREATE INDEX directories_failed ON directories (key) WHERE state = 'failed';
 CREATE TABLE items (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    step TEXT NOT NULL CHECK (step IN ('copy', 'finish')),
+    step TEXT NOT NULL CHECK (step IN ('copy', 'range', 'finish')),
     state TEXT NOT NULL CHECK (state IN ('staged', 'queued', 'leased', 'aside')),
     entries BLOB NOT NULL,
+    file INTEGER,
+    part INTEGER,
     attempts INTEGER NOT NULL DEFAULT 0,
     losses INTEGER NOT NULL DEFAULT 0,
     takes INTEGER NOT NULL DEFAULT 0,
@@ -54,6 +59,7 @@ CREATE TABLE items (
     reason TEXT
 );
 CREATE INDEX items_ready ON items (state, ready_ms);
+CREATE INDEX items_ranges ON items (file) WHERE step = 'range';
 CREATE TABLE workers (
     name TEXT PRIMARY KEY,
     seen_ms INTEGER NOT NULL,
@@ -66,7 +72,8 @@ CREATE TABLE receipts (
     blake3 BLOB,
     worker TEXT NOT NULL,
     time_ms INTEGER NOT NULL,
-    attempts INTEGER NOT NULL
+    attempts INTEGER NOT NULL,
+    ranges INTEGER NOT NULL
 );
 ";
 

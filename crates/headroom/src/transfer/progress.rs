@@ -224,10 +224,7 @@ impl Progress {
                     "spans of 1 MiB at the same offset, chunks of those that differ".into();
             }
             if let Some(requests) = requests {
-                let kinds = requests.kinds().map(|(kind, count)| (kind.to_owned(), json!(count)));
-                end["store"] = Map::from_iter(kinds).into();
-                end["store"]["retried"] = requests.retried.into();
-                end["store"]["slowed"] = requests.slowed.into();
+                end["store"] = requests_json(&requests);
             }
             say(&end.to_string());
         } else if self.operation == Operation::DryRun {
@@ -455,9 +452,23 @@ fn dry_run_text(summary: &Summary) -> String {
     )
 }
 
+/// Counts for programs what an object store may charge for.
+pub(super) fn requests_json(requests: &Requests) -> serde_json::Value {
+    let kinds = requests.kinds().map(|(kind, count)| (kind.to_owned(), json!(count)));
+    let mut counts = Map::from_iter(kinds);
+    counts.insert("retried".to_owned(), requests.retried.into());
+    counts.insert("slowed".to_owned(), requests.slowed.into());
+    counts.into()
+}
+
 /// Summarizes what an object store may charge for, in a line of its own.
 fn requests_text(requests: &Requests) -> String {
-    let mut text = format!("\n{} requests to the server's store", requests.total());
+    format!("\n{}", requests_to(requests, "the server's store"))
+}
+
+/// Summarizes what object stores may charge for.
+pub(super) fn requests_to(requests: &Requests, whom: &str) -> String {
+    let mut text = format!("{} requests to {whom}", requests.total());
     let kinds = requests.kinds().into_iter().filter(|(_, count)| *count > 0);
     for (n, (kind, count)) in kinds.enumerate() {
         let _ = write!(text, "{} {count} {kind}", if n == 0 { ":" } else { "," });

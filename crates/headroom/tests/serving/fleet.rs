@@ -3,6 +3,7 @@
 
 mod ends;
 mod nats;
+mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -99,6 +100,20 @@ impl Hosts {
         let output = self.fleet(&["run"]);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Runs the job, kills one of its workers when so many have items, and expects that the run
+    /// ends well.
+    fn run_and_kill_a_worker(&self, busy: u64) {
+        let mut run = self.start();
+        self.until(&mut run, "items of workers", |status| {
+            status["leased_items"].as_u64().is_some_and(|leased| leased >= busy)
+        });
+        let run_pid = run.pid();
+        let victim = run.until("a worker", |_| children_of(run_pid).first().copied());
+        kill(victim, Signal::SIGKILL).expect("it lives");
+        let ended = run.end();
+        assert_eq!(ended.code, Some(0), "{ended}");
     }
 
     /// The figures of the job, once it has begun.
@@ -246,13 +261,7 @@ fn a_tree_is_copied_by_three_workers_of_which_one_is_killed() {
     make_tree(&tree);
     // 4 MiB in at least 4 s
     hosts.job(true, "rate = \"8mbit\"\n[batch]\nfiles = 10\nbytes = \"1MiB\"");
-    let mut run = hosts.start();
-    hosts.until(&mut run, "an item of a worker", |status| status["leased_items"] != 0);
-    let run_pid = run.pid();
-    let victim = run.until("a worker", |_| children_of(run_pid).first().copied());
-    kill(victim, Signal::SIGKILL).expect("it lives");
-    let ended = run.end();
-    assert_eq!(ended.code, Some(0), "{ended}");
+    hosts.run_and_kill_a_worker(1);
     assert_eq!(all(&hosts.ground.path("served/to")), all(&tree));
     hosts.assert_receipts_of(&tree);
     let status = hosts.status().expect("figures");

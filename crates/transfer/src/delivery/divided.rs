@@ -23,6 +23,8 @@ const MAX_SPANS: u64 = 1024;
 /// The part of one connection's share of what is left that a range is, so that all connections end
 /// at about the same time.
 const PART: u64 = 4;
+/// The least bytes of a range of a file of which this process fetches a part.
+const LEAST_OF_PART: u64 = 16 << 20;
 /// Ranges that one connection may be asked for and has not sent, while there are many: it need not
 /// wait a round trip for the next one.
 const AHEAD: usize = 2;
@@ -34,6 +36,13 @@ pub struct FileVersion {
     pub size: u64,
     /// When it was changed.
     pub mtime: Time,
+}
+
+impl FileVersion {
+    /// Returns it as an offer, of which content that is here may be reused.
+    const fn offer(self) -> Offer {
+        Offer { size: self.size, mtime: self.mtime, data: 0, reuse: true }
+    }
 }
 
 impl fmt::Display for FileVersion {
@@ -111,24 +120,54 @@ impl DividedFile {
         (version, named_by): (FileVersion, &str),
         (connections, range_bytes): (usize, u64),
     ) -> Result<Option<Arc<Self>>, files::Error> {
-        let FileVersion { size, mtime } = version;
-        let mut partial = root.begin(path, &Offer { size, mtime, data: 0, reuse: true })?;
+        let partial = root.begin(path, &version.offer())?;
+        let all = 0..partial.spans().count();
+        let how = (connections, range_bytes);
+        Self::of(partial, (root, path), (version, named_by), &all, how)
+    }
+
+    /// Begins a part of a file as [`Self::begin`] begins all of it: the spans that these bytes
+    /// touch. Others may fetch other parts of the same version at the same time, also in other
+    /// processes, and all write into one partial file. [`Self::is_complete`] says whether the part
+    /// is here; nobody finishes the file by it: a transfer of the whole file finds what is here,
+    /// compares it with the sender's, and stores the file. Blocks.
+    ///
+    /// # Errors
+    /// The name belongs to something that no file replaces, a transfer of the whole file has the
+    /// partial file, or the disk refuses.
+    pub fn begin_part(
+        root: &Root,
+        path: &RelPath,
+        (version, named_by): (FileVersion, &str),
+        bytes: Range<u64>,
+    ) -> Result<Option<Arc<Self>>, files::Error> {
+        let Some(partial) = root.begin_shared(path, &version.offer())? else { return Ok(None) };
+        let spans = partial.spans().touched(bytes);
+        Self::of(partial, (root, path), (version, named_by), &spans, (1, LEAST_OF_PART))
+    }
+
+    fn of(
+        mut partial: Partial,
+        (root, path): (&Root, &RelPath),
+        (version, named_by): (FileVersion, &str),
+        wanted: &Range<u64>,
+        (connections, range_bytes): (usize, u64),
+    ) -> Result<Option<Arc<Self>>, files::Error> {
         if !partial.remember() {
             return Ok(None);
         }
-        let mut next = partial.next_present(0)?;
-        while let Some(span) = next {
+        let mut next = partial.next_present(wanted.start)?;
+        while let Some(span) = next.filter(|span| *span < wanted.end) {
             partial.present(span)?;
             next = partial.next_present(span + 1)?;
         }
-        let spans = partial.spans();
         let mut left = Ranges::default();
-        left.insert(&(0..spans.count()));
+        left.insert(wanted);
         let state = State {
             left,
             asked: Vec::new(),
             next_number: 0,
-            values: Tree::new(spans),
+            values: Tree::new(partial.spans()),
             confirmed: None,
             failure: None,
         };
@@ -153,6 +192,21 @@ impl DividedFile {
     pub fn has_left(&self) -> bool {
         let state = self.state();
         state.failure.is_none() && state.left.len() > 0
+    }
+
+    /// Whether everything that was wanted of it is here, with the values that servers said.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let state = self.state();
+        state.failure.is_none() && state.left.len() == 0 && state.asked.is_empty()
+    }
+
+    /// Syncs what has arrived to the disk. Blocks.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn sync(&self) -> Result<(), files::Error> {
+        self.partial.sync()
     }
 
     /// Whether all ranges are complete, so that [`Self::finish`] can store it.
@@ -461,6 +515,49 @@ mod tests {
         let values = [write(&file, 0), first, write(&file, 2)];
         part.done(&range.spans, &values);
         assert_eq!(file.finish(false).expect("it is stored").kept, SPAN_BYTES);
+    }
+
+    #[test]
+    fn parts_of_one_file_are_written_at_once_and_found_by_the_transfer_of_the_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(folder.path()).expect("a folder");
+        let path = RelPath::parse(b"big").expect("a path");
+        let version = FileVersion { size: 5 * SPAN_BYTES - 7, mtime: MTIME };
+        let part = |bytes: Range<u64>| {
+            let begun = DividedFile::begin_part(&root, &path, (version, "a"), bytes);
+            begun.expect("a partial file").expect("a disk")
+        };
+        let fetch = |file: &Arc<DividedFile>, spans: Range<u64>| {
+            let part = join(file, "a");
+            let range = part.next(0).expect("a range");
+            assert_eq!(range.spans, spans, "nothing else of the file");
+            let write = |span: u64| {
+                let range = file.partial.spans().range(span).expect("a span");
+                let bytes = vec![span as u8 + 1; (range.end - range.start) as usize];
+                file.partial.write_at(range.start, &bytes).expect("room");
+                file.partial.known(span).expect("it is whole").value()
+            };
+            let values: Vec<_> = spans.clone().map(write).collect();
+            assert!(!file.is_complete());
+            part.done(&spans, &values);
+        };
+        let (first, last) = (part(0..2 * SPAN_BYTES), part(2 * SPAN_BYTES..version.size));
+        // whoever stores the file waits for both
+        assert!(DividedFile::begin(&root, &path, (version, "a"), (1, 1)).is_err());
+        fetch(&last, 2..5);
+        fetch(&first, 0..2);
+        assert!(first.is_complete() && last.is_complete());
+        last.sync().expect("it is on the disk");
+        assert!(first.finish(false).is_err(), "it has a part alone");
+        // a part that was written to by nobody takes nothing away from the others
+        drop((first, part(0..SPAN_BYTES), last));
+        let held = |next: NextRange| next.held.iter().map(|(span, _)| *span).collect::<Vec<_>>();
+        let again = part(SPAN_BYTES..3 * SPAN_BYTES);
+        assert_eq!(held(join(&again, "a").next(0).expect("a range")), [1, 2]);
+        drop(again);
+        let all = DividedFile::begin(&root, &path, (version, "a"), (1, version.size));
+        let all = all.expect("a partial file").expect("a disk");
+        assert_eq!(held(join(&all, "a").next(0).expect("a range")), [0, 1, 2, 3, 4]);
     }
 
     #[test]

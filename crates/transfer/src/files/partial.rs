@@ -213,6 +213,14 @@ impl Partial {
         }
     }
 
+    /// Syncs what was written to the disk. What goes into a store is durable when it is finished.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        match self {
+            Self::Disk(partial) => partial.sync(),
+            Self::Store(_) => Ok(()),
+        }
+    }
+
     /// Removes the data.
     ///
     /// # Errors

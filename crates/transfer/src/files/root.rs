@@ -345,6 +345,19 @@ impl Root {
         })
     }
 
+    /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
+    /// this process or another one. None of them finishes the file: [`Self::begin`] finds what they
+    /// have written as soon as they are dropped. `None` if this is an object store.
+    ///
+    /// # Errors
+    /// As those of [`Self::begin`].
+    pub fn begin_shared(&self, path: &RelPath, offer: &Offer) -> Result<Option<Partial>, Error> {
+        Ok(match self {
+            Self::Disk(root) => Some(Partial::Disk(Box::new(root.begin_shared(path, offer)?))),
+            Self::Store(_) => None,
+        })
+    }
+
     /// Stores a file from memory.
     ///
     /// # Errors

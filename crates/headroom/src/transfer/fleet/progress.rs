@@ -11,6 +11,7 @@ use super::figures::{figures, phase_name, state_name};
 use crate::output::print_line as say;
 use crate::transfer::frame::Frame;
 use crate::transfer::names;
+use crate::transfer::progress::requests_to;
 
 /// How often JSON tells how far it is.
 const TELL: Duration = Duration::from_secs(1);
@@ -201,11 +202,18 @@ fn summary(counts: &Counts, elapsed: Duration) -> String {
             text.push_str(&format!(", {count} {what}"));
         }
     }
-    format!("{text}; this run took {:.1} s", elapsed.as_secs_f64())
+    text.push_str(&format!("; this run took {:.1} s", elapsed.as_secs_f64()));
+    if counts.requests.total() > 0 {
+        let requests = requests_to(&counts.requests, "stores by all runs and workers of the job");
+        text.push_str(&format!("\n{requests}"));
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
+    use headroom_transfer::server::Requests;
+
     use super::*;
 
     #[test]
@@ -215,5 +223,12 @@ mod tests {
         insta::assert_snapshot!(summary(&counts, long), @"12 files of 5.00 MiB have receipts; this run took 1.5 s");
         let counts = Counts { unchanged_files: 4, removed: 3, left_out: 2, aside: 1, ..counts };
         insta::assert_snapshot!(summary(&counts, long), @"12 files of 5.00 MiB have receipts, 4 unchanged, 3 removed, 2 left out, 1 SET ASIDE; this run took 1.5 s");
+        let requests = Requests { list: 2, part: 20_000, retried: 3, ..Requests::default() };
+        let counts =
+            Counts { copied_files: 12, copied_bytes: 5 << 20, requests, ..Counts::default() };
+        insta::assert_snapshot!(summary(&counts, long), @r"
+        12 files of 5.00 MiB have receipts; this run took 1.5 s
+        20002 requests to stores by all runs and workers of the job: 2 list, 20000 part; 3 repeated
+        ");
     }
 }

@@ -9,6 +9,7 @@ use super::figures::{figures, phase_name, state_name};
 use crate::log::utc;
 use crate::output::print_line as say;
 use crate::transfer::names;
+use crate::transfer::progress::requests_to;
 
 /// What was set aside is listed up to so many times.
 pub(super) const MAX_ASIDE: usize = 1000;
@@ -60,7 +61,11 @@ fn text(name: &str, control: &Control, counts: &Counts) -> String {
     };
     let listed = if counts.is_listed { "" } else { " so far" };
     let limit = control.rate_bps.map(|rate_bps| rate(rate_bps as f64));
-    [
+    let requests = match counts.requests.total() {
+        0 => None,
+        _ => Some(requests_to(&counts.requests, "stores")),
+    };
+    let lines = [
         format!("{name}: {state}"),
         format!("found      {} files, {}{listed}", counts.found_files, size(counts.found_bytes)),
         format!(
@@ -76,8 +81,8 @@ fn text(name: &str, control: &Control, counts: &Counts) -> String {
         format!("vanished   {}", counts.vanished),
         format!("removed    {}", counts.removed),
         format!("set aside  {}", counts.aside),
-    ]
-    .join("\n")
+    ];
+    lines.into_iter().chain(requests).collect::<Vec<_>>().join("\n")
 }
 
 /// Prints the receipts, a line for each file.
@@ -87,16 +92,20 @@ pub(super) fn receipts(engine: &mut impl Engine) -> anyhow::Result<()> {
 }
 
 fn object(receipt: &Receipt) -> Value {
-    let Receipt { file, worker, time_ms, attempts } = receipt;
+    let Receipt { file, worker, time_ms, attempts, ranges } = receipt;
     let time = i64::try_from(*time_ms).ok().map(jiff::Timestamp::from_millisecond);
     let time = time.and_then(Result::ok).map(|time| utc(time).to_string());
-    let object = json!({
+    let mut object = json!({
         "size": file.size,
         "blake3": file.hash.map(|hash| HEXLOWER.encode(&hash)),
         "worker": worker,
         "time": time,
         "attempts": attempts,
     });
+    // of most there are none
+    if *ranges > 0 {
+        object["ranges"] = (*ranges).into();
+    }
     names::with(object, "path", file.path.as_bytes())
 }
 
@@ -104,6 +113,7 @@ fn object(receipt: &Receipt) -> Value {
 mod tests {
     use headroom_fleet::CopiedFile;
     use headroom_transfer::path::RelPath;
+    use headroom_transfer::server::Requests;
 
     use super::*;
 
@@ -136,6 +146,10 @@ mod tests {
         removed    0
         set aside  1
         ");
+        let requests = Requests { list: 2, get: 7, ..Requests::default() };
+        let told = text("archive", &control, &Counts { requests, ..counts });
+        let last = told.lines().last();
+        assert_eq!(last, Some("9 requests to stores: 2 list, 7 get"));
     }
 
     #[test]
@@ -147,8 +161,10 @@ mod tests {
             hash: Some([0xab; 32]),
         };
         let worker = "host.77".to_owned();
-        let receipt = Receipt { file, worker, time_ms: 1_000_000_000_999, attempts: 2 };
+        let receipt = Receipt { file, worker, time_ms: 1_000_000_000_999, attempts: 2, ranges: 0 };
+        assert_eq!(object(&Receipt { ranges: 8, ..receipt.clone() })["ranges"], 8);
         let object = object(&receipt);
+        assert_eq!(object.get("ranges"), None);
         assert_eq!(object["path_base64"], "YS//");
         assert_eq!(object["blake3"], "ab".repeat(32));
         assert_eq!(object["time"], "2001-09-09T01:46:40Z");

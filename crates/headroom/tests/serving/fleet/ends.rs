@@ -6,9 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use nix::sys::signal::{Signal, kill};
-
-use super::{Hosts, all, children_of, command, files, make_tree};
+use super::{Hosts, all, command, files, make_tree};
 use crate::bucket::S3;
 use crate::server::Server;
 
@@ -17,7 +15,7 @@ const SYNC: &str = "mode = \"sync\"\ndelete = true\n[batch]\nfiles = 10\nbytes =
 
 impl Hosts {
     /// A client with a bucket, beside its server.
-    fn with_bucket(name: &str) -> Self {
+    pub(super) fn with_bucket(name: &str) -> Self {
         let hosts = Self::new(name);
         let store = hosts.ground.path("store");
         fs::create_dir_all(store.join("bucket")).expect("a folder");
@@ -25,7 +23,7 @@ impl Hosts {
     }
 
     /// Runs a job from its beginning, which must end well.
-    fn restart(&self, from: &str, to: &str, settings: &str) {
+    pub(super) fn restart(&self, from: &str, to: &str, settings: &str) {
         self.job_between(from, to, settings);
         expect_success(&self.fleet(&["run", "--restart"]));
         let status = self.status().expect("figures");
@@ -43,7 +41,7 @@ fn expect_success(output: &Output) {
 }
 
 /// Makes a tree that a store can hold: 40 small files and two larger ones.
-fn make_store_tree(tree: &Path) {
+pub(super) fn make_store_tree(tree: &Path) {
     let mut random = blake3::Hasher::new().finalize_xof();
     for folder in ["a/b", "c", "a-b"] {
         fs::create_dir_all(tree.join(folder)).expect("a folder");
@@ -70,7 +68,7 @@ fn objects(folder: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 /// The files below a folder, with their modes and times.
-fn files_as_they_are(folder: &Path) -> BTreeMap<Vec<u8>, String> {
+pub(super) fn files_as_they_are(folder: &Path) -> BTreeMap<Vec<u8>, String> {
     let mut found = all(folder);
     found.retain(|_, what| !what.starts_with("directory"));
     found
@@ -90,6 +88,13 @@ fn a_tree_goes_into_a_store_to_another_prefix_and_back_and_deletions_follow() {
     for (from, to) in ways {
         hosts.restart(from, to, SYNC);
         hosts.assert_receipts_of(&tree);
+        // what stores may charge for, of all workers and the run
+        let store = hosts.status().expect("figures")["store"].clone();
+        let count = |kind: &str| store[kind].as_u64().expect("a number");
+        let stored = count("put") + count("complete");
+        assert!(to.starts_with("here") || stored >= 42, "{to}: {store}");
+        assert!(from.starts_with("here") || count("get") >= 42, "{to}: {store}");
+        assert!(count("list") > 0, "{to}: {store}");
     }
     assert_eq!(objects(&bucket.join("one")), files(&tree));
     assert_eq!(objects(&bucket.join("two/deep")), files(&tree));
@@ -117,13 +122,7 @@ fn a_tree_goes_between_a_store_and_a_server_by_workers_of_which_one_is_killed() 
     // 10 MiB in at least 5 s
     let slow = SYNC.replace("[batch]", "rate = \"16mbit\"\n[batch]");
     hosts.job_between(&hosts.server.place("tree"), "s3://bucket/x", &slow);
-    let mut run = hosts.start();
-    hosts.until(&mut run, "an item of a worker", |status| status["leased_items"] != 0);
-    let run_pid = run.pid();
-    let victim = run.until("a worker", |_| children_of(run_pid).first().copied());
-    kill(victim, Signal::SIGKILL).expect("it lives");
-    let ended = run.end();
-    assert_eq!(ended.code, Some(0), "{ended}");
+    hosts.run_and_kill_a_worker(1);
     hosts.assert_receipts_of(&tree);
     assert_eq!(objects(&hosts.ground.path("store/bucket/x")), files(&tree));
 
@@ -152,13 +151,7 @@ fn a_tree_goes_from_server_to_server_by_workers_of_which_one_is_killed_and_delet
     // 4 MiB in at least 4 s
     let settings = "rate = \"8mbit\"\n[batch]\nfiles = 10\nbytes = \"1MiB\"";
     hosts.job_between(&from, &to, settings);
-    let mut run = hosts.start();
-    hosts.until(&mut run, "an item of a worker", |status| status["leased_items"] != 0);
-    let run_pid = run.pid();
-    let victim = run.until("a worker", |_| children_of(run_pid).first().copied());
-    kill(victim, Signal::SIGKILL).expect("it lives");
-    let ended = run.end();
-    assert_eq!(ended.code, Some(0), "{ended}");
+    hosts.run_and_kill_a_worker(1);
     let copied = other.join("to");
     assert_eq!(all(&copied), all(&tree));
     hosts.assert_receipts_of(&tree);

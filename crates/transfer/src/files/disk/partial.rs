@@ -69,13 +69,35 @@ impl Partial {
         path: &RelPath,
         offer: &Offer,
     ) -> Result<Self, ErrorKind> {
+        Self::begin_locked(directory, path, offer, File::try_lock)
+    }
+
+    /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
+    /// this process or another one. What they have written stays, also when this is dropped.
+    pub(super) fn begin_shared(
+        directory: Arc<OwnedFd>,
+        path: &RelPath,
+        offer: &Offer,
+    ) -> Result<Self, ErrorKind> {
+        let partial = Self::begin_locked(directory, path, offer, File::try_lock_shared)?;
+        partial.is_blank.store(false, Relaxed);
+        *partial.state() = State::Written;
+        Ok(partial)
+    }
+
+    fn begin_locked(
+        directory: Arc<OwnedFd>,
+        path: &RelPath,
+        offer: &Offer,
+        lock: Lock,
+    ) -> Result<Self, ErrorKind> {
         let name = path.name();
         let here = replaceable(&directory, name)?;
         if i64::try_from(offer.size).is_err() {
             return Err(ErrorKind::TooLarge(offer.size));
         }
         let temporary = temporary::of_file(name, offer.size, offer.mtime);
-        let (file, metadata, is_new) = open_locked(&directory, &temporary)?;
+        let (file, metadata, is_new) = open_locked(&directory, &temporary, lock)?;
         let mut partial = Self {
             path: path.clone(),
             directory,
@@ -264,6 +286,12 @@ impl Partial {
         attributes: Option<&Attributes>,
     ) -> Result<Stored, Error> {
         self.seal(seal, attributes).map_err(|kind| self.error("stored", kind))
+    }
+
+    /// Syncs what was written to the disk.
+    pub(in crate::files) fn sync(&self) -> Result<(), Error> {
+        let synced = self.file.sync_data().map_err(ErrorKind::of);
+        synced.map_err(|kind| self.error("stored", kind))
     }
 
     /// Removes the data.
@@ -536,10 +564,14 @@ pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), ErrorKind> {
     File::from(directory).sync_all().map_err(ErrorKind::of)
 }
 
+/// Locks a file, for one writer or for several.
+pub(super) type Lock = fn(&File) -> Result<(), TryLockError>;
+
 /// Opens and locks the temporary file. Returns its metadata, and whether it was created.
 pub(super) fn open_locked(
     directory: &OwnedFd,
     name: &[u8],
+    lock: Lock,
 ) -> Result<(File, Metadata, bool), ErrorKind> {
     // each iteration means that another transfer ended between two steps of this one
     for _ in 0..16 {
@@ -563,7 +595,7 @@ pub(super) fn open_locked(
             },
             Err(error) => return Err(error.into()),
         };
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(ErrorKind::Busy),
             Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),

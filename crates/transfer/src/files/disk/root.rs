@@ -209,6 +209,15 @@ impl Root {
         begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }
 
+    /// Does what [`Self::begin`] does beside others that write other ranges of the same offer.
+    ///
+    /// # Errors
+    /// As those of [`Self::begin`].
+    pub fn begin_shared(&self, path: &RelPath, offer: &Offer) -> Result<Partial, Error> {
+        let begin = || Partial::begin_shared(self.parent(path)?, path, offer);
+        begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
+    }
+
     /// Stores a file from memory, with attributes.
     ///
     /// # Errors

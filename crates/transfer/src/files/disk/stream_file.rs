@@ -48,7 +48,7 @@ impl Root {
             let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             let began = Time { seconds, nanoseconds: now.subsec_nanos() };
             let temporary = temporary::of_file(path.name(), u64::MAX, began);
-            let (file, metadata, _) = open_locked(&directory, &temporary)?;
+            let (file, metadata, _) = open_locked(&directory, &temporary, File::try_lock)?;
             file.set_len(0).map_err(ErrorKind::of)?;
             let (path, identity) = (path.clone(), metadata.identity);
             Ok(StreamFile { path, directory, temporary, file, identity, is_finished: false })

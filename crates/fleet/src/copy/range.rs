@@ -1,0 +1,270 @@
+//! Copies a range of a large file into the partial file that other workers write other ranges
+//! into.
+//!
+//! The file itself is an item that comes afterwards. Its transfer finds in the partial file what
+//! the ranges have brought, compares every span of that with the source's, sends what differs or is
+//! missing, and stores the file. So a range that was lost, is not what it should be or could not be
+//! copied at all costs time and nothing else.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use headroom_transfer::files::{self, Root};
+use headroom_transfer::path::RelPath;
+use headroom_transfer::{Client, DividedFile, Error, FileVersion, ListedKind};
+
+use super::{Prepared, Rules, is_about_files, make_parents, prepare_entry};
+use crate::ends::{blocking, on_server};
+use crate::entry::Entry;
+use crate::ledger::{Ledger, Noting};
+
+/// A range of a file.
+pub(super) struct FileRange<'a> {
+    pub(super) rules: Rules,
+    /// The directory below the root of the source's server.
+    pub(super) from: &'a [u8],
+    pub(super) root: &'a Root,
+    pub(super) file: &'a Entry,
+    /// Which range of the file it is.
+    pub(super) index: u32,
+}
+
+impl FileRange<'_> {
+    /// Copies it, and notes whether it has ended.
+    ///
+    /// # Errors
+    /// A request failed as a whole, as [`super::copy`] says.
+    pub(super) async fn copy(self, client: &mut Client, ledger: &Arc<Ledger>) -> Result<(), Error> {
+        match self.fetch(client, ledger).await {
+            Ok(Ended::Here | Ended::LeftToFile) => ledger.range_ended(),
+            Ok(Ended::Failed(reason)) => ledger.failed(&reason, None),
+            Err(error) if is_about_files(&error) => {
+                ledger.failed(&error.to_string(), error.code());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn fetch(&self, client: &mut Client, ledger: &Arc<Ledger>) -> Result<Ended, Error> {
+        let Self { rules, root, file, .. } = *self;
+        let (there, entry) = (root.clone(), file.clone());
+        let prepare = move || -> Result<Prepared, files::Error> {
+            make_parents(&there, &entry.path, &mut HashSet::new())?;
+            prepare_entry(rules, &there, &entry)
+        };
+        if blocking(prepare).await?? != Prepared::Wanted {
+            return Ok(Ended::Here);
+        }
+        let (directory, name) = (file.path.parent(), file.path.name());
+        let Ok(name) = RelPath::single(name) else { return Ok(Ended::LeftToFile) };
+        // of another size the ranges are others, too
+        let version = self.version(client, &name).await?;
+        let Some(version) = version.filter(|version| version.size == file.size()) else {
+            return Ok(Ended::LeftToFile);
+        };
+        let (there, below, named) = (root.clone(), directory.clone(), name.clone());
+        let (bytes, server) = (file.range(self.index), client.address().to_string());
+        let begin = move || -> Result<_, files::Error> {
+            let root = match &below {
+                Some(directory) => there.below(directory)?,
+                None => there,
+            };
+            DividedFile::begin_part(&root, &named, (version, &server), bytes)
+        };
+        let Some(part) = blocking(begin).await?? else { return Ok(Ended::LeftToFile) };
+        let noting = Noting { ledger: Arc::clone(ledger), directory: directory.clone() };
+        let place = (directory.as_ref(), &name);
+        let got = client.get_ranges(self.from, place, &part, Arc::new(noting)).await?;
+        if got.is_none() {
+            // a server of an older version
+            return Ok(Ended::LeftToFile);
+        }
+        if !part.is_complete() {
+            let nameless = || format!("a range of {} has not arrived", file.path);
+            return Ok(Ended::Failed(part.failure().unwrap_or_else(nameless)));
+        }
+        if rules.fsync {
+            blocking(move || part.sync()).await??;
+        }
+        Ok(Ended::Here)
+    }
+
+    /// Asks the server for the version of the file: a listing of a store knows no times of files.
+    /// `None` if there is no such file, or it cannot be read: its own item says so.
+    async fn version(
+        &self,
+        client: &mut Client,
+        name: &RelPath,
+    ) -> Result<Option<FileVersion>, Error> {
+        let mut version = None;
+        let place = on_server(self.from, &self.file.path);
+        let listing = client.list(&place, |listed| {
+            let is_it = listed.path == *name && listed.kind == ListedKind::File;
+            version = is_it.then_some(FileVersion { size: listed.size, mtime: listed.mtime });
+        });
+        let listed = listing.await;
+        match listed {
+            Err(error) if !is_about_files(&error) => Err(error),
+            Err(_) => Ok(None),
+            Ok(()) => Ok(version),
+        }
+    }
+}
+
+/// How a range has ended.
+enum Ended {
+    /// It is at the destination.
+    Here,
+    /// The transfer of the file copies it, or says why that is not possible.
+    LeftToFile,
+    /// It failed, for this reason: a sentence.
+    Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::path::{Path, PathBuf};
+
+    use headroom_transfer::{Host, Time};
+
+    use super::*;
+    use crate::copy::copy;
+    use crate::ends;
+    use crate::engine::{Item, Lease, Step};
+    use crate::entry::Kind;
+    use crate::job::Job;
+    use crate::ledger::Sorted;
+
+    /// A job from one folder to another one, with a file of 5 MiB, less a little, in three ranges.
+    struct Ground {
+        folder: tempfile::TempDir,
+        job: Job,
+        file: Entry,
+        content: Vec<u8>,
+    }
+
+    /// A job without a server asks nobody to connect.
+    async fn no_server(_: &Host) -> Result<Client, Error> {
+        Err(Error::Usage("no server".to_owned()))
+    }
+
+    impl Ground {
+        fn new(settings: &str) -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            for name in ["from/deep", "to"] {
+                fs::create_dir_all(folder.path().join(name)).expect("a folder");
+            }
+            let text = format!("name = \"job\"\nfrom = \"from\"\nto = \"to\"\n{settings}\n");
+            fs::write(folder.path().join("job.toml"), text).expect("a file");
+            let job = Job::read(&folder.path().join("job.toml")).expect("a job");
+            let content: Vec<_> = (0..(5 << 20) - 7).map(|n| (n / 1000 % 251) as u8 + 1).collect();
+            let source = folder.path().join("from/deep/big");
+            fs::write(&source, &content).expect("a file");
+            let meta = fs::metadata(&source).expect("it is there");
+            let nanoseconds = u32::try_from(meta.mtime_nsec()).expect("less than a second");
+            let mtime = Time { seconds: meta.mtime(), nanoseconds };
+            let kind = Kind::File { size: meta.len(), mode: 0o644, mtime, ranges: 3 };
+            let path = RelPath::parse(b"deep/big").expect("a path");
+            Self { folder, job, file: Entry { number: 7, path, kind }, content }
+        }
+
+        fn to(&self) -> PathBuf {
+            self.folder.path().join("to/deep")
+        }
+
+        /// Does what a worker does that has just started, and says what is recorded.
+        async fn work(&self, step: Step) -> Sorted {
+            let opened = ends::open(&self.job.direction, no_server).await;
+            let (route, mut dialer) = opened.expect("it opens");
+            let mut clients = dialer.connect().await.expect("a connection");
+            if step != Step::Copy {
+                clients.source = Some(dialer.connect_to_source().await.expect("a connection"));
+            }
+            let lease = Lease { item: 1, take: 1 };
+            let item = Item { lease, step, entries: vec![self.file.clone()] };
+            let ledger = Ledger::new(Arc::default());
+            let copied = copy(&self.job, &route, &mut clients, &item, &ledger).await;
+            copied.expect("no request fails");
+            clients.close().await;
+            ledger.sorted(item.entries)
+        }
+
+        async fn range(&self, index: u32) {
+            let sorted = self.work(Step::Range(index)).await;
+            assert!(sorted.copied.is_empty() && sorted.left.is_empty(), "{:?}", sorted.reason);
+        }
+
+        /// Copies the file itself, which is whole then.
+        async fn finish(&self) {
+            let Sorted { copied, left, reason, .. } = self.work(Step::Copy).await;
+            assert!(left.is_empty(), "{reason:?}");
+            assert_eq!((copied.len(), copied[0].number), (1, 7));
+            assert!(copied[0].hash.is_some() && copied[0].size == self.file.size());
+            assert_eq!(only_file(&self.to()).file_name(), Some("big".as_ref()));
+            assert_eq!(fs::read(self.to().join("big")).expect("a file"), self.content);
+        }
+    }
+
+    fn only_file(folder: &Path) -> PathBuf {
+        let found = fs::read_dir(folder).expect("a folder");
+        let mut found = found.map(|entry| entry.expect("an entry").path());
+        let (file, other) = (found.next().expect("a file"), found.next());
+        assert_eq!(other, None);
+        file
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn two_workers_share_a_file_and_what_a_third_lost_or_lied_about_is_found() {
+        let ground = Ground::new("fsync = true");
+        tokio::join!(ground.range(0), ground.range(1));
+        // again, as after a lease that has ended
+        ground.range(1).await;
+        let partial = only_file(&ground.to());
+        assert_ne!(partial.file_name(), Some("big".as_ref()));
+        let arrived = fs::read(&partial).expect("a file");
+        let (here, lost) = arrived.split_at(4 << 20);
+        assert!(here == &ground.content[..4 << 20] && lost.iter().all(|byte| *byte == 0));
+        assert_eq!(arrived.len(), ground.content.len());
+        // the third range was never written, whatever its worker has said; the first is another
+        let lie = File::options().write(true).open(&partial).expect("a file");
+        lie.write_all_at(b"a lie", 1_500_000).expect("room");
+        drop(lie);
+        ground.finish().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_nobody_has_copied_a_range_of_is_copied_whole() {
+        Ground::new("").finish().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_range_of_a_file_that_has_changed_or_vanished_is_left_to_the_file() {
+        let ground = Ground::new("");
+        let source = ground.folder.path().join("from/deep/big");
+        File::options().append(true).open(&source).expect("a file").set_len(7).expect("less");
+        ground.range(0).await;
+        fs::remove_file(&source).expect("it is there");
+        ground.range(1).await;
+        assert_eq!(fs::read_dir(ground.to()).expect("a folder").count(), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_range_that_cannot_be_stored_fails_with_its_reason() {
+        let ground = Ground::new("");
+        fs::create_dir_all(ground.to().join("big/precious")).expect("a folder");
+        let Sorted { copied, left, reason, .. } = ground.work(Step::Range(0)).await;
+        assert_eq!((copied.len(), left), (0, vec![ground.file.clone()]));
+        assert!(reason.as_ref().is_some_and(|it| it.contains("a directory is here")), "{reason:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sync_fetches_no_range_of_a_file_that_is_there() {
+        let ground = Ground::new("mode = \"sync\"");
+        ground.finish().await;
+        ground.range(0).await;
+        assert_eq!(only_file(&ground.to()).file_name(), Some("big".as_ref()));
+    }
+}

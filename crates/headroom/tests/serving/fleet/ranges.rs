@@ -1,0 +1,67 @@
+//! Fleets of which several workers copy ranges of one file.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::Hosts;
+use super::ends::{files_as_they_are, make_store_tree};
+
+/// In ranges of 1 MiB, of which the larger file has nine.
+const RANGES: &str = "[batch]\nfiles = 10\nrange = \"1MiB\"";
+
+impl Hosts {
+    /// How many ranges a file has had, as its receipt says.
+    fn ranges_of(&self, path: &str) -> u64 {
+        let output = self.fleet(&["receipts"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let receipts = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let mut of_path = receipts.filter(|receipt| receipt["path"] == path);
+        of_path.next().expect("a receipt")["ranges"].as_u64().unwrap_or(0)
+    }
+}
+
+#[test]
+fn workers_of_which_one_is_killed_fetch_ranges_of_one_file_from_a_server() {
+    let hosts = Hosts::new("fleet-ranges");
+    let (tree, to) = (hosts.ground.path("served/tree"), hosts.ground.path("here/to"));
+    make_store_tree(&tree);
+    for n in 0..40 {
+        // the large files alone
+        for folder in ["a", "a/b", "a-b", "c"] {
+            let _ = fs::remove_file(tree.join(folder).join(n.to_string()));
+        }
+    }
+    // 10 MiB in at least 5 s
+    hosts.job(false, &format!("rate = \"16mbit\"\n{RANGES}"));
+    hosts.run_and_kill_a_worker(3);
+    assert_eq!(files_as_they_are(&to), files_as_they_are(&tree));
+    hosts.assert_receipts_of(&tree);
+    assert_eq!((hosts.ranges_of("a/large"), hosts.ranges_of("large")), (9, 0));
+    let status = hosts.status().expect("figures");
+    assert_eq!((&status["found_files"], &status["copied_files"]), (&2.into(), &2.into()));
+    assert_eq!(status["bytes_in_flight"], 0, "{status}");
+    // partial files and their ranges are no names of the tree
+    assert_eq!(fs::read_dir(to.join("a")).expect("a folder").count(), 2, "large, and b");
+    assert_eq!(status.get("store"), None, "{status}");
+}
+
+#[test]
+fn ranges_come_from_a_store_and_from_a_directory_and_a_sync_fetches_none_again() {
+    let hosts = Hosts::with_bucket("fleet-ranges-within");
+    let (tree, back) = (hosts.ground.path("here/tree"), hosts.ground.path("here/back"));
+    make_store_tree(&tree);
+    let sync = format!("mode = \"sync\"\ndelete = true\n{RANGES}");
+    hosts.restart("here/tree", "s3://bucket/x", &sync);
+    assert_eq!(hosts.ranges_of("a/large"), 0, "a store has no ranges");
+    for from in ["s3://bucket/x", "here/tree"] {
+        let _ = fs::remove_dir_all(&back);
+        hosts.restart(from, "here/back", &sync);
+        assert_eq!(files_as_they_are(&back), files_as_they_are(&tree), "from {from}");
+        hosts.assert_receipts_of(&tree);
+        assert_eq!(hosts.ranges_of("a/large"), 9, "from {from}");
+    }
+    hosts.restart("here/tree", "here/back", &sync);
+    assert_eq!(hosts.status().expect("figures")["unchanged_files"], 42);
+}
