@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
+use super::assistants;
 use super::conditions::check_conditions;
 use super::keeper::Writer;
 use super::plan::Plan;
@@ -25,7 +26,8 @@ const HELD: Duration = Duration::from_secs(60);
 /// How often another server may be faster.
 const ATTEMPTS: u32 = 3;
 
-/// Begins an upload, or takes over what an earlier one of the same tag has stored.
+/// Begins an upload, or takes over what an earlier one of the same tag and its assistants have
+/// stored. Assistants of the upload with the nonce `shared` are stopped.
 ///
 /// # Errors
 ///
@@ -35,6 +37,7 @@ pub(crate) async fn begin(
     client: &Arc<Client>,
     key: Key,
     offer: &UploadOffer,
+    shared: Option<&str>,
 ) -> Result<Upload, Error> {
     let plan = Plan::new(&key, offer.size)?;
     check_conditions(client).await?;
@@ -44,7 +47,7 @@ pub(crate) async fn begin(
         let found = journal::read(client, &name, most).await?;
         let begun = match found {
             None => fresh(client, &key, &name, &plan, offer, &Condition::New).await?,
-            Some(found) => taken(client, &key, &name, &plan, offer, found).await?,
+            Some(found) => taken(client, &key, &name, &plan, (offer, shared), found).await?,
         };
         if let Some(begun) = begun {
             return Ok(Upload::new(Inner {
@@ -53,6 +56,7 @@ pub(crate) async fn begin(
                 upload: begun.journal.upload,
                 nonce: begun.journal.nonce,
                 metadata: begun.metadata,
+                shared: None,
                 plan,
                 parts: Parts::new(begun.places).into(),
                 writer: tokio::sync::Mutex::new(Writer {
@@ -148,7 +152,7 @@ async fn taken(
     key: &Key,
     name: &Key,
     plan: &Plan,
-    offer: &UploadOffer,
+    (offer, shared): (&UploadOffer, Option<&str>),
     found: Found,
 ) -> Result<Option<Begun>, Error> {
     let condition = Condition::Is(found.version);
@@ -160,22 +164,30 @@ async fn taken(
         return Err(busy(key));
     }
     let places = plan.places(&journal).filter(|_| journal.key == key.as_str());
-    let Some(places) = places else {
+    let Some(mut places) = places else {
         // of another version of this program, or forged: the upload that it names need not be
         // ours to give up
         return fresh(client, key, name, plan, offer, &condition).await;
     };
+    let may_stop = shared == Some(journal.nonce.as_str());
+    let merging = assistants::merge(client, name, (key, &journal), plan, &mut places, may_stop);
+    let assistants = merging.await?;
     let mut metadata = offer.metadata.clone();
     metadata.set(NONCE, &journal.nonce)?;
     journal.owner = owner::name();
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;
+    journal.parts = places.iter().flatten().cloned().collect();
     let written = write(client, key, name, plan, &journal, &condition).await?;
+    if written.is_some() {
+        // this journal has now what they have
+        assistants::remove(client, &assistants).await;
+    }
     Ok(written.map(|version| Begun { journal, version, metadata, places }))
 }
 
 /// Writes a journal for the first time; `None`: another server was faster.
-async fn write(
+pub(super) async fn write(
     client: &Client,
     key: &Key,
     name: &Key,
@@ -200,7 +212,7 @@ async fn write(
         .map(|found| found.version))
 }
 
-fn busy(key: &Key) -> Error {
+pub(super) fn busy(key: &Key) -> Error {
     Error::Busy(format!(
         "another server or connection receives {:?}: wait until it ends, at most {} s after it was stopped",
         key.as_str(),
