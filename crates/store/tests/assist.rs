@@ -45,6 +45,10 @@ fn put_part(upload: &Upload, number: u32) -> Result<(), Error> {
     upload.put_part(number, content, values)
 }
 
+fn put_parts(upload: &Upload, numbers: &[u32]) {
+    numbers.iter().for_each(|number| put_part(upload, *number).expect("it is stored"));
+}
+
 /// Begins an upload and leaves it to assistants; returns its nonce.
 fn share(store: &Store) -> [u8; 16] {
     let upload = store.begin_upload("a", &offer()).expect("it is begun");
@@ -55,6 +59,14 @@ fn share(store: &Store) -> [u8; 16] {
 
 fn assist(store: &Store, nonce: [u8; 16]) -> Upload {
     store.assist_upload("a", &offer(), nonce).expect("it takes part")
+}
+
+/// Why a server may not take part.
+fn refused(store: &Store, key: &str, offer: &UploadOffer, nonce: [u8; 16]) -> Error {
+    match store.assist_upload(key, offer, nonce) {
+        Ok(upload) => panic!("it takes part: {upload:?}"),
+        Err(error) => error,
+    }
 }
 
 /// The parts that an upload has.
@@ -87,8 +99,8 @@ fn parts_of_two_servers_become_one_object() {
     let nonce = share(&first);
     let (one, other) = (assist(&first, nonce), assist(&second, nonce));
     std::thread::scope(|scope| {
-        scope.spawn(|| [4, 0].map(|number| put_part(&one, number).expect("it is stored")));
-        scope.spawn(|| [3, 1, 2].map(|number| put_part(&other, number).expect("it is stored")));
+        scope.spawn(|| put_parts(&one, &[4, 0]));
+        scope.spawn(|| put_parts(&other, &[3, 1, 2]));
     });
     assert_eq!(stored(&one), [0, 4], "others' parts are not its own");
     one.release().expect("it is released");
@@ -113,7 +125,7 @@ fn what_a_dropped_assistant_has_stored_counts_and_any_later_upload_continues_it(
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
     let (one, other) = (assist(&first, nonce), assist(&second, nonce));
-    [0, 1].map(|number| put_part(&one, number).expect("it is stored"));
+    put_parts(&one, &[0, 1]);
     put_part(&other, 3).expect("it is stored");
     // a drop outside of the runtime waits for the journal
     drop((one, other));
@@ -122,7 +134,7 @@ fn what_a_dropped_assistant_has_stored_counts_and_any_later_upload_continues_it(
     assert_eq!(again, nonce, "it is the same upload");
     let one = assist(&second, nonce);
     assert_eq!(stored(&one), [0, 1, 3], "the journal of the upload has them now");
-    [2, 4].map(|number| put_part(&one, number).expect("it is stored"));
+    put_parts(&one, &[2, 4]);
     drop(one);
     let whole = first.begin_upload("a", &offer()).expect("it is taken over");
     whole.complete_over([9; 32]).expect("it is complete");
@@ -164,8 +176,8 @@ fn a_part_that_two_have_stored_is_stored_again() {
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
     let (one, other) = (assist(&first, nonce), assist(&second, nonce));
-    [0, 1, 2].map(|number| put_part(&one, number).expect("it is stored"));
-    [2, 3, 4].map(|number| put_part(&other, number).expect("it is stored"));
+    put_parts(&one, &[0, 1, 2]);
+    put_parts(&other, &[2, 3, 4]);
     drop((one, other));
     let whole = first.begin_upload("a", &offer()).expect("it is taken over");
     assert_eq!(stored(&whole), [0, 1, 3, 4]);
@@ -182,12 +194,6 @@ fn who_may_not_take_part_is_refused_and_nothing_is_lost() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     // before there is one
-    let refused = |store: &Store, key, offer: &UploadOffer, nonce| match store
-        .assist_upload(key, offer, nonce)
-    {
-        Ok(_) => panic!("it takes part"),
-        Err(error) => error,
-    };
     assert!(matches!(refused(&first, "a", &offer(), [1; 16]), Error::Gone(_)));
     let held = first.begin_upload("a", &offer()).expect("it is begun");
     let nonce = held.nonce();
@@ -259,7 +265,6 @@ fn damaged_and_forged_journals_of_assistants_are_removed_and_too_many_are_an_err
         runtime.block_on(memory.put(&key, content, &none, &Condition::Any)).expect("it is stored");
     };
     forge("damaged", Bytes::from_static(b"\xa1\x08\x9a\xff\xff\xff\xff"));
-    forge("empty", Bytes::new());
     // the journal of another upload
     let before = journals(&memory);
     let other = second.begin_upload("b", &offer()).expect("it is begun");
@@ -279,7 +284,7 @@ fn damaged_and_forged_journals_of_assistants_are_removed_and_too_many_are_an_err
     let Err(error) = second.begin_upload("a", &offer()) else { panic!("it is begun") };
     assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("remove"), "{error}");
     runtime.block_on(memory.delete(&beside("vast"))).expect("it is removed");
-    (0..513).for_each(|n| forge(&format!("{n:04}"), Bytes::new()));
+    (0..513).for_each(|n| forge(&format!("{n:04}"), Bytes::from_static(b"x")));
     let Err(error) = second.begin_upload("a", &offer()) else { panic!("it is begun") };
     assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("512"), "{error}");
     assert_eq!(memory.uploads(), 2, "nothing is given up");
