@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::assistants;
-use super::begin::{is_held, store_time};
+use super::holder::{is_held, store_time};
 use crate::backend::FailureKind;
 use crate::client::Client;
 use crate::error::Error;

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::begin::{busy, is_held, write};
 use super::conditions::check_conditions;
+use super::holder::{busy, is_held, write};
 use super::keeper::Writer;
 use super::plan::Plan;
 use super::{Inner, Parts, Upload, UploadOffer};

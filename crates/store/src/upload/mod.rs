@@ -5,6 +5,7 @@ mod assistants;
 mod begin;
 mod completion;
 mod conditions;
+mod holder;
 mod keeper;
 mod plan;
 
