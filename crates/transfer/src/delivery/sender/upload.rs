@@ -50,7 +50,7 @@ struct State {
     upload: Option<Upload>,
     /// The number of the connection whose server begins it.
     beginning: Option<u64>,
-    /// Whether the servers store whole files.
+    /// Whether the servers store whole files, or the file has too few parts.
     is_declined: bool,
     /// Spans that are not assigned to a connection.
     left: Ranges,
@@ -164,10 +164,10 @@ impl DividedUpload {
     /// Notes that a server takes no ranges. Before one has begun the upload, all are taken to be
     /// like it.
     pub(crate) fn decline(&self) {
-        self.change(|state| state.is_declined = state.upload.is_none());
+        self.change(|state| state.is_declined |= state.upload.is_none());
     }
 
-    /// Whether the servers take no ranges.
+    /// Whether the servers take no ranges, or it has too few parts for them: nothing is wrong.
     pub(crate) fn is_declined(&self) -> bool {
         self.state().is_declined
     }
@@ -274,10 +274,7 @@ impl UploadPart {
             }
             state.upload = Some(upload);
             let parts = spans.count().div_ceil(part_spans);
-            if parts < MIN_PARTS * connections {
-                let reason = format!("{path} has {parts} parts, too few for {connections} servers");
-                state.failure.get_or_insert(reason);
-            }
+            state.is_declined |= parts < MIN_PARTS * connections;
             Ok(())
         })
     }
@@ -491,7 +488,8 @@ mod tests {
             assert!(other.begun(NAME, part_spans).is_err());
         }
         other.begun(NAME, 8).expect("an upload");
-        assert!(upload.failure().is_some_and(|reason| reason.contains("3 parts")));
+        assert!(upload.is_declined() && upload.failure().is_none() && !upload.has_left());
+        assert_eq!(other.try_next(), Next::End);
         let declined = divided(400, SPAN_BYTES);
         let part = declined.join().expect("the first one");
         declined.decline();
