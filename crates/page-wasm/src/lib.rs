@@ -178,7 +178,7 @@ pub fn remove(path: &[u8], recursive: bool) -> Framed {
 #[wasm_bindgen]
 pub fn put(to: &[u8], fsync: bool) -> Framed {
     let tree = Some(TreeOptions::default());
-    frame(&Message::Put { to: path(to)?, rename: false, fsync, lanes: None, tree })
+    frame(&Message::Put { to: path(to)?, rename: false, fsync, lanes: None, tree, parts: None })
 }
 
 /// Gives this session's data streams to the upload of a ticket.

@@ -26,7 +26,14 @@ struct Upload {
 impl Upload {
     async fn begin(ground: &Ground, browser: &Browser) -> Self {
         let session = signed_in(ground, browser).await;
-        let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
+        let put = Message::Put {
+            to: None,
+            rename: false,
+            fsync: false,
+            lanes: None,
+            tree: None,
+            parts: None,
+        };
         let (send, mut receive) = request(&session, put).await;
         let answer = recv(&mut receive).await.expect("an answer");
         let Message::Accepted { ticket: Some(ticket), .. } = answer else { panic!("{answer:?}") };

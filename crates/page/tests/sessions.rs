@@ -199,7 +199,14 @@ fn garbage_on_any_stream_ends_that_session_alone() {
         }
         // while files are expected, from a client that may send some
         let session = ground.connect().await.expect("a session");
-        let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
+        let put = Message::Put {
+            to: None,
+            rename: false,
+            fsync: false,
+            lanes: None,
+            tree: None,
+            parts: None,
+        };
         let (answer, _) = known.look(&session, &ground.pinned(), put).await;
         assert!(accepted(&answer), "{answer:?}");
         let data = session.open_uni().await.expect("a stream").await;

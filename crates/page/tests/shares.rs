@@ -194,7 +194,14 @@ fn a_shared_directory_is_all_that_its_link_shows_and_nothing_in_it_can_be_change
         }
         let answer = ask(&session, Message::List { path: Some(path("up")) }).await;
         assert!(!accepted(&answer) || look_again(&session).await.1.len() == 4);
-        let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
+        let put = Message::Put {
+            to: None,
+            rename: false,
+            fsync: false,
+            lanes: None,
+            tree: None,
+            parts: None,
+        };
         let stream = Message::PutStream { to: path("new"), fsync: false };
         let directory = Message::MakeDirectory { path: path("new"), parents: true };
         for request in [changes(), vec![put, stream, directory]].concat() {

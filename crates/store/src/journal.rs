@@ -22,6 +22,10 @@ pub(crate) const MOST: u64 = 256 << 20;
 /// Bytes of the name of an upload, at most.
 const LONGEST_NAME: usize = 8 << 10;
 
+/// What follows the name of an upload's journal in that of its assistants' directory. No object has
+/// the name of a directory, which some stores refuse.
+const ASSISTANTS: &str = ".parts/";
+
 /// What a server needs to continue an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -75,6 +79,23 @@ pub(crate) struct StoredPart {
 pub(crate) fn name(key: &Key, tag: &[u8; 16]) -> Key {
     let tag = data_encoding::HEXLOWER.encode(tag);
     Key::reserved(&format!("uploads/{}-{tag}", key.digest()))
+}
+
+/// The directory of the journals of an upload's assistants, beside its own journal.
+pub(crate) fn assistants(main: &Key) -> String {
+    format!("{RESERVED}/uploads/{}{ASSISTANTS}", main.name())
+}
+
+/// The name of the journal of an assistant.
+pub(crate) fn of_assistant(main: &Key, name: &str) -> Key {
+    Key::reserved(&format!("uploads/{}{ASSISTANTS}{name}", main.name()))
+}
+
+/// The name of an upload's journal, from that of its assistants' directory within
+/// [`directory`].
+pub(crate) fn of_assistants(directory: &str) -> Option<Key> {
+    let name = directory.strip_suffix(ASSISTANTS)?;
+    (!name.is_empty() && !name.contains('/')).then(|| Key::reserved(&format!("uploads/{name}")))
 }
 
 /// The directory of all journals.
@@ -162,6 +183,20 @@ mod tests {
         let name = name.as_str();
         assert!(name.starts_with(&directory()), "{name}");
         assert!(name.ends_with("-abababababababababababababababab"), "{name}");
+    }
+
+    #[test]
+    fn journals_of_assistants_lie_beside_that_of_their_upload() {
+        let main = name(&Key::parse("", "a/b").expect("a name"), &[0xab; 16]);
+        let one = of_assistant(&main, "0123");
+        let beside = assistants(&main);
+        assert_eq!(one.as_str(), format!("{}.parts/0123", main.as_str()));
+        assert!(one.as_str().starts_with(&beside), "{beside}");
+        let within = beside.strip_prefix(&directory()).expect("it is in it");
+        assert_eq!(of_assistants(within), Some(main));
+        for other in ["", ".parts/", "x/", "x/y.parts/"] {
+            assert_eq!(of_assistants(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //!   answers 503 or 429. [`Store::requests`] counts them by kind, because stores charge by kind.
 //! - [`Upload`] stores a large object in parts. A small object beside it, its journal, has what
 //!   another process needs to resume it. Conditional writes of the journal keep two writers apart.
+//!   Several servers can store parts of one upload, each with a journal of its own beside it.
 //! - A client does not trust a store's answers: it checks lengths, versions, names and pages, and
 //!   bounds the memory that an answer can occupy.
 //! - No error and no `Debug` has a credential or a signed URL in it.

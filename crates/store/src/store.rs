@@ -329,14 +329,45 @@ impl Store {
     /// ignores the conditions of writes. [`Error::TooLarge`], [`Error::Misuse`] (an empty object),
     /// [`Error::Name`], and the store's.
     pub fn begin_upload(&self, key: &str, offer: &UploadOffer) -> Result<Upload, Error> {
-        let key = self.key(key)?;
-        if key.is_directory() {
-            return Err(Error::Misuse(format!(
-                "the marker of a directory, {:?}, is not uploaded",
-                key.as_str()
-            )));
-        }
-        self.client.wait(upload::begin(&self.client, key, offer))
+        let key = self.upload_key(key)?;
+        self.client.wait(upload::begin(&self.client, key, offer, None))
+    }
+
+    /// Takes part in an upload that was [released](Upload::release), beside others: stores parts
+    /// of it. `nonce` names the upload.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`]: it is not there any more, or the offer is another one. [`Error::Busy`]:
+    /// somebody has taken it over. [`Error::Refused`]: 256 have taken part already, or the store
+    /// ignores the conditions of writes. Otherwise as those of
+    /// [`begin_upload`](Self::begin_upload).
+    pub fn assist_upload(
+        &self,
+        key: &str,
+        offer: &UploadOffer,
+        nonce: [u8; 16],
+    ) -> Result<Upload, Error> {
+        let key = self.upload_key(key)?;
+        let nonce = data_encoding::HEXLOWER.encode(&nonce);
+        self.client.wait(upload::assist(&self.client, key, offer, &nonce))
+    }
+
+    /// Does what [`begin_upload`](Self::begin_upload) does. If the upload has this nonce, it is
+    /// taken over also from assistants that are at work, which stop.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`begin_upload`](Self::begin_upload).
+    pub fn take_upload(
+        &self,
+        key: &str,
+        offer: &UploadOffer,
+        nonce: [u8; 16],
+    ) -> Result<Upload, Error> {
+        let key = self.upload_key(key)?;
+        let nonce = data_encoding::HEXLOWER.encode(&nonce);
+        self.client.wait(upload::begin(&self.client, key, offer, Some(&nonce)))
     }
 
     /// Gives uploads up that nobody has continued for so long, in the whole store, and returns
@@ -361,6 +392,17 @@ impl Store {
 
     fn key(&self, name: &str) -> Result<Key, Error> {
         Key::parse(self.client.prefix(), &format!("{}{name}", self.base))
+    }
+
+    fn upload_key(&self, name: &str) -> Result<Key, Error> {
+        let key = self.key(name)?;
+        if key.is_directory() {
+            return Err(Error::Misuse(format!(
+                "the marker of a directory, {:?}, is not uploaded",
+                key.as_str()
+            )));
+        }
+        Ok(key)
     }
 
     fn directory(&self, directory: &str) -> Result<String, Error> {

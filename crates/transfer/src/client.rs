@@ -6,6 +6,7 @@ mod connection;
 mod copy;
 mod listed;
 mod names;
+mod parts;
 mod ranges;
 mod rest;
 mod shares;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::begin::{is_held, store_time};
+use super::assistants;
+use super::holder::{is_held, store_time};
 use crate::backend::FailureKind;
 use crate::client::Client;
 use crate::error::Error;
@@ -43,13 +44,20 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
             if time.duration_since(listed.modified).unwrap_or_default() < older_than {
                 continue;
             }
-            match abort(client, &Key::reserved(&format!("uploads/{name}"))).await {
+            let name_of = Key::reserved(&format!("uploads/{name}"));
+            match abort(client, &name_of, (time, older_than)).await {
                 Ok(is_given_up) => count += u64::from(is_given_up),
                 // a forged journal, or one of a store with a shorter prefix, keeps no other one
                 Err(error @ (Error::Reply(_) | Error::Name(_))) => {
                     tracing::warn!(name, %error, "an unfinished upload stays behind");
                 }
                 Err(error) => return Err(error),
+            }
+        }
+        for directory in answer.prefixes {
+            let within = directory.strip_prefix(prefix.as_str());
+            if let Some(main) = within.and_then(journal::of_assistants) {
+                remove_orphans(client, &main).await?;
             }
         }
         if answer.next.is_some() && answer.next == page {
@@ -64,8 +72,33 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
     }
 }
 
-/// Gives an upload up, unless somebody continues it.
-async fn abort(client: &Client, name: &Key) -> Result<bool, Error> {
+/// Removes journals of assistants whose upload is not there any more.
+async fn remove_orphans(client: &Client, main: &Key) -> Result<(), Error> {
+    if client.head(main).await?.is_some() {
+        return Ok(());
+    }
+    match assistants::list(client, main).await {
+        Ok(listed) => {
+            let names: Vec<_> = listed.into_iter().map(|listed| listed.name).collect();
+            assistants::remove(client, &names).await;
+            Ok(())
+        }
+        // a forged directory keeps no upload
+        Err(error @ Error::Reply(_)) => {
+            tracing::warn!(%error, "journals beside an upload stay behind");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives an upload up, unless somebody continues it, or has stored parts to it more recently, at
+/// this time of the store's clock.
+async fn abort(
+    client: &Client,
+    name: &Key,
+    (now, older_than): (SystemTime, Duration),
+) -> Result<bool, Error> {
     let Some(found) = journal::read(client, name, journal::MOST).await? else {
         return Ok(false);
     };
@@ -73,6 +106,19 @@ async fn abort(client: &Client, name: &Key) -> Result<bool, Error> {
     if let Some(mut journal) = found.journal {
         if is_held(client, &journal, found.modified).await? {
             return Ok(false);
+        }
+        let assistants = assistants::list(client, name).await?;
+        for assistant in &assistants {
+            if now.duration_since(assistant.modified).unwrap_or_default() < older_than {
+                return Ok(false);
+            }
+            let theirs = journal::read(client, &assistant.name, journal::MOST).await?;
+            if let Some(theirs) = theirs
+                && let Some(at_work) = theirs.journal
+                && is_held(client, &at_work, theirs.modified).await?
+            {
+                return Ok(false);
+            }
         }
         let key = Key::parse(client.prefix(), &journal.key)?;
         // who would resume it now sees that it has changed; until it is gone, it is this process's
@@ -87,6 +133,8 @@ async fn abort(client: &Client, name: &Key) -> Result<bool, Error> {
             Err(trouble) => return Err(trouble.into()),
         }
         client.abort_upload(&key, &journal.upload).await?;
+        let names: Vec<_> = assistants.into_iter().map(|assistant| assistant.name).collect();
+        assistants::remove(client, &names).await;
     }
     client.delete(name).await?;
     Ok(is_upload)

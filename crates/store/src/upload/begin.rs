@@ -1,16 +1,14 @@
 //! The beginning of an upload, or its continuation.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-
+use super::assistants;
 use super::conditions::check_conditions;
+use super::holder::{busy, is_held, write};
 use super::keeper::Writer;
 use super::plan::Plan;
 use super::{Inner, NONCE, Parts, Upload, UploadOffer};
-use crate::backend::FailureKind;
-use crate::client::{Client, RequestError};
+use crate::client::Client;
 use crate::error::Error;
 use crate::journal::{self, Found, Journal, StoredPart};
 use crate::key::Key;
@@ -18,14 +16,11 @@ use crate::metadata::Metadata;
 use crate::owner;
 use crate::version::{Condition, Version};
 
-/// A journal that was not written for so long belongs to nobody: its writer writes it three
-/// times as often.
-const HELD: Duration = Duration::from_secs(60);
-
 /// How often another server may be faster.
 const ATTEMPTS: u32 = 3;
 
-/// Begins an upload, or takes over what an earlier one of the same tag has stored.
+/// Begins an upload, or takes over what an earlier one of the same tag and its assistants have
+/// stored. Assistants of the upload with the nonce `shared` are stopped.
 ///
 /// # Errors
 ///
@@ -35,6 +30,7 @@ pub(crate) async fn begin(
     client: &Arc<Client>,
     key: Key,
     offer: &UploadOffer,
+    shared: Option<&str>,
 ) -> Result<Upload, Error> {
     let plan = Plan::new(&key, offer.size)?;
     check_conditions(client).await?;
@@ -44,7 +40,7 @@ pub(crate) async fn begin(
         let found = journal::read(client, &name, most).await?;
         let begun = match found {
             None => fresh(client, &key, &name, &plan, offer, &Condition::New).await?,
-            Some(found) => taken(client, &key, &name, &plan, offer, found).await?,
+            Some(found) => taken(client, &key, &name, &plan, (offer, shared), found).await?,
         };
         if let Some(begun) = begun {
             return Ok(Upload::new(Inner {
@@ -53,6 +49,7 @@ pub(crate) async fn begin(
                 upload: begun.journal.upload,
                 nonce: begun.journal.nonce,
                 metadata: begun.metadata,
+                shared: None,
                 plan,
                 parts: Parts::new(begun.places).into(),
                 writer: tokio::sync::Mutex::new(Writer {
@@ -66,35 +63,6 @@ pub(crate) async fn begin(
         }
     }
     Err(busy(&key))
-}
-
-/// Says whether the writer of a journal, here or on another machine, is still there.
-pub(super) async fn is_held(
-    client: &Client,
-    journal: &Journal,
-    modified: SystemTime,
-) -> Result<bool, Error> {
-    if journal.is_released || owner::has_ended(&journal.owner) {
-        return Ok(false);
-    }
-    let age = store_time(client).await?.duration_since(modified).unwrap_or_default();
-    Ok(age < HELD)
-}
-
-/// Reads the store's clock, by which journals have their times. If this machine's clock is ahead
-/// of it, the journal of a living writer would look abandoned.
-pub(super) async fn store_time(client: &Client) -> Result<SystemTime, Error> {
-    // among the journals, so that `abort_older` removes it if it stays behind
-    let name = Key::reserved(&format!("uploads/clock-{:032x}", rand::random::<u128>()));
-    let content = Bytes::from_static(b"clock");
-    client.put(&name, content, &Metadata::new(), &Condition::Any).await?;
-    let head = client.head(&name).await;
-    if let Err(error) = client.delete(&name).await {
-        tracing::debug!(%error, "an object that told the time stays behind");
-    }
-    head?.map(|head| head.modified).ok_or_else(|| {
-        Error::Reply("the store does not have what was stored just now. Repeat it later".to_owned())
-    })
 }
 
 struct Begun {
@@ -148,7 +116,7 @@ async fn taken(
     key: &Key,
     name: &Key,
     plan: &Plan,
-    offer: &UploadOffer,
+    (offer, shared): (&UploadOffer, Option<&str>),
     found: Found,
 ) -> Result<Option<Begun>, Error> {
     let condition = Condition::Is(found.version);
@@ -160,50 +128,24 @@ async fn taken(
         return Err(busy(key));
     }
     let places = plan.places(&journal).filter(|_| journal.key == key.as_str());
-    let Some(places) = places else {
+    let Some(mut places) = places else {
         // of another version of this program, or forged: the upload that it names need not be
         // ours to give up
         return fresh(client, key, name, plan, offer, &condition).await;
     };
+    let may_stop = shared == Some(journal.nonce.as_str());
+    let merging = assistants::merge(client, name, (key, &journal), plan, &mut places, may_stop);
+    let assistants = merging.await?;
     let mut metadata = offer.metadata.clone();
     metadata.set(NONCE, &journal.nonce)?;
     journal.owner = owner::name();
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;
+    journal.parts = places.iter().flatten().cloned().collect();
     let written = write(client, key, name, plan, &journal, &condition).await?;
-    Ok(written.map(|version| Begun { journal, version, metadata, places }))
-}
-
-/// Writes a journal for the first time; `None`: another server was faster.
-async fn write(
-    client: &Client,
-    key: &Key,
-    name: &Key,
-    plan: &Plan,
-    journal: &Journal,
-    condition: &Condition,
-) -> Result<Option<Version>, Error> {
-    let content = journal.encode(key)?;
-    let trouble: RequestError =
-        match client.try_put(name, content.into(), &Metadata::new(), condition).await {
-            Ok(version) => return Ok(Some(version)),
-            Err(trouble) => trouble,
-        };
-    if !matches!(trouble.kind, FailureKind::Changed | FailureKind::Conflict) {
-        return Err(trouble.into());
+    if written.is_some() {
+        // this journal has now what they have
+        assistants::remove(client, &assistants).await;
     }
-    // perhaps it was this one, and the answer was lost
-    let most = journal::most_bytes(plan.size, plan.parts);
-    let there = journal::read(client, name, most).await?;
-    Ok(there
-        .filter(|found| found.journal.as_ref().is_some_and(|there| there.owner == journal.owner))
-        .map(|found| found.version))
-}
-
-fn busy(key: &Key) -> Error {
-    Error::Busy(format!(
-        "another server or connection receives {:?}: wait until it ends, at most {} s after it was stopped",
-        key.as_str(),
-        HELD.as_secs()
-    ))
+    Ok(written.map(|version| Begun { journal, version, metadata, places }))
 }

@@ -24,7 +24,7 @@ impl Inner {
         root: [u8; 32],
         condition: &Condition,
     ) -> Result<Version, Error> {
-        self.check_lost()?;
+        self.check_completes()?;
         let (ids, values) = self.all_parts()?;
         self.check_condition(condition).await?;
         let answer = self.try_complete(&ids, condition).await;
@@ -34,7 +34,7 @@ impl Inner {
     /// Makes the object in place of what has its name. Each request requires what was there before
     /// it: one that arrives late replaces nothing newer.
     pub(super) async fn replace(&self, root: [u8; 32]) -> Result<Version, Error> {
-        self.check_lost()?;
+        self.check_completes()?;
         let (ids, values) = self.all_parts()?;
         let mut round = 0;
         let answer = loop {
@@ -54,6 +54,18 @@ impl Inner {
             }
         };
         self.end_with(answer, root, values).await
+    }
+
+    /// An assistant knows nothing of the parts of others.
+    fn check_completes(&self) -> Result<(), Error> {
+        self.check_lost()?;
+        if self.shared.is_none() {
+            return Ok(());
+        }
+        Err(Error::Misuse(format!(
+            "cannot complete {:?}: this stores parts of an upload that others store, too",
+            self.key.as_str()
+        )))
     }
 
     async fn try_complete(

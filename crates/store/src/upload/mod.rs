@@ -1,9 +1,11 @@
 //! Uploads in parts that another process can continue.
 
 mod abandoned;
+mod assistants;
 mod begin;
 mod completion;
 mod conditions;
+mod holder;
 mod keeper;
 mod plan;
 
@@ -17,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use abandoned::abort_older;
+pub(crate) use assistants::assist;
 pub(crate) use begin::begin;
 
 use crate::backend::FailureKind;
@@ -68,8 +71,10 @@ struct Inner {
     upload: String,
     owner: String,
     nonce: String,
-    /// That of the object, with the nonce.
+    /// That of the object, with the nonce; an assistant has none.
     metadata: Metadata,
+    /// Of an assistant: the parts that the journal of the upload has.
+    shared: Option<Vec<Option<StoredPart>>>,
     plan: Plan,
     parts: Mutex<Parts>,
     writer: tokio::sync::Mutex<Writer>,
@@ -109,8 +114,28 @@ impl Upload {
     /// [`put_part`](Self::put_part), perhaps by another process.
     pub fn values(&self, part: u32) -> Option<Vec<[u8; 32]>> {
         let parts = self.inner.parts();
-        let stored = parts.stored.get(part as usize)?.as_ref()?;
-        Some(record::apart(&stored.values))
+        let own = parts.stored.get(part as usize)?.as_ref();
+        let shared = || self.inner.shared.as_ref()?.get(part as usize)?.as_ref();
+        Some(record::apart(&own.or_else(shared)?.values))
+    }
+
+    /// Returns what names this upload to assistants ([`Store::assist_upload`]).
+    ///
+    /// [`Store::assist_upload`]: crate::Store::assist_upload
+    pub fn nonce(&self) -> [u8; 16] {
+        // a journal with another nonce is damaged
+        let nonce = data_encoding::HEXLOWER.decode(self.inner.nonce.as_bytes());
+        nonce.ok().and_then(|nonce| nonce.try_into().ok()).unwrap_or_default()
+    }
+
+    /// Writes the journal, and leaves the upload to others: to assistants, or to whoever takes it
+    /// over. Nothing is stored by this one afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`]: another server has taken it over. Otherwise the store's.
+    pub fn release(&self) -> Result<(), Error> {
+        self.inner.client.wait(self.inner.release())
     }
 
     /// Stores a part, counted from 0, in place of what was stored for it before. `values` are
@@ -152,7 +177,8 @@ impl Upload {
         self.inner.client.wait(self.inner.replace(root))
     }
 
-    /// Gives the upload up: the store forgets its parts, the journal goes.
+    /// Gives the upload up: the store forgets its parts, the journal goes. An assistant gives up
+    /// what it has stored, and no other part.
     ///
     /// # Errors
     ///
@@ -204,6 +230,13 @@ impl Inner {
         }
     }
 
+    async fn release(&self) -> Result<(), Error> {
+        self.write(true).await?;
+        self.writer.lock().await.is_closed = true;
+        self.lose(Error::Misuse("this upload was left to others".to_owned()));
+        Ok(())
+    }
+
     async fn abandon(&self) -> Result<(), Error> {
         // if another server has taken it over, that fails, and its journal and parts stay
         self.write(false).await?;
@@ -233,7 +266,10 @@ impl Inner {
     /// Aborts the upload, whose parts the store would charge for, and removes the journal. The
     /// caller has just written the journal: until it is gone, other processes leave it alone.
     async fn end(&self) -> Result<(), Error> {
-        self.client.abort_upload(&self.key, &self.upload).await?;
+        // that of an assistant is not its own
+        if self.shared.is_none() {
+            self.client.abort_upload(&self.key, &self.upload).await?;
+        }
         self.close().await
     }
 }

@@ -7,8 +7,8 @@ use minicbor::{Decode, Encode};
 use super::attributes::{Keep, TreeOptions};
 use super::delta::{ChunkHash, ChunkKind, ChunkSize};
 use super::parts::{
-    Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, ShareTerms,
-    StoreRequests, Wanted,
+    Compress, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed, PartsRequest,
+    ShareTerms, StoreRequests, UPLOAD_BYTES, Wanted,
 };
 use super::{bounded, delta};
 use crate::path::RelPath;
@@ -62,6 +62,9 @@ pub enum Message {
         /// How trees are sent.
         #[n(9)]
         tree: Option<TreeOptions>,
+        /// The client divides one file among several servers, and sends ranges of it.
+        #[n(10)]
+        parts: Option<PartsRequest>,
     },
     /// Client to server: the client asks for files.
     #[n(2)]
@@ -109,6 +112,9 @@ pub enum Message {
         /// Whether the server sends ranges of files, as the client asked for.
         #[n(4)]
         ranges: Option<bool>,
+        /// Whether the server takes the [`PartsRequest`] of the client.
+        #[n(5)]
+        parts: Option<bool>,
     },
     /// Server to client: the request is refused, or aborted.
     #[n(5)]
@@ -658,10 +664,51 @@ pub enum Message {
         #[cbor(n(2), with = "bounded::values")]
         values: Vec<ChainingValue>,
     },
+    /// Receiver to sender, if [`Self::Accepted`] takes parts, before the first [`Self::Have`]: the
+    /// upload of a file, to which this and other servers store parts.
+    #[n(57)]
+    PartsBegun {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The upload, by which other servers take part.
+        #[cbor(n(1), with = "minicbor::bytes")]
+        upload: [u8; UPLOAD_BYTES],
+        /// Spans of each part but the last, 1 to [`MAX_VALUES`](super::MAX_VALUES).
+        #[n(2)]
+        part_spans: u64,
+    },
+    /// Receiver to sender: the parts of a range are stored, with the values that
+    /// [`Self::RangeSent`] gave.
+    #[n(58)]
+    RangeStored {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The first span of the range.
+        #[n(1)]
+        first_span: u64,
+        /// How many spans.
+        #[n(2)]
+        spans: u64,
+    },
+    /// Sender to receiver: no more ranges of a file come. Answered by [`Self::Stored`].
+    #[n(59)]
+    RangesEnd {
+        /// The file.
+        #[n(0)]
+        id: u64,
+    },
 }
 
 impl Message {
     /// The request is accepted, and there is nothing to add.
-    pub const ACCEPTED: Self =
-        Self::Accepted { lanes: None, keep: None, ticket: None, verification: None, ranges: None };
+    pub const ACCEPTED: Self = Self::Accepted {
+        lanes: None,
+        keep: None,
+        ticket: None,
+        verification: None,
+        ranges: None,
+        parts: None,
+    };
 }

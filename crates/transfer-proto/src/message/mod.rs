@@ -25,5 +25,5 @@ pub use limits::{
 };
 pub use parts::{
     Compress, DataHeader, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed,
-    ListedKind, ShareTerms, StoreRequests, Time, Wanted,
+    ListedKind, PartsRequest, ShareTerms, StoreRequests, Time, UPLOAD_BYTES, Wanted,
 };

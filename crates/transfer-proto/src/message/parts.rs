@@ -65,6 +65,22 @@ pub struct DataHeader {
     pub zstd: Option<bool>,
 }
 
+/// The length of an upload's name in messages.
+pub const UPLOAD_BYTES: usize = 16;
+
+/// What a client wants of a server when it divides a file among several of one store. The request
+/// has one entry, this file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct PartsRequest {
+    /// The upload to take part in, as `Message::PartsBegun` named it; `None` begins one.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub upload: Option<[u8; UPLOAD_BYTES]>,
+    /// Whether all ranges are stored, and the file gets its name; otherwise ranges come.
+    #[n(1)]
+    pub completes: Option<bool>,
+}
+
 /// Requests to an object store by kind, repeated ones included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]

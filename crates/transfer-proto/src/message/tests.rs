@@ -268,15 +268,26 @@ fn message() -> impl Strategy<Value = Message> {
             any::<bool>(),
             any::<bool>(),
             option::of(offer()),
-            option::of(tree_options())
+            option::of(tree_options()),
+            option::of(parts_request())
         )
-            .prop_map(|(to, rename, fsync, lanes, tree)| Message::Put {
+            .prop_map(|(to, rename, fsync, lanes, tree, parts)| Message::Put {
                 to,
                 rename,
                 fsync,
                 lanes,
-                tree
+                tree,
+                parts
             }),
+        (id(), any::<[u8; 16]>(), id()).prop_map(|(id, upload, part_spans)| {
+            Message::PartsBegun { id, upload, part_spans }
+        }),
+        (id(), id(), id()).prop_map(|(id, first_span, spans)| Message::RangeStored {
+            id,
+            first_span,
+            spans
+        }),
+        id().prop_map(|id| Message::RangesEnd { id }),
         (
             vec(wanted(), 0..5),
             compress(),
@@ -309,14 +320,16 @@ fn message() -> impl Strategy<Value = Message> {
                 option::of(any::<[u8; 16]>()),
                 option::of(verification()),
                 option::of(any::<bool>()),
+                option::of(any::<bool>()),
             )
         })
-        .prop_map(|(lanes, keep, ticket, verification, ranges)| Message::Accepted {
+        .prop_map(|(lanes, keep, ticket, verification, ranges, parts)| Message::Accepted {
             lanes,
             keep,
             ticket,
             verification,
-            ranges
+            ranges,
+            parts
         }),
         any::<[u8; 16]>().prop_map(|ticket| Message::Join { ticket }),
         any::<(u64, u64)>().prop_map(|(bytes, streams)| Message::Arrived { bytes, streams }),
@@ -620,6 +633,7 @@ fn requests_and_answers_without_ranges_are_those_of_an_older_version() {
         ticket: None,
         verification: None,
         ranges,
+        parts: None,
     };
     // [2, {0: []}], [2, {0: [], 10: true}], [4, {}], [4, {4: true}]
     assert_eq!(bytes(get(None)), [0x82, 0x02, 0xa1, 0x00, 0x80]);
@@ -634,6 +648,45 @@ fn requests_and_answers_without_ranges_are_those_of_an_older_version() {
     };
     assert!(Message::parse(&bytes(sent(MAX_VALUES))).is_ok());
     assert!(Message::parse(&bytes(sent(MAX_VALUES + 1))).is_err());
+}
+
+/// A server of before ignores that a client divides a file, and accepts without.
+#[test]
+fn uploads_without_parts_are_those_of_an_older_version() {
+    let bytes = |message: Message| {
+        let mut framed = Vec::new();
+        message.frame(&mut framed).expect("a short message");
+        framed.split_off(4)
+    };
+    let put = |parts| Message::Put {
+        to: None,
+        rename: false,
+        fsync: false,
+        lanes: None,
+        tree: None,
+        parts,
+    };
+    // [1, {1: false, 2: false}], and 10: {1: true}
+    assert_eq!(bytes(put(None)), [0x82, 0x01, 0xa2, 0x01, 0xf4, 0x02, 0xf4]);
+    let completes = PartsRequest { upload: None, completes: Some(true) };
+    assert_eq!(
+        bytes(put(Some(completes))),
+        [0x82, 0x01, 0xa3, 0x01, 0xf4, 0x02, 0xf4, 0x0a, 0xa1, 0x01, 0xf5]
+    );
+    // the name of an upload has 16 bytes
+    let upload = Some([7; UPLOAD_BYTES]);
+    let named = bytes(put(Some(PartsRequest { upload, completes: None })));
+    assert!(Message::parse(&named).is_ok());
+    let at = named.iter().position(|byte| *byte == 0x50).expect("a string of 16 bytes");
+    let mut short = named;
+    short[at] = 0x4f;
+    short.pop();
+    assert!(Message::parse(&short).is_err());
+}
+
+fn parts_request() -> impl Strategy<Value = PartsRequest> {
+    (option::of(any::<[u8; 16]>()), option::of(any::<bool>()))
+        .prop_map(|(upload, completes)| PartsRequest { upload, completes })
 }
 
 fn offer() -> impl Strategy<Value = LanesOffer> {

@@ -450,7 +450,7 @@ impl Answer {
         };
         let Greeting { rate_bps: peer_limit_bps, counts, .. } = reader.recv_hello().await?;
         match reader.expect().await? {
-            Message::Accepted { lanes, keep, ticket: _, verification, ranges } => {
+            Message::Accepted { lanes, keep, ticket: _, verification, ranges, parts } => {
                 let lanes = lanes.map(|answer| match offer {
                     Some(offer) => offer.accepted(&answer),
                     None => {
@@ -463,9 +463,15 @@ impl Answer {
                     let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                let (verification, ranges) =
-                    (verification.unwrap_or_default(), ranges == Some(true));
-                Ok(Accepted { peer_limit_bps, lanes, keep, verification, counts, ranges })
+                Ok(Accepted {
+                    peer_limit_bps,
+                    lanes,
+                    keep,
+                    verification: verification.unwrap_or_default(),
+                    counts,
+                    ranges: ranges == Some(true),
+                    parts: parts == Some(true),
+                })
             }
             Message::Refused { reason, about_files, code } => {
                 Err(Error::refused(reason, about_files, code))
@@ -514,6 +520,8 @@ pub(super) struct Accepted {
     pub(super) counts: bool,
     /// Whether it sends ranges of files.
     pub(super) ranges: bool,
+    /// Whether it stores parts of a file of which other servers store others.
+    pub(super) parts: bool,
 }
 
 impl Accepted {

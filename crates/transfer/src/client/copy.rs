@@ -10,7 +10,9 @@ use tokio::task::spawn_blocking;
 
 use super::connection::{Answer, Client, limited, receive_counts};
 use crate::control::{MessageReader, unexpected};
-use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, Terms};
+use crate::delivery::{
+    Destination, DividedUpload, Observer, Offering, Receiver, Sender, Summary, Terms,
+};
 use crate::error::Error;
 use crate::files::{Keep, Root, Source, settable};
 use crate::lanes::LaneOffer;
@@ -51,10 +53,24 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
+        self.put_or_complete(source, (to, rename), fsync, None, observer).await
+    }
+
+    /// Does what [`Self::put_source`] does. The source may be a file that was `divided`, and whose
+    /// ranges are stored.
+    pub(super) async fn put_or_complete(
+        &mut self,
+        source: Source,
+        (to, rename): (Option<RelPath>, bool),
+        fsync: bool,
+        divided: Option<Arc<DividedUpload>>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
         let offer = self.offer();
         let lanes = offer.as_ref().map(LaneOffer::message);
         let tree = self.tree_of_copy()?;
-        let request = Message::Put { to, rename, fsync, lanes, tree: Some(tree) };
+        let parts = divided.as_ref().map(|divided| divided.completion());
+        let request = Message::Put { to, rename, fsync, lanes, tree: Some(tree), parts };
         let (mut writer, mut reader, mut answer) = self.begin(&request, offer).await?;
         let mut kept = tree;
         // entries without more attributes do not depend on the answer, and go ahead of it; not so
@@ -68,7 +84,7 @@ impl Client {
         let limits = RateLimits::default().and(self.rate_bps);
         let (connection, offering) = (self.connection.clone().into(), Offering::Content);
         let sender = Sender::ahead(connection, offering, Arc::clone(&observer), limits.clone());
-        let sender = sender.compressing(self.compress).of_tree(kept, false);
+        let sender = sender.compressing(self.compress).of_tree(kept, false).completing(divided);
         let (mut cipher, mut counts) = (None, false);
         let agreed = async |reader: &mut MessageReader| {
             let accepted = answer.receive(reader).await?;
@@ -151,6 +167,7 @@ impl Client {
             lanes: accepted.lanes,
             acceptance: None,
             part: None,
+            parts: None,
         };
         let mut summary = receiver.receive(&mut writer, &mut reader).await?;
         if summary.requests.is_none() {

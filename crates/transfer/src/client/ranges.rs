@@ -100,6 +100,7 @@ impl Client {
             lanes: accepted.lanes,
             acceptance: None,
             part: Some(part.clone()),
+            parts: None,
         };
         let mut summary = receiver.receive(&mut writer, &mut reader).await?;
         if summary.requests.is_none() {

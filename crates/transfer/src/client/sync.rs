@@ -195,6 +195,7 @@ impl Client {
             lanes: accepted.lanes,
             acceptance: None,
             part: None,
+            parts: None,
         };
         let mut summary = receiver.receive(&mut writer, &mut reader).await?;
         if summary.requests.is_none() {

@@ -20,5 +20,5 @@ pub(crate) use divided::Participant;
 pub use divided::{DividedFile, FileVersion, StoredWhole};
 pub use event::{Event, Observer};
 pub(crate) use receiver::{DataSession, Destination, Receiver, SyncMode, make_directories};
-pub(crate) use sender::{Offering, Sender, Terms};
+pub(crate) use sender::{DividedUpload, Offering, Sender, Terms, UploadPart};
 pub use summary::Summary;

@@ -13,8 +13,10 @@ mod incoming;
 mod lanes;
 mod linked;
 mod links;
+mod parts;
 mod ranges;
 mod remote;
+mod sent;
 mod shared;
 mod streams;
 mod sync;
@@ -26,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use headroom_transfer_proto::message::{EntryKind, Message, TreeOptions};
+use headroom_transfer_proto::message::{EntryKind, Message, PartsRequest, TreeOptions};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -81,6 +83,8 @@ pub(crate) struct Receiver {
     pub(crate) acceptance: Option<Message>,
     /// The file of which ranges were asked for, in place of whole files.
     pub(crate) part: Option<Participant>,
+    /// How this takes part in the upload of one file, if several servers store it.
+    pub(crate) parts: Option<PartsRequest>,
 }
 
 impl Receiver {
@@ -135,6 +139,7 @@ impl Receiver {
             sync: self.sync,
             tree: self.tree,
             part: self.part,
+            parts: self.parts,
             owners: Owners::default(),
             linked: Linked::default(),
             removes_nothing: Cell::new(false),
@@ -221,6 +226,7 @@ async fn receive_messages(
             // these are bounded and small
             Message::Entry { .. }
             | Message::RangeSent { .. }
+            | Message::RangesEnd { .. }
             | Message::Sealed { .. }
             | Message::Withdrawn { .. }
             | Message::Passed { .. }

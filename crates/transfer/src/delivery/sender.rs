@@ -4,11 +4,13 @@ mod content;
 mod copies;
 mod delta;
 mod open_file;
+mod parts;
 mod range_queue;
 mod ranges;
 mod search;
 mod shared;
 mod sync;
+mod upload;
 mod walk;
 
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use crate::files::Source;
 use crate::rate::RateLimits;
 
 pub(crate) use self::shared::{Offering, Terms};
+pub(crate) use self::upload::{DividedUpload, UploadPart};
 
 /// Messages that wait for the stream.
 const WAITING: usize = 64;
@@ -85,6 +88,22 @@ impl Sender {
     pub(crate) fn by_ranges(mut self, by_ranges: bool) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.by_ranges = by_ranges;
+        }
+        self
+    }
+
+    /// Sets that ranges of one file are sent, and others by other connections.
+    pub(crate) fn taking_part(mut self, part: UploadPart) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.part = Some(part);
+        }
+        self
+    }
+
+    /// Sets the file whose ranges are stored, and which this transfer completes.
+    pub(crate) fn completing(mut self, divided: Option<Arc<DividedUpload>>) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.divided = divided;
         }
         self
     }
@@ -181,15 +200,39 @@ impl Sender {
                     if let Some((file, held)) =
                         shared.note_held(id, first_span, values, last, old)?
                     {
-                        let (shared, messages) = (Arc::clone(shared), messages.clone());
-                        sending
-                            .spawn(async move { shared.send_file(id, file, held, messages).await });
+                        let (sender, messages) = (Arc::clone(shared), messages.clone());
+                        match shared.part.clone() {
+                            Some(part) => sending.spawn(async move {
+                                sender.send_parts(id, (file, held), part, messages).await
+                            }),
+                            None => sending.spawn(async move {
+                                sender.send_file(id, file, held, messages).await
+                            }),
+                        };
                     }
                 }
                 Message::AskRange { id, first_span, spans } => {
                     if let Some(asked) = shared.note_asked(id, first_span, spans)? {
                         let (shared, messages) = (Arc::clone(shared), messages.clone());
                         sending.spawn(async move { shared.send_ranges(id, asked, messages).await });
+                    }
+                }
+                Message::PartsBegun { upload, part_spans, .. } if shared.part.is_some() => {
+                    if let Some(part) = &shared.part {
+                        part.begun(upload, part_spans)?;
+                    }
+                }
+                Message::RangeStored { first_span, spans, .. } if shared.part.is_some() => {
+                    if let Some(part) = &shared.part {
+                        part.stored(first_span, spans)?;
+                    }
+                }
+                // the file is not stored yet
+                Message::Stored { id } if shared.part.is_some() => drop(shared.answered(id)?),
+                Message::Failed { id, reason, .. } if shared.part.is_some() => {
+                    drop(shared.answered(id)?);
+                    if let Some(part) = &shared.part {
+                        part.fail(&from_peer(shared.connection.side(), &reason));
                     }
                 }
                 Message::Described { id, chunks, last } => {

@@ -237,6 +237,12 @@ impl Error {
         Self::new(path.as_bytes(), "stored", ErrorKind::Incomplete { missing, all })
     }
 
+    /// Makes the error for a file that several servers cannot store together.
+    pub(crate) fn undivided(path: &RelPath) -> Self {
+        let reason = "it is stored in one request; send it whole to one server";
+        Self::new(path.as_bytes(), "divided", ErrorKind::Store(reason.into()))
+    }
+
     /// Makes an error that `path` cannot be `done`, a participle.
     pub(super) fn new(path: &[u8], done: &'static str, kind: impl Into<ErrorKind>) -> Self {
         let path = shown(path).to_string().into();

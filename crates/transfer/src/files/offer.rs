@@ -1,6 +1,6 @@
 //! What a sender offers, and what becomes of it.
 
-use headroom_transfer_proto::message::Time;
+use headroom_transfer_proto::message::{Time, UPLOAD_BYTES};
 use headroom_transfer_proto::span::Hash;
 
 /// A file as its sender offers it.
@@ -14,6 +14,15 @@ pub struct Offer {
     pub data: u64,
     /// Whether content of the current file of that name may be reused.
     pub reuse: bool,
+}
+
+/// How a transfer takes part in an upload that [`Root::share`](super::Root::share) has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joining {
+    /// It stores parts, as others do.
+    Assist([u8; UPLOAD_BYTES]),
+    /// It stores what is missing, and gives the file its name. Others stop.
+    TakeOver([u8; UPLOAD_BYTES]),
 }
 
 /// What a complete file must be and get.

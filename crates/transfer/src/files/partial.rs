@@ -185,7 +185,44 @@ impl Partial {
     pub(crate) fn known(&self, span: u64) -> Option<KnownSpan> {
         match self {
             Self::Disk(partial) => partial.known(span),
-            Self::Store(_) => None,
+            Self::Store(partial) => partial.known(span),
+        }
+    }
+
+    /// Returns the number of spans of each part but the last, if the file is stored in parts.
+    pub(crate) fn part_spans(&self) -> Option<u64> {
+        match self {
+            Self::Disk(_) => None,
+            Self::Store(partial) => partial.part_spans(),
+        }
+    }
+
+    /// Stores whole parts of a file in whose upload others take part, too ([`Root::join`]). All
+    /// bytes of these spans have arrived or are present, and the spans have these values.
+    ///
+    /// [`Root::join`]: super::Root::join
+    ///
+    /// # Errors
+    /// A part cannot be stored, or has other values.
+    pub(crate) fn store_range(
+        &self,
+        spans: &Range<u64>,
+        values: &[ChainingValue],
+    ) -> Result<(), Error> {
+        match self {
+            Self::Disk(_) => Ok(()),
+            Self::Store(partial) => partial.store_range(spans, values),
+        }
+    }
+
+    /// Leaves the upload to others, with the parts that were stored.
+    ///
+    /// # Errors
+    /// Another server has taken it over, or the store refuses.
+    pub(crate) fn leave(&self) -> Result<(), Error> {
+        match self {
+            Self::Disk(_) => Ok(()),
+            Self::Store(partial) => partial.leave(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{Attributes, Keep, Time};
+use headroom_transfer_proto::message::{Attributes, Keep, Time, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
 use tokio::runtime::Handle;
 
@@ -12,7 +12,7 @@ use super::compare::{Sent, Status};
 use super::disk::settable;
 use super::error::{Error, ErrorKind};
 use super::metadata::Metadata;
-use super::offer::{Offer, Seal, Stored};
+use super::offer::{Joining, Offer, Seal, Stored};
 use super::partial::Partial;
 use super::stream_file::StreamFile;
 use super::{disk, store};
@@ -356,6 +356,41 @@ impl Root {
             Self::Disk(root) => Some(Partial::Disk(Box::new(root.begin_shared(path, offer)?))),
             Self::Store(_) => None,
         })
+    }
+
+    /// Begins an upload to which several servers store parts ([`Self::join`]), or continues one,
+    /// and returns its name. `None` on a disk, and if the file is stored in one request.
+    ///
+    /// # Errors
+    /// As those of [`Self::begin`].
+    pub(crate) fn share(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+    ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
+        match self {
+            Self::Disk(_) => Ok(None),
+            Self::Store(root) => root.share(path, offer, mode),
+        }
+    }
+
+    /// Does what [`Self::begin_as`] does for a file of which other servers store parts, too.
+    ///
+    /// # Errors
+    /// The upload is not there any more, or another one has taken it over; else as those of
+    /// [`Self::begin`].
+    pub(crate) fn join(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+        joining: Joining,
+    ) -> Result<Partial, Error> {
+        match self {
+            Self::Disk(_) => self.begin_as(path, offer, mode),
+            Self::Store(root) => Ok(Partial::Store(root.join(path, offer, mode, Some(joining))?)),
+        }
     }
 
     /// Stores a file from memory.

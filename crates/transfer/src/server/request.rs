@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use headroom_transfer_proto::message::{
-    ErrorCode, LanesAnswer, LanesOffer, Links, Message, TreeOptions,
+    ErrorCode, LanesAnswer, LanesOffer, Links, Message, PartsRequest, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Verification;
@@ -142,8 +142,8 @@ impl Request<'_> {
     async fn answer_to(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         self.check_share(&request).await?;
         let summary = match request {
-            Message::Put { to, rename, fsync, lanes, tree } => {
-                self.put(to, rename, fsync, lanes.as_ref(), tree).await?
+            Message::Put { to, rename, fsync, lanes, tree, parts } => {
+                self.put((to, rename), fsync, lanes.as_ref(), tree, parts).await?
             }
             get @ Message::Get { .. } => self.get(get, next_id).await?,
             sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
@@ -187,13 +187,15 @@ impl Request<'_> {
 
     async fn put(
         &mut self,
-        to: Option<RelPath>,
-        rename: bool,
+        (to, rename): (Option<RelPath>, bool),
         fsync: bool,
         lanes: Option<&LanesOffer>,
         tree: Option<TreeOptions>,
+        parts: Option<PartsRequest>,
     ) -> Result<Summary, Error> {
         self.may_write()?;
+        // servers of one directory would write one partial file
+        let parts = parts.filter(|_| self.root.is_remote());
         let (root, paths) = (self.root.clone(), self.paths);
         let resolved = spawn_blocking(move || paths.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
@@ -226,8 +228,10 @@ impl Request<'_> {
                 ticket: ticket.as_ref().map(|open| open.ticket),
                 verification,
                 ranges: None,
+                parts: parts.map(|_| true),
             }),
             part: None,
+            parts,
         };
         receiver.receive(self.writer, self.reader).await
     }
@@ -267,8 +271,14 @@ impl Request<'_> {
         let (destination, is_missing) = resolved;
         let stored_as = self.allow.limit(tree, &self.root);
         let keep = tree.map(|_| stored_as.keep);
-        let (lanes, ticket, verification, ranges) = (None, None, None, None);
-        let accepted = Message::Accepted { lanes, keep, ticket, verification, ranges };
+        let accepted = Message::Accepted {
+            lanes: None,
+            keep,
+            ticket: None,
+            verification: None,
+            ranges: None,
+            parts: None,
+        };
         self.writer.send(&accepted).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
@@ -283,6 +293,7 @@ impl Request<'_> {
             lanes: None,
             acceptance: None,
             part: None,
+            parts: None,
         };
         receiver.receive(self.writer, self.reader).await
     }
@@ -305,8 +316,14 @@ impl Request<'_> {
         let by_ranges = ranges == Some(true) && !tree.is_some_and(|tree| tree.changing);
         // the values of ranges are those of BLAKE3
         let verification = self.verification(tree, handle.as_ref()).filter(|_| !by_ranges);
-        let (keep, ticket, ranges) = (None, None, by_ranges.then_some(true));
-        let accepted = Message::Accepted { lanes, keep, ticket, verification, ranges };
+        let accepted = Message::Accepted {
+            lanes,
+            keep: None,
+            ticket: None,
+            verification,
+            ranges: by_ranges.then_some(true),
+            parts: None,
+        };
         self.writer.send(&accepted).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
         let verification = verification.unwrap_or_default();

@@ -1,16 +1,16 @@
-//! Files that are divided among the servers: each server is asked for ranges of its own.
+//! Files that are fetched from all servers: each is asked for ranges of its own.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, ListedKind, MAX_INLINE};
+use headroom_transfer_proto::message::{Listed, ListedKind};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::large::{BegunFile, LargeFile};
+use super::large::{BegunFile, Divided, LargeFile};
 use super::queue::{Batch, Work};
 use super::record::Record;
-use super::servers::{Returned, Servers, SpreadObserver};
+use super::servers::{Returned, Servers, SpreadObserver, is_divided};
 use super::session::{Job, Phase, is_about_files};
 use crate::client::Client;
 use crate::delivery::{DividedFile, Event, FileVersion, StoredWhole, Summary, make_directories};
@@ -20,8 +20,7 @@ use crate::files::{self, Root};
 impl<O> Servers<'_, O> {
     /// Whether a file of this size in bytes is divided.
     pub(super) const fn divides(&self, size: u64) -> bool {
-        // smaller ones travel with their names
-        self.count > 1 && size / 2 >= self.range_bytes && size > MAX_INLINE as u64
+        is_divided(size, self.count, self.range_bytes)
     }
 }
 
@@ -67,7 +66,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let large = LargeFile { size: version.size, ..large };
         self.servers.observer.event(Event::Offered { bytes: large.size });
         self.servers.observer.event(Event::Begun { path: &large.path() });
-        let open = Arc::new(BegunFile::new(large, file));
+        let open = Arc::new(BegunFile::new(large, Divided::Fetched(file)));
         self.queue.opened(Arc::clone(&open));
         Ok(Some(open))
     }
@@ -81,6 +80,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         &self,
         client: &mut Client,
         open: Arc<BegunFile>,
+        file: &Arc<DividedFile>,
     ) -> Result<bool, Error> {
         client.limit(self.share_bps());
         let observer = Arc::clone(&self.servers.observer);
@@ -88,7 +88,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let from = open.large.from.as_os_str().as_bytes();
         let place = (open.large.directory.as_ref(), &open.large.name);
         let gone = client.gone();
-        let (part, leaving) = open.file.join(client.address().to_string());
+        let (part, leaving) = file.join(client.address().to_string());
         let fetching = client.get_part(from, place, part, record.clone());
         let fetched = tokio::select! {
             fetched = fetching => fetched,
@@ -103,44 +103,41 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
             Ok(None) => (Summary::default(), Ok(false)),
             Err(error) if is_about_files(&error) => {
                 let (path, server) = (open.large.path(), client.address());
-                open.file.fail(format!("{path} cannot be divided, as {server} shows: {error}"));
+                file.fail(format!("{path} cannot be divided, as {server} shows: {error}"));
                 (Summary { moved: done, ..Summary::default() }, Ok(true))
             }
             Err(error) => (Summary { moved: done, ..Summary::default() }, Err(error)),
         };
         self.totals().add_ranges(&moved);
         let left = match self.queue.leave(&open) {
-            true => self.settle_large(open).await,
+            true => self.settle_large(open, file).await,
             false => None,
         };
         self.queue.end_ranges(left);
         outcome
     }
 
-    /// Leaves a file to a request that fetches it whole: no server that sends ranges is connected.
-    pub(super) async fn abandon_large(&self, open: Arc<BegunFile>) {
+    /// Leaves a file to a request that copies it whole: no server that takes part is connected.
+    pub(super) fn abandon_large(&self, open: Arc<BegunFile>) {
         let path = open.large.path();
-        open.file.fail(format!("no server that sends ranges of {path} is connected"));
-        let left = self.settle_large(open).await;
-        self.queue.end_ranges(left);
+        let reason = format!("no server that takes ranges of {path} is connected");
+        open.fail(reason.clone());
+        let left = self.give_up_large(open, Some(&reason));
+        self.queue.end_ranges(Some(left));
     }
 
-    /// Stores a file whose ranges are complete. Returns the request that fetches it whole, if it
-    /// cannot be divided or stored.
-    async fn settle_large(&self, open: Arc<BegunFile>) -> Option<Batch> {
+    /// Returns the request that copies a file whole, whatever was copied of it. Warns if there is a
+    /// reason.
+    pub(super) fn give_up_large(&self, open: Arc<BegunFile>, reason: Option<&str>) -> Batch {
+        if let Some(reason) = reason {
+            let way = match &open.file {
+                Divided::Fetched(_) => "fetched whole from",
+                Divided::Sent(_) => "sent whole to",
+            };
+            let reason = format!("{reason}. It is {way} one server");
+            self.servers.observer.event(Event::Warning { reason: &reason });
+        }
         let large = open.large.clone();
-        let reason = match open.file.failure() {
-            Some(reason) => reason,
-            None => match finish(&open, self.fsync).await {
-                Ok(stored) => {
-                    self.note_stored(&large, stored);
-                    return None;
-                }
-                Err(error) => error.to_string(),
-            },
-        };
-        let reason = format!("{reason}. It is fetched whole from one server");
-        self.servers.observer.event(Event::Warning { reason: &reason });
         self.servers.observer.returned(Returned {
             files: 1,
             offered: large.size,
@@ -148,7 +145,23 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         });
         // the request that fetches it needs the lock of the partial file
         drop(open);
-        Some(Batch::of_large(large))
+        Batch::of_large(large)
+    }
+
+    /// Stores a file whose ranges are complete. Returns the request that fetches it whole, if it
+    /// cannot be divided or stored.
+    async fn settle_large(&self, open: Arc<BegunFile>, file: &Arc<DividedFile>) -> Option<Batch> {
+        let reason = match file.failure() {
+            Some(reason) => reason,
+            None => match finish(file, self.fsync).await {
+                Ok(stored) => {
+                    self.note_stored(&open.large, stored);
+                    return None;
+                }
+                Err(error) => error.to_string(),
+            },
+        };
+        Some(self.give_up_large(open, Some(&reason)))
     }
 
     fn note_stored(&self, large: &LargeFile, StoredWhole { hash, kept }: StoredWhole) {
@@ -166,13 +179,26 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
 /// Asks a server for the version of a file: a listing of the directory may have less of it.
 async fn look(client: &mut Client, large: &LargeFile) -> Result<Option<FileVersion>, Error> {
     let above = large.directory.as_ref().map_or(&b""[..], RelPath::as_bytes);
-    let parts = [large.from.as_os_str().as_bytes(), above, large.name.as_bytes()];
+    let place = joined([large.from.as_os_str().as_bytes(), above, large.name.as_bytes()]);
+    look_at(client, &place, large.name.name()).await
+}
+
+/// Joins parts of a path on the servers, some of which may be empty.
+pub(super) fn joined<const N: usize>(parts: [&[u8]; N]) -> Vec<u8> {
     let parts: Vec<&[u8]> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    let place = parts.join(&b'/');
+    parts.join(&b'/')
+}
+
+/// Asks a server for the version of the file at a place, whose last component is this name.
+pub(super) async fn look_at(
+    client: &mut Client,
+    place: &[u8],
+    name: &[u8],
+) -> Result<Option<FileVersion>, Error> {
     let mut version = None;
-    let listing = client.list(&place, |listed| {
+    let listing = client.list(place, |listed| {
         let Listed { path, kind, size, mtime, .. } = listed;
-        let is_it = path == large.name && kind == ListedKind::File;
+        let is_it = path.as_bytes() == name && kind == ListedKind::File;
         version = is_it.then_some(FileVersion { size, mtime });
     });
     listing.await?;
@@ -196,8 +222,8 @@ fn begin(
     DividedFile::begin(&below, name, version, how)
 }
 
-async fn finish(open: &Arc<BegunFile>, fsync: bool) -> Result<StoredWhole, Error> {
-    let file = Arc::clone(&open.file);
+async fn finish(file: &Arc<DividedFile>, fsync: bool) -> Result<StoredWhole, Error> {
+    let file = Arc::clone(file);
     let finished = spawn_blocking(move || file.finish(fsync)).await;
     Ok(finished.map_err(|error| Error::task(&error))??)
 }

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use headroom_transfer_proto::path::RelPath;
 
-use crate::delivery::DividedFile;
+use crate::delivery::{DividedFile, DividedUpload};
 
 /// A file that is to be divided.
 #[derive(Debug, Clone)]
 pub(super) struct LargeFile {
-    /// The directory of the servers below which it is.
+    /// The directory below which it is: of the servers in a download, of this machine in an upload.
     pub(super) from: Arc<Path>,
     /// The directory below that, which it is also in here.
     pub(super) directory: Option<RelPath>,
     pub(super) name: RelPath,
-    /// The name that it gets here, of the single file of a transfer: no other request of the
-    /// queue fetches that one.
+    /// The name of the single file of a transfer, in a download the one that it gets here: no other
+    /// request of the queue copies that one.
     pub(super) alone_as: Option<RelPath>,
     /// Its size in bytes, as a listing has it.
     pub(super) size: u64,
@@ -45,24 +45,50 @@ impl LargeFile {
     }
 }
 
+/// Which way a divided file goes.
+#[derive(Debug, Clone)]
+pub(super) enum Divided {
+    Fetched(Arc<DividedFile>),
+    Sent(Arc<DividedUpload>),
+}
+
 /// A file that is being divided.
 #[derive(Debug)]
 pub(super) struct BegunFile {
     pub(super) large: LargeFile,
-    pub(super) file: Arc<DividedFile>,
+    pub(super) file: Divided,
     /// Bytes that were reported as moved or a hole.
     done: AtomicU64,
 }
 
 impl BegunFile {
     /// Makes one of which nothing was reported yet.
-    pub(super) fn new(large: LargeFile, file: Arc<DividedFile>) -> Self {
+    pub(super) fn new(large: LargeFile, file: Divided) -> Self {
         Self { large, file, done: AtomicU64::new(0) }
     }
 
     /// Whether nothing of it is left to be asked for, however it ends.
     pub(super) fn is_settled(&self) -> bool {
-        self.file.is_whole() || self.file.failure().is_some()
+        match &self.file {
+            Divided::Fetched(file) => file.is_whole() || file.failure().is_some(),
+            Divided::Sent(upload) => upload.is_settled(),
+        }
+    }
+
+    /// Whether a connection may take part now.
+    pub(super) fn has_left(&self) -> bool {
+        match &self.file {
+            Divided::Fetched(file) => file.has_left(),
+            Divided::Sent(upload) => upload.has_left(),
+        }
+    }
+
+    /// Lets no more of it be copied in ranges.
+    pub(super) fn fail(&self, reason: String) {
+        match &self.file {
+            Divided::Fetched(file) => file.fail(reason),
+            Divided::Sent(upload) => upload.fail(reason),
+        }
     }
 
     /// Notes bytes that were reported as moved or a hole.

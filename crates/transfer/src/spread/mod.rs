@@ -3,7 +3,7 @@
 //! A walk here, or listings of the servers' directories, fill a queue with batches of files, which
 //! a connection to each server takes and copies. When a server is lost, what it has not stored
 //! returns to the queue: as all servers have one store, another one resumes the file there. Of a
-//! large file in a download, all servers are asked for ranges at once. At
+//! large file all servers send ranges at once, or store ranges if they have an object store. At
 //! last one server alone does an ordinary request for what is left: directories with their modes
 //! and times, links, files that failed, and in a sync what is to be removed. This request reports
 //! failures, each once.
@@ -15,6 +15,7 @@ mod large;
 mod listing;
 mod queue;
 mod record;
+mod sending;
 mod servers;
 mod session;
 mod up;

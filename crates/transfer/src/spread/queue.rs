@@ -29,7 +29,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Makes the request that fetches a large file whole; it is empty if the caller fetches it.
+    /// Makes the request that copies a large file whole; it is empty if the caller copies it.
     pub(super) fn of_large(large: LargeFile) -> Self {
         let LargeFile { from, directory, name, alone_as, size, is_named } = large;
         let files = if alone_as.is_some() { Vec::new() } else { vec![(name, size)] };
@@ -55,9 +55,9 @@ pub(super) enum Work {
     Copy(Batch),
     /// Begins a file that is divided.
     Begin(LargeFile),
-    /// Fetches ranges of a file that is divided.
+    /// Copies ranges of a file that is divided.
     Ranges(Arc<BegunFile>),
-    /// Leaves a file that was divided to a request that fetches it whole.
+    /// Leaves a file that was divided to a request that copies it whole.
     Abandon(Arc<BegunFile>),
 }
 
@@ -75,7 +75,7 @@ struct State {
     batches: VecDeque<Batch>,
     /// Files that are to be divided.
     large: VecDeque<LargeFile>,
-    /// Files that are divided, and how many connections fetch ranges of them.
+    /// Files that are divided, and how many connections copy ranges of them.
     open: Vec<(Arc<BegunFile>, usize)>,
     directories: Vec<Directory>,
     /// How many are taken, and neither finished nor returned.
@@ -119,7 +119,7 @@ impl State {
 
     /// Finds a divided file of which ranges are left.
     fn next_ranges(&mut self) -> Option<Work> {
-        let (open, fetching) = self.open.iter_mut().find(|(open, _)| open.file.has_left())?;
+        let (open, fetching) = self.open.iter_mut().find(|(open, _)| open.has_left())?;
         *fetching += 1;
         Some(Work::Ranges(Arc::clone(open)))
     }
@@ -180,12 +180,17 @@ impl Queue {
         self.change(|state| state.large.extend(large));
     }
 
-    /// Adds a divided file, of which who has begun it fetches ranges.
+    /// Adds a divided file, of which who has begun it copies ranges.
     pub(super) fn opened(&self, open: Arc<BegunFile>) {
         self.change(|state| state.open.push((open, 1)));
     }
 
-    /// Notes that somebody fetches no ranges of a file any more. Returns whether this was the last
+    /// Notes that more of a divided file may be taken than before.
+    pub(super) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Notes that somebody copies no ranges of a file any more. Returns whether this was the last
     /// one, and none is left to be fetched: the file is then removed from the queue, and is still
     /// taken.
     pub(super) fn leave(&self, open: &Arc<BegunFile>) -> bool {

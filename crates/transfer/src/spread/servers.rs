@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use headroom_transfer_proto::message::MAX_INLINE;
+
 use crate::client::Client;
 use crate::delivery::Observer;
 use crate::error::Error;
@@ -34,8 +36,9 @@ pub struct Servers<'a, O> {
     pub retry: Retry,
     /// The limit of all servers together, in bits of file content per second.
     pub rate_bps: Option<u64>,
-    /// The least bytes of a range: a download divides files of at least twice as many among all
-    /// servers. [`RANGE_BYTES`] is a good number; with [`u64::MAX`] no file is divided.
+    /// The least bytes of a range: files of at least twice as many are divided among all servers, in
+    /// uploads if these have an object store. [`RANGE_BYTES`] is a good number; with [`u64::MAX`] no
+    /// file is divided.
     pub range_bytes: u64,
     /// Receives events of all connections.
     pub observer: Arc<O>,
@@ -192,6 +195,12 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         }
         Err(failure)
     }
+}
+
+/// Whether a file of this size in bytes is divided among so many servers.
+pub(super) const fn is_divided(size: u64, servers: usize, range_bytes: u64) -> bool {
+    // smaller ones travel with their names
+    servers > 1 && size / 2 >= range_bytes && size > MAX_INLINE as u64
 }
 
 /// Closes a connection after what was done over it, unless it is lost.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use headroom_transfer_proto::path::RelPath;
 
 use super::batch::{Batcher, with_parents};
+use super::large::{BegunFile, Divided};
 use super::queue::{Batch, Queue, Work};
 use super::record::{Record, Told, Totals, add};
 use super::servers::{Returned, Servers, SpreadObserver, no_server};
@@ -242,12 +243,18 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             let gone = client.gone();
             match work {
                 Work::Begin(large) => {
-                    if let Some(open) = self.begin_large(client, large).await? {
-                        takes_ranges = self.fetch_ranges(client, open).await?;
+                    let begun = match self.job {
+                        Job::Get { .. } => self.begin_large(client, large).await?,
+                        Job::Put { .. } | Job::SyncTo { .. } => {
+                            self.begin_upload(client, large).await?
+                        }
+                    };
+                    if let Some(open) = begun {
+                        takes_ranges = self.copy_ranges(client, open).await?;
                     }
                 }
-                Work::Ranges(open) => takes_ranges = self.fetch_ranges(client, open).await?,
-                Work::Abandon(open) => self.abandon_large(open).await,
+                Work::Ranges(open) => takes_ranges = self.copy_ranges(client, open).await?,
+                Work::Abandon(open) => self.abandon_large(open),
                 Work::List(directory) => {
                     let listed = tokio::select! {
                         listed = self.list(client, &directory) => listed,
@@ -277,6 +284,14 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             }
         }
         Ok(())
+    }
+
+    /// Copies ranges of a divided file by one server. Returns whether the server takes part.
+    async fn copy_ranges(&self, client: &mut Client, open: Arc<BegunFile>) -> Result<bool, Error> {
+        match open.file.clone() {
+            Divided::Fetched(file) => self.fetch_ranges(client, open, &file).await,
+            Divided::Sent(upload) => self.send_ranges(client, open, &upload).await,
+        }
     }
 
     /// Returns the rate of one server, if there is a limit. They are limited together.

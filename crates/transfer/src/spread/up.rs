@@ -12,9 +12,10 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use super::batch::Batcher;
+use super::large::LargeFile;
 use super::queue::{Batch, Queue};
 use super::record::Last;
-use super::servers::{Servers, SpreadObserver, finish};
+use super::servers::{Servers, SpreadObserver, finish, is_divided};
 use super::session::{Job, Phase};
 use crate::client::{Client, SyncOptions, names_contents, names_directory};
 use crate::delivery::{Event, Summary};
@@ -22,8 +23,9 @@ use crate::error::Error;
 use crate::files::{Excludes, Found, Keep, Links, Remaining, Source, SourceKind};
 
 impl<O: SpreadObserver + 'static> Servers<'_, O> {
-    /// Sends files and directories as [`Client::put`] does, spread over all servers. A single file
-    /// is sent by one server. `tree` has the options that `connect` sets.
+    /// Sends files and directories as [`Client::put`] does, spread over all servers. Large files are
+    /// divided ([`Self::range_bytes`]) if the servers have an object store; any other single file is
+    /// sent to one server. `tree` has the options that `connect` sets.
     ///
     /// # Errors
     /// As those of [`Client::put`], once no server is left. A single directory needs a destination
@@ -38,6 +40,9 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
     ) -> Result<Summary, Error> {
         if let [path] = paths {
             if !path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+                if let Some(large) = self.single(path).filter(|_| !tree.changing) {
+                    return self.put_divided(paths, large, to, fsync).await;
+                }
                 let put = async |mut client: Client| {
                     let done = client.put(paths, to, fsync, self.observer.clone()).await;
                     finish(client, done).await
@@ -67,6 +72,43 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             true => totals.of_whole(summary),
             false => totals.of_copy(summary),
         })
+    }
+
+    /// Returns the single file of an upload, if it is divided.
+    fn single(&self, path: &Path) -> Option<LargeFile> {
+        let metadata = path.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let (from, name) = base(path)?;
+        let name = RelPath::single(&name?).ok()?;
+        let large = LargeFile {
+            alone_as: Some(name.clone()),
+            ..LargeFile::new((&Arc::from(from), None), name, metadata.len(), true)
+        };
+        self.divides(large.size).then_some(large)
+    }
+
+    /// Sends a single file that is divided; if that fails, whole.
+    async fn put_divided(
+        &self,
+        paths: &[PathBuf],
+        large: LargeFile,
+        to: &[u8],
+        fsync: bool,
+    ) -> Result<Summary, Error> {
+        let phase = Phase::new(self, Job::Put { to }, fsync);
+        self.observer.event(Event::AllOffered { files: 1, bytes: large.size });
+        phase.queue.add_large(vec![large]);
+        phase.queue.fill(Vec::new(), Vec::new());
+        phase.run(async {}).await?;
+        let is_stored = phase.totals().stored() > 0;
+        if is_stored {
+            return Ok(phase.totals().of_copy(Summary::default()));
+        }
+        let put = async |mut client: Client| {
+            let done = client.put(paths, to, fsync, self.observer.clone()).await;
+            finish(client, done).await
+        };
+        let whole = self.by_any(Some(&phase.gone()), put).await?;
+        Ok(phase.totals().of_copy(whole))
     }
 
     /// Makes the content of the directory `to` that of `from`, as [`Client::sync_to`] does, spread
@@ -120,6 +162,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             leaves_linked: tree.keep.has(Keep::HARD_LINKS),
             excludes: Arc::new(excludes),
             servers: self.count,
+            range_bytes: self.range_bytes,
             queue: Arc::clone(&phase.queue),
             remaining: Arc::clone(&phase.remaining),
             observer: Arc::clone(&self.observer),
@@ -141,6 +184,8 @@ struct Walk<O> {
     leaves_linked: bool,
     excludes: Arc<Excludes>,
     servers: usize,
+    /// The least bytes of a range of a file that is divided.
+    range_bytes: u64,
     queue: Arc<Queue>,
     remaining: Arc<Mutex<Remaining>>,
     observer: Arc<O>,
@@ -172,6 +217,12 @@ impl<O: SpreadObserver> Walk<O> {
                     self.observer.event(Event::Offered { bytes: metadata.size });
                     continue;
                 };
+                if is_divided(metadata.size, self.servers, self.range_bytes) {
+                    batcher.pass(metadata.size);
+                    let large = LargeFile::new((from, None), path, metadata.size, false);
+                    self.queue.add_large(vec![large]);
+                    continue;
+                }
                 if let Some(files) = batcher.add(path, metadata.size)
                     && !self.add(from, files)
                 {

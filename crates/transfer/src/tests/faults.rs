@@ -87,8 +87,14 @@ fn a_server_of_an_older_version_verifies_by_blake3() {
     let ground = Ground::new();
     write(&ground.here("a"), b"content");
     let verification = Some(Verification::Crc64);
-    let unasked =
-        Message::Accepted { lanes: None, keep: None, ticket: None, verification, ranges: None };
+    let unasked = Message::Accepted {
+        lanes: None,
+        keep: None,
+        ticket: None,
+        verification,
+        ranges: None,
+        parts: None,
+    };
     run(async {
         let (notes, end) = (Notes::new(), Message::End { stored: 1, failed: 0 });
         let said = vec![hello(Greeting::default()), Message::ACCEPTED];

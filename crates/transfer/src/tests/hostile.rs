@@ -52,8 +52,15 @@ impl Raw {
     }
 
     pub(super) async fn put(&self) -> (MessageWriter, MessageReader) {
-        self.ask(Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None })
-            .await
+        self.ask(Message::Put {
+            to: None,
+            rename: false,
+            fsync: false,
+            lanes: None,
+            tree: None,
+            parts: None,
+        })
+        .await
     }
 
     /// Why the server ends the connection.
@@ -320,7 +327,14 @@ fn hard_links_lead_only_to_files_of_the_same_transfer() {
     };
     let put = |keep| {
         let tree = TreeOptions { keep, ..TreeOptions::default() };
-        Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: Some(tree) }
+        Message::Put {
+            to: None,
+            rename: false,
+            fsync: false,
+            lanes: None,
+            tree: Some(tree),
+            parts: None,
+        }
     };
     run(async {
         let server = ground.start();

@@ -269,7 +269,7 @@ async fn hostile_offer(client: &Client, size: u64) -> (LaneHandle, MessageWriter
     let path = RelPath::parse(b"file").expect("a name");
     for message in [
         hello(Greeting::default()),
-        Message::Put { to: None, rename: false, fsync: false, lanes, tree: None },
+        Message::Put { to: None, rename: false, fsync: false, lanes, tree: None, parts: None },
         Message::Entry {
             id: 1,
             path,

@@ -10,6 +10,7 @@ mod lanes;
 mod listed;
 mod measurement;
 mod outages;
+mod parts;
 mod ranges;
 mod rate;
 mod resume;

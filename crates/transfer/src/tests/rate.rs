@@ -122,8 +122,14 @@ fn a_server_reads_no_faster_than_its_limit() {
         let (send, receive) = connection.open_bi().await.expect("a stream");
         let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
         writer.queue(&hello(Greeting::default())).await.expect("it is said");
-        let request =
-            Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
+        let request = Message::Put {
+            to: None,
+            rename: false,
+            fsync: false,
+            lanes: None,
+            tree: None,
+            parts: None,
+        };
         writer.send(&request).await.expect("it is said");
         assert_eq!(reader.recv_hello().await.expect("a greeting").rate_bps, Some(RATE_BPS));
         assert_eq!(reader.expect().await.expect("an answer"), Message::ACCEPTED);

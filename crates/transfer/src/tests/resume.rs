@@ -268,7 +268,14 @@ fn of_many_concurrent_puts_of_a_file_one_stores_it() {
 async fn begin_put(client: &mut Client) -> (MessageWriter, MessageReader) {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
     let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-    let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
+    let put = Message::Put {
+        to: None,
+        rename: false,
+        fsync: false,
+        lanes: None,
+        tree: None,
+        parts: None,
+    };
     for message in [hello(Greeting::default()), put] {
         writer.send(&message).await.expect("it is sent");
     }

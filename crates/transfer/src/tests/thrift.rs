@@ -123,8 +123,14 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
             let client = ground.connect(&server).await.expect("a connection");
             let (send, receive) = client.connection().open_bi().await.expect("a stream");
             let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
-            let put =
-                Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
+            let put = Message::Put {
+                to: None,
+                rename: false,
+                fsync: false,
+                lanes: None,
+                tree: None,
+                parts: None,
+            };
             for message in [hello(Greeting::default()), put, entry.clone()] {
                 writer.send(&message).await.expect("it is sent");
             }

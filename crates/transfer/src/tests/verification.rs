@@ -205,7 +205,14 @@ fn a_file_that_changes_between_reading_and_writing_is_found_by_its_crc() {
             let verification = Some(Verification::Crc64);
             let options = TreeOptions { verification, ..TreeOptions::default() };
             let (to, lanes, tree_options) = (None, None, Some(options));
-            let put = Message::Put { to, rename: false, fsync: false, lanes, tree: tree_options };
+            let put = Message::Put {
+                to,
+                rename: false,
+                fsync: false,
+                lanes,
+                tree: tree_options,
+                parts: None,
+            };
             let kind = EntryKind::File {
                 size: sent.len() as u64,
                 mode: 0o644,

@@ -25,7 +25,7 @@ struct State {
 }
 
 /// A range that is not complete.
-struct OpenRange {
+pub(super) struct OpenRange {
     spans: Range<u64>,
     /// The values that the sender said when it had sent all of it.
     values: Option<Vec<ChainingValue>>,
@@ -35,7 +35,7 @@ struct OpenRange {
 
 /// The state of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RangeState {
+pub(super) enum RangeState {
     /// Something is on its way.
     Waiting,
     /// All spans are here.
@@ -45,7 +45,23 @@ enum RangeState {
 }
 
 impl OpenRange {
-    fn progress(&mut self, partial: &Partial) -> RangeState {
+    /// Makes a range of which the sender has sent everything.
+    pub(super) fn sent(spans: Range<u64>, values: Vec<ChainingValue>) -> Self {
+        Self { spans, values: Some(values), checked: 0 }
+    }
+
+    /// Returns the range and its values, if the sender has sent everything.
+    pub(super) fn into_sent(self) -> Option<(Range<u64>, Vec<ChainingValue>)> {
+        Some((self.spans, self.values?))
+    }
+
+    /// Explains what is wrong.
+    pub(super) fn wrong(&self) -> String {
+        let span = self.spans.start + self.checked as u64;
+        format!("its span {span} has arrived with another hash than it said")
+    }
+
+    pub(super) fn progress(&mut self, partial: &Partial) -> RangeState {
         let Some(values) = &self.values else { return RangeState::Waiting };
         for (span, value) in self.spans.clone().zip(values).skip(self.checked) {
             match partial.known(span) {
@@ -132,10 +148,7 @@ impl AskedRanges {
         match range.progress(partial) {
             RangeState::Waiting => return Ok(false),
             RangeState::Complete => {}
-            RangeState::Wrong => {
-                let span = range.spans.start + range.checked as u64;
-                return Err(format!("its span {span} has arrived with another hash than it said"));
-            }
+            RangeState::Wrong => return Err(range.wrong()),
         }
         let complete = state.open.pop_front();
         drop(state);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::asked::AskedRanges;
+use super::sent::SentRanges;
 use crate::claims::Claim;
 use crate::files::Partial;
 
@@ -15,6 +16,8 @@ pub(super) struct Incoming {
     pub(super) _claim: Option<Claim>,
     /// The ranges that were asked for, if not the whole file is.
     pub(super) ranges: Option<AskedRanges>,
+    /// The ranges that were sent and are not stored, if other servers store other parts.
+    pub(super) sent: Option<SentRanges>,
     /// Bytes that will arrive, in whole spans; [`u64::MAX`] until the sender has announced them.
     pub(super) sealed: AtomicU64,
     /// Writers that have not counted yet what they wrote.
@@ -25,6 +28,10 @@ impl Incoming {
     /// Whether everything that the sender announced, or the next range, has arrived and is counted.
     /// A writer checks again when it has counted.
     pub(super) fn is_whole(&self) -> bool {
+        if let Some(sent) = &self.sent {
+            // of the next ranges something may always be written
+            return sent.is_settled(&self.partial);
+        }
         !self.is_writing()
             && match &self.ranges {
                 Some(ranges) => ranges.is_settled(&self.partial),

@@ -42,6 +42,7 @@ impl Worker {
             partial: part.partial(),
             _claim: None,
             ranges: Some(AskedRanges::new(part)),
+            sent: None,
             sealed: AtomicU64::new(u64::MAX),
             writing: AtomicU64::new(0),
         });

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{EntryKind, Inline, Links, Time};
+use headroom_transfer_proto::message::{
+    EntryKind, Inline, Links, PartsRequest, Time, UPLOAD_BYTES,
+};
 use headroom_transfer_proto::path::RelPath;
 
 use super::in_flight::Done;
@@ -10,7 +12,7 @@ use super::worker::{Begun, File, Worker, seal};
 use crate::connection::Connection;
 use crate::delivery::event::Event;
 use crate::error::Error;
-use crate::files::{self, ErrorKind, Offer, Partial, Root};
+use crate::files::{self, ErrorKind, Joining, Offer, Partial, Root};
 
 /// How often, and how many times, to retry a file that another server receives. One that was killed
 /// is known to be dead after a minute.
@@ -80,15 +82,22 @@ impl Worker {
     ) -> Result<(), Error> {
         let (root, path) = (self.destination.root.clone(), path.clone());
         let connection = self.connection.clone();
-        let claims = self.claims.as_ref();
+        let parts = self.parts;
+        // others store parts of it, too
+        let claims = self.claims.as_ref().filter(|_| !self.assists());
         let claim = claims.map(|claims| claims.claim(root.path(), &path, &connection));
         self.in_flight.files += 1;
         self.later(move || {
-            let begun = begin(&root, &path, &offer, mode, &connection);
-            let begun = begun.map(|partial| Begun { partial, claim });
+            let begun = begin(&root, &path, &offer, mode, (&connection, parts));
             Box::new(move |worker: &mut Self| {
                 worker.in_flight.files -= 1;
-                match begun.and_then(|begun| worker.have(id, begun)) {
+                let begun = begun.and_then(|(partial, upload)| {
+                    if let Some(upload) = upload {
+                        worker.parts_begun(id, upload, &partial);
+                    }
+                    worker.have(id, Begun { partial, claim })
+                });
+                match begun {
                     Ok(incoming) => {
                         worker.shared.observer.event(Event::Begun { path: &path });
                         let file = File {
@@ -281,17 +290,22 @@ impl Worker {
     }
 }
 
-/// Begins a file, if necessary when another server has ended.
+/// Begins a file, if necessary when another server has ended. Also returns the upload if ranges of
+/// the file come.
 fn begin(
     root: &Root,
     path: &RelPath,
     offer: &Offer,
     mode: u32,
-    connection: &Connection,
-) -> Result<Partial, files::Error> {
+    (connection, parts): (&Connection, Option<PartsRequest>),
+) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
     let (pause, mut waits) = HANDOVER;
+    if parts.is_some_and(|parts| parts.upload.is_some() && parts.completes != Some(true)) {
+        // who has taken the upload over completes it
+        waits = 0;
+    }
     loop {
-        match root.begin_as(path, offer, mode) {
+        match begin_once(root, path, offer, mode, parts) {
             Err(error)
                 if matches!(error.kind(), ErrorKind::Busy)
                     && waits > 0
@@ -303,4 +317,26 @@ fn begin(
             begun => return begun,
         }
     }
+}
+
+fn begin_once(
+    root: &Root,
+    path: &RelPath,
+    offer: &Offer,
+    mode: u32,
+    parts: Option<PartsRequest>,
+) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
+    let upload = match parts {
+        None | Some(PartsRequest { upload: None, completes: Some(true) }) => {
+            return Ok((root.begin_as(path, offer, mode)?, None));
+        }
+        Some(PartsRequest { upload: Some(upload), completes: Some(true) }) => {
+            return Ok((root.join(path, offer, mode, Joining::TakeOver(upload))?, None));
+        }
+        Some(PartsRequest { upload: Some(upload), .. }) => upload,
+        Some(PartsRequest { upload: None, .. }) => {
+            root.share(path, offer, mode)?.ok_or_else(|| files::Error::undivided(path))?
+        }
+    };
+    Ok((root.join(path, offer, mode, Joining::Assist(upload))?, Some(upload)))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headroom_transfer_proto::message::{
     Attributes, EntryKind, ErrorCode, Inline, Links, MAX_HOLE, MAX_OPEN_FILES, MAX_VALUES, Message,
-    Time, TreeOptions,
+    PartsRequest, Time, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{Hash, Verification};
@@ -20,6 +20,7 @@ use super::in_flight::InFlight;
 use super::incoming::Incoming;
 use super::lanes::Lanes;
 use super::linked::Linked;
+use super::sent::SentRanges;
 use super::shared::{Shared, WorkerEvent};
 use super::sync_mode::SyncMode;
 use crate::claims::{Claim, FileClaims};
@@ -85,6 +86,8 @@ pub(super) struct Worker {
     pub(super) tree: TreeOptions,
     /// The file of which ranges were asked for, in place of whole files.
     pub(super) part: Option<Participant>,
+    /// How this takes part in the upload of one file, if several servers store it.
+    pub(super) parts: Option<PartsRequest>,
     pub(super) owners: Owners,
     pub(super) linked: Linked,
     /// Whether something failed, so that a sync removes nothing.
@@ -163,9 +166,13 @@ impl Worker {
     fn handle(&mut self, message: Message) -> Result<(), Error> {
         match message {
             Message::Entry { id, path, kind } => self.entry(id, path, kind)?,
-            message @ Message::Sealed { .. } if self.part.is_some() => {
+            message @ Message::Sealed { .. } if self.part.is_some() || self.assists() => {
                 return Err(unexpected(&message));
             }
+            Message::RangeSent { id, first_span, values } if self.assists() => {
+                self.range_of_parts(id, first_span, values)?;
+            }
+            Message::RangesEnd { id } if self.assists() => self.end_ranges(id),
             Message::RangeSent { id, first_span, values } => {
                 self.range_sent(id, first_span, values)?;
             }
@@ -258,6 +265,12 @@ impl Worker {
         }
         if let Some(part) = self.part.clone() {
             return self.begin_ranges(id, part, kind);
+        }
+        let is_large = matches!(kind, EntryKind::File { inline: None, .. });
+        if self.assists() && !(is_large && self.open_files() == 0) {
+            return Err(Error::Protocol(format!(
+                "it divides {path}, which is not a single large file"
+            )));
         }
         if let EntryKind::File { size, .. } = kind {
             self.shared.observer.event(Event::Offered { bytes: size });
@@ -488,6 +501,7 @@ impl Worker {
             partial: Arc::new(partial),
             _claim: claim,
             ranges: None,
+            sent: self.assists().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
             writing: AtomicU64::new(0),
         });
@@ -525,6 +539,9 @@ impl Worker {
     fn try_finish(&mut self, id: u64) {
         if self.part.is_some() {
             return self.settle_ranges(id);
+        }
+        if self.assists() {
+            return self.settle_parts(id);
         }
         let Some(file) = self.files.get(&id) else { return };
         let Some(root) = file.sealed else { return };

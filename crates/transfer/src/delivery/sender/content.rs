@@ -90,7 +90,12 @@ impl Shared {
         messages: &mpsc::Sender<Message>,
     ) -> Result<Result<([u8; 32], u64), Failure>, Error> {
         let changing = self.tree.changing;
-        let open = move || OpenFile::new(&file, &held, changing, verification);
+        let divided = self.divided.clone();
+        let open = move || {
+            let divided = divided.filter(|divided| divided.is_unchanged());
+            let known = |span| divided.as_ref().and_then(|divided| divided.value(span));
+            OpenFile::new(&file, &held, changing, verification, known)
+        };
         let opened = blocking(open).await?;
         let opened = match opened {
             Ok(opened) => Arc::new(opened),

@@ -70,12 +70,14 @@ pub(super) struct Sealed {
 }
 
 impl OpenFile {
-    /// Opens the file, and compares the spans that the receiver has.
+    /// Opens the file, and compares the spans that the receiver has. Those whose values are `known`
+    /// are not read.
     pub(super) fn new(
         file: &SourceFile,
         held: &[(u64, ChainingValue)],
         changing: bool,
         verification: Verification,
+        known: impl Fn(u64) -> Option<ChainingValue>,
     ) -> Result<Self, files::Error> {
         let reader = if changing { file.open_changed()? } else { file.open()? };
         let reader = reader.verified_by(verification);
@@ -83,7 +85,11 @@ impl OpenFile {
         let mut has = Vec::new();
         let mut kept = 0;
         for (span, theirs) in held {
-            let Some(ours) = reader.span_value(*span)? else { continue };
+            let ours = match known(*span) {
+                Some(known) => Some(known),
+                None => reader.span_value(*span)?,
+            };
+            let Some(ours) = ours else { continue };
             tree.insert(*span, ours);
             if ours == *theirs {
                 let place = usize::try_from(*span).unwrap_or(usize::MAX);
@@ -100,7 +106,7 @@ impl OpenFile {
     pub(super) fn by_ranges(file: &SourceFile) -> Result<Self, files::Error> {
         Ok(Self {
             each: Some(Mutex::default()),
-            ..Self::new(file, &[], false, Verification::Blake3)?
+            ..Self::new(file, &[], false, Verification::Blake3, |_| None)?
         })
     }
 

@@ -123,7 +123,7 @@ impl Shared {
 
     /// Sends what the receiver lacks of a range. Returns the values of all its spans, or why the
     /// file cannot be sent.
-    async fn send_range(
+    pub(super) async fn send_range(
         self: &Arc<Self>,
         id: u64,
         opened: &Arc<OpenFile>,

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::OpenFile;
 use super::range_queue::RangeQueue;
+use super::upload::{DividedUpload, UploadPart};
 use crate::connection::Connection;
 use crate::delivery::compression::AdaptiveCompressor;
 use crate::delivery::delta::Delta;
@@ -55,6 +56,10 @@ pub(super) struct Shared {
     pub(super) tells_remarks: bool,
     /// Whether the receiver asks for ranges of files instead of whole ones.
     pub(super) by_ranges: bool,
+    /// This connection's part in a file of which others send other ranges.
+    pub(super) part: Option<UploadPart>,
+    /// The file whose ranges are stored, and which this transfer completes.
+    pub(super) divided: Option<Arc<DividedUpload>>,
     pub(super) observer: Arc<dyn Observer>,
     /// This side's own limits.
     own_limits: RateLimits,
@@ -132,6 +137,8 @@ impl Shared {
             delta: Delta::On,
             tells_remarks: false,
             by_ranges: false,
+            part: None,
+            divided: None,
             observer,
             own_limits,
             terms: OnceLock::new(),

@@ -78,6 +78,10 @@ impl Walk {
 
     /// Offers an entry, and returns its size in bytes.
     fn offer(&mut self, found: Found) -> Result<u64, Ended> {
+        if let Some(part) = self.shared.part.as_ref().filter(|part| !part.is_of(&found)) {
+            part.fail("it has changed since it was found");
+            return Ok(0);
+        }
         let Found { path, kind, attributes } = found;
         let mut more = attributes;
         if let Some(attributes) = &mut more {
@@ -143,7 +147,10 @@ impl Walk {
                     open = Some((file, Some(permit)));
                     None
                 };
-                self.shared.observer.event(Event::Offered { bytes });
+                // of a divided file this is reported once
+                if self.shared.part.is_none() {
+                    self.shared.observer.event(Event::Offered { bytes });
+                }
                 let data = (bytes > 0).then(|| bytes.min(metadata.allocated));
                 let (mode, mtime) = (metadata.mode, metadata.mtime);
                 EntryKind::File { size: bytes, mode, mtime, inline, hash, data, more }

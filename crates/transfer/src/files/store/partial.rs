@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use headroom_transfer_proto::message::UPLOAD_BYTES;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 
@@ -13,7 +14,8 @@ use super::spool::unnamed_file;
 use super::whole::{MAX_AT_ONCE, Whole};
 use crate::files::disk;
 use crate::files::error::{Error, ErrorKind};
-use crate::files::offer::{Offer, Seal, Stored};
+use crate::files::offer::{Joining, Offer, Seal, Stored};
+use crate::files::progress::KnownSpan;
 
 /// A partial file. Several threads may write to it at once.
 ///
@@ -35,6 +37,36 @@ impl Root {
         offer: &Offer,
         mode: u32,
     ) -> Result<Partial, Error> {
+        self.join(path, offer, mode, None)
+    }
+
+    pub(in crate::files) fn share(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+    ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
+        let share = || {
+            let key = written_key(path)?;
+            if offer.size <= MAX_AT_ONCE {
+                return Ok(None);
+            }
+            self.check_place(key)?;
+            let whole = Whole { size: offer.size, mode, mtime: offer.mtime };
+            let upload = self.store.begin_upload(key, &whole.offer()?)?;
+            upload.release()?;
+            Ok(Some(upload.nonce()))
+        };
+        share().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
+    }
+
+    pub(in crate::files) fn join(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+        joining: Option<Joining>,
+    ) -> Result<Partial, Error> {
         let begin = || {
             let key = written_key(path)?;
             let size = offer.size;
@@ -48,7 +80,11 @@ impl Root {
                 false => {
                     self.check_place(key)?;
                     let whole = Whole { size, mode, mtime: offer.mtime };
-                    Some(Parts::begin(self, key, whole, offer.reuse, Arc::clone(&spool))?)
+                    if matches!(joining, Some(Joining::Assist(_))) {
+                        spool.remember();
+                    }
+                    let how = (offer.reuse, joining);
+                    Some(Parts::begin(self, key, whole, how, Arc::clone(&spool))?)
                 }
             };
             Ok(Partial { root: self.clone(), key: key.to_owned(), spool, parts })
@@ -97,6 +133,34 @@ impl Partial {
 
     pub(in crate::files) fn whole_spans(&self) -> u64 {
         self.spool.whole_spans()
+    }
+
+    pub(in crate::files) fn known(&self, span: u64) -> Option<KnownSpan> {
+        self.spool.known(span)
+    }
+
+    pub(in crate::files) fn part_spans(&self) -> Option<u64> {
+        self.parts.as_ref().map(|parts| parts.part_spans())
+    }
+
+    pub(in crate::files) fn store_range(
+        &self,
+        spans: &Range<u64>,
+        values: &[ChainingValue],
+    ) -> Result<(), Error> {
+        match &self.parts {
+            Some(parts) => {
+                parts.store_range(spans, values).map_err(|kind| self.error("stored", kind))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(in crate::files) fn leave(&self) -> Result<(), Error> {
+        match &self.parts {
+            Some(parts) => parts.leave().map_err(|kind| self.error("stored", kind)),
+            None => Ok(()),
+        }
     }
 
     pub(in crate::files) fn finish(&self, seal: &Seal) -> Result<Stored, Error> {

@@ -13,6 +13,7 @@ use super::tags;
 use super::whole::{Whole, part_range, span_values};
 use crate::files::disk;
 use crate::files::error::ErrorKind;
+use crate::files::offer::Joining;
 
 /// The most bytes of whole parts of one file that wait in the spool, unless one part has more.
 const MAX_WAITING: u64 = 64 << 20;
@@ -64,7 +65,8 @@ enum Part {
 }
 
 impl Parts {
-    /// Starts or resumes an upload.
+    /// Starts or resumes an upload, or takes part in one. `reuse`: spans of the object of that name
+    /// may be reused.
     ///
     /// # Errors
     /// Another server receives the file, or the store refuses.
@@ -72,7 +74,7 @@ impl Parts {
         root: &Root,
         key: &str,
         whole: Whole,
-        reuse: bool,
+        (reuse, joining): (bool, Option<Joining>),
         spool: Arc<disk::Partial>,
     ) -> Result<Arc<Self>, ErrorKind> {
         let old = match root.object(key)? {
@@ -86,7 +88,12 @@ impl Parts {
             }
             _ => None,
         };
-        let upload = root.store.begin_upload(key, &whole.offer()?)?;
+        let offer = whole.offer()?;
+        let upload = match joining {
+            None => root.store.begin_upload(key, &offer)?,
+            Some(Joining::Assist(upload)) => root.store.assist_upload(key, &offer, upload)?,
+            Some(Joining::TakeOver(upload)) => root.store.take_upload(key, &offer, upload)?,
+        };
         let parts = (0..upload.parts())
             .map(|part| if upload.values(part).is_some() { Part::Kept } else { Part::Missing })
             .collect();
@@ -237,6 +244,53 @@ impl Parts {
         Ok(content.into())
     }
 
+    /// Stores the parts of these spans, which are whole parts, and of which all bytes have arrived
+    /// or are in the store.
+    ///
+    /// # Errors
+    /// A part cannot be stored, or has other values than these.
+    pub(super) fn store_range(
+        self: &Arc<Self>,
+        spans: &Range<u64>,
+        values: &[ChainingValue],
+    ) -> Result<(), ErrorKind> {
+        let number = |part: u64| u32::try_from(part).unwrap_or(u32::MAX);
+        let first = number(spans.start / self.part_spans());
+        let end = number(spans.end.div_ceil(self.part_spans())).min(self.upload.parts());
+        for part in first..end {
+            let is_missing = self.state().parts.get(part as usize) == Some(&Part::Missing);
+            if is_missing {
+                if !self.is_whole(part, true) {
+                    return Err(ErrorKind::StaleParts);
+                }
+                self.start(part);
+                self.wait_for_room()?;
+            }
+        }
+        let still_runs = |state: &mut State| {
+            let mut parts = first..end;
+            let is_running = |part: u32| state.parts.get(part as usize) == Some(&Part::Running);
+            state.failed.is_none() && parts.any(is_running)
+        };
+        let state = self.changed.wait_while(self.state(), still_runs);
+        failure(&state.unwrap_or_else(PoisonError::into_inner))?;
+        let stored = (first..end).flat_map(|part| self.upload.values(part).unwrap_or_default());
+        match stored.eq(values.iter().map(|value| value.0)) {
+            true => Ok(()),
+            false => Err(ErrorKind::Mismatch),
+        }
+    }
+
+    /// Leaves the upload to others, when nothing is being stored any more.
+    ///
+    /// # Errors
+    /// Another server has taken it over, or the store refuses.
+    pub(super) fn leave(&self) -> Result<(), ErrorKind> {
+        let still_runs = |state: &mut State| state.running > 0;
+        drop(self.changed.wait_while(self.state(), still_runs));
+        Ok(self.upload.release()?)
+    }
+
     /// Stores what is not stored, and gives the object its name.
     ///
     /// # Errors
@@ -298,9 +352,14 @@ impl Parts {
         self.old.is_some()
     }
 
+    /// Returns the number of spans of each part but the last.
+    pub(super) fn part_spans(&self) -> u64 {
+        self.upload.part_bytes() / SPAN_BYTES
+    }
+
     /// Returns the part of a span, and the first span of that.
     fn part_of(&self, span: u64) -> Option<(u32, u64)> {
-        let spans = self.upload.part_bytes() / SPAN_BYTES;
+        let spans = self.part_spans();
         let part = u32::try_from(span / spans).ok().filter(|part| *part < self.upload.parts())?;
         Some((part, u64::from(part) * spans))
     }

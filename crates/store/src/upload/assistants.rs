@@ -1,0 +1,225 @@
+//! Assistants: servers that store parts of one upload beside each other.
+//!
+//! The journal of a shared upload is released: nobody writes it. Each assistant writes one of its
+//! own beside it, so that no two write one object. Whoever takes the upload over merges these into
+//! the journal of the upload, and removes them: an assistant that still writes notices that, and
+//! stops.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::conditions::check_conditions;
+use super::holder::{busy, is_held, write};
+use super::keeper::Writer;
+use super::plan::Plan;
+use super::{Inner, Parts, Upload, UploadOffer};
+use crate::client::Client;
+use crate::error::Error;
+use crate::journal::{self, Journal, StoredPart};
+use crate::key::Key;
+use crate::metadata::Metadata;
+use crate::owner;
+use crate::pages::Pages;
+use crate::version::Condition;
+
+/// The most journals of assistants of one upload: a server writes one each time it takes part.
+const MAX_ASSISTANTS: usize = 256;
+
+/// The most that are read: several servers may begin to take part at once.
+const MAX_JOURNALS: usize = 2 * MAX_ASSISTANTS;
+
+/// The journal of an assistant, as a listing has it.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) name: Key,
+    /// When it was written, by the store's clock.
+    pub(super) modified: SystemTime,
+}
+
+/// Takes part in a shared upload.
+///
+/// # Errors
+///
+/// [`Error::Gone`]: it is not there, or another one. [`Error::Busy`]: it is not shared any more.
+/// [`Error::Refused`]: too many have taken part, or the store ignores the conditions of writes.
+pub(crate) async fn assist(
+    client: &Arc<Client>,
+    key: Key,
+    offer: &UploadOffer,
+    nonce: &str,
+) -> Result<Upload, Error> {
+    let plan = Plan::new(&key, offer.size)?;
+    check_conditions(client).await?;
+    let main = journal::name(&key, &offer.tag);
+    let found = journal::read(client, &main, journal::most_bytes(plan.size, plan.parts)).await?;
+    let journal = found.and_then(|found| found.journal);
+    let journal = journal.filter(|there| there.nonce == nonce && there.key == key.as_str());
+    let shared = journal.and_then(|there| plan.places(&there).map(|places| (there, places)));
+    let Some((journal, places)) = shared else {
+        return Err(Error::Gone(format!(
+            "the store does not have the upload of {:?} to which parts are to be stored: it was completed or given up. Send the file again",
+            key.as_str()
+        )));
+    };
+    if !journal.is_released {
+        return Err(busy(&key));
+    }
+    if list(client, &main).await?.len() >= MAX_ASSISTANTS {
+        return Err(Error::Refused(format!(
+            "{MAX_ASSISTANTS} servers or connections have stored parts of {:?} already: send the rest of the file to one of them",
+            key.as_str()
+        )));
+    }
+    let own = Journal {
+        owner: owner::name(),
+        counter: 1,
+        is_released: false,
+        parts: Vec::new(),
+        ..journal
+    };
+    let name = journal::of_assistant(&main, &format!("{:016x}", rand::random::<u64>()));
+    let Some(version) = write(client, &key, &name, &plan, &own, &Condition::New).await? else {
+        return Err(busy(&key));
+    };
+    Ok(Upload::new(Inner {
+        client: Arc::clone(client),
+        owner: own.owner,
+        upload: own.upload,
+        nonce: own.nonce,
+        metadata: Metadata::new(),
+        shared: Some(places),
+        parts: Parts::new(vec![None; plan.parts as usize]).into(),
+        plan,
+        writer: tokio::sync::Mutex::new(Writer { version, counter: own.counter, is_closed: false }),
+        key,
+        journal: name,
+    }))
+}
+
+/// Lists the journals of the assistants of an upload.
+pub(super) async fn list(client: &Client, main: &Key) -> Result<Vec<Listed>, Error> {
+    let directory = journal::assistants(main);
+    let prefix = format!("{}{directory}", client.prefix());
+    let refuse = |found: &str| Error::Reply(format!("cannot list {directory:?}: {found}"));
+    let mut listed = Vec::new();
+    let mut page: Option<String> = None;
+    let mut pages = Pages::default();
+    loop {
+        let answer = client.list(&directory, page.as_deref()).await?;
+        let keys = answer.objects.iter().map(|object| object.key.as_str());
+        pages.follow(keys.clone().min().zip(keys.max())).map_err(refuse)?;
+        for object in answer.objects {
+            let name = object.key.strip_prefix(prefix.as_str());
+            let Some(name) = name.filter(|name| !name.is_empty() && !name.contains('/')) else {
+                return Err(refuse("the store's answer has names that are not in it"));
+            };
+            let name = journal::of_assistant(main, name);
+            listed.push(Listed { name, modified: object.modified });
+        }
+        if listed.len() > MAX_JOURNALS {
+            return Err(refuse(&format!(
+                "it has more than {MAX_JOURNALS} journals. Remove it, and send the file again"
+            )));
+        }
+        match answer.next {
+            Some(next) if page.as_ref() == Some(&next) => {
+                return Err(refuse("the next page is the same one"));
+            }
+            Some(next) => page = Some(next),
+            None => return Ok(listed),
+        }
+    }
+}
+
+/// Adds the parts that assistants have stored to those that the journal of the upload has, and
+/// returns the names of all journals of assistants. A part that two have stored, under different
+/// IDs, counts as missing: the store has one of them, and nothing says which.
+///
+/// # Errors
+///
+/// [`Error::Busy`]: an assistant is at work, unless the caller may stop it. [`Error::Reply`]: there
+/// are too many, or one is too large.
+pub(super) async fn merge(
+    client: &Client,
+    main: &Key,
+    (key, journal): (&Key, &Journal),
+    plan: &Plan,
+    places: &mut [Option<StoredPart>],
+    may_stop: bool,
+) -> Result<Vec<Key>, Error> {
+    let most = journal::most_bytes(plan.size, plan.parts);
+    let mut differing = HashSet::new();
+    let mut names = Vec::new();
+    for Listed { name, .. } in list(client, main).await? {
+        let Some(found) = journal::read(client, &name, most).await? else { continue };
+        let is_its = |there: &Journal| {
+            (&there.upload, &there.nonce, &there.key)
+                == (&journal.upload, &journal.nonce, &journal.key)
+        };
+        let theirs = found.journal.filter(is_its);
+        if let Some(theirs) = &theirs
+            && !may_stop
+            && is_held(client, theirs, found.modified).await?
+        {
+            return Err(busy(key));
+        }
+        match theirs.and_then(|theirs| plan.places(&theirs)) {
+            Some(stored) => add(places, stored, &mut differing),
+            None => tracing::warn!(
+                name = name.as_str(),
+                "a journal beside an upload is damaged or of another one: it is removed"
+            ),
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Adds the parts of one assistant. `differing`: numbers of parts that were stored twice.
+fn add(
+    places: &mut [Option<StoredPart>],
+    stored: Vec<Option<StoredPart>>,
+    differing: &mut HashSet<u32>,
+) {
+    for (place, part) in places.iter_mut().zip(stored) {
+        let Some(part) = part else { continue };
+        match place {
+            None if !differing.contains(&part.number) => *place = Some(part),
+            Some(there) if *there != part => {
+                differing.insert(part.number);
+                *place = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Removes journals of assistants: of those that still write, the next write fails.
+pub(super) async fn remove(client: &Client, names: &[Key]) {
+    for name in names {
+        if let Err(error) = client.delete(name).await {
+            tracing::warn!(%error, "the journal of an assistant stays behind");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u32, id: &str) -> Option<StoredPart> {
+        Some(StoredPart { number, id: id.to_owned(), values: vec![7; 32] })
+    }
+
+    #[test]
+    fn parts_stored_twice_under_different_ids_are_missing() {
+        let mut differing = HashSet::new();
+        let mut places = vec![part(0, "a"), part(1, "b"), None, None];
+        add(&mut places, vec![None, part(1, "c"), part(2, "d"), None], &mut differing);
+        assert_eq!(places, [part(0, "a"), None, part(2, "d"), None]);
+        // whatever a third one says
+        add(&mut places, vec![part(0, "a"), part(1, "b"), None, part(3, "e")], &mut differing);
+        assert_eq!(places, [part(0, "a"), None, part(2, "d"), part(3, "e")]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Who writes a journal: whether somebody does, and its first version.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::plan::Plan;
+use crate::backend::FailureKind;
+use crate::client::{Client, RequestError};
+use crate::error::Error;
+use crate::journal::{self, Journal};
+use crate::key::Key;
+use crate::metadata::Metadata;
+use crate::owner;
+use crate::version::{Condition, Version};
+
+/// A journal that was not written for so long belongs to nobody: its writer writes it three
+/// times as often.
+const HELD: Duration = Duration::from_secs(60);
+
+/// Says whether the writer of a journal, here or on another machine, is still there.
+pub(super) async fn is_held(
+    client: &Client,
+    journal: &Journal,
+    modified: SystemTime,
+) -> Result<bool, Error> {
+    if journal.is_released || owner::has_ended(&journal.owner) {
+        return Ok(false);
+    }
+    let age = store_time(client).await?.duration_since(modified).unwrap_or_default();
+    Ok(age < HELD)
+}
+
+/// Reads the store's clock, by which journals have their times. If this machine's clock is ahead
+/// of it, the journal of a living writer would look abandoned.
+pub(super) async fn store_time(client: &Client) -> Result<SystemTime, Error> {
+    // among the journals, so that `abort_older` removes it if it stays behind
+    let name = Key::reserved(&format!("uploads/clock-{:032x}", rand::random::<u128>()));
+    let content = Bytes::from_static(b"clock");
+    client.put(&name, content, &Metadata::new(), &Condition::Any).await?;
+    let head = client.head(&name).await;
+    if let Err(error) = client.delete(&name).await {
+        tracing::debug!(%error, "an object that told the time stays behind");
+    }
+    head?.map(|head| head.modified).ok_or_else(|| {
+        Error::Reply("the store does not have what was stored just now. Repeat it later".to_owned())
+    })
+}
+
+/// Writes a journal for the first time; `None`: another server was faster.
+pub(super) async fn write(
+    client: &Client,
+    key: &Key,
+    name: &Key,
+    plan: &Plan,
+    journal: &Journal,
+    condition: &Condition,
+) -> Result<Option<Version>, Error> {
+    let content = journal.encode(key)?;
+    let trouble: RequestError =
+        match client.try_put(name, content.into(), &Metadata::new(), condition).await {
+            Ok(version) => return Ok(Some(version)),
+            Err(trouble) => trouble,
+        };
+    if !matches!(trouble.kind, FailureKind::Changed | FailureKind::Conflict) {
+        return Err(trouble.into());
+    }
+    // perhaps it was this one, and the answer was lost
+    let most = journal::most_bytes(plan.size, plan.parts);
+    let there = journal::read(client, name, most).await?;
+    Ok(there
+        .filter(|found| found.journal.as_ref().is_some_and(|there| there.owner == journal.owner))
+        .map(|found| found.version))
+}
+
+/// Makes the error about an upload that somebody else has.
+pub(super) fn busy(key: &Key) -> Error {
+    Error::Busy(format!(
+        "another server or connection receives {:?}: wait until it ends, at most {} s after it was stopped",
+        key.as_str(),
+        HELD.as_secs()
+    ))
+}

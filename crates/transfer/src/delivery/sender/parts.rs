@@ -1,0 +1,58 @@
+//! Sends ranges of a file of which other connections send others, to servers of one store.
+
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::span::ChainingValue;
+use tokio::sync::mpsc;
+
+use super::content::blocking;
+use super::shared::Shared;
+use super::upload::UploadPart;
+use crate::error::Error;
+use crate::files::SourceFile;
+
+impl Shared {
+    /// Sends ranges of a file, until no more are left for this connection. `held`: spans that the
+    /// store has, by their values.
+    pub(super) async fn send_parts(
+        self: Arc<Self>,
+        id: u64,
+        (file, held): (SourceFile, Vec<(u64, ChainingValue)>),
+        part: UploadPart,
+        messages: mpsc::Sender<Message>,
+    ) -> Result<(), Error> {
+        if !part.begin() {
+            return Err(Error::Protocol("it does not name the upload of a file".to_owned()));
+        }
+        let opening = part.clone();
+        let opened = match blocking(move || opening.open(&file)).await? {
+            Ok(opened) => opened,
+            Err(error) => {
+                part.fail(&error.to_string());
+                let _ = messages.send(Message::RangesEnd { id }).await;
+                return Ok(());
+            }
+        };
+        if let Some(entry) = self.offered().get_mut(&id) {
+            entry.opened = Some(Arc::clone(&opened));
+        }
+        while let Some(spans) = part.next().await {
+            let from = held.partition_point(|(span, _)| *span < spans.start);
+            let end = held.partition_point(|(span, _)| *span < spans.end);
+            let there = held[from..end].to_vec();
+            match self.send_range(id, &opened, spans.clone(), there, &messages).await? {
+                Ok(values) => {
+                    part.sent(&spans, &values);
+                    let first_span = spans.start;
+                    // it is lost if the transfer has ended meanwhile
+                    let _ = messages.send(Message::RangeSent { id, first_span, values }).await;
+                }
+                Err(failure) => part.fail(&failure.reason),
+            }
+        }
+        // what is stored stays for whoever completes the file
+        let _ = messages.send(Message::RangesEnd { id }).await;
+        Ok(())
+    }
+}

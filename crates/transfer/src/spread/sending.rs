@@ -1,0 +1,234 @@
+//! Files that are sent to all servers of an object store: each stores parts of its own.
+
+use std::future::pending;
+use std::path::Path;
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::Links;
+use headroom_transfer_proto::path::RelPath;
+use tokio::task::spawn_blocking;
+
+use super::divided::{joined, look_at};
+use super::large::{BegunFile, Divided, LargeFile};
+use super::queue::{Batch, Work};
+use super::record::Record;
+use super::servers::SpreadObserver;
+use super::session::{Job, Phase, is_about_files};
+use crate::client::{Client, names_directory};
+use crate::delivery::{DividedUpload, Event, FileVersion, Observer, Summary};
+use crate::error::Error;
+use crate::files::{Found, Root, Source, SourceKind};
+
+impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
+    /// Begins a file that all servers then store ranges of. If it is at the servers already, or is
+    /// none here that can be divided, it is left to a request for whole files.
+    ///
+    /// # Errors
+    /// The server is lost, or refuses.
+    pub(super) async fn begin_upload(
+        &self,
+        client: &mut Client,
+        large: LargeFile,
+    ) -> Result<Option<Arc<BegunFile>>, Error> {
+        let Some(here) = version(&large).await.filter(|here| self.servers.divides(here.size))
+        else {
+            self.queue.put_back(Work::Copy(Batch::of_large(large)));
+            return Ok(None);
+        };
+        if let Job::SyncTo { to } = self.job {
+            let place = joined([to.strip_suffix(b"/").unwrap_or(to), large.name.as_bytes()]);
+            let gone = client.gone();
+            let looked = tokio::select! {
+                looked = look_at(client, &place, large.name.name()) => looked,
+                error = gone => Err(error),
+            };
+            match looked {
+                Ok(Some(there)) if there == here => {
+                    self.queue.put_back(Work::Copy(Batch::of_large(large)));
+                    return Ok(None);
+                }
+                Ok(_) => {}
+                // it is not there, or else the first request for ranges reports why
+                Err(error) if is_about_files(&error) => {}
+                Err(error) => {
+                    self.queue.put_back(Work::Begin(large));
+                    return Err(error);
+                }
+            }
+        }
+        let large = LargeFile { size: here.size, ..large };
+        self.servers.observer.event(Event::Offered { bytes: large.size });
+        self.servers.observer.event(Event::Begun { path: &large.path() });
+        let how = (self.servers.count, self.servers.range_bytes);
+        let upload = DividedUpload::new(large.path(), large.size, how);
+        let open = Arc::new(BegunFile::new(large, Divided::Sent(upload)));
+        self.queue.opened(Arc::clone(&open));
+        Ok(Some(open))
+    }
+
+    /// Sends ranges of a file to one server, as long as there are some. Whoever is the last to send
+    /// some completes it. Returns whether the server takes ranges.
+    ///
+    /// # Errors
+    /// The server is lost, or refuses.
+    pub(super) async fn send_ranges(
+        &self,
+        client: &mut Client,
+        open: Arc<BegunFile>,
+        upload: &Arc<DividedUpload>,
+    ) -> Result<bool, Error> {
+        let outcome = match upload.join() {
+            Some(part) => {
+                client.limit(self.share_bps());
+                let observer = Arc::clone(&self.servers.observer);
+                let record = Record::new(observer, Arc::clone(&self.told), None, &[]);
+                let gone = client.gone();
+                let (to, observer) = (self.destination(&open.large), record.clone());
+                let sending = async {
+                    let source = source(&open.large).await?;
+                    client.put_ranges(source, to, part.clone(), observer).await
+                };
+                // others take part as soon as the upload has a name
+                let waking = async {
+                    upload.begun().await;
+                    self.queue.wake();
+                    pending().await
+                };
+                let sent = tokio::select! {
+                    sent = sending => sent,
+                    error = gone => Err(error),
+                    never = waking => never,
+                };
+                let done = record.end().done;
+                open.add_done(done);
+                let moved = Summary { moved: done, ..Summary::default() };
+                let (moved, outcome) = match sent {
+                    Ok(Some(summary)) => (summary, Ok(true)),
+                    Ok(None) => {
+                        upload.decline();
+                        (Summary::default(), Ok(false))
+                    }
+                    Err(error) if is_about_files(&error) => {
+                        let server = client.address();
+                        part.fail(&format!("{server} does not take it: {error}"));
+                        (moved, Ok(true))
+                    }
+                    Err(error) => (moved, Err(error)),
+                };
+                part.leave();
+                self.totals().add_ranges(&moved);
+                outcome
+            }
+            // another server is about to begin it
+            None => Ok(true),
+        };
+        let (left, outcome) = match (self.queue.leave(&open), outcome) {
+            (false, outcome) => (None, outcome),
+            (true, Ok(takes_ranges)) => {
+                let (left, settled) = self.settle_upload(client, open, upload).await;
+                (left, settled.map(|()| takes_ranges))
+            }
+            // it is whole, or cannot be divided: another one takes what there is
+            (true, Err(error)) => (Some(self.give_up_large(open, None)), Err(error)),
+        };
+        self.queue.end_ranges(left);
+        outcome
+    }
+
+    /// Completes a file whose ranges are stored. Returns the request that sends it whole, if it
+    /// cannot be divided or completed, and which finds what is stored; and an error if the server
+    /// is lost, or refuses.
+    async fn settle_upload(
+        &self,
+        client: &mut Client,
+        open: Arc<BegunFile>,
+        upload: &Arc<DividedUpload>,
+    ) -> (Option<Batch>, Result<(), Error>) {
+        if upload.is_declined() {
+            return (Some(self.give_up_large(open, None)), Ok(()));
+        }
+        if let Some(reason) = upload.failure() {
+            return (Some(self.give_up_large(open, Some(&reason))), Ok(()));
+        }
+        let large = &open.large;
+        let (observer, told) = (Arc::clone(&self.servers.observer), Arc::clone(&self.told));
+        let record = Record::new(observer, told, None, &[(large.name.clone(), large.size)]);
+        let completion = Arc::new(Completion(record.clone()));
+        let gone = client.gone();
+        let completing = async {
+            let source = source(large).await?;
+            let (to, divided) = (self.destination(large), Arc::clone(upload));
+            client.complete_divided(source, to, self.fsync, divided, completion).await
+        };
+        let completed = tokio::select! {
+            completed = completing => completed,
+            error = gone => Err(error),
+        };
+        let noted = record.end();
+        open.add_done(noted.done);
+        let is_stored = noted.stored.0 > 0;
+        if is_stored {
+            // what is there counts where it was sent
+            let again = completed.as_ref().ok().copied().unwrap_or_default();
+            self.totals().add_ranges(&Summary { kept: 0, holes: 0, ..again });
+            self.totals().add_divided(large.size, 0, large.is_named);
+        }
+        let settled = match completed {
+            Err(error) if !is_about_files(&error) => Err(error),
+            // if it is not stored, the request for the whole file reports what is wrong
+            _ => Ok(()),
+        };
+        let left = (!is_stored).then(|| self.give_up_large(open, None));
+        (left, settled)
+    }
+
+    /// Returns the destination on the servers, and whether the file gets this name.
+    fn destination(&self, large: &LargeFile) -> (&[u8], bool) {
+        match self.job {
+            Job::Put { to } => (to, large.alone_as.is_some() && !names_directory(to)),
+            Job::SyncTo { to } => (to, false),
+            Job::Get { .. } => (&b""[..], false),
+        }
+    }
+}
+
+/// Passes on what the completion of a divided file reports, but for what its ranges have reported.
+#[derive(Debug)]
+struct Completion<O>(Arc<Record<O>>);
+
+impl<O: SpreadObserver> Observer for Completion<O> {
+    fn event(&self, event: Event<'_>) {
+        let is_again = matches!(
+            event,
+            Event::Offered { .. } | Event::Begun { .. } | Event::Kept { .. } | Event::Hole { .. }
+        );
+        if !is_again {
+            self.0.event(event);
+        }
+    }
+}
+
+/// Returns the version of a file of this machine, if it is one.
+async fn version(large: &LargeFile) -> Option<FileVersion> {
+    let mut source = source(large).await.ok()?;
+    spawn_blocking(move || match source.next() {
+        Some(Ok(Found { kind: SourceKind::File(file), .. })) => {
+            let metadata = file.metadata();
+            Some(FileVersion { size: metadata.size, mtime: metadata.mtime })
+        }
+        _ => None,
+    })
+    .await
+    .ok()
+    .flatten()
+}
+
+/// Makes the source of a file of this machine.
+async fn source(large: &LargeFile) -> Result<Source, Error> {
+    let (from, name): (Arc<Path>, RelPath) = (Arc::clone(&large.from), large.name.clone());
+    let opened = spawn_blocking(move || {
+        let root = Root::open(&from)?;
+        Ok::<_, Error>(Source::listed(&root, [name], Links::Skip))
+    });
+    opened.await.map_err(|error| Error::task(&error))?
+}
