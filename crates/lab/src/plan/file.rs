@@ -566,7 +566,7 @@ impl WorkloadFile {
         let Some(sizes) = &self.sizes else { return Ok(work(kind).default_sizes.to_vec()) };
         if sizes.get_ref().is_empty() {
             let default: Vec<String> =
-                work(kind).default_sizes.iter().copied().map(units::size).collect();
+                work(kind).default_sizes.iter().copied().map(units::chosen_size).collect();
             let message = format!(
                 "the list of sizes is empty: leave out `sizes` for the default of this workload ({})",
                 default.join(", ")

@@ -118,7 +118,7 @@ impl Plan {
         self.workloads.retain(|workload| !workload.sizes.is_empty());
         self.validation_sizes.retain(|&size| size <= largest);
         if self.workloads.is_empty() {
-            let size = units::size(largest);
+            let size = units::chosen_size(largest);
             return Err(Error::Plan(format!("no file is as small as {size}")));
         }
         let busy = |name: &String| self.workloads.iter().any(|work| work.stacks.contains(name));

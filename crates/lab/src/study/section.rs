@@ -277,7 +277,7 @@ fn require(parts: &[Plan], place: &Place) -> Result<(), String> {
                 && size_bytes.is_none_or(|size| work.sizes.contains(&size))
         })
     };
-    let size = size_bytes.map_or(String::new(), |size| format!(" of {}", units::size(size)));
+    let size = size_bytes.map_or(String::new(), |size| format!(" of {}", units::chosen_size(size)));
     for stack in std::iter::once(stack).chain(against) {
         if part.stack(stack).is_none() {
             return Err(format!("the part `{}` has no stack `{stack}`", part.name));
