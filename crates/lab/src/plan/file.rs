@@ -41,6 +41,11 @@ pub(super) fn read_on(
     file.into_plan_on(name, folder, testbed).map_err(|error| error.in_text(text))
 }
 
+/// Whether a file is a study, and no plan: it has parts, each of which is a plan.
+pub(crate) fn has_parts(text: &str) -> bool {
+    text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("part"))
+}
+
 /// A plan, and a part of a study, as TOML has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

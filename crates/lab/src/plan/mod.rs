@@ -25,7 +25,7 @@ use crate::workload::Workload;
 pub(crate) use crate::at::{At, at};
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
-pub(crate) use file::PlanFile;
+pub(crate) use file::{PlanFile, has_parts};
 pub use headroom_lab_host::testbed::{Family, HOST_DEFAULT, LinkBackend, Offload};
 pub use headroom_lab_results::schema::SshHosts;
 pub use scale::{Scale, Scales};
@@ -147,6 +147,12 @@ impl Plan {
     /// # Errors
     /// `LINE: sentence`.
     pub fn from_toml(text: &str, name: &str) -> std::result::Result<Self, String> {
+        if has_parts(&text) {
+            return Err(Error::Plan(format!(
+                "{} is a study, as it has [[part]], and here a plan is wanted: `headroom lab run` measures studies",
+                path.display()
+            )));
+        }
         file::read(text, name, None)
     }
 
@@ -373,8 +379,8 @@ sizes = ["1KiB", "1MiB"]
             .split("```toml\n")
             .skip(1)
             .map(|rest| rest.split("```").next().expect("its end"))
-            // one is a campaign
-            .filter(|text| !text.starts_with("plans = "))
+            // one is a campaign, one a study
+            .filter(|text| !text.starts_with("plans = ") && !text.contains("[[part]]"))
             .collect();
         let is_definition =
             |text: &&str| text.starts_with("[application.") || text.starts_with("[layer.");
@@ -700,3 +706,19 @@ sizes = ["1KiB", "1MiB"]
         assert!(!matches_glob("f*s", "ftp") && !matches_glob("", "ftp"));
     }
 }
+    #[test]
+    fn a_study_is_no_plan() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/pace.toml");
+        let error = Plan::read(&path).expect_err("a study").to_string();
+        assert!(error.contains("pace.toml is a study, as it has [[part]]"), "{error}");
+        assert!(!has_parts("stacks = [\"ftp\"]") && !has_parts("[[part]"), "no parts");
+    }
+
+    #[test]
+    fn says_whether_it_is_smaller_at_a_scale() {
+        let plan = Plan::from_toml(&format!("{GOOD}[smoke]\nrepetitions = 2\n"), "x");
+        let plan = plan.expect("a good plan");
+        let smaller = Scale::ALL.map(|scale| plan.is_smaller_at(scale));
+        assert_eq!(smaller, [false, false, true], "full, quick, smoke");
+    }
+

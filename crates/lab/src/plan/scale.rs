@@ -82,6 +82,16 @@ impl Plan {
         Ok(Some(self))
     }
 
+    /// Whether the plan says in what it is smaller at a scale.
+    pub fn is_smaller_at(&self, scale: Scale) -> bool {
+        let smaller = match scale {
+            Scale::Full => return false,
+            Scale::Quick => &self.scales.quick,
+            Scale::Smoke => &self.scales.smoke,
+        };
+        *smaller != Smaller::default()
+    }
+
     fn shrink(&mut self, smaller: &Smaller) -> Result<()> {
         if let Some(patterns) = &smaller.only {
             self.keep_matching(patterns)?;
