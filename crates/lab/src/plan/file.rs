@@ -233,7 +233,7 @@ impl PlanFile {
             custom,
             stacks,
             workloads,
-            congestion_control: plain(self.congestion_control.as_ref())?
+            congestion_control: congestion_control(self.congestion_control.as_ref())?
                 .unwrap_or_else(|| if hosts.is_some() { HOST_DEFAULT } else { "cubic" }.into()),
             hosts,
             pair,
@@ -500,7 +500,7 @@ impl PlanFile {
                 let message = format!("`{name}` does not move its files over TCP");
                 return Err(at(written, message));
             }
-            planned.congestion_control = plain(Some(chosen))?;
+            planned.congestion_control = congestion_control(Some(chosen))?;
         }
         Ok(())
     }
@@ -640,6 +640,23 @@ impl WorkloadFile {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The name of a TCP congestion control, as the kernel may have it.
+fn congestion_control(name: Option<&Spanned<String>>) -> Result<Option<String>, At> {
+    /// The kernel's `TCP_CA_NAME_MAX` without the byte that ends a name (include/net/tcp.h).
+    const MAX_LEN: usize = 15;
+    let word = plain(name)?;
+    match name.filter(|name| name.get_ref().len() > MAX_LEN) {
+        Some(long) => {
+            let found = long.get_ref();
+            let message = format!(
+                "`{found}` is no TCP congestion control: such names have at most {MAX_LEN} characters"
+            );
+            Err(at(long, message))
+        }
+        None => Ok(word),
     }
 }
 
