@@ -106,7 +106,7 @@ impl Command {
 pub(crate) enum Lab {
     /// Check what this machine has, and what missing parts prevent
     Doctor {
-        /// Check what this plan needs, on the machines that it names
+        /// Check what this plan or study needs, on the machines that it names
         #[arg(value_name = "PLAN")]
         plan: Option<PathBuf>,
         /// Print JSON
@@ -118,14 +118,14 @@ pub(crate) enum Lab {
     },
     /// List stacks, layers, workloads, and plans in ./plans
     List {
-        /// List what this plan, or this file of definitions, defines instead
+        /// List what this plan, study or file of definitions defines instead
         file: Option<PathBuf>,
         /// Explain how a plan defines applications and layers of its own: keys, placeholders and an
         /// example
         #[arg(long, conflicts_with = "file")]
         own_stacks: bool,
     },
-    /// Run a plan, or compare stacks without one
+    /// Run a plan or a study, or compare stacks without one
     #[command(
         after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
     )]
@@ -197,21 +197,24 @@ pub(crate) struct Run {
     /// Resume even if the machine or its programs have changed
     #[arg(long, requires = "resume")]
     pub(crate) allow_changed_environment: bool,
-    /// Paired blocks per workload and size (the minimum, if the plan has `until`)
+    /// Paired blocks per workload and size of a plan, not of a study (the minimum, if the plan has
+    /// `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,
-    /// Spend so many minutes: as many repetitions as probably fit, at least five, more while time
-    /// is left, and without the largest sizes where even five take longer. On a machine slower
-    /// than expected it takes longer
+    /// Spend so many minutes on a plan, not on a study: as many repetitions as probably fit, at
+    /// least five, more while time is left, and without the largest sizes where even five take
+    /// longer. On a machine slower than expected it takes longer
     #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) minutes: Option<u32>,
-    /// Run all of the plan or study, or the smaller version that it defines
+    /// Run all of the plan or study, or the smaller version that it defines (`[quick]`, `[smoke]`;
+    /// all of it where it defines none)
     #[arg(long, value_name = "SCALE", value_parser = ["full", "quick", "smoke"])]
     pub(crate) scale: Option<String>,
     /// Run a plan on the testbed of this file (a table `[testbed]`, as in a plan), not on its own
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub(crate) testbed: Option<PathBuf>,
-    /// Measure only matching stacks and their baselines (* matches any text)
+    /// Measure only matching stacks of a plan, not of a study, and their baselines (* matches any
+    /// text)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,
     /// Skip stacks whose programs are missing, and list them
@@ -252,7 +255,8 @@ pub(crate) struct Run {
     /// Measure over a link that fails its self-test as well; the report says so
     #[arg(long)]
     pub(crate) allow_failed_link_test: bool,
-    /// Print every command that would change the system, without running it
+    /// Print how long it will probably take, and every command that would change the system,
+    /// without running it
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print results.json instead of the answer

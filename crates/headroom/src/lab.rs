@@ -66,6 +66,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments, &options)?;
     let expected = run::sentence_on_time(run::expected_time(&plan), &plan);
     if arguments.dry_run {
+        warn_of_kernel(std::slice::from_ref(&plan));
         println!("# {expected}");
         for line in run::dry_run(&plan, &options)? {
             println!("{line}");
@@ -204,12 +205,15 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
             eprintln!("headroom: {sentence}");
         }
     }
+    let scale = if study.is_smaller_at(scale) || scale == Scale::Full {
+        scale
+    } else {
+        let name = scale.name();
+        eprintln!("headroom: no part has [part.{name}], so --scale {name} is the whole study");
+        Scale::Full
+    };
     if arguments.dry_run {
-        for part in &study.at_scale(scale)?.parts {
-            println!("# {}: {}", part.name, run::sentence_on_time(run::expected_time(part), part));
-            run::dry_run(part, &options)?.iter().for_each(|line| println!("{line}"));
-        }
-        return Ok(ExitCode::SUCCESS);
+        return rehearse_study(&study.at_scale(scale)?, &options);
     }
     let folder = match &arguments.resume {
         Some(folder) => outside_run(std::path::absolute(folder)?)?,
@@ -243,6 +247,30 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         return Err(Error::Failed(sentence).into());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints how long a study and each part of it will take, then the commands of each.
+fn rehearse_study(study: &Study, options: &Options) -> anyhow::Result<ExitCode> {
+    let parts = &study.parts;
+    warn_of_kernel(parts);
+    let times: Vec<Duration> = parts.iter().map(run::expected_time).collect();
+    let all = run::rounded(times.iter().sum());
+    println!("# this will take about {all} in all, for {} parts:", parts.len());
+    for (part, time) in parts.iter().zip(times) {
+        println!("# {}: {}", part.name, run::sentence_on_time(time, part));
+    }
+    for part in parts {
+        println!("# part {}", part.name);
+        run::dry_run(part, options)?.iter().for_each(|line| println!("{line}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says before a dry run what this machine's kernel has not loaded.
+fn warn_of_kernel(plans: &[Plan]) {
+    for sentence in run::not_loaded(plans) {
+        eprintln!("headroom: {sentence}");
+    }
 }
 
 fn tell_study(
@@ -386,9 +414,9 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
             .plan()?
         }
     };
-    if let Some(scale) =
-        Scale::ALL.into_iter().find(|s| arguments.scale.as_deref() == Some(s.name()))
-    {
+    let scale = Scale::ALL.into_iter().find(|s| arguments.scale.as_deref() == Some(s.name()));
+    let is_whole = scale.filter(|&scale| scale != Scale::Full && !plan.is_smaller_at(scale));
+    if let Some(scale) = scale {
         let name = plan.name.clone();
         plan = plan.at_scale(scale)?.ok_or_else(|| {
             Error::Plan(format!("the plan {name} has no version at scale {}", scale.name()))
@@ -407,6 +435,9 @@ fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
         without_root(arguments.dry_run)?;
         let before = arguments.resume.as_deref().map(run::had_pinned_programs).transpose()?;
         choose_programs(arguments, &plan.programs(), &plan.traces(), before.flatten())?;
+    }
+    if let Some(name) = is_whole.map(Scale::name) {
+        eprintln!("headroom: the plan has no [{name}], so --scale {name} is the whole plan");
     }
     if let Some(time) = arguments.minutes.map(minutes) {
         eprintln!("headroom: {}", run::fit(&mut plan, time)?);
@@ -520,16 +551,16 @@ fn remove(scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
 }
 
 fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let plan = plan.map(Plan::read).transpose()?;
-    if plan.as_ref().is_none_or(|plan| plan.hosts.is_none()) {
+    let plans = plan.map(plans_of).transpose()?;
+    if plans.as_ref().is_none_or(|plans| plans.iter().any(|plan| plan.hosts.is_none())) {
         // what it cannot do is one of the findings
         user_namespace::enter_if_needed(true)?;
     }
     let options = options(scratch)?;
     let findings = {
         let bar = Bar::new();
-        match &plan {
-            Some(plan) => doctor::examine_for(plan, &options, &bar),
+        match &plans {
+            Some(plans) => doctor::examine_for(plans, &options, &bar),
             None => doctor::examine(&options, &bar),
         }
     };
@@ -543,6 +574,11 @@ fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow:
     }
     let vital = findings.iter().any(|finding| finding.vital && !finding.good);
     Ok(if vital { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+/// The plan in a file, or the parts of the study in it.
+fn plans_of(file: &Path) -> headroom_lab::Result<Vec<Plan>> {
+    if Study::is_one(file) { Ok(Study::read(file)?.parts) } else { Ok(vec![Plan::read(file)?]) }
 }
 
 fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
@@ -590,28 +626,46 @@ fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists what a plan, or a file of definitions, defines.
+/// Lists what a plan, a study or a file of definitions defines.
 fn list_custom(file: &Path) -> anyhow::Result<ExitCode> {
     let is_plan = std::fs::read_to_string(file)
         .ok()
         .and_then(|text| text.parse::<toml::Table>().ok())
-        .is_some_and(|table| table.contains_key("stacks"));
-    let custom =
-        if is_plan { Plan::read(file)?.custom } else { Custom::read(file).map_err(Error::Plan)? };
-    if custom.applications().is_empty() && custom.layers().is_empty() {
+        .is_some_and(|table| table.contains_key("stacks") || table.contains_key("part"));
+    let customs: Vec<Custom> = if is_plan {
+        plans_of(file)?.into_iter().map(|plan| plan.custom).collect()
+    } else {
+        vec![Custom::read(file).map_err(Error::Plan)?]
+    };
+    let applications = each_once(customs.iter().flat_map(Custom::applications));
+    let layers = each_once(customs.iter().flat_map(Custom::layers));
+    if applications.is_empty() && layers.is_empty() {
         println!("{} defines no application and no layer", file.display());
     }
-    if !custom.applications().is_empty() {
+    if !applications.is_empty() {
         println!("Applications");
     }
-    for entry in custom.applications() {
+    for entry in applications {
         list_application(entry)?;
     }
-    if !custom.layers().is_empty() {
+    if !layers.is_empty() {
         println!("Layers");
     }
-    custom.layers().iter().for_each(|entry| list_entry(entry, ""));
+    layers.into_iter().for_each(|entry| list_entry(entry, ""));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves out what looks like one before it, as parts of a study may define the same.
+fn each_once<'a, T: ?Sized + 'static>(
+    entries: impl Iterator<Item = &'a &'static Entry<T>>,
+) -> Vec<&'static Entry<T>> {
+    let mut once: Vec<&'static Entry<T>> = Vec::new();
+    for entry in entries {
+        if !once.iter().any(|known| (known.name, known.about) == (entry.name, entry.about)) {
+            once.push(entry);
+        }
+    }
+    once
 }
 
 fn list_application(entry: &'static Entry<dyn Application>) -> anyhow::Result<()> {

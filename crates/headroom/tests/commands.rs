@@ -68,6 +68,73 @@ fn dry_run_prints_every_command_and_file() {
     insta::assert_snapshot!("dry_run", text.join("\n"));
 }
 
+/// A study of two parts without a smaller version. Each defines the same layer, and asks for a
+/// congestion control that no kernel has.
+fn study() -> String {
+    let part = |name: &str| {
+        format!(
+            "[[part]]\nname = \"{name}\"\nstacks = [\"http\", \"https\"]\nfamily = \"ipv4\"\n\
+             link = \"10mbit,delay=5ms\"\nlink-backend = \"emulator\"\n\
+             congestion-controls = {{ https = \"brr\" }}\n\
+             [[part.workload]]\nkind = \"download\"\nsizes = [\"100kB\"]\n\
+             [part.layer.pass]\nabout = \"only passes on: socat\"\nencrypts = false\n\
+             server = [\"socat\", \"TCP-LISTEN:{{port}},bind={{url-host}},fork\", \"TCP:{{to-address}}\"]\n\
+             client = [\"socat\", \"TCP-LISTEN:{{port}},bind={{url-host}},fork\", \"TCP:{{to-address}}\"]\n\
+             programs = {{ socat = {{ version = [\"-V\"] }} }}\n"
+        )
+    };
+    format!("question = \"How much?\"\n{}{}", part("near"), part("far"))
+}
+
+#[test]
+fn a_rehearsal_of_a_study_begins_with_the_time_of_all_parts() {
+    let ground = Ground::new("dry-study");
+    ground.write("s.toml", &study());
+    let ended = ground.end_of(ground.headroom("lab run s.toml --scale quick --dry-run"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let lines: Vec<&str> = ended.stdout.lines().take(4).collect();
+    let [all, near, far, part] = lines[..] else { panic!("{ended}") };
+    assert!(all.starts_with("# this will take about "), "{ended}");
+    assert!(all.ends_with(" in all, for 2 parts:"), "{ended}");
+    assert!(near.starts_with("# near: this will take about "), "{ended}");
+    assert!(far.starts_with("# far: ") && far.contains("a size of 100 kB"), "{ended}");
+    assert_eq!(part, "# part near");
+    for said in [
+        "no part has [part.quick], so --scale quick is the whole study",
+        "has not loaded the TCP congestion control `brr`",
+    ] {
+        assert_eq!(ended.stderr.matches(said).count(), 1, "{said}: {ended}");
+    }
+    ground.write("p.toml", PLAN);
+    let ended = ground.end_of(ground.headroom("lab run p.toml --scale smoke --dry-run"));
+    let said = "the plan has no [smoke], so --scale smoke is the whole plan";
+    assert!(ended.code == Some(0) && ended.stderr.contains(said), "{ended}");
+}
+
+#[test]
+fn lists_what_a_study_defines_once() {
+    let ground = Ground::new("list-study");
+    ground.write("s.toml", &study());
+    let ended = ground.end_of(ground.headroom("lab list s.toml"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    assert_eq!(ended.stdout.matches("only passes on: socat").count(), 1, "{ended}");
+}
+
+#[test]
+fn doctor_says_once_what_the_parts_of_a_study_lack() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("doctor-study");
+    ground.write("s.toml", &study());
+    let ended = ground.end_of(ground.headroom("lab doctor s.toml"));
+    assert_eq!(ended.code, Some(3), "no kernel has it: {ended}");
+    assert!(ended.stdout.contains("MISSING  congestion control brr "), "{ended}");
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    let different: std::collections::BTreeSet<&str> = lines.iter().copied().collect();
+    assert_eq!(lines.len(), different.len(), "{ended}");
+}
+
 /// A line without this host's paths of programs and control groups, without the variables
 /// that programs of the private cache need, and without the size of its memory.
 fn without_host(line: &str) -> String {
@@ -292,8 +359,10 @@ fn completions_and_manual_pages() {
 fn what_cannot_be_typed() {
     let ground = Ground::new("typed");
     ground.write("p.toml", PLAN);
+    ground.write("s.toml", &study());
     for (arguments, fragment) in [
         ("lab run", "PLAN|STACK"),
+        ("lab run s.toml --only http", "--only applies to plans; the parts of a study define it"),
         ("lab run http --repetitions 1", "1 is not in 2"),
         ("lab run http --minutes 1 --sizes 1GiB --link 9mbit --dry-run", "1 min is too little"),
         ("lab advise --rate 50mbit --rtt 0ms --files 1MiB", "write what ping prints"),

@@ -1,5 +1,7 @@
 //! `lab doctor`: checks what this machine has, and what missing parts prevent.
 
+use std::collections::BTreeSet;
+
 use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::privileges::{self, Privileges};
@@ -10,12 +12,13 @@ use headroom_lab_parts::Tree;
 use headroom_units as units;
 
 use crate::application;
+use crate::congestion_control;
 use crate::layer;
 use crate::plan::{Plan, PlannedStack};
 use crate::run::{self, Options, Progress};
 
 /// One check.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// The subject of the check.
     pub what: String,
@@ -46,23 +49,44 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     findings
 }
 
-/// Checks what one plan needs, on the machines that it names.
-pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec<Finding> {
-    if plan.hosts.is_none() {
-        let search_path = SearchPath::from_environment();
-        let mut findings = vec![privileges(options), control_groups(), tun(), pinned(&search_path)];
-        let wanted = plan.programs();
-        let found = programs(&search_path, users_with(plan));
-        findings.extend(found.into_iter().filter_map(|finding| {
-            let needed = wanted.iter().any(|program| program.name == finding.what);
-            needed.then_some(Finding { vital: true, ..finding })
-        }));
-        // a run that measures the pinned programs asks those; the kernel is the same
-        let is_pinned = search_path.pinned_tree().is_current();
-        findings.extend(plan.stacks.iter().filter_map(|planned| lack(planned, is_pinned)));
-        findings.extend(links(testbed::Kernel::probe(&Executor::real(search_path))));
-        return findings;
+/// Checks what plans need, on the machines that they name: what several need once.
+pub fn examine_for(plans: &[Plan], options: &Options, progress: &dyn Progress) -> Vec<Finding> {
+    let (here, there): (Vec<&Plan>, Vec<&Plan>) =
+        plans.iter().partition(|plan| plan.hosts.is_none());
+    let mut findings = if here.is_empty() { Vec::new() } else { examine_here(&here, options) };
+    findings.extend(there.into_iter().flat_map(|plan| examine_hosts(plan, options, progress)));
+    let mut once: Vec<Finding> = Vec::new();
+    for finding in findings {
+        if !once.contains(&finding) {
+            once.push(finding);
+        }
     }
+    once
+}
+
+/// Checks what plans of this machine need.
+fn examine_here(plans: &[&Plan], options: &Options) -> Vec<Finding> {
+    let search_path = SearchPath::from_environment();
+    let mut findings = vec![privileges(options), control_groups(), tun(), pinned(&search_path)];
+    let wanted: Vec<Program> = plans.iter().flat_map(|plan| plan.programs()).collect();
+    let found = programs(&search_path, users_with(plans));
+    findings.extend(found.into_iter().filter_map(|finding| {
+        let needed = wanted.iter().any(|program| program.name == finding.what);
+        needed.then_some(Finding { vital: true, ..finding })
+    }));
+    // a run that measures the pinned programs asks those; the kernel is the same
+    let is_pinned = search_path.pinned_tree().is_current();
+    let stacks = plans.iter().flat_map(|plan| &plan.stacks);
+    findings.extend(stacks.filter_map(|planned| lack(planned, is_pinned)));
+    let controls: BTreeSet<&str> =
+        plans.iter().flat_map(|plan| plan.congestion_controls()).collect();
+    findings.extend(controls.into_iter().map(of_congestion_control));
+    findings.extend(links(testbed::Kernel::probe(&Executor::real(search_path))));
+    findings
+}
+
+/// Checks two real hosts, and what is between them.
+fn examine_hosts(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (what, host) in run::look_at_hosts(plan, options) {
         let (good, says) = match host {
@@ -89,6 +113,15 @@ fn lack(planned: &PlannedStack, kernel_alone: bool) -> Option<Finding> {
     let required = if kernel_alone { stack.require_kernel() } else { stack.require() };
     let says = required.err()?.to_string();
     Some(Finding { what: planned.stack.name.clone(), good: false, says, vital: true })
+}
+
+/// Whether the kernel has a congestion control that a plan asks for.
+fn of_congestion_control(name: &str) -> Finding {
+    let (good, says) = match congestion_control::require(name) {
+        Ok(()) => (true, "the kernel has it".to_owned()),
+        Err(error) => (false, error.to_string()),
+    };
+    Finding { what: format!("congestion control {name}"), good, says, vital: true }
 }
 
 /// The link backends of this machine, in order of preference.
@@ -218,7 +251,7 @@ fn pinned(search_path: &SearchPath) -> Finding {
     } else {
         format!(
             "not fetched: `headroom lab parts` fetches {name}, {packages} packages, {}: the same servers on every \
-             Linux, without root. Until then those below are measured",
+             Linux, without root, in place of the programs below; either is enough. Until then those below are measured",
             units::size(bytes)
         )
     };
@@ -243,10 +276,11 @@ fn users() -> Vec<(Program, Vec<&'static str>)> {
     users
 }
 
-/// The same with what a plan's stacks need beside that, by options and definitions of its own.
-fn users_with(plan: &Plan) -> Vec<(Program, Vec<&'static str>)> {
+/// The same with what the stacks of plans need beside that, by options and definitions of their
+/// own.
+fn users_with(plans: &[&Plan]) -> Vec<(Program, Vec<&'static str>)> {
     let mut users = users();
-    for planned in &plan.stacks {
+    for planned in plans.iter().flat_map(|plan| &plan.stacks) {
         let application = &planned.stack.application;
         let needed = application.needs(application.entry.programs);
         needed.iter().for_each(|program| add_user(&mut users, *program, application.name()));

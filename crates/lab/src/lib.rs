@@ -5,6 +5,7 @@ pub mod application;
 mod at;
 pub mod campaign;
 pub mod catalogue;
+mod congestion_control;
 pub mod custom;
 pub mod doctor;
 mod journal;

@@ -17,9 +17,17 @@ pub(crate) fn in_text(error: &Error, text: &str) -> String {
     let message = error.message().trim();
     let sentence = of_value(message, path.as_deref()).unwrap_or_else(|| with_suggestion(message));
     let is_definition = |path: &str| path.split('.').any(|key| DEFINED.contains(&key));
-    let more = if path.as_deref().is_some_and(is_definition) { DEFINITIONS } else { "" };
+    let is_part = |path: &str| path.split('.').next() == Some("part");
+    let more = match path.as_deref() {
+        Some(path) if is_definition(path) => DEFINITIONS,
+        Some(path) if is_part(path) => PART,
+        _ => "",
+    };
     format!("{line}: {sentence}{more}")
 }
+
+/// Added to what is said of a part of a study.
+const PART: &str = "; each [[part]] of a study is a plan";
 
 /// The keys under which a plan defines stacks of its own.
 const DEFINED: [&str; 2] = ["application", "layer"];

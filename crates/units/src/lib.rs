@@ -87,6 +87,18 @@ pub fn size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// Formats a size that somebody chose: in decimal units where it is round in those alone, as `100 MB`,
+/// else as [`size`].
+pub fn chosen_size(bytes: u64) -> String {
+    let is_decimal = bytes.is_multiple_of(1000) && !bytes.is_multiple_of(1024);
+    for (unit, scale) in [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)] {
+        if is_decimal && bytes >= scale {
+            return format!("{} {unit}", three(bytes as f64 / scale as f64));
+        }
+    }
+    size(bytes)
+}
+
 /// Formats bits per second: `100 Mbit/s`, `4.12 Gbit/s`.
 pub fn rate(bps: f64) -> String {
     for (unit, scale) in [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)] {
@@ -183,6 +195,24 @@ mod tests {
         assert_eq!(seconds(0.000_42), "420 µs");
         assert_eq!(three(106.53), "107");
         assert_eq!(three(-0.051_23), "-0.0512");
+    }
+
+    #[test]
+    fn formats_chosen_sizes_in_the_unit_in_which_they_are_round() {
+        for (bytes, text) in [
+            (100_000_000, "100 MB"),
+            (2_500_000, "2.5 MB"),
+            (1_000_000_000, "1 GB"),
+            (16_000, "16 kB"),
+            (9000, "9 kB"),
+            (64 << 20, "64 MiB"),
+            (1_024_000, "1000 KiB"),
+            (1_000_001, "977 KiB"),
+            (999, "999 B"),
+            (0, "0 B"),
+        ] {
+            assert_eq!(chosen_size(bytes), text);
+        }
     }
 
     #[test]

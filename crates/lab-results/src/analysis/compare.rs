@@ -90,7 +90,7 @@ pub(super) type Key = (String, String, String, u64);
 pub(super) fn name((link, stack, workload, size): &Key) -> String {
     match size {
         0 => format!("{stack} {workload} on {link}"),
-        _ => format!("{stack} {workload} {} on {link}", headroom_units::size(*size)),
+        _ => format!("{stack} {workload} {} on {link}", headroom_units::chosen_size(*size)),
     }
 }
 

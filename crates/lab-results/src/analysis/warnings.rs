@@ -122,7 +122,7 @@ fn failed_sessions(results: &Results, cell: &Summary) -> Option<String> {
         sessions.failed + sessions.count,
         cell.stack,
         cell.workload,
-        headroom_units::size(cell.size_bytes),
+        headroom_units::chosen_size(cell.size_bytes),
         first.as_deref().unwrap_or("no reason given").trim_end_matches('.')
     ))
 }

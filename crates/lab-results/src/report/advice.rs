@@ -44,7 +44,7 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
     if let Some(largest) = advice.largest_measured {
         let sentence = format!(
             "The largest measured file had {}: what is longer is taken to pass at the same rate.",
-            units::size(largest)
+            units::chosen_size(largest)
         );
         text += &wrapped(&sentence, width);
     }
@@ -60,8 +60,8 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
 /// `2000 files of 1 MiB over 200 Mbit/s, 30 ms round-trip time, 0.1 % loss`.
 fn task(question: &Question) -> String {
     let files = match question.files {
-        1 => units::size(question.bytes),
-        count => format!("{count} files of {}", units::size(question.bytes)),
+        1 => units::chosen_size(question.bytes),
+        count => format!("{count} files of {}", units::chosen_size(question.bytes)),
     };
     let loss = match question.loss {
         loss if loss > 0.0 => format!("{} % loss", units::three(100.0 * loss)),

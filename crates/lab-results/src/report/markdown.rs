@@ -289,7 +289,7 @@ impl<'a> Column<'a> {
     fn title(&self) -> String {
         let size = self.rows.first().map_or(0, |row| row.size_bytes);
         let unit = self.unit.1;
-        if size == 0 { unit.to_owned() } else { format!("{}, {unit}", units::size(size)) }
+        if size == 0 { unit.to_owned() } else { format!("{}, {unit}", units::chosen_size(size)) }
     }
 
     fn row(&self, stack: &str) -> Option<&'a Summary> {

@@ -149,7 +149,7 @@ fn wire(results: &Results) -> Table {
         let wire = sample.wire?;
         Some(vec![
             row.stack.clone(),
-            format!("{} {}", row.workload, units::size(row.size_bytes)),
+            format!("{} {}", row.workload, units::chosen_size(row.size_bytes)),
             wire.packets.to_string(),
             wire.bytes.to_string(),
             wire.payload_efficiency_pct.map_or_else(dash, |pct| format!("{pct:.2}")),

@@ -50,7 +50,7 @@ fn row(cell: &Summary) -> Option<Vec<String>> {
     Some(vec![
         cell.stack.clone(),
         sessions.clients.to_string(),
-        units::size(cell.size_bytes),
+        units::chosen_size(cell.size_bytes),
         cell.n.to_string(),
         shown(Some(sessions.per_s_mean), sessions.per_s_ci95, 1.0),
         ms(cell.mean_s, cell.ci95_s),

@@ -239,7 +239,9 @@ pub(super) fn facts_with(choice: Choice) -> Vec<Fact> {
         (WAITS, WHY_IT_WAITS),
     ]);
     facts.extend(
-        choice.rekey_bytes.map(|bytes| ("new keys", format!("after {}", units::size(bytes)))),
+        choice
+            .rekey_bytes
+            .map(|bytes| ("new keys", format!("after {}", units::chosen_size(bytes)))),
     );
     facts
 }

@@ -41,6 +41,11 @@ pub(super) fn read_on(
     file.into_plan_on(name, folder, testbed).map_err(|error| error.in_text(text))
 }
 
+/// Whether a file is a study, and no plan: it has parts, each of which is a plan.
+pub(crate) fn has_parts(text: &str) -> bool {
+    text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("part"))
+}
+
 /// A plan, and a part of a study, as TOML has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -228,7 +233,7 @@ impl PlanFile {
             custom,
             stacks,
             workloads,
-            congestion_control: plain(self.congestion_control.as_ref())?
+            congestion_control: congestion_control(self.congestion_control.as_ref())?
                 .unwrap_or_else(|| if hosts.is_some() { HOST_DEFAULT } else { "cubic" }.into()),
             hosts,
             pair,
@@ -495,7 +500,7 @@ impl PlanFile {
                 let message = format!("`{name}` does not move its files over TCP");
                 return Err(at(written, message));
             }
-            planned.congestion_control = plain(Some(chosen))?;
+            planned.congestion_control = congestion_control(Some(chosen))?;
         }
         Ok(())
     }
@@ -566,7 +571,7 @@ impl WorkloadFile {
         let Some(sizes) = &self.sizes else { return Ok(work(kind).default_sizes.to_vec()) };
         if sizes.get_ref().is_empty() {
             let default: Vec<String> =
-                work(kind).default_sizes.iter().copied().map(units::size).collect();
+                work(kind).default_sizes.iter().copied().map(units::chosen_size).collect();
             let message = format!(
                 "the list of sizes is empty: leave out `sizes` for the default of this workload ({})",
                 default.join(", ")
@@ -635,6 +640,23 @@ impl WorkloadFile {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The name of a TCP congestion control, as the kernel may have it.
+fn congestion_control(name: Option<&Spanned<String>>) -> Result<Option<String>, At> {
+    /// The kernel's `TCP_CA_NAME_MAX` without the byte that ends a name (include/net/tcp.h).
+    const MAX_LEN: usize = 15;
+    let word = plain(name)?;
+    match name.filter(|name| name.get_ref().len() > MAX_LEN) {
+        Some(long) => {
+            let found = long.get_ref();
+            let message = format!(
+                "`{found}` is no TCP congestion control: such names have at most {MAX_LEN} characters"
+            );
+            Err(at(long, message))
+        }
+        None => Ok(word),
     }
 }
 

@@ -8,6 +8,7 @@ mod record;
 mod scale;
 mod testbed;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use headroom_lab_host::error::{Error, Result};
@@ -17,6 +18,7 @@ use headroom_lab_host::testbed::{TestbedSpec, needs_rules};
 use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 
+use crate::congestion_control;
 use crate::custom::Custom;
 use crate::link::{LinkSpec, Trace};
 use crate::stack::Stack;
@@ -25,7 +27,7 @@ use crate::workload::Workload;
 pub(crate) use crate::at::{At, at};
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
-pub(crate) use file::PlanFile;
+pub(crate) use file::{PlanFile, has_parts};
 pub use headroom_lab_host::testbed::{Family, HOST_DEFAULT, LinkBackend, Offload};
 pub use headroom_lab_results::schema::SshHosts;
 pub use scale::{Scale, Scales};
@@ -95,6 +97,16 @@ pub struct PlannedStack {
     pub congestion_control: Option<String>,
 }
 
+impl PlannedStack {
+    /// Refuses this machine where its kernel lacks the stack's own congestion control.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: what it lacks.
+    fn require_congestion_control(&self) -> Result<()> {
+        self.congestion_control.as_deref().map_or(Ok(()), congestion_control::require)
+    }
+}
+
 /// A name server that the server's host has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -135,6 +147,12 @@ impl Plan {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Error::Plan(format!("cannot read the plan {}: {error}", path.display()))
         })?;
+        if has_parts(&text) {
+            return Err(Error::Plan(format!(
+                "{} is a study, as it has [[part]], and here a plan is wanted: `headroom lab run` measures studies",
+                path.display()
+            )));
+        }
         let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
         let folder = path.parent().unwrap_or(Path::new(""));
         file::read_on(&text, &name, Some(folder), testbed)
@@ -192,7 +210,9 @@ impl Plan {
             let name = planned.stack.name.clone();
             let programs = machines.require(&planned.stack.programs().collect::<Vec<_>>());
             let found = match machines {
-                Machines::Here(_) => programs.and_then(|()| planned.stack.require()),
+                Machines::Here(_) => programs
+                    .and_then(|()| planned.stack.require())
+                    .and_then(|()| planned.require_congestion_control()),
                 Machines::Real(_) => programs,
             };
             match found {
@@ -217,6 +237,15 @@ impl Plan {
             .chain(ruled.then_some(programs::NFT))
             .chain(stacks)
             .collect()
+    }
+
+    /// Returns the TCP congestion controls that this machine's kernel must have.
+    pub(crate) fn congestion_controls(&self) -> BTreeSet<&str> {
+        if self.hosts.is_some() {
+            return BTreeSet::new();
+        }
+        let own = self.stacks.iter().filter_map(|planned| planned.congestion_control.as_deref());
+        std::iter::once(self.congestion_control.as_str()).chain(own).collect()
     }
 
     /// Returns the absolute paths of the recorded traces that its links follow.
@@ -373,8 +402,8 @@ sizes = ["1KiB", "1MiB"]
             .split("```toml\n")
             .skip(1)
             .map(|rest| rest.split("```").next().expect("its end"))
-            // one is a campaign
-            .filter(|text| !text.starts_with("plans = "))
+            // one is a campaign, one a study
+            .filter(|text| !text.starts_with("plans = ") && !text.contains("[[part]]"))
             .collect();
         let is_definition =
             |text: &&str| text.starts_with("[application.") || text.starts_with("[layer.");
@@ -525,6 +554,10 @@ sizes = ["1KiB", "1MiB"]
             (
                 format!("{GOOD}[congestion-controls]\nftps = \"bbr initcwnd 9\"\n"),
                 "11: `bbr initcwnd 9` is not one word",
+            ),
+            (
+                format!("{GOOD}[congestion-controls]\nftps = \"bbr_of_2026-11-26\"\n"),
+                "11: `bbr_of_2026-11-26` is no TCP congestion control: such names have at most 15",
             ),
             (
                 GOOD.replace("\"ftps\"", "\"ftp/esp\"")
@@ -690,6 +723,22 @@ sizes = ["1KiB", "1MiB"]
         assert_eq!(plan.stacks.len(), 2);
         plan.keep_only("ftp").expect("ftp is there");
         assert_eq!(plan.workloads[0].stacks, ["ftp"]);
+    }
+
+    #[test]
+    fn a_study_is_no_plan() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/pace.toml");
+        let error = Plan::read(&path).expect_err("a study").to_string();
+        assert!(error.contains("pace.toml is a study, as it has [[part]]"), "{error}");
+        assert!(!has_parts("stacks = [\"ftp\"]") && !has_parts("[[part]"), "no parts");
+    }
+
+    #[test]
+    fn says_whether_it_is_smaller_at_a_scale() {
+        let plan = Plan::from_toml(&format!("{GOOD}[smoke]\nrepetitions = 2\n"), "x");
+        let plan = plan.expect("a good plan");
+        let smaller = Scale::ALL.map(|scale| plan.is_smaller_at(scale));
+        assert_eq!(smaller, [false, false, true], "full, quick, smoke");
     }
 
     #[test]

@@ -82,6 +82,16 @@ impl Plan {
         Ok(Some(self))
     }
 
+    /// Whether the plan says in what it is smaller at a scale.
+    pub fn is_smaller_at(&self, scale: Scale) -> bool {
+        let smaller = match scale {
+            Scale::Full => return false,
+            Scale::Quick => &self.scales.quick,
+            Scale::Smoke => &self.scales.smoke,
+        };
+        *smaller != Smaller::default()
+    }
+
     fn shrink(&mut self, smaller: &Smaller) -> Result<()> {
         if let Some(patterns) = &smaller.only {
             self.keep_matching(patterns)?;
@@ -118,7 +128,7 @@ impl Plan {
         self.workloads.retain(|workload| !workload.sizes.is_empty());
         self.validation_sizes.retain(|&size| size <= largest);
         if self.workloads.is_empty() {
-            let size = units::size(largest);
+            let size = units::chosen_size(largest);
             return Err(Error::Plan(format!("no file is as small as {size}")));
         }
         let busy = |name: &String| self.workloads.iter().any(|work| work.stacks.contains(name));

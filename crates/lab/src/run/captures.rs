@@ -65,8 +65,12 @@ impl Taken {
     /// It cannot be renamed.
     pub(super) fn keep(&self, cell: &Cell, packets: u64) -> Result<KeptCapture> {
         let folder = self.path.parent().unwrap_or(Path::new(FOLDER));
-        let stem =
-            plain(&format!("{}-{}-{}", cell.stack, cell.workload.name(), units::size(cell.size)));
+        let stem = plain(&format!(
+            "{}-{}-{}",
+            cell.stack,
+            cell.workload.name(),
+            units::chosen_size(cell.size)
+        ));
         let name = (1..)
             .map(|nth| if nth == 1 { format!("{stem}.pcap") } else { format!("{stem}-{nth}.pcap") })
             .find(|name| !folder.join(name).exists())

@@ -145,7 +145,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.stack, self.workload.name())?;
         if self.size > 0 && self.workload.takes(Key::Sizes) {
-            write!(f, " {}", units::size(self.size))
+            write!(f, " {}", units::chosen_size(self.size))
         } else {
             Ok(())
         }

@@ -257,9 +257,9 @@ fn sizes(plan: &Plan) -> String {
     let moved = || all.iter().copied().filter(|&size| size > 0);
     match (moved().min(), moved().max()) {
         (Some(least), Some(most)) if least < most => {
-            format!("sizes from {} to {}", units::size(least), units::size(most))
+            format!("sizes from {} to {}", units::chosen_size(least), units::chosen_size(most))
         }
-        (Some(size), _) => format!("a size of {}", units::size(size)),
+        (Some(size), _) => format!("a size of {}", units::chosen_size(size)),
         _ => "no files".to_owned(),
     }
 }
@@ -327,5 +327,8 @@ mod tests {
             sentence,
             "this will take about 2 min (estimated from 2 stacks, 5 repetitions, sizes from 1 KiB to 1 MiB and 1 link)"
         );
+        let decimal = self::plan(5, "100mbit", "\"1KiB\", \"100MB\"");
+        let said = super::sentence(Duration::from_secs(120), &decimal);
+        assert!(said.contains("sizes from 1 KiB to 100 MB"), "{said}");
     }
 }

@@ -53,7 +53,7 @@ pub fn fit(plan: &mut Plan, time: Duration) -> Result<String> {
                 (least.as_secs_f64() / 60.0).ceil().max(1.0)
             )));
         };
-        left_out.push(units::size(size));
+        left_out.push(units::chosen_size(size));
     }
 }
 

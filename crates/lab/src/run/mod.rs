@@ -24,7 +24,7 @@ mod space;
 mod stack_instance;
 mod transfer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +39,7 @@ use headroom_lab_host::testbed::{self, Testbed};
 use headroom_lab_results::schema::{PlanRecord, Results, Resumed, SCHEMA};
 use headroom_lab_results::{analysis, report};
 
+use crate::congestion_control;
 use crate::plan::Plan;
 
 pub use estimate::{expected_time, rounded, sentence as sentence_on_time};
@@ -189,6 +190,13 @@ fn analysed(record: &Record, header: &Header) -> Result<Results> {
     Ok(results)
 }
 
+/// Says what plans ask for and this machine's kernel has not loaded, each once, without trying
+/// anything.
+pub fn not_loaded(plans: &[Plan]) -> Vec<String> {
+    let names: BTreeSet<&str> = plans.iter().flat_map(Plan::congestion_controls).collect();
+    names.into_iter().filter_map(congestion_control::not_loaded).collect()
+}
+
 /// Lists the commands of a run, one shell line each.
 ///
 /// # Errors
@@ -286,7 +294,7 @@ pub(crate) fn try_link(plan: &Plan, options: &Options, progress: &dyn Progress) 
 /// Whether this machine can run a plan at all.
 ///
 /// # Errors
-/// [`Error::Missing`]: the privilege or the programs that it lacks.
+/// [`Error::Missing`]: the privilege, the programs or the congestion control that it lacks.
 pub fn require(plan: &Plan) -> Result<()> {
     if plan.hosts.is_some() {
         return Ok(()); // what two real hosts lack they say themselves
@@ -299,6 +307,7 @@ pub fn require(plan: &Plan) -> Result<()> {
         ));
     }
     SearchPath::from_environment().require(&plan.programs())?;
+    plan.congestion_controls().into_iter().try_for_each(congestion_control::require)?;
     plan.stacks.iter().try_for_each(|planned| planned.stack.require())
 }
 

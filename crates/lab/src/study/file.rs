@@ -30,9 +30,9 @@ pub(super) fn read(text: &str, name: &str, tables: Tables<'_>) -> Result<Study, 
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct StudyFile {
     question: String,
-    paper: String,
-    says: String,
-    answer: Spanned<String>,
+    paper: Option<String>,
+    says: Option<Spanned<String>>,
+    answer: Option<Spanned<String>>,
     answer_quick: Option<Spanned<String>>,
     #[serde(default)]
     differs: Vec<String>,
@@ -85,7 +85,7 @@ struct SectionFile {
     row: Option<Spanned<String>>,
     /// Labels of rows in the report, if not their names.
     #[serde(default)]
-    labels: BTreeMap<String, String>,
+    labels: BTreeMap<Spanned<String>, String>,
     chart: Option<Chart>,
     column: Vec<Spanned<ColumnFile>>,
     // what columns have that do not say it themselves
@@ -129,6 +129,10 @@ struct ColumnFile {
 
 impl StudyFile {
     fn into_study(self, name: &str, tables: Tables<'_>) -> Result<Study, At> {
+        if let Some(says) = self.says.as_ref().filter(|_| self.paper.is_none()) {
+            let message = "`says` is the answer of a paper, and no `paper` is named: name it, or leave out `says`";
+            return Err(at(says, message));
+        }
         let span = self.part.span();
         let mut parts: Vec<Plan> = Vec::new();
         for (number, part) in self.part.into_inner().into_iter().enumerate() {
@@ -143,8 +147,8 @@ impl StudyFile {
             return Err(At { span, message: "the study has no [[part]]".to_owned() });
         }
         let (mut sections, mut source) = (Vec::<Section>::new(), Source::default());
-        let mut figured = vec![self.answer.clone()];
-        figured.extend(self.answer_quick.clone());
+        let answers = self.answer.iter().chain(&self.answer_quick);
+        let mut figured: Vec<Spanned<String>> = answers.cloned().collect();
         for file in self.section {
             let span = file.span();
             let told = |message: String| At { span: span.clone(), message };
@@ -177,8 +181,8 @@ impl StudyFile {
             name: name.to_owned(),
             question: self.question,
             paper: self.paper,
-            says: self.says,
-            answer: self.answer.into_inner(),
+            says: self.says.map(Spanned::into_inner),
+            answer: self.answer.map(Spanned::into_inner),
             answer_quick: self.answer_quick.map(Spanned::into_inner),
             differs: self.differs,
             parts,
@@ -256,6 +260,13 @@ impl SectionFile {
         told: &dyn Fn(String) -> At,
     ) -> Result<Section, At> {
         let rows = self.rows_of(tables, told)?;
+        let is_no_row = |name: &&Spanned<String>| rows.iter().all(|(row, _)| row != name.get_ref());
+        if let Some(unknown) = self.labels.keys().find(is_no_row) {
+            let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
+            let (label, names) = (unknown.get_ref(), names.join("`, `"));
+            let message = format!("`labels` names the row `{label}`; the rows are `{names}`");
+            return Err(at(unknown, message));
+        }
         let columns = self.column.iter().map(|column| {
             let told = |message: String| at(column, message);
             self.column_of(column.get_ref(), parts, &told)
@@ -268,7 +279,7 @@ impl SectionFile {
             paper: self.paper,
             note: self.note,
             because: self.because.map(Spanned::into_inner),
-            labels: self.labels,
+            labels: self.labels.into_iter().map(|(row, label)| (row.into_inner(), label)).collect(),
             source: self.source,
             chart: self.chart,
         })
@@ -363,11 +374,42 @@ impl SectionFile {
             }
         };
         if rows.is_empty() {
-            return Err(told("the section has no row".to_owned()));
+            let message = if let Some(table) = &self.published {
+                let table = table.get_ref();
+                format!(
+                    "no row of the table {table} is left: it has none, or none that `where` asks for"
+                )
+            } else {
+                "the section has no rows: list them as `rows = [\"a\", \"b\"]` (each is `{row}`), or name a table of \
+                 the folder published/ by `published`; `row` is only the name that each of them gets"
+                    .to_owned()
+            };
+            return Err(told(message));
         }
-        let label = self.row.as_ref().map_or("{row}", |label| label.get_ref());
-        let labelled = |row| Ok((readable(template::fill(label, &row).map_err(told)?), row));
-        rows.into_iter().map(labelled).collect()
+        self.named(rows, told)
+    }
+
+    /// Gives rows their names, which tell them apart.
+    fn named(&self, rows: Vec<Row>, told: &dyn Fn(String) -> At) -> Result<Vec<(String, Row)>, At> {
+        let wrong = |message: String| match &self.row {
+            Some(row) => at(row, message),
+            None => told(message),
+        };
+        let text = self.row.as_ref().map_or("{row}", |row| row.get_ref());
+        let mut named: Vec<(String, Row)> = Vec::new();
+        for row in rows {
+            let name = readable(template::fill(text, &row).map_err(&wrong)?);
+            if named.iter().any(|(other, _)| *other == name) {
+                let known: Vec<&str> = row.keys().map(String::as_str).collect();
+                return Err(wrong(format!(
+                    "two rows are called `{name}`: `row` is a text that is filled for each row and tells them apart, \
+                     with `{{{}}}`",
+                    known.join("}`, `{")
+                )));
+            }
+            named.push((name, row));
+        }
+        Ok(named)
     }
 }
 
@@ -433,11 +475,101 @@ form = "overhead-pct"
         let study = read(block("toml"), "doe", &tables).expect("a good study");
         study.clone().at_scale(crate::plan::Scale::Smoke).expect("a part is left");
         let quick = study.at_scale(crate::plan::Scale::Quick).expect("a part is left");
-        assert!(quick.answer.starts_with("A file of 1 KiB"), "{}", quick.answer);
+        let answer = quick.answer.expect("an answer");
+        assert!(answer.starts_with("A file of 1 KiB"), "{answer}");
         let (_, told) = TEXT.split_once("**Measures**").expect("measures are listed");
         for measure in crate::study::measure::ALL {
             assert!(told.contains(&format!("`{}`", measure.name)), "{} is not told", measure.name);
         }
+    }
+
+    /// A study without a paper: its section lists its rows.
+    const LISTED: &str = r#"question = "How much?"
+[[part]]
+name = "a"
+stacks = ["ftp"]
+[[part.workload]]
+kind = "download"
+sizes = ["1KiB"]
+[[section]]
+id = "s"
+title = "S"
+rows = ["a"]
+row = "{row}"
+part = "{row}"
+workload = "download"
+size = "1KiB"
+measure = "session"
+[[section.column]]
+id = "ftp"
+title = "FTP"
+stack = "ftp"
+[section.labels]
+a = "the first"
+"#;
+
+    #[test]
+    fn a_study_needs_no_paper_and_no_answer() {
+        let study = read(LISTED, "s", &tables).expect("a good study");
+        assert_eq!((&study.paper, &study.says, &study.answer), (&None, &None, &None));
+        assert_eq!(study.sections[0].label("a"), "the first");
+        assert!(!study.is_smaller_at(crate::plan::Scale::Quick));
+        assert!(
+            read(STUDY, "s", &tables)
+                .is_ok_and(|study| study.is_smaller_at(crate::plan::Scale::Quick))
+        );
+    }
+
+    #[test]
+    fn says_what_rows_and_parts_lack() {
+        for (from, to, why) in [
+            (
+                "rows = [\"a\"]\n",
+                "",
+                "8: the section has no rows: list them as `rows = [\"a\", \"b\"]`",
+            ),
+            (
+                "\"{row}\"\npart",
+                "\"{link}\"\npart",
+                "12: `{link}`: there is no `link` in a row; there are row",
+            ),
+            ("a = \"the", "b = \"the", "22: `labels` names the row `b`; the rows are `a`"),
+            ("part = \"{row}\"", "part = \"b\"", "column ftp: there is no part `b`; there are `a`"),
+            (
+                "stacks = [\"ftp\"]\n",
+                "",
+                "2: missing field `stacks`; each [[part]] of a study is a plan",
+            ),
+            (
+                "[[part]]",
+                "says = \"x\"\n[[part]]",
+                "2: `says` is the answer of a paper, and no `paper` is named",
+            ),
+        ] {
+            assert_eq!(LISTED.matches(from).count(), 1, "{from}");
+            let error = read(&LISTED.replace(from, to), "s", &tables).expect_err(why);
+            assert!(error.contains(why), "{error}");
+        }
+        let same = LISTED
+            .replace("[\"a\"]", "[\"a\", \"b\"]")
+            .replace("\"{row}\"\npart", "\"link\"\npart");
+        let error = read(&same, "s", &tables).expect_err("one name for two rows");
+        assert!(error.starts_with("12: two rows are called `link`"), "{error}");
+        assert!(error.ends_with("with `{row}`"), "{error}");
+        let none = STUDY.replace("row =", "where = { size_kib = \"7\" }\nrow =");
+        let error = read(&none, "s", &tables).expect_err("no row");
+        assert!(error.contains("no row of the table times.csv is left"), "{error}");
+    }
+
+    #[test]
+    fn the_study_of_the_guide_has_a_row_for_each_part() {
+        const GUIDE: &str = include_str!("../../../../docs/lab.md");
+        let texts = GUIDE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let studies: Vec<&str> = texts.filter(|text| text.contains("[[part]]")).collect();
+        let [text] = studies[..] else { panic!("{} studies", studies.len()) };
+        let study = read(text, "guide", &tables).expect("a good study");
+        let section = &study.sections[0];
+        assert_eq!((study.parts.len(), section.rows.len(), section.columns.len()), (2, 2, 2));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A published study, run again: several plans, and one report that puts what the
-//! paper says beside what they measured.
+//! A study: several plans, and one report over them. Where it repeats a published one, the report
+//! puts what the paper says beside what was measured.
 
 mod check;
 mod claim;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::programs::Program;
 
-use crate::plan::{Plan, Scale};
+use crate::plan::{Plan, Scale, has_parts};
 use crate::run::{self as lab_run, Options};
 
 pub use check::contradictions;
@@ -41,12 +41,12 @@ pub struct Study {
     pub name: String,
     /// The question, as a title.
     pub question: String,
-    /// Authors and title of the paper.
-    pub paper: String,
+    /// Authors and title of the paper; none: it repeats no paper.
+    pub paper: Option<String>,
     /// The paper's answer.
-    pub says: String,
-    /// Our answer, with placeholders for figures: `{section/column/row}`.
-    pub answer: String,
+    pub says: Option<String>,
+    /// Our answer, with placeholders for figures: `{section/column/row}`; none: the tables are it.
+    pub answer: Option<String>,
     /// The same, of what is measured at the smaller scales.
     answer_quick: Option<String>,
     /// Differences from the original set-up.
@@ -89,8 +89,7 @@ impl Study {
 
     /// Whether a file is a study, and not a plan: it has parts.
     pub fn is_one(path: &Path) -> bool {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("part"))
+        std::fs::read_to_string(path).is_ok_and(|text| has_parts(&text))
     }
 
     /// Its parts as large as `scale` is, without those that are left out there, and the
@@ -106,12 +105,15 @@ impl Study {
                 format!("the study {} has no part at the scale {}", self.name, scale.name());
             return Err(Error::Plan(sentence));
         }
-        if scale != Scale::Full
-            && let Some(answer) = self.answer_quick.take()
-        {
-            self.answer = answer;
+        if scale != Scale::Full {
+            self.answer = self.answer_quick.take().or(self.answer);
         }
         Ok(self)
+    }
+
+    /// Whether a part says in what it is smaller at a scale.
+    pub fn is_smaller_at(&self, scale: Scale) -> bool {
+        self.parts.iter().any(|part| part.is_smaller_at(scale))
     }
 
     /// Returns the programs that its parts need on this machine.
@@ -183,7 +185,8 @@ mod tests {
         for study in published_studies() {
             for scale in [Scale::Full, Scale::Quick] {
                 let study = study.clone().at_scale(scale).expect("parts");
-                template::fill_with(&study.answer, |reference| {
+                let answer = study.answer.as_deref().expect("an answer");
+                template::fill_with(answer, |reference| {
                     if reference.starts_with('?') {
                         return Ok(String::new());
                     }

@@ -21,12 +21,12 @@ pub struct StudyResults {
     pub name: String,
     /// The question.
     pub question: String,
-    /// Authors and title.
-    pub paper: String,
+    /// Authors and title of the paper; null: it repeats no paper.
+    pub paper: Option<String>,
     /// The paper's answer.
-    pub says: String,
-    /// Our answer, with figures.
-    pub answer: String,
+    pub says: Option<String>,
+    /// Our answer, with figures; null: the study has none but its tables.
+    pub answer: Option<String>,
     /// Differences from the original set-up.
     pub differs: Vec<String>,
     /// `full`, `quick` or `smoke`.

@@ -267,7 +267,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("headroom-parts-{}", std::process::id()));
         let plan =
             "[[part]]\nstacks = [\"ftp\"]\nname = \"p\"\n[[part.workload]]\nkind = \"download\"\n";
-        let text = format!("question = \"\"\npaper = \"\"\nsays = \"\"\nanswer = \"\"\n{plan}");
+        let text = format!("question = \"\"\n{plan}");
         let study = Study::from_toml(&text, "s", &|_| Err(String::new())).expect("a study");
         let part = &study.parts[0];
         let home = home_of(part, &folder);

@@ -213,11 +213,6 @@ impl Section {
 
     /// Refuses a section that no run of these parts could fill.
     pub(super) fn check(&self, parts: &[Plan]) -> Result<(), String> {
-        if let Some(unknown) =
-            self.labels.keys().find(|name| self.rows.iter().all(|(row, _)| row != *name))
-        {
-            return Err(format!("`labels` names the row `{unknown}`, which is not there"));
-        }
         for (label, row) in &self.rows {
             if let Some(chart) = &self.chart {
                 chart.x_of(row)?;
@@ -266,10 +261,10 @@ pub(super) fn require_any(parts: &[Plan], places: &[Place]) -> Result<(), String
 /// Refuses a cell that its part does not measure.
 fn require(parts: &[Plan], place: &Place) -> Result<(), String> {
     let Place { part, cell: Cell { stack, workload, size_bytes, .. }, against } = place;
-    let part = parts
-        .iter()
-        .find(|known| known.name == *part)
-        .ok_or_else(|| format!("there is no part `{part}`"))?;
+    let part = parts.iter().find(|known| known.name == *part).ok_or_else(|| {
+        let names: Vec<&str> = parts.iter().map(|known| known.name.as_str()).collect();
+        format!("there is no part `{part}`; there are `{}`", names.join("`, `"))
+    })?;
     let does = |stack: &String| {
         part.workloads.iter().any(|work| {
             work.name() == *workload
@@ -277,7 +272,7 @@ fn require(parts: &[Plan], place: &Place) -> Result<(), String> {
                 && size_bytes.is_none_or(|size| work.sizes.contains(&size))
         })
     };
-    let size = size_bytes.map_or(String::new(), |size| format!(" of {}", units::size(size)));
+    let size = size_bytes.map_or(String::new(), |size| format!(" of {}", units::chosen_size(size)));
     for stack in std::iter::once(stack).chain(against) {
         if part.stack(stack).is_none() {
             return Err(format!("the part `{}` has no stack `{stack}`", part.name));

@@ -22,7 +22,8 @@ pub(super) struct Page {
     pub(super) sections: Vec<SectionResults>,
     pub(super) claims: Vec<ClaimResults>,
     pub(super) sentences: Vec<Sentence>,
-    pub(super) answer: String,
+    /// None: the study has none but its tables.
+    pub(super) answer: Option<String>,
 }
 
 /// Fills a study with figures. A reason of which a figure was not measured is left out, of
@@ -45,13 +46,16 @@ pub(super) fn page(study: &Study, parts: &Parts) -> Page {
         (!filled.lacks_some && !filled.sentences.is_empty()).then_some(filled)
     };
     let reasons: Vec<_> = study.sections.iter().map(reason).collect();
-    let answer = sentence::filled("answer", &study.answer, study, &sections, &claims);
-    let mut text = answer.text();
-    if answer.lacks_some {
+    let answer = study.answer.as_ref();
+    let answer = answer.map(|text| sentence::filled("answer", text, study, &sections, &claims));
+    let text = answer.as_ref().map(|answer| {
         let rest = "What else the answer speaks of was not measured in this run.";
-        text = [text.as_str(), rest].join(" ").trim().to_owned();
-    }
-    let mut sentences = answer.sentences;
+        match answer.lacks_some {
+            true => [answer.text().as_str(), rest].join(" ").trim().to_owned(),
+            false => answer.text(),
+        }
+    });
+    let mut sentences = answer.map_or_else(Vec::new, |answer| answer.sentences);
     for (section, filled) in sections.iter_mut().zip(reasons) {
         section.because = filled.as_ref().map(sentence::Filled::text);
         sentences.extend(filled.into_iter().flat_map(|filled| filled.sentences));

@@ -357,8 +357,8 @@ fn outside(basis: &Basis, question: &Question) -> Vec<String> {
     if question.loss > 0.0 && is_beyond(question, largest) {
         reasons.push(format!(
             "with loss, files of {} are unknown: they are more than ten times as large as the largest measured one, {}",
-            units::size(question.bytes),
-            units::size(largest)
+            units::chosen_size(question.bytes),
+            units::chosen_size(largest)
         ));
     }
     reasons

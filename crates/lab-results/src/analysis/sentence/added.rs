@@ -88,7 +88,7 @@ impl<'a> Added<'a> {
         let [lo, hi] = self.ci95_pct.map(|pct| units::rounded(pct, 0));
         format!(
             "{} {} on {}: session {} % [{lo}, {hi}]",
-            units::size(self.row.size_bytes),
+            units::chosen_size(self.row.size_bytes),
             self.row.workload,
             self.link.name,
             units::signed(self.pct, 0)

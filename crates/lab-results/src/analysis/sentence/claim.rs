@@ -1,6 +1,6 @@
 //! Claims of sentences: their words, and their contradictions by a run.
 
-use headroom_units::{rate, rounded, seconds, size, three};
+use headroom_units::{chosen_size, rate, rounded, seconds, three};
 
 use super::added::{self, Added, Pair, span};
 use super::main_link;
@@ -314,7 +314,7 @@ impl Compared {
         let comma = if before.is_empty() { "" } else { ", " };
         format!(
             "A session with a {} {} takes {first}{comma}{before}{last} (n = {})",
-            size(self.size_bytes),
+            chosen_size(self.size_bytes),
             self.workload,
             self.n
         )

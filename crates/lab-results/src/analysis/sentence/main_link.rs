@@ -69,7 +69,7 @@ fn measured(row: &Summary) -> Option<String> {
         }
         _ => format!(" (n = {n}{shaped})"),
     };
-    let (stack, size) = (row.stack.to_uppercase(), units::size(row.size_bytes));
+    let (stack, size) = (row.stack.to_uppercase(), units::chosen_size(row.size_bytes));
     Some(match (kind, row.size_bytes) {
         ("stream", _) => {
             let rate = units::rate(row.goodput_bps?);

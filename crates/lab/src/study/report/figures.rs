@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use headroom_lab_results::analysis::stats::LEAST_RUNS;
+use headroom_lab_results::report::table::Table;
 
 use crate::study::PublishedSource;
 use crate::study::results::{ColumnResults, SectionResults, StudyResults, Value};
@@ -28,6 +29,32 @@ pub(super) fn tables(section: &SectionResults) -> Vec<Vec<usize>> {
         }
     }
     tables.into_iter().map(|(_, table)| table).collect()
+}
+
+/// One of these tables.
+pub(super) fn table(section: &SectionResults, columns: &[usize]) -> Table {
+    let mut header = vec![String::new()];
+    for column in columns.iter().map(|index| &section.columns[*index]) {
+        let unit =
+            if column.unit.is_empty() { String::new() } else { format!(", {}", column.unit) };
+        let title = column.heading();
+        if column.published {
+            header.push(format!("{title}{unit}: {}", source(section)));
+            header.push("measured".to_owned());
+        } else {
+            header.push(format!("{title}{unit}"));
+        }
+    }
+    let rows = section.filled().map(|row| {
+        let mut cells = vec![row.label.clone()];
+        for index in columns {
+            let (column, value) = (&section.columns[*index], &row.values[*index]);
+            cells.extend(column.published.then(|| published(value)));
+            cells.push(measured(section, value));
+        }
+        cells
+    });
+    Table { rows: rows.collect(), header }
 }
 
 /// Names the origin of the published column.

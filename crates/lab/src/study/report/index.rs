@@ -6,7 +6,7 @@ use std::path::Path;
 use headroom_lab_host::error::{Doing, Error, Result};
 
 use super::page::{around, both, notices as notices_shown};
-use super::{JSON, chart, notices, read};
+use super::{JSON, answers, chart, notices, read};
 use crate::study::results::StudyResults;
 use headroom_lab_results::report::html::escaped;
 
@@ -49,11 +49,13 @@ const LEGEND: &str = "Brackets are 95 % intervals, n is the number of runs: five
 fn markdown(studies: &[(String, StudyResults)]) -> String {
     let mut text = format!("# {TITLE}\n\n{LEGEND}\n\n");
     for (folder, study) in studies {
-        let _ = writeln!(
-            text,
-            "## {}\n\n{}\n\nThe paper: {}\n\nMeasured again: {}\n",
-            study.question, study.paper, study.says, study.answer
-        );
+        let _ = writeln!(text, "## {}\n", study.question);
+        if let Some(paper) = &study.paper {
+            let _ = writeln!(text, "{paper}\n");
+        }
+        for (what, answer) in answers(study) {
+            let _ = writeln!(text, "{what}: {answer}\n");
+        }
         for notice in notices(study) {
             let _ = writeln!(text, "> {notice}\n");
         }
@@ -85,10 +87,12 @@ fn page(studies: &[(String, StudyResults)]) -> String {
     for (folder, study) in studies {
         let _ = writeln!(
             body,
-            "<section class=\"study\" id=\"{0}\">\n<h2><a href=\"{0}/report.html\">{1}</a></h2>\n<p class=\"lead\">{2}</p>\n{3}{4}",
+            "<section class=\"study\" id=\"{0}\">\n<h2><a href=\"{0}/report.html\">{1}</a></h2>\n{2}{3}{4}",
             escaped(folder),
             escaped(&study.question),
-            escaped(&study.paper),
+            study.paper.as_deref().map_or_else(String::new, |paper| {
+                format!("<p class=\"lead\">{}</p>\n", escaped(paper))
+            }),
             notices_shown(study),
             both(study)
         );

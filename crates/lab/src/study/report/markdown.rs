@@ -2,22 +2,24 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, figures, machines, notices, period, programs};
+use super::{NOT_MEASURED, answers, chart, figures, machines, notices, period, programs, set_up};
 use crate::study::results::{SectionResults, StudyResults};
-use headroom_lab_results::report::table::Table;
 
 pub(super) fn summary(study: &StudyResults) -> String {
     let mut text = format!("# {}\n\n", study.question);
-    let _ = writeln!(text, "{}\n", study.paper);
-    let _ = writeln!(text, "The paper: {}\n", study.says);
-    let _ = writeln!(text, "Measured again: {}\n", study.answer);
+    if let Some(paper) = &study.paper {
+        let _ = writeln!(text, "{paper}\n");
+    }
+    for (what, answer) in answers(study) {
+        let _ = writeln!(text, "{what}: {answer}\n");
+    }
     for notice in notices(study) {
         let _ = writeln!(text, "> {notice}\n");
     }
     for one in &study.sections {
         section(&mut text, study, one);
     }
-    text += "## How the set-up differs\n\n";
+    let _ = writeln!(text, "## {}\n", set_up(study));
     for difference in &study.differs {
         let _ = writeln!(text, "- {difference}");
     }
@@ -53,7 +55,7 @@ fn section(text: &mut String, study: &StudyResults, section: &SectionResults) {
     }
     if section.filled().next().is_some() {
         for columns in figures::tables(section) {
-            let _ = writeln!(text, "{}", table(section, &columns).markdown());
+            let _ = writeln!(text, "{}", table(section, &columns));
         }
         if let Some(note) = figures::note(study, section) {
             let _ = writeln!(text, "{}\n", note.replace('*', "\\*"));
@@ -61,27 +63,11 @@ fn section(text: &mut String, study: &StudyResults, section: &SectionResults) {
     }
 }
 
-fn table(section: &SectionResults, columns: &[usize]) -> Table {
-    let mut header = vec![String::new()];
-    for column in columns.iter().map(|index| &section.columns[*index]) {
-        let unit =
-            if column.unit.is_empty() { String::new() } else { format!(", {}", column.unit) };
-        let title = column.heading();
-        if column.published {
-            header.push(format!("{title}{unit}: {}", figures::source(section)));
-            header.push("measured".to_owned());
-        } else {
-            header.push(format!("{title}{unit}"));
-        }
+/// A table in which no cell sets text in italics.
+fn table(section: &SectionResults, columns: &[usize]) -> String {
+    let mut table = figures::table(section, columns);
+    for cell in table.rows.iter_mut().flat_map(|row| row.iter_mut().skip(1)) {
+        *cell = cell.replace('*', "\\*");
     }
-    let rows = section.filled().map(|row| {
-        let mut cells = vec![row.label.clone()];
-        for index in columns {
-            let (column, value) = (&section.columns[*index], &row.values[*index]);
-            cells.extend(column.published.then(|| figures::published(value)));
-            cells.push(figures::measured(section, value).replace('*', "\\*"));
-        }
-        cells
-    });
-    Table { rows: rows.collect(), header }
+    table.markdown()
 }

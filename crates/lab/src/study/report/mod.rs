@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Result};
-use headroom_lab_results::report::columns::wrapped;
+use headroom_lab_results::report::columns::{aligned, wrapped};
 use headroom_lab_results::report::csv;
 use headroom_lab_results::report::terminal::Detail;
 
-use crate::study::results::{SCHEMA, StudyResults};
+use crate::study::results::{SCHEMA, SectionResults, StudyResults};
 
 pub use index::write as write_index;
 
@@ -66,26 +66,59 @@ pub fn read(folder: &Path) -> Result<StudyResults> {
 }
 
 /// Prints the paper's answer and ours for a terminal; in full also the comparison of every
-/// table.
+/// table. Where there is no paper, or no answer, the tables are what was asked for.
 pub fn terminal(study: &StudyResults, width: usize, detail: Detail) -> String {
     let mut text = wrapped(&study.question, width);
     for notice in notices(study) {
         text += &wrapped(&format!("! {notice}"), width);
     }
-    text += &wrapped(&format!("The paper: {}", study.says), width);
-    text += &wrapped(&format!("Measured again: {}", study.answer), width);
+    for (what, answer) in answers(study) {
+        text += &wrapped(&format!("{what}: {answer}"), width);
+    }
+    if study.paper.is_none() || study.answer.is_none() {
+        for section in &study.sections {
+            text += &format!("\n{}", wrapped(&section.title, width));
+            text += &tables(study, section, width);
+        }
+    }
     let compared = study.sections.iter().filter_map(|section| {
         section.compared.as_ref().map(|compared| format!("{}. {compared}", section.title))
     });
     match detail {
         Detail::Main => {
             let count = compared.count();
+            if count == 0 {
+                return text;
+            }
             text + &wrapped(&format!("More with --full: {count} tables compared."), width)
         }
         Detail::Full => {
             compared.fold(text, |text, compared| text + "\n" + &wrapped(&compared, width))
         }
     }
+}
+
+/// The paper's answer and ours, where there are such, each behind what it is.
+fn answers(study: &StudyResults) -> impl Iterator<Item = (&'static str, &str)> {
+    let measured = if study.paper.is_some() { "Measured again" } else { "Measured" };
+    let all = [("The paper", study.says.as_deref()), (measured, study.answer.as_deref())];
+    all.into_iter().filter_map(|(what, answer)| Some((what, answer?)))
+}
+
+/// The title of what differs from the paper's set-up and of what was measured.
+fn set_up(study: &StudyResults) -> &'static str {
+    if study.paper.is_some() { "How the set-up differs" } else { "Set-up" }
+}
+
+/// A section's tables for a terminal, with what the reader has to know of them.
+fn tables(study: &StudyResults, section: &SectionResults, width: usize) -> String {
+    if !section.is_measured() {
+        return wrapped(NOT_MEASURED, width);
+    }
+    let all = figures::tables(section);
+    let tables: String =
+        all.iter().map(|columns| aligned(&figures::table(section, columns))).collect();
+    tables + &figures::note(study, section).map_or_else(String::new, |note| wrapped(&note, width))
 }
 
 /// Whether there are folders of studies in `folder`.
@@ -181,9 +214,11 @@ fn notices(study: &StudyResults) -> Vec<String> {
     let mut all = Vec::new();
     match study.scale.as_str() {
         "full" => {}
-        "smoke" => all.push("This is a smoke test of the study. Its figures mean nothing.".to_owned()),
+        "smoke" => {
+            all.push("This is a smoke test of the study. Its figures mean nothing.".to_owned())
+        }
         scale => all.push(format!(
-            "This is a run at the scale {scale}: fewer and smaller samples than the paper's. The full one takes hours."
+            "This is a run at the scale {scale}: fewer or smaller samples than the whole study has."
         )),
     }
     if !study.missing.is_empty() {
@@ -202,6 +237,7 @@ fn notices(study: &StudyResults) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::section_results::testing;
 
     fn measured_on(kernels: &[&str]) -> StudyResults {
         let part = |(number, kernel): (usize, &&str)| {
@@ -219,6 +255,35 @@ mod tests {
             "contradicted": []
         }))
         .expect("a study")
+    }
+
+    #[test]
+    fn without_a_paper_or_an_answer_the_tables_are_the_answer() {
+        let mut study = measured_on(&["6.1"]);
+        study.sections =
+            vec![testing::section("share", &["https"], &[("lossy", &[(40.0, 1.0, 5)])])];
+        study.paper = Some("Somebody: Something".to_owned());
+        study.says = Some("A third.".to_owned());
+        study.answer = Some("Two fifths.".to_owned());
+        let pages = |study: &StudyResults| {
+            [terminal(study, 80, Detail::Main), markdown::summary(study), page::page(study)]
+        };
+        for text in pages(&study) {
+            assert!(text.contains("The paper") && text.contains("Measured again"), "{text}");
+        }
+        assert!(!terminal(&study, 80, Detail::Main).contains("lossy"), "its answer is enough");
+        (study.paper, study.says) = (None, None);
+        for text in pages(&study) {
+            assert!(text.contains("lossy") && text.contains("n = 5 runs."), "{text}");
+            assert!(text.contains("Measured") && text.contains("Two fifths."), "{text}");
+            for word in ["The paper", "Measured again", "run again", "set-up differs"] {
+                assert!(!text.contains(word), "{word}: {text}");
+            }
+        }
+        study.answer = None;
+        for text in pages(&study) {
+            assert!(text.contains("lossy") && !text.contains("Measured:"), "{text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, figures, machines, notices as all_notices, programs};
+use super::{
+    NOT_MEASURED, answers, chart, figures, machines, notices as all_notices, programs, set_up,
+};
 use crate::study::results::{SectionResults, StudyResults};
 use headroom_lab_results::report::html::escaped;
 
@@ -21,10 +23,12 @@ pub(super) fn around(title: &str, body: &str) -> String {
 }
 
 pub(super) fn page(study: &StudyResults) -> String {
-    let mut body = format!(
-        "<header class=\"page\"><p class=\"eyebrow\">Headroom · a study, run again · {}</p><nav>",
-        escaped(&study.paper)
-    );
+    let what = match &study.paper {
+        Some(paper) => format!("a study, run again · {}", escaped(paper)),
+        None => "a study".to_owned(),
+    };
+    let mut body =
+        format!("<header class=\"page\"><p class=\"eyebrow\">Headroom · {what}</p><nav>");
     for section in &study.sections {
         let name = name_among(&study.sections, section);
         let _ = write!(body, "<a href=\"#{}\">{}</a>", escaped(&section.id), escaped(name));
@@ -51,14 +55,13 @@ fn name_among<'a>(all: &[SectionResults], section: &'a SectionResults) -> &'a st
     if all.iter().filter(alike).count() > 1 { &section.title } else { short }
 }
 
-/// The paper's answer beside ours.
+/// The paper's answer beside ours, where there are such.
 pub(super) fn both(study: &StudyResults) -> String {
-    format!(
-        "<div class=\"both\"><div><h3>The paper</h3><p>{}</p></div>\
-         <div><h3>Measured again</h3><p>{}</p></div></div>\n",
-        escaped(&study.says),
-        escaped(&study.answer)
-    )
+    let answer = |(what, answer): (&str, &str)| {
+        format!("<div><h3>{what}</h3><p>{}</p></div>", escaped(answer))
+    };
+    let answers: String = answers(study).map(answer).collect();
+    if answers.is_empty() { answers } else { format!("<div class=\"both\">{answers}</div>\n") }
 }
 
 /// Notices above everything else.
@@ -146,11 +149,13 @@ fn table(body: &mut String, section: &SectionResults, columns: &[usize]) {
 }
 
 fn setup(body: &mut String, study: &StudyResults) {
-    *body += "<section id=\"differs\">\n<h2>How the set-up differs from the original</h2>\n<ul>";
-    for difference in &study.differs {
-        let _ = write!(body, "<li>{}</li>", escaped(difference));
+    let _ = write!(body, "<section id=\"differs\">\n<h2>{}</h2>\n", set_up(study));
+    let differs = study.differs.iter();
+    let differs: String = differs.map(|one| format!("<li>{}</li>", escaped(one))).collect();
+    if !differs.is_empty() {
+        let _ = writeln!(body, "<ul>{differs}</ul>");
     }
-    *body += "</ul>\n<h3>What was measured</h3>\n<div class=\"scroll\"><table><thead><tr><th>part</th><th \
+    *body += "<h3>What was measured</h3>\n<div class=\"scroll\"><table><thead><tr><th>part</th><th \
               class=\"text\">question</th><th class=\"text\">link</th><th>family</th><th>samples</th><th>failed</th>\
               <th class=\"text\">from, to</th></tr></thead><tbody>\n";
     for part in &study.parts {
