@@ -130,7 +130,8 @@ impl DividedFile {
     /// touch. Others may fetch other parts of the same version at the same time, also in other
     /// processes, and all write into one partial file. [`Self::is_complete`] says whether the part
     /// is here; nobody finishes the file by it: a transfer of the whole file finds what is here,
-    /// compares it with the sender's, and stores the file. Blocks.
+    /// compares it with the sender's, and stores the file. `None` if the root is an object store,
+    /// or the disk may not have room for the whole file. Blocks.
     ///
     /// # Errors
     /// The name belongs to something that no file replaces, a transfer of the whole file has the
@@ -558,6 +559,17 @@ mod tests {
         let all = DividedFile::begin(&root, &path, (version, "a"), (1, version.size));
         let all = all.expect("a partial file").expect("a disk");
         assert_eq!(held(join(&all, "a").next(0).expect("a range")), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_file_for_which_the_disk_has_no_room_has_no_parts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(folder.path()).expect("a folder");
+        let path = RelPath::parse(b"big").expect("a path");
+        let version = FileVersion { size: 1 << 60, mtime: MTIME };
+        let begun = DividedFile::begin_part(&root, &path, (version, "a"), 0..SPAN_BYTES);
+        assert!(begun.expect("a disk").is_none());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
     #[test]
