@@ -64,8 +64,7 @@ impl OpenTree {
 /// The way of files, as a process knows it.
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// A tree is sent to a server, which may be the process's own: then `here` is what it serves,
-    /// if that is a directory.
+    /// A tree is sent to a server, which may be the process's own: then `here` is what it serves.
     Up { from: OpenTree, to: Vec<u8>, here: Option<OpenTree> },
     /// A tree is received from a server.
     Down { from: Vec<u8>, to: OpenTree },
@@ -161,8 +160,8 @@ pub(crate) async fn open<C>(
             let own = OwnServer::start(to.root().await?)?;
             let own = Own { to: own, from: from.clone(), source: None };
             let trees = vec![from.clone(), to.clone()];
-            let here = Some(to).filter(|to| matches!(to, OpenTree::Folder(_)));
-            (Route::Up { from, to: Vec::new(), here }, Servers::Own(Box::new(own)), trees)
+            let route = Route::Up { from, to: Vec::new(), here: Some(to) };
+            (route, Servers::Own(Box::new(own)), trees)
         }
         Direction::Across { from, to } => {
             let servers = Servers::Two { from: from.host.clone(), to: to.host.clone() };

@@ -4,9 +4,9 @@
 //! lease and extends that while it copies. Settling an item records receipts for what was verified
 //! and decides about the rest: back into the queue, split, or set aside. A file that has ranges is
 //! an item for each of them first, and when these are done, however they ended, it is an item like
-//! any other: that one has the receipt, or is set aside. Every method is one
-//! transition: it happens as a whole or not at all, and a lease that was lost changes nothing. So
-//! a caller that crashes may repeat whatever it did last.
+//! any other: that one has the receipt, or is set aside. Every method is one transition: it happens
+//! as a whole or not at all, and a lease that was lost changes nothing. So a caller that crashes may
+//! repeat whatever it did last.
 
 #[cfg(test)]
 pub(crate) mod cases;

@@ -191,7 +191,7 @@ where
     C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
 {
     let mut engine = open()?;
-    let range = if job.direction.is_into_folder() { job.batch.range } else { u64::MAX };
+    let range = if job.direction.shares_files() { job.batch.range } else { u64::MAX };
     let batch = Batch { range, ..job.batch };
     match route {
         Route::Up { from, .. } => {

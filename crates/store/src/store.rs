@@ -333,6 +333,22 @@ impl Store {
         self.client.wait(upload::begin(&self.client, key, offer, None))
     }
 
+    /// Returns the nonce of the upload of the same tag, if there is one that was
+    /// [released](Upload::release), so that others may take part in it. Whether some do, it does
+    /// not say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Misuse`] (an empty object), [`Error::Name`], and the store's.
+    pub fn released_upload(
+        &self,
+        key: &str,
+        offer: &UploadOffer,
+    ) -> Result<Option<[u8; 16]>, Error> {
+        let key = self.upload_key(key)?;
+        self.client.wait(upload::released(&self.client, &key, offer))
+    }
+
     /// Takes part in an upload that was [released](Upload::release), beside others: stores parts
     /// of it. `nonce` names the upload.
     ///

@@ -93,6 +93,33 @@ fn age(memory: &Memory) {
 }
 
 #[test]
+fn an_upload_is_found_by_its_offer_as_long_as_others_may_take_part() {
+    let runtime = runtime();
+    let (memory, [first, second]) = open(&runtime);
+    let found = || second.released_upload("a", &offer()).expect("an answer");
+    assert_eq!(found(), None, "there is none");
+    let owned = first.begin_upload("a", &offer()).expect("it is begun");
+    assert_eq!(found(), None, "somebody has it");
+    let nonce = owned.nonce();
+    owned.release().expect("it is released");
+    assert_eq!(found(), Some(nonce));
+    let one = assist(&first, nonce);
+    assert_eq!(found(), Some(nonce), "beside others");
+    let other = UploadOffer { tag: [2; 16], ..offer() };
+    assert_eq!(second.released_upload("a", &other).expect("an answer"), None);
+    put_parts(&one, &[0, 1, 2, 3, 4]);
+    one.release().expect("it is released");
+    // who knows no nonce takes it over when nobody takes part any more
+    let whole = second.begin_upload("a", &offer()).expect("it is taken over");
+    assert_eq!((whole.nonce(), stored(&whole)), (nonce, vec![0, 1, 2, 3, 4]));
+    assert_eq!(found(), None);
+    whole.complete([9; 32], Condition::Any).expect("it is completed");
+    assert_eq!(found(), None);
+    drop((whole, owned, one));
+    assert_whole(&memory, &second);
+}
+
+#[test]
 fn parts_of_two_servers_become_one_object() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);

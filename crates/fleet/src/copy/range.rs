@@ -1,15 +1,15 @@
 //! Copies a range of a large file into the partial file that other workers write other ranges
-//! into.
+//! into, or as parts of the upload that they store other parts of.
 //!
-//! The file itself is an item that comes afterwards. Its transfer finds in the partial file what
-//! the ranges have brought, compares every span of that with the source's, sends what differs or is
-//! missing, and stores the file. So a range that was lost, is not what it should be or could not be
-//! copied at all costs time and nothing else.
+//! The file itself is an item that comes afterwards. Its transfer finds in the partial file or the
+//! upload what the ranges have brought, compares every span of that with the source's, sends what
+//! differs or is missing, and stores the file. So a range that was lost, is not what it should be or
+//! could not be copied at all costs time and nothing else.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use headroom_transfer::files::{self, Root};
+use headroom_transfer::files::{self, FileType, Metadata, Root};
 use headroom_transfer::path::RelPath;
 use headroom_transfer::{Client, DividedFile, Error, FileVersion, ListedKind};
 
@@ -59,20 +59,29 @@ impl FileRange<'_> {
         let (directory, name) = (file.path.parent(), file.path.name());
         let Ok(name) = RelPath::single(name) else { return Ok(Ended::LeftToFile) };
         // of another size the ranges are others, too
-        let version = self.version(client, &name).await?;
-        let Some(version) = version.filter(|version| version.size == file.size()) else {
+        let found = self.version(client, &name).await?;
+        let Some((version, mode)) = found.filter(|(version, _)| version.size == file.size()) else {
             return Ok(Ended::LeftToFile);
         };
         let (there, below, named) = (root.clone(), directory.clone(), name.clone());
         let (bytes, server) = (file.range(self.index), client.address().to_string());
+        let whole = file.path.clone();
         let begin = move || -> Result<_, files::Error> {
+            // stored already, if the lease of this range has ended; otherwise its transfer compares
+            if is_at(&there, &whole, version)? {
+                return Ok(None);
+            }
             let root = match &below {
                 Some(directory) => there.below(directory)?,
                 None => there,
             };
-            DividedFile::begin_part(&root, &named, (version, &server), bytes)
+            DividedFile::begin_part(&root, &named, (version, &server), mode, bytes)
         };
         let Some(part) = blocking(begin).await?? else { return Ok(Ended::LeftToFile) };
+        // of a small range no part of an upload may be left
+        if !part.has_left() {
+            return Ok(Ended::Here);
+        }
         let noting = Noting { ledger: Arc::clone(ledger), directory: directory.clone() };
         let place = (directory.as_ref(), &name);
         let got = client.get_ranges(self.from, place, &part, Arc::new(noting)).await?;
@@ -84,24 +93,23 @@ impl FileRange<'_> {
             let nameless = || format!("a range of {} has not arrived", file.path);
             return Ok(Ended::Failed(part.failure().unwrap_or_else(nameless)));
         }
-        if rules.fsync {
-            blocking(move || part.sync()).await??;
-        }
+        blocking(move || part.finish_part(rules.fsync)).await??;
         Ok(Ended::Here)
     }
 
-    /// Asks the server for the version of the file: a listing of a store knows no times of files.
-    /// `None` if there is no such file, or it cannot be read: its own item says so.
+    /// Asks the server for the version of the file and its mode: a listing of a store knows no
+    /// times of files. `None` if there is no such file, or it cannot be read: its own item says so.
     async fn version(
         &self,
         client: &mut Client,
         name: &RelPath,
-    ) -> Result<Option<FileVersion>, Error> {
+    ) -> Result<Option<(FileVersion, u32)>, Error> {
         let mut version = None;
         let place = on_server(self.from, &self.file.path);
         let listing = client.list(&place, |listed| {
             let is_it = listed.path == *name && listed.kind == ListedKind::File;
-            version = is_it.then_some(FileVersion { size: listed.size, mtime: listed.mtime });
+            let of_file = FileVersion { size: listed.size, mtime: listed.mtime };
+            version = is_it.then_some((of_file, listed.mode));
         });
         let listed = listing.await;
         match listed {
@@ -110,6 +118,15 @@ impl FileRange<'_> {
             Ok(()) => Ok(version),
         }
     }
+}
+
+/// Whether the destination has a file of the size and time of this version.
+fn is_at(root: &Root, path: &RelPath, version: FileVersion) -> Result<bool, files::Error> {
+    let is_it = |here: Metadata| {
+        here.file_type == FileType::File
+            && FileVersion { size: here.size, mtime: here.mtime } == version
+    };
+    Ok(root.look(path)?.is_some_and(is_it))
 }
 
 /// How a range has ended.
@@ -261,10 +278,12 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_sync_fetches_no_range_of_a_file_that_is_there() {
-        let ground = Ground::new("mode = \"sync\"");
-        ground.finish().await;
-        ground.range(0).await;
-        assert_eq!(only_file(&ground.to()).file_name(), Some("big".as_ref()));
+    async fn no_range_is_fetched_of_a_file_that_is_there() {
+        for mode in ["copy", "sync"] {
+            let ground = Ground::new(&format!("mode = \"{mode}\""));
+            ground.finish().await;
+            ground.range(0).await;
+            assert_eq!(only_file(&ground.to()).file_name(), Some("big".as_ref()), "{mode}");
+        }
     }
 }

@@ -63,13 +63,10 @@ impl Direction {
         }
     }
 
-    /// Whether workers write into a directory, where several can write one file.
+    /// Whether workers write the destination by themselves, so that several can write one file.
     #[must_use]
-    pub const fn is_into_folder(&self) -> bool {
-        matches!(
-            self,
-            Self::Down { to: Tree::Folder(_), .. } | Self::Within { to: Tree::Folder(_), .. }
-        )
+    pub const fn shares_files(&self) -> bool {
+        matches!(self, Self::Down { .. } | Self::Within { .. })
     }
 
     /// Returns the trees that each worker reads or writes by itself: the source and the

@@ -24,7 +24,8 @@ const MAX_REASON: usize = 2000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkHead {
     /// The item's name: `c.N` for copying, `rI.N` for the range of index I of a file, `fR.N` for
-    /// the R-th time that directories are finished. N is the number of its first entry when it was made, so that no other item has the name.
+    /// the R-th time that directories are finished. N is the number of its first entry when it was
+    /// made, so that no other item has the name.
     pub(super) id: String,
     /// How many times it was settled before.
     pub(super) round: u64,

@@ -12,8 +12,8 @@ const VERSION: i64 = 3;
 
 /// Files are counted in `job`, so that nobody counts rows. An item has what is left of it, and an
 /// ID that no later one gets: leases name it. An item of a file that has ranges names the file, and
-/// one of a range also that, as its part. Names are bytes. Receipts have the numbers of entries, which no
-/// two entries share.
+/// one of a range also that, as its part. Names are bytes. Receipts have the numbers of entries,
+/// which no two entries share.
 const TABLES: &str = "
 CREATE TABLE job (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -13,7 +13,7 @@ use super::conditions::check_conditions;
 use super::holder::{busy, is_held, write};
 use super::keeper::Writer;
 use super::plan::Plan;
-use super::{Inner, Parts, Upload, UploadOffer};
+use super::{Inner, Parts, Upload, UploadOffer, nonce_bytes};
 use crate::client::Client;
 use crate::error::Error;
 use crate::journal::{self, Journal, StoredPart};
@@ -95,6 +95,25 @@ pub(crate) async fn assist(
         key,
         journal: name,
     }))
+}
+
+/// Returns the nonce of the upload of an offer that assistants may take part in.
+///
+/// # Errors
+///
+/// The store's.
+pub(crate) async fn released(
+    client: &Client,
+    key: &Key,
+    offer: &UploadOffer,
+) -> Result<Option<[u8; 16]>, Error> {
+    let plan = Plan::new(key, offer.size)?;
+    let main = journal::name(key, &offer.tag);
+    let found = journal::read(client, &main, journal::most_bytes(plan.size, plan.parts)).await?;
+    let journal = found.and_then(|found| found.journal).filter(|there| {
+        there.is_released && there.key == key.as_str() && plan.places(there).is_some()
+    });
+    Ok(journal.and_then(|journal| nonce_bytes(&journal.nonce)))
 }
 
 /// Lists the journals of the assistants of an upload.

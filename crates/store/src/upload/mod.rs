@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use abandoned::abort_older;
-pub(crate) use assistants::assist;
+pub(crate) use assistants::{assist, released};
 pub(crate) use begin::begin;
 
 use crate::backend::FailureKind;
@@ -124,8 +124,7 @@ impl Upload {
     /// [`Store::assist_upload`]: crate::Store::assist_upload
     pub fn nonce(&self) -> [u8; 16] {
         // a journal with another nonce is damaged
-        let nonce = data_encoding::HEXLOWER.decode(self.inner.nonce.as_bytes());
-        nonce.ok().and_then(|nonce| nonce.try_into().ok()).unwrap_or_default()
+        nonce_bytes(&self.inner.nonce).unwrap_or_default()
     }
 
     /// Writes the journal, and leaves the upload to others: to assistants, or to whoever takes it
@@ -320,6 +319,11 @@ impl Drop for Upload {
             let _ = released.recv();
         }
     }
+}
+
+/// Reads the nonce of a journal; `None`: it is damaged.
+fn nonce_bytes(nonce: &str) -> Option<[u8; 16]> {
+    data_encoding::HEXLOWER.decode(nonce.as_bytes()).ok()?.try_into().ok()
 }
 
 impl fmt::Debug for Upload {

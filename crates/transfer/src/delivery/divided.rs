@@ -66,6 +66,8 @@ pub struct DividedFile {
     version: FileVersion,
     /// The server that named the version.
     named_by: String,
+    /// The spans that are to be fetched.
+    wanted: Range<u64>,
     partial: Arc<Partial>,
     /// The least number of spans of a range.
     least: u64,
@@ -121,48 +123,61 @@ impl DividedFile {
         (connections, range_bytes): (usize, u64),
     ) -> Result<Option<Arc<Self>>, files::Error> {
         let partial = root.begin(path, &version.offer())?;
+        if !partial.remember() {
+            return Ok(None);
+        }
         let all = 0..partial.spans().count();
         let how = (connections, range_bytes);
-        Self::of(partial, (root, path), (version, named_by), &all, how)
+        Self::of(partial, (root, path), (version, named_by), all, how).map(Some)
     }
 
     /// Begins a part of a file as [`Self::begin`] begins all of it: the spans that these bytes
     /// touch. Others may fetch other parts of the same version at the same time, also in other
-    /// processes, and all write into one partial file. [`Self::is_complete`] says whether the part
-    /// is here; nobody finishes the file by it: a transfer of the whole file finds what is here,
-    /// compares it with the sender's, and stores the file. Blocks.
+    /// processes. On a disk all write into one partial file. In an object store all store parts of
+    /// one upload, which the first one begins; there a part of the upload belongs to the bytes in
+    /// which it begins, and `mode` must be that of the file. [`Self::finish_part`] leaves what is
+    /// complete to a transfer of the whole file, which finds it, compares it with the sender's,
+    /// and stores the file. `None` if a store takes the file in one request, or the disk may not
+    /// have room for the whole file. Blocks.
     ///
     /// # Errors
     /// The name belongs to something that no file replaces, a transfer of the whole file has the
-    /// partial file, or the disk refuses.
+    /// partial file or the upload, or the disk or the store refuses.
     pub fn begin_part(
         root: &Root,
         path: &RelPath,
         (version, named_by): (FileVersion, &str),
+        mode: u32,
         bytes: Range<u64>,
     ) -> Result<Option<Arc<Self>>, files::Error> {
-        let Some(partial) = root.begin_shared(path, &version.offer())? else { return Ok(None) };
-        let spans = partial.spans().touched(bytes);
-        Self::of(partial, (root, path), (version, named_by), &spans, (1, LEAST_OF_PART))
+        let begun = root.begin_shared(path, &version.offer(), mode)?;
+        let Some(partial) = begun else { return Ok(None) };
+        let (touched, all) = (partial.spans().touched(bytes), partial.spans().count());
+        let wanted = match partial.part_spans() {
+            Some(part) => {
+                let next_part = |span: u64| span.div_ceil(part).saturating_mul(part).min(all);
+                next_part(touched.start)..next_part(touched.end)
+            }
+            None => touched,
+        };
+        let how = (1, LEAST_OF_PART);
+        Self::of(partial, (root, path), (version, named_by), wanted, how).map(Some)
     }
 
     fn of(
         mut partial: Partial,
         (root, path): (&Root, &RelPath),
         (version, named_by): (FileVersion, &str),
-        wanted: &Range<u64>,
+        wanted: Range<u64>,
         (connections, range_bytes): (usize, u64),
-    ) -> Result<Option<Arc<Self>>, files::Error> {
-        if !partial.remember() {
-            return Ok(None);
-        }
+    ) -> Result<Arc<Self>, files::Error> {
         let mut next = partial.next_present(wanted.start)?;
         while let Some(span) = next.filter(|span| *span < wanted.end) {
             partial.present(span)?;
             next = partial.next_present(span + 1)?;
         }
         let mut left = Ranges::default();
-        left.insert(wanted);
+        left.insert(&wanted);
         let state = State {
             left,
             asked: Vec::new(),
@@ -171,16 +186,17 @@ impl DividedFile {
             confirmed: None,
             failure: None,
         };
-        Ok(Some(Arc::new(Self {
+        Ok(Arc::new(Self {
             root: root.clone(),
             path: path.clone(),
             version,
             named_by: named_by.to_owned(),
+            wanted,
             partial: Arc::new(partial),
             least: range_bytes.div_ceil(SPAN_BYTES).clamp(1, MAX_VALUES as u64 / 2),
             connections: connections.max(1) as u64,
             state: Mutex::new(state),
-        })))
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -201,12 +217,23 @@ impl DividedFile {
         state.failure.is_none() && state.left.len() == 0 && state.asked.is_empty()
     }
 
-    /// Syncs what has arrived to the disk. Blocks.
+    /// Leaves a part of a file ([`Self::begin_part`]) that [is complete](Self::is_complete) to the
+    /// transfer of the whole file. When this returns, a store has it, or with `fsync` the disk.
+    /// Blocks.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn sync(&self) -> Result<(), files::Error> {
-        self.partial.sync()
+    /// The disk or the store refuses, another process has taken the store's upload over, or not all
+    /// of the part is here.
+    pub fn finish_part(&self, fsync: bool) -> Result<(), files::Error> {
+        if fsync {
+            self.partial.sync()?;
+        }
+        if self.partial.part_spans().is_some() && !self.wanted.is_empty() {
+            let value = |span| Some(self.partial.known(span)?.value());
+            let values: Vec<_> = self.wanted.clone().map_while(value).collect();
+            self.partial.store_range(&self.wanted, &values)?;
+        }
+        self.partial.leave()
     }
 
     /// Whether all ranges are complete, so that [`Self::finish`] can store it.
@@ -524,7 +551,7 @@ mod tests {
         let path = RelPath::parse(b"big").expect("a path");
         let version = FileVersion { size: 5 * SPAN_BYTES - 7, mtime: MTIME };
         let part = |bytes: Range<u64>| {
-            let begun = DividedFile::begin_part(&root, &path, (version, "a"), bytes);
+            let begun = DividedFile::begin_part(&root, &path, (version, "a"), 0o640, bytes);
             begun.expect("a partial file").expect("a disk")
         };
         let fetch = |file: &Arc<DividedFile>, spans: Range<u64>| {
@@ -547,7 +574,7 @@ mod tests {
         fetch(&last, 2..5);
         fetch(&first, 0..2);
         assert!(first.is_complete() && last.is_complete());
-        last.sync().expect("it is on the disk");
+        last.finish_part(true).expect("it is on the disk");
         assert!(first.finish(false).is_err(), "it has a part alone");
         // a part that was written to by nobody takes nothing away from the others
         drop((first, part(0..SPAN_BYTES), last));
@@ -558,6 +585,17 @@ mod tests {
         let all = DividedFile::begin(&root, &path, (version, "a"), (1, version.size));
         let all = all.expect("a partial file").expect("a disk");
         assert_eq!(held(join(&all, "a").next(0).expect("a range")), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_file_for_which_the_disk_has_no_room_has_no_parts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(folder.path()).expect("a folder");
+        let path = RelPath::parse(b"big").expect("a path");
+        let version = FileVersion { size: 1 << 60, mtime: MTIME };
+        let begun = DividedFile::begin_part(&root, &path, (version, "a"), 0o640, 0..SPAN_BYTES);
+        assert!(begun.expect("a disk").is_none());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
     #[test]

@@ -170,7 +170,8 @@ impl Partial {
     }
 
     /// Keeps the values of spans that arrive from now on, 40 bytes of memory for each, for
-    /// [`Self::known`]. Returns whether this is possible: not in a store.
+    /// [`Self::known`]. Returns whether this is possible: in a store only of a file of which others
+    /// store parts, and whose values are kept in any case.
     pub(crate) fn remember(&self) -> bool {
         match self {
             Self::Disk(partial) => {

@@ -347,15 +347,28 @@ impl Root {
 
     /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
     /// this process or another one. None of them finishes the file: [`Self::begin`] finds what they
-    /// have written as soon as they are dropped. `None` if this is an object store.
+    /// have written as soon as they are dropped. The values of spans that arrive are kept
+    /// ([`Partial::known`]). `None` if a store takes the file in one request, or a disk may not have
+    /// room for all of it: how much of it is holes is not known yet.
     ///
     /// # Errors
     /// As those of [`Self::begin`].
-    pub fn begin_shared(&self, path: &RelPath, offer: &Offer) -> Result<Option<Partial>, Error> {
-        Ok(match self {
-            Self::Disk(root) => Some(Partial::Disk(Box::new(root.begin_shared(path, offer)?))),
-            Self::Store(_) => None,
-        })
+    pub(crate) fn begin_shared(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+    ) -> Result<Option<Partial>, Error> {
+        let partial = match self {
+            Self::Disk(root) => {
+                root.begin_shared(path, offer)?.map(|partial| Partial::Disk(Box::new(partial)))
+            }
+            Self::Store(root) => root.begin_shared(path, offer, mode)?.map(Partial::Store),
+        };
+        if let Some(partial) = &partial {
+            partial.remember();
+        }
+        Ok(partial)
     }
 
     /// Begins an upload to which several servers store parts ([`Self::join`]), or continues one,

@@ -1,10 +1,12 @@
 //! Large files whose parts several servers of one object store receive at once, some of which
 //! stop; and clients that take part in uploads in ways that they may not.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{MAX_VALUES, Message, PartsRequest, UPLOAD_BYTES};
+use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::ChainingValue;
 use tokio::runtime::Handle;
 
@@ -14,6 +16,7 @@ use super::*;
 use crate::TreeOptions;
 use crate::client::SyncOptions;
 use crate::control::{MessageReader, MessageWriter};
+use crate::delivery::{DividedFile, FileVersion};
 use crate::files::Root;
 use crate::retry::Retry;
 use crate::server::Served;
@@ -110,6 +113,53 @@ fn a_file_is_stored_by_all_servers_and_by_others_when_any_of_them_stops() {
             assert_is_at(&ground, &root, "as", &content(SIZE)).await;
             assert_eq!(unfinished(&root).await, 0);
         }
+    });
+}
+
+#[test]
+fn processes_fetch_parts_of_one_object_and_a_transfer_of_the_whole_keeps_them() {
+    let ground = Ground::new();
+    // four parts, the last of less
+    let size = 30 * MIB + 5;
+    write(&ground.served("big"), &content(size as usize));
+    let name = RelPath::parse(b"big").expect("a path");
+    run(async {
+        let server = ground.start();
+        let root = Root::in_memory(Handle::current());
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let mut listed = None;
+        client.list(b"big", |found| listed = Some(found)).await.expect("a listing");
+        let listed = listed.expect("a file");
+        let version = FileVersion { size: listed.size, mtime: listed.mtime };
+        let begin = async |bytes: Range<u64>| {
+            let (there, named, mode) = (root.clone(), name.clone(), listed.mode);
+            let begin =
+                move || DividedFile::begin_part(&there, &named, (version, "it"), mode, bytes);
+            let begun = tokio::task::spawn_blocking(begin).await.expect("it ends");
+            begun.expect("a store").expect("an upload")
+        };
+        let fetch = async |bytes: Range<u64>| {
+            let part = begin(bytes).await;
+            let mut client = ground.connect(&server).await.expect("a connection");
+            let got = client.get_ranges(b"", (None, &name), &part, Arc::new(())).await;
+            assert!(got.expect("an answer").is_some(), "it sends ranges");
+            assert!(part.is_complete(), "{:?}", part.failure());
+            let finished = tokio::task::spawn_blocking(move || part.finish_part(false)).await;
+            finished.expect("it ends").expect("it is stored");
+        };
+        // both at once, and one of them begins the upload; each part belongs to where it begins
+        tokio::join!(fetch(0..9 * MIB), fetch(9 * MIB..20 * MIB));
+        assert!(!begin(9 * MIB..16 * MIB).await.has_left(), "no part begins there");
+        // again, as after a lease that has ended, and stopped before anything has come
+        drop(begin(0..9 * MIB).await);
+
+        let names = [name.clone()];
+        let got = client.get_listed(b"", None, &names, &root, false, Arc::new(())).await;
+        let got = got.expect("it is fetched");
+        assert_eq!((got.stored, got.failed), (1, 0), "{got:?}");
+        assert_eq!((got.kept, got.moved), (24 * MIB, size - 24 * MIB), "{got:?}");
+        assert_is_at(&ground, &root, "big", &content(size as usize)).await;
+        assert_eq!(unfinished(&root).await, 0);
     });
 }
 

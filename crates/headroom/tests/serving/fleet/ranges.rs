@@ -48,13 +48,32 @@ fn workers_of_which_one_is_killed_fetch_ranges_of_one_file_from_a_server() {
 }
 
 #[test]
+fn workers_of_which_one_is_killed_store_ranges_of_one_object() {
+    let hosts = Hosts::with_bucket("fleet-ranges-store");
+    let tree = hosts.ground.path("served/tree");
+    fs::create_dir_all(tree.join("a")).expect("a folder");
+    // four parts of an upload
+    let content: Vec<_> = (0..30_usize << 20).map(|n| (n / 999 % 251) as u8).collect();
+    fs::write(tree.join("a/large"), &content).expect("a file");
+    let from = hosts.server.place("tree");
+    hosts.job_between(&from, "s3://bucket/x", "rate = \"60mbit\"\n[batch]\nrange = \"8MiB\"");
+    hosts.run_and_kill_a_worker(3);
+    assert_eq!(hosts.ranges_of("a/large"), 4);
+    hosts.assert_receipts_of(&tree);
+    let object = fs::read(hosts.ground.path("store/bucket/x/a/large")).expect("an object");
+    assert!(object == content, "the object differs");
+    let status = hosts.status().expect("figures");
+    assert_eq!((&status["copied_files"], &status["bytes_in_flight"]), (&1.into(), &0.into()));
+}
+
+#[test]
 fn ranges_come_from_a_store_and_from_a_directory_and_a_sync_fetches_none_again() {
     let hosts = Hosts::with_bucket("fleet-ranges-within");
     let (tree, back) = (hosts.ground.path("here/tree"), hosts.ground.path("here/back"));
     make_store_tree(&tree);
     let sync = format!("mode = \"sync\"\ndelete = true\n{RANGES}");
     hosts.restart("here/tree", "s3://bucket/x", &sync);
-    assert_eq!(hosts.ranges_of("a/large"), 0, "a store has no ranges");
+    assert_eq!(hosts.ranges_of("a/large"), 9);
     for from in ["s3://bucket/x", "here/tree"] {
         let _ = fs::remove_dir_all(&back);
         hosts.restart(from, "here/back", &sync);

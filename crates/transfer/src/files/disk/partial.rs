@@ -73,16 +73,27 @@ impl Partial {
     }
 
     /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
-    /// this process or another one. What they have written stays, also when this is dropped.
+    /// this process or another one. What they have written stays, also when this is dropped. `None`
+    /// if the disk may not have room for all of it.
     pub(super) fn begin_shared(
         directory: Arc<OwnedFd>,
         path: &RelPath,
         offer: &Offer,
-    ) -> Result<Self, ErrorKind> {
+    ) -> Result<Option<Self>, ErrorKind> {
+        let temporary = temporary::of_file(path.name(), offer.size, offer.mtime);
+        let here = match Metadata::at(&directory, &temporary, false) {
+            Ok(metadata) => metadata.allocated,
+            Err(Errno::ENOENT) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        let needed = offer.size.saturating_sub(here);
+        if needed > SPAN_BYTES && free_space(&directory)? < needed {
+            return Ok(None);
+        }
         let partial = Self::begin_locked(directory, path, offer, File::try_lock_shared)?;
         partial.is_blank.store(false, Relaxed);
         *partial.state() = State::Written;
-        Ok(partial)
+        Ok(Some(partial))
     }
 
     fn begin_locked(

@@ -210,10 +210,11 @@ impl Root {
     }
 
     /// Does what [`Self::begin`] does beside others that write other ranges of the same offer.
+    /// `None` if the disk may not have room for all of it.
     ///
     /// # Errors
     /// As those of [`Self::begin`].
-    pub fn begin_shared(&self, path: &RelPath, offer: &Offer) -> Result<Partial, Error> {
+    pub fn begin_shared(&self, path: &RelPath, offer: &Offer) -> Result<Option<Partial>, Error> {
         let begin = || Partial::begin_shared(self.parent(path)?, path, offer);
         begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::UPLOAD_BYTES;
@@ -29,6 +30,9 @@ pub struct Partial {
     /// `None` of a file that is stored in one request.
     parts: Option<Arc<Parts>>,
 }
+
+/// How often, and how many times, to look again while another process begins an upload.
+const BEGINNING: (Duration, u32) = (Duration::from_millis(200), 50);
 
 impl Root {
     pub(in crate::files) fn begin(
@@ -58,6 +62,51 @@ impl Root {
             Ok(Some(upload.nonce()))
         };
         share().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
+    }
+
+    /// Takes part in the upload of a file, which the first one begins.
+    pub(in crate::files) fn begin_shared(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+    ) -> Result<Option<Partial>, Error> {
+        let begin = || {
+            let shared = match self.shared(path, offer, mode)? {
+                Some(shared) => Some(shared),
+                None => self.share(path, offer, mode)?,
+            };
+            let assist = |upload| self.join(path, offer, mode, Some(Joining::Assist(upload)));
+            shared.map(assist).transpose()
+        };
+        let (pause, mut waits) = BEGINNING;
+        loop {
+            match begin() {
+                Err(error) if matches!(error.kind(), ErrorKind::Busy) && waits > 0 => {
+                    waits -= 1;
+                    std::thread::sleep(pause);
+                }
+                begun => return begun,
+            }
+        }
+    }
+
+    /// Returns the name of the upload of a file in which others may take part, if there is one.
+    fn shared(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+    ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
+        let look = || {
+            let key = written_key(path)?;
+            if offer.size <= MAX_AT_ONCE {
+                return Ok(None);
+            }
+            let whole = Whole { size: offer.size, mode, mtime: offer.mtime };
+            Ok(self.store.released_upload(key, &whole.offer()?)?)
+        };
+        look().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
     }
 
     pub(in crate::files) fn join(
