@@ -108,7 +108,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
             }
             Err(error) => (Summary { moved: done, ..Summary::default() }, Err(error)),
         };
-        self.totals().add_ranges(&moved);
+        self.totals().add_ranges(client.address(), &moved);
         let left = match self.queue.leave(&open) {
             true => self.settle_large(open, file).await,
             false => None,

@@ -116,7 +116,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                     Err(error) => (moved, Err(error)),
                 };
                 part.leave();
-                self.totals().add_ranges(&moved);
+                self.totals().add_ranges(client.address(), &moved);
                 outcome
             }
             // another server is about to begin it
@@ -180,7 +180,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         };
         let noted = record.end();
         open.add_done(noted.done);
-        self.totals().add_ranges(&match &completed {
+        self.totals().add_moved(&match &completed {
             Ok(summary) if is_first => *summary,
             // what is there counts where it was sent
             Ok(summary) => Summary { kept: 0, holes: 0, ..*summary },

@@ -103,6 +103,9 @@ fn a_file_is_stored_by_all_servers_and_by_others_when_any_of_them_stops() {
             assert_eq!(watch.offered.load(Ordering::SeqCst), SIZE as u64);
             let received = servers.each_ref().map(|server| server.status().received.bytes);
             assert!(received.iter().all(|bytes| *bytes > 0), "{received:?}");
+            if stopped.is_none() {
+                assert_eq!(put.range_servers, 3, "{put:?}");
+            }
             if let Some(stopped) = stopped {
                 let gone = format!("gone {stopped}");
                 assert_eq!(watch.count(&[&gone]), 1, "{:?}", watch.notes);
@@ -205,7 +208,7 @@ fn servers_of_a_directory_store_whole_files() {
             let put = all(&ground, &servers, &watch).put(&paths, to.as_bytes(), tree, false).await;
             let put = put.expect("it is sent");
             assert_eq!((put.stored, put.failed), (1, 0), "{put:?} {:?}", watch.notes);
-            assert_eq!(put.moved, SIZE as u64, "{put:?}");
+            assert_eq!((put.moved, put.range_servers), (SIZE as u64, 0), "{put:?}");
             assert!(std::fs::read(ground.served(name)).expect("a file") == content(SIZE));
             assert_eq!(watch.count(&["warning"]), 0, "{:?}", watch.notes);
             assert_eq!(watch.offered.load(Ordering::SeqCst), SIZE as u64);
