@@ -266,6 +266,11 @@ impl Client {
                 head.size
             ))),
             Err(trouble) if trouble.kind == FailureKind::NotFound => Ok(None),
+            // an empty object has no range
+            Err(trouble) if trouble.kind == FailureKind::Changed => match self.head(key).await? {
+                Some(head) if head.size > 0 => Err(trouble.into()),
+                head => Ok(head.map(|head| (head, Bytes::new()))),
+            },
             Err(trouble) => Err(trouble.into()),
         }
     }

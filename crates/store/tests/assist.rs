@@ -292,6 +292,7 @@ fn damaged_and_forged_journals_of_assistants_are_removed_and_too_many_are_an_err
         runtime.block_on(memory.put(&key, content, &none, &Condition::Any)).expect("it is stored");
     };
     forge("damaged", Bytes::from_static(b"\xa1\x08\x9a\xff\xff\xff\xff"));
+    forge("empty", Bytes::new());
     // the journal of another upload
     let before = journals(&memory);
     let other = second.begin_upload("b", &offer()).expect("it is begun");
@@ -315,6 +316,22 @@ fn damaged_and_forged_journals_of_assistants_are_removed_and_too_many_are_an_err
     let Err(error) = second.begin_upload("a", &offer()) else { panic!("it is begun") };
     assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("512"), "{error}");
     assert_eq!(memory.uploads(), 2, "nothing is given up");
+}
+
+#[test]
+fn an_empty_journal_is_a_damaged_one() {
+    let runtime = runtime();
+    let (memory, [first, second]) = open(&runtime);
+    let nonce = share(&first);
+    let main = journals(&memory).remove(0);
+    let (empty, none) = (Bytes::new(), Metadata::new());
+    runtime.block_on(memory.put(&main, empty, &none, &Condition::Any)).expect("it is stored");
+    assert!(matches!(refused(&second, "a", &offer(), nonce), Error::Gone(_)));
+    let again = second.begin_upload("a", &offer()).expect("it begins anew");
+    put_parts(&again, &[0, 1, 2, 3, 4]);
+    again.complete_over([9; 32]).expect("it is complete");
+    drop(again);
+    assert!(journals(&memory).is_empty());
 }
 
 #[test]

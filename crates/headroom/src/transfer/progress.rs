@@ -195,6 +195,7 @@ impl Progress {
             lost,
             cipher,
             by_crc,
+            range_servers,
             requests,
             ..
         } = summary;
@@ -215,6 +216,7 @@ impl Progress {
             end["lost"] = lost.into();
             end["cipher"] = cipher.map(Cipher::name).into();
             end["by_crc"] = by_crc.into();
+            end["range_servers"] = range_servers.into();
             if self.operation != Operation::Copy {
                 end["unchanged"] = unchanged.into();
                 end["removed"] = removed.into();
@@ -485,7 +487,7 @@ pub(super) fn requests_to(requests: &Requests, whom: &str) -> String {
 fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> String {
     let Summary { stored, failed, left_out, moved, kept, holes, saved, unchanged, removed, .. } =
         *summary;
-    let Summary { reused, on_lanes, lost, cipher, by_crc, .. } = *summary;
+    let Summary { reused, on_lanes, lost, cipher, by_crc, range_servers, .. } = *summary;
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = per_second(moved as f64 / seconds);
     let mut text =
@@ -518,6 +520,9 @@ fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> S
     }
     if lost > 0 {
         let _ = write!(text, ", {} resent", HumanBytes(lost));
+    }
+    if range_servers > 0 {
+        let _ = write!(text, ", large files through {range_servers} servers");
     }
     if by_crc > 0 {
         let _ = write!(text, ", {} verified by CRC-64/NVME", HumanBytes(by_crc));
@@ -610,6 +615,7 @@ mod tests {
             lost: 64 << 10,
             cipher: Some(Cipher::Null),
             by_crc: 80 << 20,
+            range_servers: 3,
             ..copy
         };
         let second = Duration::from_secs(1);

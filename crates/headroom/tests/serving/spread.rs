@@ -1,44 +1,75 @@
-//! `put`, `get` and `sync` over several servers of one folder, one of which is killed.
+//! `put`, `get` and `sync` over several servers of one folder or bucket, one of which is killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::common::{Ended, Ground};
+use crate::bucket::{Bucket, SECRET, introduce};
+use crate::common::{Ended, Ground, Running};
 use crate::fleet::{all, make_tree};
 use crate::server::{Server, command, public_key, serve};
+use crate::store::content;
 
 /// Files of the tree that `make_tree` makes: 120 small ones and three large ones.
 const FILES: usize = 123;
 /// Its entries: these, twelve directories and an empty one, a link, and the top.
 const ENTRIES: u64 = FILES as u64 + 13 + 1 + 1;
 
-/// Several servers of one folder, each with a key of its own, and a client that they accept.
+/// Several servers of one folder or bucket, each with a key of its own, and a client that they
+/// accept.
 struct Servers {
     addresses: Vec<String>,
     /// Those that were not killed.
     running: Vec<Option<Server>>,
+    // it ends before its folder is removed
+    bucket: Option<Bucket>,
     ground: Ground,
 }
 
 impl Servers {
     /// Starts as many servers as these say whether the client trusts them.
     fn new(name: &str, trusted: &[bool]) -> Self {
+        let mut servers = Self::none(name);
+        for is_trusted in trusted {
+            let serve = serve(&servers.ground, &[]);
+            servers.start(serve, *is_trusted);
+        }
+        servers
+    }
+
+    /// Starts three servers over a bucket, which `make` makes in a folder, if it can.
+    fn over_bucket(name: &str, make: impl FnOnce(&Path) -> Option<Bucket>) -> Option<Self> {
+        let mut servers = Self::none(name);
+        for folder in ["store/bucket", "spool"] {
+            fs::create_dir_all(servers.path(folder)).expect("a folder");
+        }
+        let bucket = make(&servers.path(""))?;
+        let address = bucket.address();
+        servers.bucket = Some(bucket);
+        for _ in 0..3 {
+            let words = ["serve", "--json", "--listen", "127.0.0.1:0", "--store", "s3://bucket/at"];
+            let mut serve = command(&servers.ground, "server", &words);
+            serve.arg("--authorized-keys").arg(servers.path("authorized_keys"));
+            serve.arg("--spool").arg(servers.path("spool"));
+            introduce(&mut serve, address, SECRET);
+            servers.start(serve, true);
+        }
+        Some(servers)
+    }
+
+    fn none(name: &str) -> Self {
         let ground = Ground::new(name);
         for folder in ["served", "here"] {
             fs::create_dir(ground.path(folder)).expect("a folder");
         }
         ground.write("authorized_keys", &public_key(&ground, "client"));
-        let mut servers = Self { addresses: Vec::new(), running: Vec::new(), ground };
-        trusted.iter().for_each(|is_trusted| servers.start(*is_trusted));
-        servers
+        Self { addresses: Vec::new(), running: Vec::new(), bucket: None, ground }
     }
 
-    fn start(&mut self, is_trusted: bool) {
-        let mut serve = serve(&self.ground, &[]);
+    fn start(&mut self, mut serve: Command, is_trusted: bool) {
         serve.env("HOME", self.path(&format!("server-{}", self.running.len())));
         let server = Server::start(serve);
         if is_trusted {
@@ -68,18 +99,37 @@ impl Servers {
         self.ground.path(name)
     }
 
+    /// The file of an object in the bucket, or the folder of a directory.
+    fn object(&self, key: &str) -> PathBuf {
+        self.bucket.as_ref().expect("there is one").file(&format!("at/{key}"))
+    }
+
     /// Runs a transfer, and kills a server when some files are stored in `to`, and most are not;
     /// returns its last event.
     fn kill_during(&mut self, server: usize, arguments: &[&str], to: &str) -> Value {
         // 4 MiB in at least 4 s
-        let arguments = [arguments, &["--json", "--rate", "8mbit"]].concat();
-        let mut transfer = self.ground.start(command(&self.ground, "client", &arguments));
+        let arguments = [arguments, &["--rate", "8mbit"]].concat();
         let to = self.path(to);
-        transfer.until("some files", |_| (count_files(&to) >= 8).then_some(()));
+        let has_some = |_: &Running| count_files(&to) >= 8;
+        let has_most = || count_files(&to) >= FILES * 3 / 4;
+        self.kill_when(server, &arguments, has_some, has_most)
+    }
+
+    /// Runs a transfer, and kills a server when it is time, which is before it is late; returns its
+    /// last event.
+    fn kill_when(
+        &mut self,
+        server: usize,
+        arguments: &[&str],
+        is_time: impl Fn(&Running) -> bool,
+        is_late: impl Fn() -> bool,
+    ) -> Value {
+        let arguments = [arguments, &["--json"]].concat();
+        let mut transfer = self.ground.start(command(&self.ground, "client", &arguments));
+        transfer.until("the time", |transfer| is_time(transfer).then_some(()));
         // it does not go on while its server is killed
         transfer.signal(Signal::SIGSTOP);
-        let count = count_files(&to);
-        assert!(count < FILES * 3 / 4, "this test stood still for seconds: {count} files came");
+        assert!(!is_late(), "this test stood still for seconds");
         self.kill(server);
         transfer.signal(Signal::SIGCONT);
         let ended = transfer.end();
@@ -103,6 +153,22 @@ fn count_files(folder: &Path) -> usize {
         Err(_) => 0,
     };
     entries.map(count).sum()
+}
+
+/// The journals of servers that take part in uploads, in the folder of uploads.
+fn count_parts_journals(uploads: &Path) -> usize {
+    let entries = fs::read_dir(uploads).into_iter().flatten().flatten();
+    let of_parts =
+        entries.filter(|entry| entry.file_name().as_encoded_bytes().ends_with(b".parts"));
+    of_parts.map(|entry| count_files(&entry.path())).sum()
+}
+
+/// Bytes that a transfer has reported as moved.
+fn moved(transfer: &Running) -> u64 {
+    let printed = transfer.printed();
+    // the last line may not be whole
+    let events = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events.filter_map(|event| event["moved"].as_u64()).max().unwrap_or(0)
 }
 
 /// The events of this name.
@@ -147,6 +213,48 @@ fn a_sync_over_three_servers_of_which_one_is_killed_removes_at_last() {
     let all = ["stored", "unchanged"].map(|key| end[key].as_u64().expect("a number"));
     // but for the top
     assert_eq!(all.iter().sum::<u64>(), ENTRIES - 1, "{end}");
+}
+
+#[test]
+fn a_large_file_is_put_over_three_servers_of_a_bucket_of_which_one_is_killed() {
+    let servers = Servers::over_bucket("spread-bucket", |at| Some(Bucket::in_process(at)));
+    kills_while_a_large_file_is_put(servers.expect("a bucket"));
+}
+
+#[test]
+fn a_large_file_is_put_over_three_servers_of_versitygw_of_which_one_is_killed() {
+    if let Some(servers) = Servers::over_bucket("spread-versitygw", Bucket::at_versitygw) {
+        kills_while_a_large_file_is_put(servers);
+    }
+}
+
+fn kills_while_a_large_file_is_put(mut servers: Servers) {
+    let large = content(200_000_000);
+    fs::write(servers.path("here/large"), &large).expect("a file");
+    let [object, uploads, records] =
+        ["large", ".headroom/uploads", ".headroom/records"].map(|key| servers.object(key));
+    let place = servers.place("large");
+    // at least 5 s
+    let put = ["put", "here/large", &place, "--rate", "320mbit"];
+    let is_time = |put: &Running| moved(put) >= 48 << 20 && count_parts_journals(&uploads) >= 3;
+    let end = servers.kill_when(1, &put, is_time, || object.exists());
+    assert_eq!((&end["stored"], &end["failed"]), (&1.into(), &0.into()), "{end}");
+    assert!(end["range_servers"].as_u64() >= Some(2), "{end}");
+    assert!(fs::read(&object).expect("an object") == large);
+    assert_eq!(count_files(&uploads), 0, "nothing is left of the upload");
+    let hash = blake3::hash(&large);
+    let has_hash = |record: &Path| {
+        let record = fs::read(record).expect("a record");
+        record.windows(32).any(|bytes| bytes == hash.as_bytes())
+    };
+    let mut files = fs::read_dir(records).expect("a folder").flatten();
+    assert!(files.any(|file| has_hash(&file.path())), "the record has the hash of the file");
+
+    // another server reads it by that
+    let place = format!("{}:large", servers.addresses[2]);
+    let got = servers.client(&["get", &place, "here/back"]);
+    assert_eq!(got.status.code(), Some(0), "{got:?}");
+    assert!(fs::read(servers.path("here/back")).expect("a file") == large);
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl Serving {
 }
 
 /// Bytes that do not repeat.
-fn content(bytes: usize) -> Vec<u8> {
+pub(crate) fn content(bytes: usize) -> Vec<u8> {
     let mut content = vec![0; bytes];
     blake3::Hasher::new().update(&bytes.to_be_bytes()).finalize_xof().fill(&mut content);
     content

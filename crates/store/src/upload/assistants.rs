@@ -53,15 +53,13 @@ pub(crate) async fn assist(
     check_conditions(client).await?;
     let main = journal::name(&key, &offer.tag);
     let found = journal::read(client, &main, journal::most_bytes(plan.size, plan.parts)).await?;
-    let journal = found.and_then(|found| found.journal);
-    let journal = journal.filter(|there| there.nonce == nonce && there.key == key.as_str());
-    let shared = journal.and_then(|there| plan.places(&there).map(|places| (there, places)));
-    let Some((journal, places)) = shared else {
-        return Err(Error::Gone(format!(
-            "the store does not have the upload of {:?} to which parts are to be stored: it was completed or given up. Send the file again",
-            key.as_str()
-        )));
-    };
+    let shared = found.and_then(|found| {
+        let journal = found.journal?;
+        let is_it = journal.nonce == nonce && journal.key == key.as_str();
+        let places = plan.places(&journal).filter(|_| is_it)?;
+        Some((found.version, journal, places))
+    });
+    let Some((shared_version, journal, places)) = shared else { return Err(gone(&key)) };
     if !journal.is_released {
         return Err(busy(&key));
     }
@@ -82,6 +80,12 @@ pub(crate) async fn assist(
     let Some(version) = write(client, &key, &name, &plan, &own, &Condition::New).await? else {
         return Err(busy(&key));
     };
+    // whoever has taken it over meanwhile may have listed the journals before this one was there
+    let is_shared = client.head(&main).await?.is_some_and(|there| there.version == shared_version);
+    if !is_shared {
+        remove(client, &[name]).await;
+        return Err(gone(&key));
+    }
     Ok(Upload::new(Inner {
         client: Arc::clone(client),
         owner: own.owner,
@@ -114,6 +118,13 @@ pub(crate) async fn released(
         there.is_released && there.key == key.as_str() && plan.places(there).is_some()
     });
     Ok(journal.and_then(|journal| nonce_bytes(&journal.nonce)))
+}
+
+fn gone(key: &Key) -> Error {
+    Error::Gone(format!(
+        "the store does not have the upload of {:?} to which parts are to be stored: it was completed, taken over or given up. Send the file again",
+        key.as_str()
+    ))
 }
 
 /// Lists the journals of the assistants of an upload.
@@ -212,6 +223,19 @@ fn add(
             _ => {}
         }
     }
+}
+
+/// Removes all journals of the assistants of an upload that was taken over: those that were merged,
+/// and of assistants that have come since.
+pub(super) async fn remove_all(client: &Client, main: &Key, merged: Vec<Key>) {
+    let names = match list(client, main).await {
+        Ok(listed) => listed.into_iter().map(|listed| listed.name).collect(),
+        Err(error) => {
+            tracing::warn!(%error, "the journals of assistants cannot be listed again");
+            merged
+        }
+    };
+    remove(client, &names).await;
 }
 
 /// Removes journals of assistants: of those that still write, the next write fails.

@@ -145,7 +145,7 @@ async fn taken(
     let written = write(client, key, name, plan, &journal, &condition).await?;
     if written.is_some() {
         // this journal has now what they have
-        assistants::remove(client, &assistants).await;
+        assistants::remove_all(client, name, assistants).await;
     }
     Ok(written.map(|version| Begun { journal, version, metadata, places }))
 }

@@ -30,6 +30,10 @@ pub(crate) enum Fault {
     Answers(Page),
     /// The answer is of this version.
     Wrong(Version),
+    /// Another writer removes this object just before. For `put`.
+    Removes(String),
+    /// Another writer copies the first object to the second name just before. For `put`.
+    Copies(String, String),
 }
 
 /// What a store makes of the conditions of a `put`.
@@ -133,9 +137,15 @@ async fn meddle<T: Send>(
     request: impl Future<Output = Result<T, Failure>> + Send,
 ) -> Result<T, Failure> {
     match fault {
-        None | Some(Fault::Cut | Fault::Held | Fault::Answers(_) | Fault::Wrong(_)) => {
-            request.await
-        }
+        None
+        | Some(
+            Fault::Cut
+            | Fault::Held
+            | Fault::Answers(_)
+            | Fault::Wrong(_)
+            | Fault::Removes(_)
+            | Fault::Copies(..),
+        ) => request.await,
         Some(Fault::Fails(kind)) => Err(Failure::new(kind, "HTTP 500 from the test")),
         Some(Fault::Late) => {
             sleep(Duration::from_secs(3600)).await;
@@ -196,7 +206,13 @@ impl Backend for Faulty {
         condition: &Condition,
     ) -> Result<Version, Failure> {
         let condition = self.heeded(condition);
-        match self.next("put") {
+        let fault = self.next("put");
+        match &fault {
+            Some(Fault::Removes(other)) => self.memory.delete(other).await?,
+            Some(Fault::Copies(from, to)) => self.memory.copy(from, to, true).await?,
+            _ => {}
+        }
+        match fault {
             Some(Fault::Held) => {
                 let (metadata, condition) = (metadata.clone(), condition.clone());
                 self.hold(Request::Put(key.to_owned(), content, metadata, condition)).await

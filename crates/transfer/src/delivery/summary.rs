@@ -38,6 +38,8 @@ pub struct Summary {
     pub cipher: Option<Cipher>,
     /// Bytes of files that CRC-64/NVME verified, as requested. BLAKE3 verified all others.
     pub by_crc: u64,
+    /// Servers that sent or received ranges of large files, which were divided among them.
+    pub range_servers: u64,
     /// Requests to the object store that it took, if the server has one and counts them.
     pub requests: Option<Requests>,
 }

@@ -108,7 +108,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
             }
             Err(error) => (Summary { moved: done, ..Summary::default() }, Err(error)),
         };
-        self.totals().add_ranges(&moved);
+        self.totals().add_ranges(client.address(), &moved);
         let left = match self.queue.leave(&open) {
             true => self.settle_large(open, file).await,
             false => None,
@@ -117,11 +117,18 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         outcome
     }
 
-    /// Leaves a file to a request that copies it whole: no server that takes part is connected.
+    /// Leaves a file to a request that copies it whole, or completes its upload: no server that takes
+    /// part is connected.
     pub(super) fn abandon_large(&self, open: Arc<BegunFile>) {
         let path = open.large.path();
         let reason = format!("no server that takes ranges of {path} is connected");
         open.fail(reason.clone());
+        if let Divided::Sent(upload) = &open.file
+            && upload.is_begun()
+        {
+            let upload = Arc::clone(upload);
+            return self.queue.put_back(Work::Complete(open, upload));
+        }
         let left = self.give_up_large(open, Some(&reason));
         self.queue.end_ranges(Some(left));
     }

@@ -8,6 +8,7 @@ use headroom_transfer_proto::path::RelPath;
 use tokio::sync::Notify;
 
 use super::large::{BegunFile, LargeFile};
+use crate::delivery::DividedUpload;
 
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;
@@ -57,6 +58,8 @@ pub(super) enum Work {
     Begin(LargeFile),
     /// Copies ranges of a file that is divided.
     Ranges(Arc<BegunFile>),
+    /// Completes a file of which no more ranges are sent.
+    Complete(Arc<BegunFile>, Arc<DividedUpload>),
     /// Leaves a file that was divided to a request that copies it whole.
     Abandon(Arc<BegunFile>),
 }
@@ -77,6 +80,8 @@ struct State {
     large: VecDeque<LargeFile>,
     /// Files that are divided, and how many connections copy ranges of them.
     open: Vec<(Arc<BegunFile>, usize)>,
+    /// Files of which no more ranges are sent, and which a lost server has not completed.
+    incomplete: Vec<(Arc<BegunFile>, Arc<DividedUpload>)>,
     directories: Vec<Directory>,
     /// How many are taken, and neither finished nor returned.
     taken: usize,
@@ -100,6 +105,8 @@ impl State {
             return Next::End;
         }
         let work = self.returned.pop().map(Work::Copy);
+        let complete = |(open, upload)| Work::Complete(open, upload);
+        let work = work.or_else(|| self.incomplete.pop().map(complete));
         let work = work.or_else(|| takes_ranges.then(|| self.next_ranges()).flatten());
         let work = work.or_else(|| self.batches.pop_front().map(Work::Copy));
         let work = work.or_else(|| match self.large.pop_front() {
@@ -131,7 +138,7 @@ impl State {
     }
 
     fn is_done(&self) -> bool {
-        let divided = self.large.len() + self.open.len();
+        let divided = self.large.len() + self.open.len() + self.incomplete.len();
         let waits = self.returned.len() + self.batches.len() + self.directories.len() + divided;
         self.is_filled && waits == 0 && self.taken == 0
     }
@@ -282,6 +289,7 @@ impl Queue {
                 Work::Begin(large) => state.large.push_front(large),
                 // it is still among those that are open
                 Work::Ranges(_) => {}
+                Work::Complete(open, upload) => state.incomplete.push((open, upload)),
                 Work::Abandon(open) => state.open.push((open, 0)),
             }
         });
@@ -298,6 +306,7 @@ impl Queue {
         self.change(|state| {
             state.is_stopped = true;
             state.open.clear();
+            state.incomplete.clear();
         });
     }
 
@@ -328,6 +337,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::spread::large::Divided;
 
     fn batch(name: &str) -> Batch {
         let file = RelPath::parse(name.as_bytes()).expect("a path");
@@ -346,6 +356,7 @@ mod tests {
             Work::Copy(batch) => format!("copy {}", batch.files[0].0),
             Work::Begin(large) => format!("begin {}", large.name),
             Work::Ranges(open) => format!("ranges of {}", open.large.name),
+            Work::Complete(open, _) => format!("complete {}", open.large.name),
             Work::Abandon(open) => format!("abandon {}", open.large.name),
         }
     }
@@ -423,6 +434,31 @@ mod tests {
             assert_eq!(name(&queue.take(true).await.expect("work")), "list d");
             queue.listed(vec![], vec![]);
             (0..4).for_each(|_| queue.finished());
+            assert!(queue.is_done());
+        });
+    }
+
+    #[test]
+    fn what_a_lost_server_has_not_completed_any_other_one_completes() {
+        run(async {
+            let large = RelPath::parse(b"a").expect("a path");
+            let from: Arc<Path> = Path::new("x").into();
+            let large = LargeFile::new((&from, None), large, 1 << 30, false);
+            let upload = DividedUpload::new(large.path(), large.size, (2, 1 << 20));
+            let open = Arc::new(BegunFile::new(large.clone(), Divided::Sent(Arc::clone(&upload))));
+            let queue = Queue::default();
+            queue.add_large(vec![large]);
+            queue.fill(vec![batch("small")], vec![]);
+            assert_eq!(name(&queue.take(true).await.expect("work")), "copy small");
+            assert_eq!(name(&queue.take(true).await.expect("work")), "begin a");
+            queue.opened(Arc::clone(&open));
+            upload.fail("a reason".to_owned());
+            assert!(queue.leave(&open), "nobody else sends ranges");
+            queue.put_back(Work::Complete(open, upload));
+            assert!(!queue.is_done());
+            // also one that takes no ranges
+            assert_eq!(name(&queue.take(false).await.expect("work")), "complete a");
+            (0..2).for_each(|_| queue.finished());
             assert!(queue.is_done());
         });
     }

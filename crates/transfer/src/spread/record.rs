@@ -1,6 +1,7 @@
 //! What becomes of the files of a batch, as the events of its requests say.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -181,6 +182,8 @@ pub(super) struct Totals {
     named: u64,
     /// What was moved, and how.
     moved: Summary,
+    /// Servers that have moved ranges of divided files.
+    range_servers: HashSet<SocketAddr>,
 }
 
 impl Totals {
@@ -202,7 +205,15 @@ impl Totals {
     }
 
     /// Adds what one server has moved of a divided file.
-    pub(super) fn add_ranges(&mut self, summary: &Summary) {
+    pub(super) fn add_ranges(&mut self, server: SocketAddr, summary: &Summary) {
+        if summary.moved + summary.kept + summary.holes > 0 {
+            self.range_servers.insert(server);
+        }
+        self.add_moved(summary);
+    }
+
+    /// Adds what the completion of a divided file has moved.
+    pub(super) fn add_moved(&mut self, summary: &Summary) {
         add(&mut self.moved, summary);
     }
 
@@ -223,7 +234,8 @@ impl Totals {
     pub(super) fn of_copy(&self, last: Summary) -> Summary {
         let mut all = last;
         add(&mut all, &self.moved);
-        Summary { stored: last.stored + self.stored, ..all }
+        let range_servers = self.range_servers.len() as u64;
+        Summary { stored: last.stored + self.stored, range_servers, ..all }
     }
 
     /// Adds the last request of a copy, which has sent everything again.
@@ -316,6 +328,18 @@ mod tests {
         first.event(Event::Stored { path: &path("b") });
         let notes = notes.0.lock().expect("nobody panicked");
         assert_eq!(*notes, ["warning once", "moved 10", "stored d/a"]);
+    }
+
+    #[test]
+    fn servers_of_ranges_count_once_if_they_moved_some() {
+        let mut totals = Totals::default();
+        let some = Summary { moved: 5, ..Summary::default() };
+        for (port, summary) in [(1, some), (2, some), (1, some), (3, Summary::default())] {
+            totals.add_ranges(SocketAddr::from(([127, 0, 0, 1], port)), &summary);
+        }
+        totals.add_moved(&some);
+        let all = totals.of_sync(Summary::default());
+        assert_eq!((all.range_servers, all.moved), (2, 20));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     }
 
     /// Sends ranges of a file to one server, as long as there are some. Whoever is the last to send
-    /// some completes it. Returns whether the server takes ranges.
+    /// some completes the file. Returns whether the server takes ranges.
     ///
     /// # Errors
     /// The server is lost, or refuses.
@@ -116,48 +116,62 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                     Err(error) => (moved, Err(error)),
                 };
                 part.leave();
-                self.totals().add_ranges(&moved);
+                self.totals().add_ranges(client.address(), &moved);
                 outcome
             }
             // another server is about to begin it
             None => Ok(true),
         };
-        let (left, outcome) = match (self.queue.leave(&open), outcome) {
-            (false, outcome) => (None, outcome),
-            (true, Ok(takes_ranges)) => {
-                let (left, settled) = self.settle_upload(client, open, upload).await;
-                (left, settled.map(|()| takes_ranges))
+        match (self.queue.leave(&open), outcome) {
+            (false, outcome) => {
+                self.queue.end_ranges(None);
+                outcome
             }
-            // it is whole, or cannot be divided: another one takes what there is
-            (true, Err(error)) => (Some(self.give_up_large(open, None)), Err(error)),
-        };
-        self.queue.end_ranges(left);
-        outcome
+            (true, Ok(takes_ranges)) => {
+                self.complete_upload(client, open, Arc::clone(upload)).await?;
+                Ok(takes_ranges)
+            }
+            // another server completes it
+            (true, Err(error)) => {
+                self.queue.put_back(Work::Complete(open, Arc::clone(upload)));
+                Err(error)
+            }
+        }
     }
 
-    /// Completes a file whose ranges are stored. Returns the request that sends it whole, if it
-    /// cannot be divided or completed, and which finds what is stored; and an error if the server
-    /// is lost, or refuses.
-    async fn settle_upload(
+    /// Completes a file of which no more ranges are sent, and sends what is missing of it. As the
+    /// request names the upload, it does not wait for servers that were lost while they stored
+    /// parts. A file that has no upload, or is not stored, is left to a request for whole files,
+    /// which reports why.
+    ///
+    /// # Errors
+    /// The server is lost, or refuses. Another one completes the file.
+    pub(super) async fn complete_upload(
         &self,
         client: &mut Client,
         open: Arc<BegunFile>,
-        upload: &Arc<DividedUpload>,
-    ) -> (Option<Batch>, Result<(), Error>) {
-        if upload.is_declined() {
-            return (Some(self.give_up_large(open, None)), Ok(()));
-        }
-        if let Some(reason) = upload.failure() {
-            return (Some(self.give_up_large(open, Some(&reason))), Ok(()));
+        upload: Arc<DividedUpload>,
+    ) -> Result<(), Error> {
+        let failure = upload.failure();
+        if !upload.is_begun() {
+            let left = self.give_up_large(open, failure.as_deref());
+            self.queue.end_ranges(Some(left));
+            return Ok(());
         }
         let large = &open.large;
         let (observer, told) = (Arc::clone(&self.servers.observer), Arc::clone(&self.told));
         let record = Record::new(observer, told, None, &[(large.name.clone(), large.size)]);
-        let completion = Arc::new(Completion(record.clone()));
+        if let Some(reason) = failure {
+            let reason = format!("{reason}. One server receives the rest of it");
+            record.event(Event::Warning { reason: &reason });
+        }
+        let is_first = open.done() == 0;
+        let completion = Arc::new(Completion { record: Arc::clone(&record), is_first });
+        client.limit(self.share_bps());
         let gone = client.gone();
         let completing = async {
             let source = source(large).await?;
-            let (to, divided) = (self.destination(large), Arc::clone(upload));
+            let (to, divided) = (self.destination(large), Arc::clone(&upload));
             client.complete_divided(source, to, self.fsync, divided, completion).await
         };
         let completed = tokio::select! {
@@ -166,20 +180,24 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         };
         let noted = record.end();
         open.add_done(noted.done);
-        let is_stored = noted.stored.0 > 0;
-        if is_stored {
+        self.totals().add_moved(&match &completed {
+            Ok(summary) if is_first => *summary,
             // what is there counts where it was sent
-            let again = completed.as_ref().ok().copied().unwrap_or_default();
-            self.totals().add_ranges(&Summary { kept: 0, holes: 0, ..again });
+            Ok(summary) => Summary { kept: 0, holes: 0, ..*summary },
+            Err(_) => Summary { moved: noted.done, ..Summary::default() },
+        });
+        let is_stored = noted.stored.0 > 0;
+        let lost = completed.err().filter(|error| !is_about_files(error));
+        if is_stored {
             self.totals().add_divided(large.size, 0, large.is_named);
+            self.queue.finished();
+        } else if lost.is_some() {
+            self.queue.put_back(Work::Complete(open, upload));
+        } else {
+            let left = self.give_up_large(open, None);
+            self.queue.end_ranges(Some(left));
         }
-        let settled = match completed {
-            Err(error) if !is_about_files(&error) => Err(error),
-            // if it is not stored, the request for the whole file reports what is wrong
-            _ => Ok(()),
-        };
-        let left = (!is_stored).then(|| self.give_up_large(open, None));
-        (left, settled)
+        lost.map_or(Ok(()), Err)
     }
 
     /// Returns the destination on the servers, and whether the file gets this name.
@@ -192,18 +210,23 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     }
 }
 
-/// Passes on what the completion of a divided file reports, but for what its ranges have reported.
+/// Passes on what the completion of a divided file reports, but for what was reported before.
 #[derive(Debug)]
-struct Completion<O>(Arc<Record<O>>);
+struct Completion<O> {
+    record: Arc<Record<O>>,
+    /// Whether no range of the file was reported.
+    is_first: bool,
+}
 
 impl<O: SpreadObserver> Observer for Completion<O> {
     fn event(&self, event: Event<'_>) {
-        let is_again = matches!(
-            event,
-            Event::Offered { .. } | Event::Begun { .. } | Event::Kept { .. } | Event::Hole { .. }
-        );
+        let is_again = match event {
+            Event::Offered { .. } | Event::Begun { .. } => true,
+            Event::Kept { .. } | Event::Hole { .. } => !self.is_first,
+            _ => false,
+        };
         if !is_again {
-            self.0.event(event);
+            self.record.event(event);
         }
     }
 }

@@ -254,6 +254,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
                     }
                 }
                 Work::Ranges(open) => takes_ranges = self.copy_ranges(client, open).await?,
+                Work::Complete(open, upload) => self.complete_upload(client, open, upload).await?,
                 Work::Abandon(open) => self.abandon_large(open),
                 Work::List(directory) => {
                     let listed = tokio::select! {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use headroom_transfer_proto::message::{Message, UPLOAD_BYTES};
 use headroom_transfer_proto::span::ChainingValue;
 
-use super::sent::Sent;
+use super::incoming::Incoming;
+use super::sent::{Sent, SentRanges};
 use super::worker::Worker;
 use crate::control::unexpected;
 use crate::error::Error;
@@ -41,36 +42,33 @@ impl Worker {
         Ok(())
     }
 
-    /// Stores ranges that are here.
+    /// Stores the next range, if it is here and no other is being stored.
     pub(super) fn settle_parts(&mut self, id: u64) {
         let Some(file) = self.files.get(&id) else { return };
         let incoming = Arc::clone(&file.incoming);
         let Some(sent) = &incoming.sent else { return };
-        loop {
-            match sent.take_next(&incoming.partial) {
-                Ok(Some(range)) => self.store_range_later(id, range),
-                Ok(None) => return,
-                Err(reason) => {
-                    self.close(id);
-                    self.failed(id, reason);
-                    return;
-                }
+        match sent.take_next(&incoming.partial) {
+            Ok(Some(range)) => self.store_range_later(id, range, incoming),
+            Ok(None) => {}
+            Err(reason) => {
+                self.close(id);
+                self.failed(id, reason);
             }
         }
     }
 
     /// Waits on another thread until a range is stored.
-    fn store_range_later(&mut self, id: u64, (spans, values): Sent) {
-        let Some(file) = self.files.get(&id) else { return };
-        let incoming = Arc::clone(&file.incoming);
+    fn store_range_later(&mut self, id: u64, (spans, values): Sent, incoming: Arc<Incoming>) {
         self.in_flight.run(move || {
             let stored = incoming.partial.store_range(&spans, &values);
+            incoming.sent.iter().for_each(SentRanges::stored);
             drop(incoming);
             Box::new(move |worker: &mut Self| {
                 match stored {
                     Ok(()) => {
                         let (first_span, spans) = (spans.start, spans.end - spans.start);
                         worker.send(Message::RangeStored { id, first_span, spans });
+                        worker.settle_parts(id);
                     }
                     // the first one reports it
                     Err(error) => {

@@ -167,16 +167,16 @@ impl DividedUpload {
         self.change(|state| state.is_declined |= state.upload.is_none());
     }
 
-    /// Whether the servers take no ranges, or it has too few parts for them: nothing is wrong.
-    pub(crate) fn is_declined(&self) -> bool {
-        self.state().is_declined
+    /// Whether a server has begun the upload.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.state().upload.is_some()
     }
 
     /// Returns when a server has begun the upload.
     pub(crate) async fn begun(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.state().upload.is_some() {
+            if self.is_begun() {
                 return;
             }
             changed.await;
@@ -488,13 +488,15 @@ mod tests {
             assert!(other.begun(NAME, part_spans).is_err());
         }
         other.begun(NAME, 8).expect("an upload");
-        assert!(upload.is_declined() && upload.failure().is_none() && !upload.has_left());
+        assert!(upload.state().is_declined && upload.failure().is_none() && !upload.has_left());
         assert_eq!(other.try_next(), Next::End);
         let declined = divided(400, SPAN_BYTES);
         let part = declined.join().expect("the first one");
         declined.decline();
         part.leave();
-        assert!(declined.is_declined() && declined.is_settled() && declined.failure().is_none());
+        assert!(
+            declined.state().is_declined && declined.is_settled() && declined.failure().is_none()
+        );
         assert!(!declined.has_left());
     }
 }
