@@ -21,6 +21,7 @@ use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
 
 /// The least bytes of a range of a file of which this process fetches a part.
 const LEAST_OF_PART: u64 = 16 << 20;
+
 /// The version of a file, as a server names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion {

@@ -229,7 +229,7 @@ impl Sender {
                 }
                 // the file is not stored yet
                 Message::Stored { id } if shared.participant.is_some() => {
-                    drop(shared.answered(id)?)
+                    drop(shared.answered(id)?);
                 }
                 Message::Failed { id, reason, .. } if shared.participant.is_some() => {
                     drop(shared.answered(id)?);
