@@ -14,7 +14,7 @@ use super::spool::unnamed_file;
 use super::whole::{MAX_AT_ONCE, Whole};
 use crate::files::disk;
 use crate::files::error::{Error, ErrorKind};
-use crate::files::offer::{Joining, Offer, Seal, Stored};
+use crate::files::offer::{Offer, Seal, Stored, UploadRole};
 use crate::files::progress::KnownSpan;
 
 /// A partial file. Several threads may write to it at once.
@@ -37,10 +37,10 @@ impl Root {
         offer: &Offer,
         mode: u32,
     ) -> Result<Partial, Error> {
-        self.join(path, offer, mode, None)
+        self.begin_upload(path, offer, mode, None)
     }
 
-    pub(in crate::files) fn share(
+    pub(in crate::files) fn share_upload(
         &self,
         path: &RelPath,
         offer: &Offer,
@@ -60,12 +60,12 @@ impl Root {
         share().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
     }
 
-    pub(in crate::files) fn join(
+    pub(in crate::files) fn begin_upload(
         &self,
         path: &RelPath,
         offer: &Offer,
         mode: u32,
-        joining: Option<Joining>,
+        role: Option<UploadRole>,
     ) -> Result<Partial, Error> {
         let begin = || {
             let key = written_key(path)?;
@@ -80,10 +80,10 @@ impl Root {
                 false => {
                     self.check_place(key)?;
                     let whole = Whole { size, mode, mtime: offer.mtime };
-                    if matches!(joining, Some(Joining::Assist(_))) {
+                    if matches!(role, Some(UploadRole::Assist(_))) {
                         spool.remember();
                     }
-                    let how = (offer.reuse, joining);
+                    let how = (offer.reuse, role);
                     Some(Parts::begin(self, key, whole, how, Arc::clone(&spool))?)
                 }
             };
