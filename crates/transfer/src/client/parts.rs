@@ -6,7 +6,9 @@ use headroom_transfer_proto::message::{Keep, Message, TreeOptions};
 
 use super::connection::{Client, receive_counts};
 use crate::control::{MessageReader, MessageWriter, unexpected};
-use crate::delivery::{DividedUpload, Observer, Offering, Sender, Summary, Terms, UploadPart};
+use crate::delivery::{
+    DividedUpload, Observer, Offering, Sender, Summary, Terms, UploadParticipant,
+};
 use crate::error::Error;
 use crate::files::Source;
 use crate::lanes::LaneOffer;
@@ -19,12 +21,12 @@ impl Client {
     /// older version does: nothing was sent then.
     ///
     /// # Errors
-    /// The request failed as a whole. What is wrong with the file is noted in `part`.
+    /// The request failed as a whole. What is wrong with the file is noted in `participant`.
     pub(crate) async fn put_ranges(
         &mut self,
         source: Source,
         (to, rename): (&[u8], bool),
-        part: UploadPart,
+        participant: UploadParticipant,
         observer: Arc<dyn Observer>,
     ) -> Result<Option<Summary>, Error> {
         let to = self.below(to)?;
@@ -38,7 +40,7 @@ impl Client {
             fsync: false,
             lanes,
             tree: Some(tree),
-            parts: Some(part.request()),
+            parts: Some(participant.request()),
         };
         let (mut writer, mut reader, accepted) = self.request(&request, offer).await?;
         if !accepted.parts {
@@ -53,12 +55,12 @@ impl Client {
         let connection = self.connection.clone().into();
         let sender = Sender::new(connection, Offering::Content, observer, terms);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
-        let sender = sender.taking_part(part.clone());
+        let sender = sender.taking_part(participant.clone());
         let next_id = &mut self.next_id;
         let sent = sender.send(source, next_id, &mut writer, &mut reader).await?;
         let requests = receive_counts(accepted.counts, &mut reader).await;
-        if !part.has_begun() {
-            part.fail("it cannot be read, or the server does not take it");
+        if !participant.has_begun() {
+            participant.fail("it cannot be read, or the server does not take it");
         }
         Ok(Some(Summary { cipher, requests, ..sent }))
     }

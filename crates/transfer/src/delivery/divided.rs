@@ -11,23 +11,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headroom_transfer_proto::message::{Attributes, MAX_VALUES, Time};
+use headroom_transfer_proto::message::{Attributes, Time};
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Tree};
+use headroom_transfer_proto::span::{ChainingValue, Tree};
 use tokio::sync::oneshot;
 
+use super::division::Division;
 use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
 
-/// The most spans of a range, unless the least number is greater.
-const MAX_SPANS: u64 = 1024;
-/// The part of one connection's share of what is left that a range is, so that all connections end
-/// at about the same time.
-const PART: u64 = 4;
 /// The least bytes of a range of a file of which this process fetches a part.
 const LEAST_OF_PART: u64 = 16 << 20;
-/// Ranges that one connection may be asked for and has not sent, while there are many: it need not
-/// wait a round trip for the next one.
-const AHEAD: usize = 2;
 
 /// The version of a file, as a server names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +62,7 @@ pub struct DividedFile {
     /// The spans that are to be fetched.
     wanted: Range<u64>,
     partial: Arc<Partial>,
-    /// The least number of spans of a range.
-    least: u64,
-    connections: u64,
+    division: Division,
     state: Mutex<State>,
 }
 
@@ -193,8 +184,7 @@ impl DividedFile {
             named_by: named_by.to_owned(),
             wanted,
             partial: Arc::new(partial),
-            least: range_bytes.div_ceil(SPAN_BYTES).clamp(1, MAX_VALUES as u64 / 2),
-            connections: connections.max(1) as u64,
+            division: Division::new(connections, range_bytes),
             state: Mutex::new(state),
         }))
     }
@@ -374,23 +364,11 @@ impl Participant {
     /// it has enough to send, or nothing is left.
     pub(crate) fn next(&self, unsent: usize) -> Option<NextRange> {
         let Part { file, number, .. } = &*self.0;
-        let (least, connections) = (file.least, file.connections);
         let mut state = file.state();
         if state.failure.is_some() {
             return None;
         }
-        let left: u64 = state.left.iter().map(|range| range.end - range.start).sum();
-        let share = left / (PART * connections);
-        let ahead = if share > least { AHEAD } else { 1 };
-        if unsent >= ahead {
-            return None;
-        }
-        let first = state.left.iter().next()?.clone();
-        let (len, rest) = (share.clamp(least, MAX_SPANS.max(least)), first.end - first.start);
-        // a rest that is not worth a request goes with it
-        let len = if rest < len + least { rest } else { len };
-        let spans = first.start..first.start + len.min(MAX_VALUES as u64);
-        state.left.remove(&spans);
+        let spans = file.division.next(&mut state.left, 1, unsent)?;
         state.asked.push((*number, spans.clone()));
         drop(state);
         let value = |span| Some((span, file.partial.known(span)?.value()));
@@ -435,7 +413,7 @@ impl Drop for Part {
 
 #[cfg(test)]
 mod tests {
-    use headroom_transfer_proto::span::Spans;
+    use headroom_transfer_proto::span::{SPAN_BYTES, Spans};
     use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;

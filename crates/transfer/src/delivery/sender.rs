@@ -33,7 +33,7 @@ use crate::files::Source;
 use crate::rate::RateLimits;
 
 pub(crate) use self::shared::{Offering, Terms};
-pub(crate) use self::upload::{DividedUpload, UploadPart};
+pub(crate) use self::upload::{DividedUpload, UploadParticipant};
 
 /// Messages that wait for the stream.
 const WAITING: usize = 64;
@@ -93,9 +93,9 @@ impl Sender {
     }
 
     /// Sets that ranges of one file are sent, and others by other connections.
-    pub(crate) fn taking_part(mut self, part: UploadPart) -> Self {
+    pub(crate) fn taking_part(mut self, participant: UploadParticipant) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.part = Some(part);
+            shared.participant = Some(participant);
         }
         self
     }
@@ -201,9 +201,9 @@ impl Sender {
                         shared.note_held(id, first_span, values, last, old)?
                     {
                         let (sender, messages) = (Arc::clone(shared), messages.clone());
-                        match shared.part.clone() {
-                            Some(part) => sending.spawn(async move {
-                                sender.send_parts(id, (file, held), part, messages).await
+                        match shared.participant.clone() {
+                            Some(participant) => sending.spawn(async move {
+                                sender.send_parts(id, (file, held), participant, messages).await
                             }),
                             None => sending.spawn(async move {
                                 sender.send_file(id, file, held, messages).await
@@ -217,22 +217,24 @@ impl Sender {
                         sending.spawn(async move { shared.send_ranges(id, asked, messages).await });
                     }
                 }
-                Message::PartsBegun { upload, part_spans, .. } if shared.part.is_some() => {
-                    if let Some(part) = &shared.part {
-                        part.begun(upload, part_spans)?;
+                Message::PartsBegun { upload, part_spans, .. } if shared.participant.is_some() => {
+                    if let Some(participant) = &shared.participant {
+                        participant.begun(upload, part_spans)?;
                     }
                 }
-                Message::RangeStored { first_span, spans, .. } if shared.part.is_some() => {
-                    if let Some(part) = &shared.part {
-                        part.stored(first_span, spans)?;
+                Message::RangeStored { first_span, spans, .. } if shared.participant.is_some() => {
+                    if let Some(participant) = &shared.participant {
+                        participant.stored(first_span, spans)?;
                     }
                 }
                 // the file is not stored yet
-                Message::Stored { id } if shared.part.is_some() => drop(shared.answered(id)?),
-                Message::Failed { id, reason, .. } if shared.part.is_some() => {
+                Message::Stored { id } if shared.participant.is_some() => {
                     drop(shared.answered(id)?);
-                    if let Some(part) = &shared.part {
-                        part.fail(&from_peer(shared.connection.side(), &reason));
+                }
+                Message::Failed { id, reason, .. } if shared.participant.is_some() => {
+                    drop(shared.answered(id)?);
+                    if let Some(participant) = &shared.participant {
+                        participant.fail(&from_peer(shared.connection.side(), &reason));
                     }
                 }
                 Message::Described { id, chunks, last } => {

@@ -16,9 +16,10 @@ pub struct Offer {
     pub reuse: bool,
 }
 
-/// How a transfer takes part in an upload that [`Root::share`](super::Root::share) has begun.
+/// What a transfer does with an upload that [`Root::share_upload`](super::Root::share_upload) has
+/// begun, by the name of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Joining {
+pub(crate) enum UploadRole {
     /// It stores parts, as others do.
     Assist([u8; UPLOAD_BYTES]),
     /// It stores what is missing, and gives the file its name. Others stop.

@@ -198,10 +198,11 @@ impl Partial {
         }
     }
 
-    /// Stores whole parts of a file in whose upload others take part, too ([`Root::join`]). All
-    /// bytes of these spans have arrived or are present, and the spans have these values.
+    /// Stores whole parts of a file in whose upload others take part, too
+    /// ([`Root::begin_shared_upload`]). All bytes of these spans have arrived or are present, and the
+    /// spans have these values.
     ///
-    /// [`Root::join`]: super::Root::join
+    /// [`Root::begin_shared_upload`]: super::Root::begin_shared_upload
     ///
     /// # Errors
     /// A part cannot be stored, or has other values.

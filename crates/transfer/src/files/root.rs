@@ -12,7 +12,7 @@ use super::compare::{Sent, Status};
 use super::disk::settable;
 use super::error::{Error, ErrorKind};
 use super::metadata::Metadata;
-use super::offer::{Joining, Offer, Seal, Stored};
+use super::offer::{Offer, Seal, Stored, UploadRole};
 use super::partial::Partial;
 use super::stream_file::StreamFile;
 use super::{disk, store};
@@ -371,12 +371,13 @@ impl Root {
         Ok(partial)
     }
 
-    /// Begins an upload to which several servers store parts ([`Self::join`]), or continues one,
-    /// and returns its name. `None` on a disk, and if the file is stored in one request.
+    /// Begins an upload to which several servers store parts ([`Self::begin_shared_upload`]), or
+    /// continues one, and returns its name. `None` on a disk, and if the file is stored in one
+    /// request.
     ///
     /// # Errors
     /// As those of [`Self::begin`].
-    pub(crate) fn share(
+    pub(crate) fn share_upload(
         &self,
         path: &RelPath,
         offer: &Offer,
@@ -384,7 +385,7 @@ impl Root {
     ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
         match self {
             Self::Disk(_) => Ok(None),
-            Self::Store(root) => root.share(path, offer, mode),
+            Self::Store(root) => root.share_upload(path, offer, mode),
         }
     }
 
@@ -393,16 +394,18 @@ impl Root {
     /// # Errors
     /// The upload is not there any more, or another one has taken it over; else as those of
     /// [`Self::begin`].
-    pub(crate) fn join(
+    pub(crate) fn begin_shared_upload(
         &self,
         path: &RelPath,
         offer: &Offer,
         mode: u32,
-        joining: Joining,
+        role: UploadRole,
     ) -> Result<Partial, Error> {
         match self {
             Self::Disk(_) => self.begin_as(path, offer, mode),
-            Self::Store(root) => Ok(Partial::Store(root.join(path, offer, mode, Some(joining))?)),
+            Self::Store(root) => {
+                Ok(Partial::Store(root.begin_upload(path, offer, mode, Some(role))?))
+            }
         }
     }
 

@@ -78,7 +78,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         upload: &Arc<DividedUpload>,
     ) -> Result<bool, Error> {
         let outcome = match upload.join() {
-            Some(part) => {
+            Some(participant) => {
                 client.limit(self.share_bps());
                 let observer = Arc::clone(&self.servers.observer);
                 let record = Record::new(observer, Arc::clone(&self.told), None, &[]);
@@ -86,7 +86,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                 let (to, observer) = (self.destination(&open.large), record.clone());
                 let sending = async {
                     let source = source(&open.large).await?;
-                    client.put_ranges(source, to, part.clone(), observer).await
+                    client.put_ranges(source, to, participant.clone(), observer).await
                 };
                 // others take part as soon as the upload has a name
                 let waking = async {
@@ -110,12 +110,12 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                     }
                     Err(error) if is_about_files(&error) => {
                         let server = client.address();
-                        part.fail(&format!("{server} does not take it: {error}"));
+                        participant.fail(&format!("{server} does not take it: {error}"));
                         (moved, Ok(true))
                     }
                     Err(error) => (moved, Err(error)),
                 };
-                part.leave();
+                participant.leave();
                 self.totals().add_ranges(client.address(), &moved);
                 outcome
             }

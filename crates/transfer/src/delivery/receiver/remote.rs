@@ -12,7 +12,7 @@ use super::worker::{Begun, File, Worker, seal};
 use crate::connection::Connection;
 use crate::delivery::event::Event;
 use crate::error::Error;
-use crate::files::{self, ErrorKind, Joining, Offer, Partial, Root};
+use crate::files::{self, ErrorKind, Offer, Partial, Root, UploadRole};
 
 /// How often, and how many times, to retry a file that another server receives. One that was killed
 /// is known to be dead after a minute.
@@ -326,17 +326,18 @@ fn begin_once(
     mode: u32,
     parts: Option<PartsRequest>,
 ) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
+    let shared = |role| root.begin_shared_upload(path, offer, mode, role);
     let upload = match parts {
         None | Some(PartsRequest { upload: None, completes: Some(true) }) => {
             return Ok((root.begin_as(path, offer, mode)?, None));
         }
         Some(PartsRequest { upload: Some(upload), completes: Some(true) }) => {
-            return Ok((root.join(path, offer, mode, Joining::TakeOver(upload))?, None));
+            return Ok((shared(UploadRole::TakeOver(upload))?, None));
         }
         Some(PartsRequest { upload: Some(upload), .. }) => upload,
         Some(PartsRequest { upload: None, .. }) => {
-            root.share(path, offer, mode)?.ok_or_else(|| files::Error::undivided(path))?
+            root.share_upload(path, offer, mode)?.ok_or_else(|| files::Error::undivided(path))?
         }
     };
-    Ok((root.join(path, offer, mode, Joining::Assist(upload))?, Some(upload)))
+    Ok((shared(UploadRole::Assist(upload))?, Some(upload)))
 }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::content::blocking;
 use super::shared::Shared;
-use super::upload::UploadPart;
+use super::upload::UploadParticipant;
 use crate::error::Error;
 use crate::files::SourceFile;
 
@@ -19,17 +19,17 @@ impl Shared {
         self: Arc<Self>,
         id: u64,
         (file, held): (SourceFile, Vec<(u64, ChainingValue)>),
-        part: UploadPart,
+        participant: UploadParticipant,
         messages: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
-        if !part.begin() {
+        if !participant.begin() {
             return Err(Error::Protocol("it does not name the upload of a file".to_owned()));
         }
-        let opening = part.clone();
+        let opening = participant.clone();
         let opened = match blocking(move || opening.open(&file)).await? {
             Ok(opened) => opened,
             Err(error) => {
-                part.fail(&error.to_string());
+                participant.fail(&error.to_string());
                 let _ = messages.send(Message::RangesEnd { id }).await;
                 return Ok(());
             }
@@ -37,18 +37,18 @@ impl Shared {
         if let Some(entry) = self.offered().get_mut(&id) {
             entry.opened = Some(Arc::clone(&opened));
         }
-        while let Some(spans) = part.next().await {
+        while let Some(spans) = participant.next().await {
             let from = held.partition_point(|(span, _)| *span < spans.start);
             let end = held.partition_point(|(span, _)| *span < spans.end);
             let there = held[from..end].to_vec();
             match self.send_range(id, &opened, spans.clone(), there, &messages).await? {
                 Ok(values) => {
-                    part.sent(&spans, &values);
+                    participant.sent(&spans, &values);
                     let first_span = spans.start;
                     // it is lost if the transfer has ended meanwhile
                     let _ = messages.send(Message::RangeSent { id, first_span, values }).await;
                 }
-                Err(failure) => part.fail(&failure.reason),
+                Err(failure) => participant.fail(&failure.reason),
             }
         }
         // what is stored stays for whoever completes the file

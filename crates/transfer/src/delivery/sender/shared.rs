@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::OpenFile;
 use super::range_queue::RangeQueue;
-use super::upload::{DividedUpload, UploadPart};
+use super::upload::{DividedUpload, UploadParticipant};
 use crate::connection::Connection;
 use crate::delivery::compression::AdaptiveCompressor;
 use crate::delivery::delta::Delta;
@@ -57,7 +57,7 @@ pub(super) struct Shared {
     /// Whether the receiver asks for ranges of files instead of whole ones.
     pub(super) by_ranges: bool,
     /// This connection's part in a file of which others send other ranges.
-    pub(super) part: Option<UploadPart>,
+    pub(super) participant: Option<UploadParticipant>,
     /// The file whose ranges are stored, and which this transfer completes.
     pub(super) divided: Option<Arc<DividedUpload>>,
     pub(super) observer: Arc<dyn Observer>,
@@ -137,7 +137,7 @@ impl Shared {
             delta: Delta::On,
             tells_remarks: false,
             by_ranges: false,
-            part: None,
+            participant: None,
             divided: None,
             observer,
             own_limits,

@@ -78,8 +78,10 @@ impl Walk {
 
     /// Offers an entry, and returns its size in bytes.
     fn offer(&mut self, found: Found) -> Result<u64, Ended> {
-        if let Some(part) = self.shared.part.as_ref().filter(|part| !part.is_of(&found)) {
-            part.fail("it has changed since it was found");
+        if let Some(participant) = self.shared.participant.as_ref()
+            && !participant.is_of(&found)
+        {
+            participant.fail("it has changed since it was found");
             return Ok(0);
         }
         let Found { path, kind, attributes } = found;
@@ -148,7 +150,7 @@ impl Walk {
                     None
                 };
                 // of a divided file this is reported once
-                if self.shared.part.is_none() {
+                if self.shared.participant.is_none() {
                     self.shared.observer.event(Event::Offered { bytes });
                 }
                 let data = (bytes > 0).then(|| bytes.min(metadata.allocated));

@@ -15,7 +15,7 @@ use super::spool::unnamed_file;
 use super::whole::{MAX_AT_ONCE, Whole};
 use crate::files::disk;
 use crate::files::error::{Error, ErrorKind};
-use crate::files::offer::{Joining, Offer, Seal, Stored};
+use crate::files::offer::{Offer, Seal, Stored, UploadRole};
 use crate::files::progress::KnownSpan;
 
 /// A partial file. Several threads may write to it at once.
@@ -41,10 +41,10 @@ impl Root {
         offer: &Offer,
         mode: u32,
     ) -> Result<Partial, Error> {
-        self.join(path, offer, mode, None)
+        self.begin_upload(path, offer, mode, None)
     }
 
-    pub(in crate::files) fn share(
+    pub(in crate::files) fn share_upload(
         &self,
         path: &RelPath,
         offer: &Offer,
@@ -74,9 +74,10 @@ impl Root {
         let begin = || {
             let shared = match self.shared(path, offer, mode)? {
                 Some(shared) => Some(shared),
-                None => self.share(path, offer, mode)?,
+                None => self.share_upload(path, offer, mode)?,
             };
-            let assist = |upload| self.join(path, offer, mode, Some(Joining::Assist(upload)));
+            let assist =
+                |upload| self.begin_upload(path, offer, mode, Some(UploadRole::Assist(upload)));
             shared.map(assist).transpose()
         };
         let (pause, mut waits) = BEGINNING;
@@ -109,12 +110,12 @@ impl Root {
         look().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
     }
 
-    pub(in crate::files) fn join(
+    pub(in crate::files) fn begin_upload(
         &self,
         path: &RelPath,
         offer: &Offer,
         mode: u32,
-        joining: Option<Joining>,
+        role: Option<UploadRole>,
     ) -> Result<Partial, Error> {
         let begin = || {
             let key = written_key(path)?;
@@ -129,10 +130,10 @@ impl Root {
                 false => {
                     self.check_place(key)?;
                     let whole = Whole { size, mode, mtime: offer.mtime };
-                    if matches!(joining, Some(Joining::Assist(_))) {
+                    if matches!(role, Some(UploadRole::Assist(_))) {
                         spool.remember();
                     }
-                    let how = (offer.reuse, joining);
+                    let how = (offer.reuse, role);
                     Some(Parts::begin(self, key, whole, how, Arc::clone(&spool))?)
                 }
             };

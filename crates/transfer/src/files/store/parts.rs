@@ -13,7 +13,7 @@ use super::tags;
 use super::whole::{Whole, part_range, span_values};
 use crate::files::disk;
 use crate::files::error::ErrorKind;
-use crate::files::offer::Joining;
+use crate::files::offer::UploadRole;
 
 /// The most bytes of whole parts of one file that wait in the spool, unless one part has more.
 const MAX_WAITING: u64 = 64 << 20;
@@ -74,7 +74,7 @@ impl Parts {
         root: &Root,
         key: &str,
         whole: Whole,
-        (reuse, joining): (bool, Option<Joining>),
+        (reuse, role): (bool, Option<UploadRole>),
         spool: Arc<disk::Partial>,
     ) -> Result<Arc<Self>, ErrorKind> {
         let old = match root.object(key)? {
@@ -89,10 +89,10 @@ impl Parts {
             _ => None,
         };
         let offer = whole.offer()?;
-        let upload = match joining {
+        let upload = match role {
             None => root.store.begin_upload(key, &offer)?,
-            Some(Joining::Assist(upload)) => root.store.assist_upload(key, &offer, upload)?,
-            Some(Joining::TakeOver(upload)) => root.store.take_upload(key, &offer, upload)?,
+            Some(UploadRole::Assist(upload)) => root.store.assist_upload(key, &offer, upload)?,
+            Some(UploadRole::TakeOver(upload)) => root.store.take_upload(key, &offer, upload)?,
         };
         let parts = (0..upload.parts())
             .map(|part| if upload.values(part).is_some() { Part::Kept } else { Part::Missing })
