@@ -26,11 +26,13 @@
 //! starves them where the queue is short and drops do not slow it. So there is a
 //! second mode, as in Copa (Arun and Balakrishnan, NSDI 2018): where the queue does
 //! not empty for a cycle, nor in two rounds of sending little, somebody else fills
-//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty. A sender of
+//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty. Beside others
+//! that do not yield to losses, as BBR, it is held at a share (`hold.rs`). A sender of
 //! low priority then takes LEDBAT's (RFC 6817) instead, which leaves the others their room.
 
 mod cubic;
 mod filter;
+mod hold;
 mod ledbat;
 mod model;
 mod priority;
@@ -39,6 +41,7 @@ mod report;
 use std::time::Duration;
 
 use cubic::Cubic;
+use hold::{Hold, Round};
 use ledbat::Ledbat;
 use model::Model;
 pub use priority::Priority;
@@ -145,6 +148,10 @@ const CATCH_UP: f64 = 0.125;
 /// beside others whose window grows meanwhile, and more than noise;
 /// `the_window_catches_up_with_others_and_not_with_its_own_queue`.
 const CAUGHT_UP: f64 = 1.125;
+/// Share of what is due below which losses may be those of others that do not yield ([`Hold`]).
+/// Ours: beside one CUBIC flow the window is seldom smaller;
+/// `beside_bbr_in_a_short_queue_each_gets_at_least_a_quarter`.
+const LOW_SHARE: f64 = 0.6;
 /// Share of the window in flight from which it counts as used, so that it may grow (RFC 9438,
 /// section 5.8, without a number). Ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const USED_SHARE: f64 = 0.8;
@@ -248,6 +255,7 @@ pub struct Controller {
     may_catch_up: bool,
     /// Window and rate from which it is catching up, in bytes and bytes per second.
     catches_up_from: Option<(f64, f64)>,
+    hold: Hold,
     cycles: u64,
     /// The path's parameters before a silence.
     saved: Option<SavedPath>,
@@ -286,6 +294,7 @@ impl Controller {
             known_capacity: 0.0,
             may_catch_up: false,
             catches_up_from: None,
+            hold: Hold::new(),
             cycles: 0,
             saved: None,
         }
@@ -296,7 +305,7 @@ impl Controller {
     pub(crate) fn describe(&self) -> String {
         let mode = format!("{:?}", self.mode);
         format!(
-            "{:8} bw {:7.2} Mbit/s rate {:7.2} window {:8} bdp {:8.0} min {:6.2} ms queue {:6.2} chance {:.4} rounds {}",
+            "{:8} bw {:7.2} Mbit/s rate {:7.2} window {:8} bdp {:8.0} min {:6.2} ms queue {:6.2} chance {:.4} rounds {} holds {}",
             mode.split(' ').next().unwrap_or_default(),
             self.model.bandwidth() * 8e-6,
             self.rate() * 8e-6,
@@ -306,6 +315,7 @@ impl Controller {
             self.model.queue().as_secs_f64() * 1e3,
             self.model.chance_loss(),
             self.model.rounds(),
+            self.hold.is_on(),
         )
     }
 
@@ -439,6 +449,9 @@ impl Controller {
                 if self.model.rounds() > from_round + 2)
             {
                 self.model.distrust_bandwidth();
+            }
+            if self.mode == Mode::Compete {
+                self.hold_share();
             }
             self.model.end_round();
         }
@@ -592,6 +605,8 @@ impl Controller {
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
             let measured = self.capacity.map_or(0.0, Capacity::least);
             self.known_capacity = self.model.highest_bandwidth().max(measured);
+            self.hold.stop();
+            self.model.begin_empty();
             self.may_catch_up = !self.saw_congestion;
             // a probe of another time says nothing about these others
             self.probed_floor = None;
@@ -637,13 +652,19 @@ impl Controller {
         let rtt = self.model.smoothed().unwrap_or_default();
         let acked = report.acked as f64;
         if congested {
+            let before = self.cubic.window();
             self.cubic.congested(now, congested_at(now, report, rtt));
+            if self.hold.is_on() {
+                self.cubic.raise(before.min(self.due(1.0, rtt)));
+            }
         } else if report.in_flight as f64 + acked >= USED_SHARE * self.cubic.window() {
             self.cubic.acked(now, acked, rtt);
             self.catch_up(acked, rtt);
         }
         let seems_alone = self.model.bandwidth() >= ALONE_SHARE * self.known_capacity;
-        if now >= self.probe_rtt_at || (seems_alone && now >= self.probe_rtt_alone_at) {
+        let is_due = now >= self.probe_rtt_at || (seems_alone && now >= self.probe_rtt_alone_at);
+        // while the share is held, losses show that others are still there
+        if is_due && !self.hold.is_on() {
             self.mode = Mode::ProbeRtt { since: now, drained: None, competing: true };
         }
     }
@@ -664,9 +685,33 @@ impl Controller {
             self.may_catch_up = rate >= CAUGHT_UP * rate_then;
         }
         if self.may_catch_up {
-            let flows = self.config.priority.flows();
-            let due = flows / (flows + DEEP_QUEUE_OTHERS) * in_flight;
+            let due = self.due(self.config.priority.flows(), rtt);
             self.cubic.raise(due.min(window + CATCH_UP * acked));
+        }
+    }
+
+    /// Returns the share of the known capacity that is due to so many connections beside others, in
+    /// bytes in flight.
+    fn due(&self, flows: f64, rtt: Duration) -> f64 {
+        flows / (flows + DEEP_QUEUE_OTHERS) * self.known_capacity * rtt.as_secs_f64()
+    }
+
+    /// Decides whether the window is held at the share that is due, and lets it grow to that. One
+    /// share also if the priority is high: with more, BBR's `ProbeRTT` would not empty the queue.
+    fn hold_share(&mut self) {
+        let rtt = self.model.smoothed().unwrap_or_default();
+        let (window, due) = (self.cubic.window(), self.due(1.0, rtt));
+        let others = self.known_capacity * rtt.as_secs_f64() - window;
+        self.hold.end_round(Round {
+            number: self.model.rounds(),
+            lost: self.model.congestion_loss(),
+            others: others.max(0.0) / self.mss,
+            is_low: window < LOW_SHARE * due && !self.model.queue_is_deep(),
+            empty_ago: self.model.empty_ago(),
+        });
+        if self.hold.is_on() {
+            let grown = window + CATCH_UP * self.model.round_acked() as f64;
+            self.cubic.raise(grown.min(due));
         }
     }
 

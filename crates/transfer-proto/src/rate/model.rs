@@ -22,6 +22,8 @@ const HIGHEST_S: u64 = 30;
 /// A shorter queue is noise of the hosts. Ours; an eighth of the round trip if that is more, as
 /// in HyStart++ (RFC 9406, section 4.2).
 const NOISE: Duration = Duration::from_micros(1500);
+/// A queue that our own trains are: as long as one.
+const OWN_QUEUE: Duration = Duration::from_millis(1);
 /// On a shorter path the round trip is mostly the hosts' own: a busy processor is not a queue
 /// on the path. Ours, for local networks: `hosts_that_pause_are_no_bottleneck`.
 const SHORT: Duration = Duration::from_millis(2);
@@ -53,6 +55,8 @@ pub(super) struct Model {
     floor: Duration,
     /// The highest since [`Model::begin_peak`].
     peak: Duration,
+    /// When the last round without a queue ended, since [`Model::begin_empty`].
+    empty_at: Option<Duration>,
     /// When the last feedback arrived, and the last that reported a loss.
     seen_at: Duration,
     lost_at: Option<Duration>,
@@ -62,6 +66,7 @@ pub(super) struct Model {
     age_at: Duration,
     round_ends: u64,
     round_floor: Duration,
+    round_peak: Duration,
     round_acked: u64,
     round_lost: u64,
     round_congested: bool,
@@ -84,6 +89,7 @@ impl Model {
             max_rtt: MaxFilter::new(MAX_RTT_MS),
             floor: Duration::MAX,
             peak: Duration::ZERO,
+            empty_at: None,
             seen_at: Duration::ZERO,
             lost_at: None,
             rounds: 0,
@@ -91,6 +97,7 @@ impl Model {
             age_at: Duration::ZERO,
             round_ends: 0,
             round_floor: Duration::MAX,
+            round_peak: Duration::ZERO,
             round_acked: 0,
             round_lost: 0,
             round_congested: false,
@@ -117,6 +124,7 @@ impl Model {
         }
         if let Some(rtt) = report.rtt {
             self.round_floor = self.round_floor.min(rtt);
+            self.round_peak = self.round_peak.max(rtt);
             self.sample_rtt(now, rtt);
         }
         if let Some(rate) = report.rate {
@@ -156,14 +164,24 @@ impl Model {
             }
             _ => {}
         }
+        let empty = self.min_rtt() + (self.min_rtt() / 32).max(OWN_QUEUE);
+        if !self.round_peak.is_zero() && self.round_peak <= empty {
+            self.empty_at = Some(self.seen_at);
+        }
         self.round_congested = false;
-        (self.round_acked, self.round_lost, self.round_floor) = (0, 0, Duration::MAX);
+        (self.round_acked, self.round_lost) = (0, 0);
+        (self.round_floor, self.round_peak) = (Duration::MAX, Duration::ZERO);
     }
 
     /// Returns the share of this round's bytes that was lost, if there were any.
     fn round_loss(&self) -> Option<f64> {
         let bytes = self.round_acked + self.round_lost;
         (bytes > 0).then(|| self.round_lost as f64 / bytes as f64)
+    }
+
+    /// Returns the share of this round's bytes that was lost and not at random.
+    pub(super) fn congestion_loss(&self) -> f64 {
+        (self.round_loss().unwrap_or_default() - self.chance_loss).max(0.0)
     }
 
     /// Whether more of this round was lost than chance may lose.
@@ -282,6 +300,17 @@ impl Model {
     /// Whether the queue was never empty in this round.
     pub(super) fn queue_stood_this_round(&self) -> bool {
         self.round_floor != Duration::MAX && self.round_floor > self.min_rtt() + self.threshold()
+    }
+
+    /// Starts watching for rounds without a queue.
+    pub(super) fn begin_empty(&mut self) {
+        self.empty_at = None;
+    }
+
+    /// Returns how long ago a round ended in which no packet found a queue but that of our own
+    /// trains, if there was one since [`Model::begin_empty`].
+    pub(super) fn empty_ago(&self) -> Option<Duration> {
+        self.empty_at.map(|empty_at| self.seen_at.saturating_sub(empty_at))
     }
 
     /// Whether the newest packet found no queue.

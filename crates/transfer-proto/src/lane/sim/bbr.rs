@@ -1,7 +1,8 @@
 //! A TCP that is not ours: BBR version 1 as Linux has it (`net/ipv4/tcp_bbr.c`; Cardwell et
 //! al., ACM Queue 14(5), 2016), in packets, with a scoreboard and acknowledgement of each.
-//! Left out: the detection of token buckets, and the allowance for aggregated
-//! acknowledgements.
+//! Left out: the detection of token buckets (from a fifth lost on), and the allowance for
+//! aggregated acknowledgements. Simpler: a loss ends the phase of 1.25 also later in its round, and
+//! the window is restored after one round of recovery, in which Linux lets it grow back.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 //! every time.
 
 mod bbr;
+mod inelastic;
 mod link;
 mod outages;
 mod points;

@@ -235,7 +235,7 @@ impl<K: FromSecret> World<K> {
     }
 
     pub(super) fn add_bbr(&mut self, start: Duration) {
-        let seed = self.flows.len() as u64 + 1;
+        let seed = self.chance.next();
         self.add(start, Flow::Bbr(Box::new(Bbr::new(start, seed))));
     }
 
@@ -243,6 +243,11 @@ impl<K: FromSecret> World<K> {
         self.flows.push((start, flow));
         self.goodput.push(Vec::new());
         self.schedule(start, self.flows.len() - 1, What::Start);
+    }
+
+    /// Ends a flow: it sends nothing more.
+    pub(super) fn end(&mut self, flow: usize) {
+        self.flows[flow].0 = Duration::MAX;
     }
 
     pub(super) fn ours(&mut self, flow: usize) -> &mut Ours<K> {
