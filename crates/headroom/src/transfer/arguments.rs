@@ -444,7 +444,7 @@ impl From<&OnLanes> for headroom_transfer::LaneOptions {
 pub(crate) struct Verifying {
     /// How to verify files of more than 64 KiB from the sender's reading to the receiver's writing.
     /// Files of which the receiver has a part or an older version, streams (`-`) and files over
-    /// several servers, to stores and from them are always verified by BLAKE3
+    /// several servers or lanes, to stores and from them are always verified by BLAKE3
     #[arg(long, value_enum, value_name = "HOW", default_value = "full")]
     pub(crate) verify: Verify,
 }
@@ -615,6 +615,11 @@ pub(crate) struct Get {
     pub(crate) to: PathBuf,
     #[command(flatten)]
     pub(crate) moving: Moving,
+    /// Fetch over so many lanes at once, each with a session of its own, up to 8: ranges of files
+    /// of 128 MiB and more, and other files whole. This pays where one processor core is slower
+    /// than the network (10 Gbit/s and more). N lanes take N shares beside other traffic
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["streams", "ssh"])]
+    pub(crate) lanes: u8,
     #[command(flatten)]
     pub(crate) on_lanes: OnLanes,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use super::divided::{joined, look_at};
 use super::large::{BegunFile, Divided, LargeFile};
 use super::queue::{Batch, Work};
 use super::record::Record;
-use super::servers::SpreadObserver;
+use super::servers::{Servers, SpreadObserver, is_divided};
 use super::session::{Job, Phase, is_about_files};
 use crate::client::{Client, names_directory};
 use crate::delivery::{DividedUpload, Event, FileVersion, Observer, Summary};
@@ -30,8 +30,9 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         client: &mut Client,
         large: LargeFile,
     ) -> Result<Option<Arc<BegunFile>>, Error> {
-        let Some(here) = version(&large).await.filter(|here| self.servers.divides(here.size))
-        else {
+        let Servers { count, range_bytes, .. } = *self.servers;
+        let is_divided = |here: &FileVersion| is_divided(here.size, count, range_bytes);
+        let Some(here) = version(&large).await.filter(is_divided) else {
             self.queue.put_back(Work::Copy(Batch::of_large(large)));
             return Ok(None);
         };
@@ -59,8 +60,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let large = LargeFile { size: here.size, ..large };
         self.servers.observer.event(Event::Offered { bytes: large.size });
         self.servers.observer.event(Event::Begun { path: &large.path() });
-        let how = (self.servers.count, self.servers.range_bytes);
-        let upload = DividedUpload::new(large.path(), large.size, how);
+        let upload = DividedUpload::new(large.path(), large.size, (count, range_bytes));
         let open = Arc::new(BegunFile::new(large, Divided::Sent(upload)));
         self.queue.opened(Arc::clone(&open));
         Ok(Some(open))

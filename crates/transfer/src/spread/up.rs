@@ -83,7 +83,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             alone_as: Some(name.clone()),
             ..LargeFile::new((&Arc::from(from), None), name, metadata.len(), true)
         };
-        self.divides(large.size).then_some(large)
+        is_divided(large.size, self.count, self.range_bytes).then_some(large)
     }
 
     /// Sends a single file that is divided; if that fails, whole.

@@ -40,7 +40,7 @@ fn over<'a>(
     watch: &Arc<Watch>,
     lanes: bool,
 ) -> Servers<'a, Watch> {
-    let connect = move |n: usize| {
+    let connect = move |n: usize, _: Option<SocketAddr>| {
         let connecting = async move {
             let mut client = ground.connect(&started[n]).await?;
             client.set_lanes(lanes);
@@ -51,6 +51,7 @@ fn over<'a>(
     Servers {
         count: started.len(),
         connect: Box::new(connect),
+        lanes: 1,
         retry: Retry::Never,
         rate_bps: None,
         range_bytes: MIB,
