@@ -407,9 +407,14 @@ pub(crate) struct OverSsh {
     pub(crate) ssh_command: Option<String>,
 }
 
-/// How big files are encrypted and packetized.
+/// How big files travel on lanes.
 #[derive(Debug, Args)]
 pub(crate) struct OnLanes {
+    /// Use so many lanes to a server at once, each with a session of its own, up to 8: for ranges of
+    /// files of 128 MiB and more, and for other files whole. This pays where one processor core is
+    /// slower than the network (10 Gbit/s and more). N lanes take N shares beside other traffic
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["streams", "ssh"])]
+    pub(crate) lanes: u8,
     /// The cipher for big files: aes-128-gcm, aes-256-gcm or chacha20-poly1305 [default: the
     /// fastest that both sides have]. For measurement also none and simplecrypt, which are NO
     /// ENCRYPTION
@@ -434,7 +439,7 @@ fn chunk(text: &str) -> Result<Chunk, String> {
 
 impl From<&OnLanes> for headroom_transfer::LaneOptions {
     fn from(on_lanes: &OnLanes) -> Self {
-        let OnLanes { cipher, chunk, insecure_measurement } = *on_lanes;
+        let OnLanes { cipher, chunk, insecure_measurement, .. } = *on_lanes;
         Self { cipher, chunk, insecure_measurement }
     }
 }
@@ -615,11 +620,6 @@ pub(crate) struct Get {
     pub(crate) to: PathBuf,
     #[command(flatten)]
     pub(crate) moving: Moving,
-    /// Fetch over so many lanes at once, each with a session of its own, up to 8: ranges of files
-    /// of 128 MiB and more, and other files whole. This pays where one processor core is slower
-    /// than the network (10 Gbit/s and more). N lanes take N shares beside other traffic
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["streams", "ssh"])]
-    pub(crate) lanes: u8,
     #[command(flatten)]
     pub(crate) on_lanes: OnLanes,
     #[command(flatten)]

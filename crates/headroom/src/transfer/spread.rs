@@ -10,7 +10,7 @@ use headroom_transfer::{
     SyncOptions, TreeOptions, block_on,
 };
 
-use super::arguments::{Get, Moving, Put};
+use super::arguments::{Get, Moving, OnLanes, Put};
 use super::connect::{TrustedConnector, close_after};
 use super::moving::fetch;
 use super::progress::Progress;
@@ -28,8 +28,8 @@ pub(super) fn put(
     progress: &Arc<Progress>,
 ) -> anyhow::Result<Result<Summary, Error>> {
     let Put { paths, moving, on_lanes, .. } = arguments;
-    let tree = moving.trees.options(false);
-    let of_requests = OfRequests { moving, tree, lanes: 1, on_lanes: Some(on_lanes.into()) };
+    let of_requests = OfRequests::new(moving, on_lanes);
+    let tree = of_requests.tree;
     of_requests.check()?;
     let (path, fsync) = (&place.path, moving.fsync);
     let done = block_on(async {
@@ -54,9 +54,8 @@ pub(super) fn get(
     into: (bool, bool),
     progress: &Arc<Progress>,
 ) -> anyhow::Result<Result<Summary, Error>> {
-    let Get { to, moving, lanes, on_lanes, .. } = arguments;
-    let tree = moving.trees.options(false);
-    let of_requests = OfRequests { moving, tree, lanes: *lanes, on_lanes: Some(on_lanes.into()) };
+    let Get { to, moving, on_lanes, .. } = arguments;
+    let of_requests = OfRequests::new(moving, on_lanes);
     of_requests.check()?;
     let fsync = moving.fsync;
     let done = block_on(async {
@@ -103,7 +102,13 @@ struct OfRequests<'a> {
     on_lanes: Option<LaneOptions>,
 }
 
-impl OfRequests<'_> {
+impl<'a> OfRequests<'a> {
+    /// Makes those of `put` and `get`.
+    fn new(moving: &'a Moving, on_lanes: &OnLanes) -> Self {
+        let tree = moving.trees.options(false);
+        Self { moving, tree, lanes: on_lanes.lanes, on_lanes: Some(on_lanes.into()) }
+    }
+
     fn check(&self) -> Result<(), Error> {
         self.on_lanes.as_ref().map_or(Ok(()), LaneOptions::check)
     }

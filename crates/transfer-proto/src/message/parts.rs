@@ -79,6 +79,10 @@ pub struct PartsRequest {
     /// Whether all ranges are stored, and the file gets its name; otherwise ranges come.
     #[n(1)]
     pub completes: Option<bool>,
+    /// Whether all ranges go to this one server, over several sessions: one of a directory divides
+    /// no other file.
+    #[n(2)]
+    pub one_server: Option<bool>,
 }
 
 /// Requests to an object store by kind, repeated ones included.

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::files::{self, Root};
 
 impl<O> Servers<'_, O> {
-    /// Whether a file of this size in bytes is divided in a download.
+    /// Whether a file of this size in bytes is divided.
     pub(super) const fn divides(&self, size: u64) -> bool {
         is_divided(size, self.sessions(), self.range_bytes)
     }

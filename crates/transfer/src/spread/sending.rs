@@ -1,4 +1,5 @@
-//! Files that are sent to all servers of an object store: each stores parts of its own.
+//! Files that are sent to all servers of an object store, each of which stores parts of its own, or
+//! over several sessions to one server.
 
 use std::future::pending;
 use std::path::Path;
@@ -12,7 +13,7 @@ use super::divided::{joined, look_at};
 use super::large::{BegunFile, Divided, LargeFile};
 use super::queue::{Batch, Work};
 use super::record::Record;
-use super::servers::{Servers, SpreadObserver, is_divided};
+use super::servers::SpreadObserver;
 use super::session::{Job, Phase, is_about_files};
 use crate::client::{Client, names_directory};
 use crate::delivery::{DividedUpload, Event, FileVersion, Observer, Summary};
@@ -30,9 +31,8 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         client: &mut Client,
         large: LargeFile,
     ) -> Result<Option<Arc<BegunFile>>, Error> {
-        let Servers { count, range_bytes, .. } = *self.servers;
-        let is_divided = |here: &FileVersion| is_divided(here.size, count, range_bytes);
-        let Some(here) = version(&large).await.filter(is_divided) else {
+        let Some(here) = version(&large).await.filter(|here| self.servers.divides(here.size))
+        else {
             self.queue.put_back(Work::Copy(Batch::of_large(large)));
             return Ok(None);
         };
@@ -60,7 +60,9 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let large = LargeFile { size: here.size, ..large };
         self.servers.observer.event(Event::Offered { bytes: large.size });
         self.servers.observer.event(Event::Begun { path: &large.path() });
-        let upload = DividedUpload::new(large.path(), large.size, (count, range_bytes));
+        let how = (self.servers.sessions(), self.servers.range_bytes);
+        let one_server = self.servers.count == 1;
+        let upload = DividedUpload::new(large.path(), large.size, how, one_server);
         let open = Arc::new(BegunFile::new(large, Divided::Sent(upload)));
         self.queue.opened(Arc::clone(&open));
         Ok(Some(open))

@@ -33,9 +33,9 @@ pub struct Servers<'a, O> {
     /// of the rate. An address is that at which another session with this server is connected: this
     /// one has to lead to the same server.
     pub connect: Box<dyn Fn(usize, Option<SocketAddr>) -> Connecting<'a> + 'a>,
-    /// The most sessions with each server in a download, at least 1. Each has a socket and threads
-    /// of its own at both ends, and congestion control of its own. Those behind the first are
-    /// connected when there is something to do for them.
+    /// The most sessions with each server, at least 1. Each has a socket and threads of its own at
+    /// both ends, and congestion control of its own. Those behind the first are connected when there
+    /// is something to do for them.
     pub lanes: usize,
     /// How long to try to connect again while no server is connected. Others are tried again as
     /// long as one is.
@@ -43,8 +43,8 @@ pub struct Servers<'a, O> {
     /// The limit of all servers together, in bits of file content per second.
     pub rate_bps: Option<u64>,
     /// The least bytes of a range: files of at least twice as many are divided among all sessions, in
-    /// uploads if the servers have an object store. [`RANGE_BYTES`] is a good number; with [`u64::MAX`] no
-    /// file is divided.
+    /// uploads if the servers have an object store, or there is one server. [`RANGE_BYTES`] is a
+    /// good number; with [`u64::MAX`] no file is divided.
     pub range_bytes: u64,
     /// Receives events of all connections.
     pub observer: Arc<O>,
@@ -75,7 +75,7 @@ pub struct Returned {
 }
 
 impl<O> Servers<'_, O> {
-    /// Returns how many sessions may take part in a download.
+    /// Returns how many sessions may take part.
     pub(super) const fn sessions(&self) -> usize {
         self.count * self.lanes
     }

@@ -103,7 +103,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             queue: Arc::default(),
             told: Arc::default(),
             remaining: Arc::default(),
-            batcher: Mutex::new(Batcher::new(servers.count * lanes(servers, job))),
+            batcher: Mutex::new(Batcher::new(servers.sessions())),
             totals: Mutex::default(),
             losses: Mutex::default(),
         }
@@ -157,7 +157,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             let error = errors.reduce(|one, other| if one.is_temporary() { other } else { one });
             return Err(error.unwrap_or_else(no_server));
         }
-        let lanes = lanes(self.servers, self.job);
+        let lanes = self.servers.lanes;
         let sessions = clients.iter().map(|client| Sessions {
             connected: usize::from(client.is_ok()),
             left: lanes,
@@ -489,14 +489,6 @@ impl Losses {
         sessions.connected += 1;
         sessions.address = Some(address);
         self.since = None;
-    }
-}
-
-/// Returns the most sessions with each server.
-const fn lanes<O>(servers: &Servers<'_, O>, job: Job<'_>) -> usize {
-    match job {
-        Job::Get { .. } => servers.lanes,
-        Job::Put { .. } | Job::SyncTo { .. } => 1,
     }
 }
 

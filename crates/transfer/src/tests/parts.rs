@@ -273,8 +273,14 @@ fn who_takes_part_in_no_upload_fails_and_the_upload_stays() {
         wrong[0] ^= 1;
         let stranger = Raw::connect(&ground, &other).await;
         for (parts, words) in [
-            (PartsRequest { upload: Some(wrong), completes: None }, "does not have the upload"),
-            (PartsRequest { upload: Some([0; 16]), completes: None }, "does not have the upload"),
+            (
+                PartsRequest { upload: Some(wrong), ..PartsRequest::default() },
+                "does not have the upload",
+            ),
+            (
+                PartsRequest { upload: Some([0; 16]), ..PartsRequest::default() },
+                "does not have the upload",
+            ),
         ] {
             let (mut writer, mut reader) = take_part(&stranger, parts).await;
             writer.send(&Message::EntriesEnd { files: 1, bytes: 20 * MIB }).await.expect("open");

@@ -1,4 +1,5 @@
-//! A file that several connections send to servers of one store, each in ranges of its own.
+//! A file that several connections send to servers of one store, or to one server of a directory,
+//! each in ranges of its own.
 //!
 //! The first server begins an upload in parts, and names it; the others take part in it. A range has
 //! whole parts, and counts when its server has stored them with the values of this side's spans.
@@ -38,6 +39,8 @@ pub(crate) struct DividedUpload {
     /// The least number of spans of a range.
     least: u64,
     connections: u64,
+    /// Whether all connections lead to one server.
+    one_server: Option<bool>,
     state: Mutex<State>,
     changed: Notify,
     /// The file, which the first connection opens for all.
@@ -91,11 +94,12 @@ enum Next {
 
 impl DividedUpload {
     /// Divides a file of this size in bytes among so many connections. A range has `range_bytes`
-    /// at least, but for what is left of another one.
+    /// at least, but for what is left of another one. `one_server`: all connections lead to one.
     pub(crate) fn new(
         path: RelPath,
         size: u64,
         (connections, range_bytes): (usize, u64),
+        one_server: bool,
     ) -> Arc<Self> {
         let spans = Spans::new(size);
         let mut left = Ranges::default();
@@ -116,6 +120,7 @@ impl DividedUpload {
             spans,
             least: range_bytes.div_ceil(SPAN_BYTES).max(1),
             connections: connections.max(1) as u64,
+            one_server: one_server.then_some(true),
             state: Mutex::new(state),
             changed: Notify::new(),
             opened: Mutex::default(),
@@ -201,7 +206,7 @@ impl DividedUpload {
     /// Returns what the request that completes the file wants of the server.
     pub(crate) fn completion(&self) -> PartsRequest {
         let upload = self.state().upload.map(|upload| upload.name);
-        PartsRequest { upload, completes: Some(true) }
+        PartsRequest { upload, completes: Some(true), one_server: self.one_server }
     }
 
     /// Returns the value of a span that is stored.
@@ -246,7 +251,7 @@ impl UploadPart {
     /// Returns what its request wants of the server.
     pub(crate) fn request(&self) -> PartsRequest {
         let upload = self.upload.state().upload.map(|upload| upload.name);
-        PartsRequest { upload, completes: None }
+        PartsRequest { upload, completes: None, one_server: self.upload.one_server }
     }
 
     /// Whether something that was found is the file, as far as its kind and size tell.
@@ -408,7 +413,7 @@ mod tests {
 
     fn divided(mib: u64, range_bytes: u64) -> Arc<DividedUpload> {
         let path = RelPath::parse(b"big").expect("a path");
-        DividedUpload::new(path, mib * SPAN_BYTES - 5, (2, range_bytes))
+        DividedUpload::new(path, mib * SPAN_BYTES - 5, (2, range_bytes), false)
     }
 
     /// Confirms a range.
