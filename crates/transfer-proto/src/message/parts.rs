@@ -68,8 +68,8 @@ pub struct DataHeader {
 /// The length of an upload's name in messages.
 pub const UPLOAD_BYTES: usize = 16;
 
-/// What a client wants of a server when it divides a file among several of one store. The request
-/// has one entry, this file.
+/// What a client wants of a server when it divides a file among several of one store, or among
+/// several sessions with one. The request has one entry, this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct PartsRequest {

@@ -112,7 +112,7 @@ fn a_tree_is_fetched_on_several_lanes() {
     write(&ground.served("tree/big"), &content(9 << 20));
     run(async {
         let (server, made) = (ground.start(), Made::default());
-        let (watch, to) = (Watch::new(None), ground.here("to"));
+        let (watch, to) = (Watch::new(None), ground.here("to/"));
         let got = lanes(&ground, &server, &made, &watch).get(&[b"tree".to_vec()], &to, false).await;
         let got = got.expect("it is fetched");
         // 41 files, the tree and four directories in it
