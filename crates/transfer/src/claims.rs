@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::path::RelPath;
 
 use self::uploads::{OpenSession, UploadTable};
-pub(crate) use self::uploads::{Receiving, Wake};
+pub(crate) use self::uploads::{Others, Receiving, Wake};
 use crate::connection::Connection;
 use crate::error::Closing;
 use crate::key::PublicKey;

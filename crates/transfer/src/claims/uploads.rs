@@ -76,16 +76,28 @@ impl Upload {
         self.receivers.push(Receiver { connection: connection.clone(), wake });
     }
 
-    /// Closes the connections that receive ranges, but for this one. Returns whether there are some.
-    fn close_others(&self, own: &Connection) -> bool {
-        let mut has_closed = false;
-        for Receiver { connection, .. } in &self.receivers {
-            if connection.stable_id() != own.stable_id() {
-                connection.close(Closing::Superseded, "");
-                has_closed = true;
-            }
+    /// Returns the connections that receive ranges, but for this one.
+    fn others(&self, own: &Connection) -> Others {
+        let connections = self.receivers.iter().map(|receiver| receiver.connection.clone());
+        Others(connections.filter(|other| other.stable_id() != own.stable_id()).collect())
+    }
+}
+
+/// Connections that still receive ranges of a file whose upload has ended.
+#[derive(Debug)]
+pub(crate) struct Others(Vec<Connection>);
+
+impl Others {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Closes them: they did not end by themselves.
+    pub(crate) fn close(&self) {
+        for other in &self.0 {
+            other.close(Closing::Superseded, "");
         }
-        has_closed
     }
 }
 
@@ -194,42 +206,37 @@ impl FileClaims {
         Receiving { table: self.all.uploads.clone(), name, id: connection.stable_id() }
     }
 
-    /// Ends an upload, whose file is then stored; `None` as [`Self::join_upload`] says. Sessions
-    /// that still receive ranges are closed: when the partial file has one owner, nobody else
-    /// writes.
+    /// Ends an upload, whose file is then stored; `None` as [`Self::join_upload`] says. When the
+    /// partial file has one owner, no other session writes.
     pub(crate) fn end_upload(
         &self,
         name: UploadName,
         (root, path, size, mtime): UploadedFile<'_>,
         connection: &Connection,
-    ) -> Option<(Arc<Partial>, Option<Claim>)> {
+    ) -> Option<(Arc<Partial>, Option<Claim>, Others)> {
         let slot = self.slot(root, path);
         let mut table = self.all.uploads.lock();
         table.uploads.get(&name).filter(|upload| upload.is_of(&slot, size, mtime))?;
         let upload = table.uploads.remove(&name)?;
         drop(table);
-        upload.close_others(connection);
-        Some((upload.partial, upload.claim))
+        let others = upload.others(connection);
+        Some((upload.partial, upload.claim, others))
     }
 
     /// Gives up uploads of a file that earlier transfers of this client have begun, because this one
-    /// stores it. Returns whether sessions had to be closed, which will release the file.
+    /// stores it. Returns the sessions that still have to release it.
     pub(crate) fn give_up_uploads(
         &self,
         root: &Path,
         path: &RelPath,
         connection: &Connection,
-    ) -> bool {
+    ) -> Others {
         let slot = self.slot(root, path);
         let mut table = self.all.uploads.lock();
         let ended =
             table.remove_all(|upload| upload.slot == slot && upload.transfer < self.transfer);
         drop(table);
-        let mut has_closed = false;
-        for upload in &ended {
-            has_closed |= upload.close_others(connection);
-        }
-        has_closed
+        Others(ended.iter().flat_map(|upload| upload.others(connection).0).collect())
     }
 }
 

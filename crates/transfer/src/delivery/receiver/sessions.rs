@@ -11,8 +11,8 @@ use super::destination::make_directories;
 use super::incoming::Incoming;
 use super::sent::SentRanges;
 use super::shared::WorkerEvent;
-use super::worker::{Begun, HANDOVER, Worker};
-use crate::claims::{Claim, FileClaims, Receiving, Wake};
+use super::worker::{Begun, HANDOVER, LINGER, Worker};
+use crate::claims::{Claim, FileClaims, Others, Receiving, Wake};
 use crate::failure::Failure;
 use crate::files::{Offer, Partial};
 use crate::proof::random;
@@ -38,10 +38,10 @@ impl Worker {
         match (&self.claims, parts.upload) {
             (Some(claims), Some(name)) if is_complete => {
                 let ended = claims.end_upload(name, file, &self.connection);
-                let Some((partial, claim)) = ended else {
+                let Some((partial, claim, others)) = ended else {
                     return self.begin_whole(id, path, offer);
                 };
-                wait_for_others(path, &partial)?;
+                wait_for_others(path, &partial, &others)?;
                 Ok(self.open_known(id, partial, claim, None))
             }
             (Some(claims), Some(name)) => {
@@ -143,11 +143,15 @@ impl Worker {
     }
 }
 
-/// Waits until no other session writes into a partial file: those that did are closed.
-fn wait_for_others(path: &RelPath, partial: &Arc<Partial>) -> Result<(), Failure> {
-    for _ in 0..HANDOVER.1 {
+/// Waits until no other session writes into a partial file. Those that do not end are closed.
+fn wait_for_others(path: &RelPath, partial: &Arc<Partial>, others: &Others) -> Result<(), Failure> {
+    for waits in 0..HANDOVER.1 {
         if Arc::strong_count(partial) == 1 {
             return Ok(());
+        }
+        // one that is done releases it at once
+        if waits == LINGER {
+            others.close();
         }
         std::thread::sleep(HANDOVER.0);
     }

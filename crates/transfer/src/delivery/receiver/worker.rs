@@ -23,7 +23,7 @@ use super::linked::Linked;
 use super::sent::SentRanges;
 use super::shared::{Shared, WorkerEvent};
 use super::sync_mode::SyncMode;
-use crate::claims::{Claim, FileClaims};
+use crate::claims::{Claim, FileClaims, Others};
 use crate::connection::Connection;
 use crate::control::unexpected;
 use crate::delivery::divided::Participant;
@@ -43,7 +43,7 @@ const MAX_DIRECTORY_BYTES: usize = 16 << 20;
 pub(super) const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
 /// How many times a server retries a busy file that no transfer of the same client has: one of
 /// a server that has just ended may still have a write in flight.
-const LINGER: u32 = 100;
+pub(super) const LINGER: u32 = 100;
 
 /// A file that was begun and locked, and the claim that covers the lock.
 pub(super) struct Begun {
@@ -457,17 +457,22 @@ impl Worker {
         self.answers.flush();
         let root = &self.destination.root;
         let claims = self.claims.as_ref();
-        let has_closed = claims
-            .is_some_and(|claims| claims.give_up_uploads(root.path(), path, &self.connection));
+        let others =
+            claims.map(|claims| claims.give_up_uploads(root.path(), path, &self.connection));
+        let others = others.filter(|others| !others.is_empty());
         let claim = claims.map(|claims| claims.claim(root.path(), path, &self.connection));
         let mut waits = match &claim {
-            Some(claim) if !claim.supersedes() && !has_closed => LINGER,
+            Some(claim) if !claim.supersedes() && others.is_none() => LINGER,
             _ => HANDOVER.1,
         };
         loop {
             match root.begin(path, offer) {
                 Err(error) if matches!(error.kind(), ErrorKind::Busy) && waits > 0 => {
                     waits -= 1;
+                    // sessions of an upload that do not end by themselves
+                    if waits == HANDOVER.1 - LINGER {
+                        others.iter().for_each(Others::close);
+                    }
                     std::thread::sleep(HANDOVER.0);
                 }
                 begun => return Ok(Begun { partial: begun?, claim }),
