@@ -1,12 +1,16 @@
 //! Tracks which connection stores which file, so that a client that reconnects takes over the
 //! files of its former connection.
 
+mod uploads;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::path::RelPath;
 
+use self::uploads::{OpenSession, UploadTable};
+pub(crate) use self::uploads::{Others, Receiving, Wake};
 use crate::connection::Connection;
 use crate::error::Closing;
 use crate::key::PublicKey;
@@ -22,9 +26,12 @@ pub(crate) struct FileClaims {
     transfer: u64,
 }
 
-/// The claims of a server.
+/// The claims of a server, and the uploads that several sessions share.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ClaimTable(Arc<Mutex<Table>>);
+pub(crate) struct ClaimTable {
+    claims: Arc<Mutex<Table>>,
+    uploads: UploadTable,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -50,17 +57,26 @@ impl ClaimTable {
         FileClaims { all: self.clone(), key, transfer: table.transfers }
     }
 
+    /// Notes a session, which may share uploads until this is dropped.
+    pub(crate) fn open_session(&self, connection: &Connection) -> OpenSession {
+        self.uploads.open(connection)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl FileClaims {
+    fn slot(&self, root: &Path, path: &RelPath) -> Slot {
+        (root.to_owned(), path.clone(), self.key)
+    }
+
     /// Claims a file for this connection, as long as the claim is held. Another connection of the
     /// same client that has the file is closed, unless its transfer began later than this one: what
     /// a dead client has left to be read must not end its successor.
     pub(crate) fn claim(&self, root: &Path, path: &RelPath, connection: &Connection) -> Claim {
-        let slot = (root.to_owned(), path.clone(), self.key);
+        let slot = self.slot(root, path);
         let mut table = self.all.lock();
         table.made += 1;
         let number = table.made;

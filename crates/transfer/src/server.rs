@@ -370,6 +370,7 @@ impl Shared {
         browser: Option<BrowserBinding>,
     ) -> Result<(), Error> {
         let _open = self.drain.open_session();
+        let _uploads = self.claims.open_session(&connection);
         if self.drain.has_begun() {
             self.admission.reject(|rejected| rejected.draining += 1);
             connection.close(Closing::Leaving, SHUTTING_DOWN);

@@ -45,7 +45,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     if !is_pipe && none_is_there(&arguments.paths, &progress) {
         return Ok(ExitCode::FAILURE);
     }
-    let is_spread = spread::is_meant(&remote.hosts, &arguments.moving);
+    let is_spread = spread::is_meant(&remote.hosts, &arguments.moving, arguments.on_lanes.lanes);
     let verification = arguments.verifying.verification(is_pipe, is_spread, &progress);
     if is_spread {
         interruptible(&progress)?;
@@ -107,7 +107,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     lane_options.check()?;
     let into = (is_pipe, is_written_into);
     let progress = Progress::new(*json);
-    let is_spread = spread::is_meant(&hosts, &arguments.moving);
+    let is_spread = spread::is_meant(&hosts, &arguments.moving, arguments.on_lanes.lanes);
     let is_stream = is_pipe || is_written_into;
     let verification = arguments.verifying.verification(is_stream, is_spread, &progress);
     if is_spread {
@@ -168,7 +168,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
             Path::new(from).display()
         )));
     }
-    if spread::is_meant(&remote.hosts, moving) {
+    if spread::is_meant(&remote.hosts, moving, 1) {
         let progress = Progress::of_sync(*json, *dry_run);
         interruptible(&progress)?;
         let here = Path::new(if upload { from } else { to });

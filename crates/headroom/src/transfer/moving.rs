@@ -32,7 +32,7 @@ pub(super) async fn fetch(
 
 impl Verifying {
     /// Returns how files are verified, with a warning where BLAKE3 verifies them all the same:
-    /// `is_stream`, one of unknown length; `is_spread`, over several servers.
+    /// `is_stream`, one of unknown length; `is_spread`, over several servers or lanes.
     pub(super) fn verification(
         &self,
         is_stream: bool,
@@ -43,7 +43,7 @@ impl Verifying {
             (Verify::Full, ..) => return Verification::Blake3,
             (Verify::Fast, false, false) => return Verification::Crc64,
             (Verify::Fast, true, _) => "a stream (`-`)",
-            (Verify::Fast, false, true) => "files over several servers",
+            (Verify::Fast, false, true) => "files over several servers or lanes",
         };
         let reason = format!("--verify fast is not for {not_for}: BLAKE3 verifies everything");
         progress.event(Event::Warning { reason: &reason });

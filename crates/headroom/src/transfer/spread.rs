@@ -1,4 +1,4 @@
-//! `headroom put`, `get` and `sync` over several servers of one store.
+//! `headroom put`, `get` and `sync` over several servers of one store, or several lanes.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,14 +10,14 @@ use headroom_transfer::{
     SyncOptions, TreeOptions, block_on,
 };
 
-use super::arguments::{Get, Moving, Put};
+use super::arguments::{Get, Moving, OnLanes, Put};
 use super::connect::{TrustedConnector, close_after};
 use super::moving::fetch;
 use super::progress::Progress;
 
-/// Whether a command uses several servers.
-pub(super) fn is_meant(hosts: &[Host], moving: &Moving) -> bool {
-    hosts.len() > 1 || moving.spread
+/// Whether a command uses several servers, or several lanes to one.
+pub(super) fn is_meant(hosts: &[Host], moving: &Moving, lanes: u8) -> bool {
+    hosts.len() > 1 || moving.spread || lanes > 1
 }
 
 /// Sends files and directories, or with `is_pipe` standard input.
@@ -28,8 +28,8 @@ pub(super) fn put(
     progress: &Arc<Progress>,
 ) -> anyhow::Result<Result<Summary, Error>> {
     let Put { paths, moving, on_lanes, .. } = arguments;
-    let tree = moving.trees.options(false);
-    let of_requests = OfRequests { moving, tree, lanes: Some(on_lanes.into()) };
+    let of_requests = OfRequests::new(moving, on_lanes);
+    let tree = of_requests.tree;
     of_requests.check()?;
     let (path, fsync) = (&place.path, moving.fsync);
     let done = block_on(async {
@@ -55,8 +55,7 @@ pub(super) fn get(
     progress: &Arc<Progress>,
 ) -> anyhow::Result<Result<Summary, Error>> {
     let Get { to, moving, on_lanes, .. } = arguments;
-    let tree = moving.trees.options(false);
-    let of_requests = OfRequests { moving, tree, lanes: Some(on_lanes.into()) };
+    let of_requests = OfRequests::new(moving, on_lanes);
     of_requests.check()?;
     let fsync = moving.fsync;
     let done = block_on(async {
@@ -81,7 +80,7 @@ pub(super) fn sync(
     progress: &Arc<Progress>,
 ) -> anyhow::Result<Result<Summary, Error>> {
     let tree = moving.trees.options(false);
-    let of_requests = OfRequests { moving, tree, lanes: None };
+    let of_requests = OfRequests { moving, tree, lanes: 1, on_lanes: None };
     let done = block_on(async {
         let team = Team::new(of_requests, &place.hosts).await?;
         let servers = team.servers(progress);
@@ -98,12 +97,20 @@ pub(super) fn sync(
 struct OfRequests<'a> {
     moving: &'a Moving,
     tree: TreeOptions,
-    lanes: Option<LaneOptions>,
+    /// How many lanes lead to each server.
+    lanes: u8,
+    on_lanes: Option<LaneOptions>,
 }
 
-impl OfRequests<'_> {
+impl<'a> OfRequests<'a> {
+    /// Makes those of `put` and `get`.
+    fn new(moving: &'a Moving, on_lanes: &OnLanes) -> Self {
+        let tree = moving.trees.options(false);
+        Self { moving, tree, lanes: on_lanes.lanes, on_lanes: Some(on_lanes.into()) }
+    }
+
     fn check(&self) -> Result<(), Error> {
-        self.lanes.as_ref().map_or(Ok(()), LaneOptions::check)
+        self.on_lanes.as_ref().map_or(Ok(()), LaneOptions::check)
     }
 
     fn set(&self, client: &mut Client) -> Result<(), Error> {
@@ -111,7 +118,7 @@ impl OfRequests<'_> {
         client.compress(self.moving.compress.into());
         client.set_tree(self.tree);
         client.set_lanes(!self.moving.streams);
-        self.lanes.map_or(Ok(()), |lanes| client.set_lane_options(lanes))
+        self.on_lanes.map_or(Ok(()), |options| client.set_lane_options(options))
     }
 }
 
@@ -168,9 +175,10 @@ impl<'a> Team<'a> {
         let names = self.members.iter().map(Member::name).collect();
         Servers {
             count: self.members.len(),
-            connect: Box::new(move |server: usize| {
-                Box::pin(self.connect(server)) as Connecting<'_>
+            connect: Box::new(move |server: usize, beside: Option<SocketAddr>| {
+                Box::pin(self.connect(server, beside)) as Connecting<'_>
             }),
+            lanes: usize::from(self.of_requests.lanes),
             retry: moving.retry_or_default(),
             rate_bps: moving.rate,
             range_bytes: RANGE_BYTES,
@@ -178,12 +186,13 @@ impl<'a> Team<'a> {
         }
     }
 
-    async fn connect(&self, server: usize) -> Result<Client, Error> {
+    /// Connects to a server; `beside`: where another session with it leads to.
+    async fn connect(&self, server: usize, beside: Option<SocketAddr>) -> Result<Client, Error> {
         let Member { host, at, last } = &self.members[server];
         // each time anew: what the user has confirmed for another server is known then
         let connector = connector(self.of_requests.moving)?;
-        let mut connector = match at {
-            Some(at) => connector.at(*at),
+        let mut connector = match at.or(beside) {
+            Some(at) => connector.at(at),
             None => connector.lost_at(*last.lock().unwrap_or_else(PoisonError::into_inner)),
         };
         let mut client = connector.connect(host).await?;

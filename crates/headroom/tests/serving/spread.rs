@@ -200,6 +200,25 @@ fn a_tree_is_fetched_from_three_servers_of_which_one_is_killed() {
 }
 
 #[test]
+fn a_tree_goes_both_ways_over_several_lanes() {
+    let servers = Servers::new("lanes", &[true]);
+    let tree = servers.path("here/tree");
+    make_tree(&tree);
+    let put = servers.client(&["put", "--lanes", "3", "here/tree", &servers.place("to/")]);
+    assert_eq!(put.status.code(), Some(0), "{put:?}");
+    assert_eq!(all(&servers.path("served/to/tree")), all(&tree));
+    let place = servers.place("to/tree");
+    let get = servers.client(&["get", "--lanes", "3", &place, "here/back/"]);
+    assert_eq!(get.status.code(), Some(0), "{get:?}");
+    assert_eq!(all(&servers.path("here/back/tree")), all(&tree));
+    for wrong in [&["--lanes", "0"][..], &["--lanes", "9"], &["--lanes", "2", "--streams"]] {
+        let arguments = [&["get", &place, "here/"][..], wrong].concat();
+        let refused = servers.client(&arguments);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+}
+
+#[test]
 fn a_sync_over_three_servers_of_which_one_is_killed_removes_at_last() {
     let mut servers = Servers::new("spread-sync", &[true; 3]);
     let tree = servers.path("here/tree");

@@ -30,7 +30,7 @@ pub fn is_lane(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & 0xf8 == FIRST & 0xf8)
 }
 
-/// A lane's ID: 64 random bits, never used twice in a transfer.
+/// A lane's ID: 64 bits that cannot be predicted, never used twice in a transfer.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LaneId(pub u64);
 

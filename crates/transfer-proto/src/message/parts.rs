@@ -68,8 +68,8 @@ pub struct DataHeader {
 /// The length of an upload's name in messages.
 pub const UPLOAD_BYTES: usize = 16;
 
-/// What a client wants of a server when it divides a file among several of one store. The request
-/// has one entry, this file.
+/// What a client wants of a server when it divides a file among several of one store, or among
+/// several sessions with one. The request has one entry, this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct PartsRequest {
@@ -79,6 +79,10 @@ pub struct PartsRequest {
     /// Whether all ranges are stored, and the file gets its name; otherwise ranges come.
     #[n(1)]
     pub completes: Option<bool>,
+    /// Whether all ranges go to this one server, over several sessions: one of a directory divides
+    /// no other file.
+    #[n(2)]
+    pub one_server: Option<bool>,
 }
 
 /// Requests to an object store by kind, repeated ones included.

@@ -668,14 +668,14 @@ fn uploads_without_parts_are_those_of_an_older_version() {
     };
     // [1, {1: false, 2: false}], and 10: {1: true}
     assert_eq!(bytes(put(None)), [0x82, 0x01, 0xa2, 0x01, 0xf4, 0x02, 0xf4]);
-    let completes = PartsRequest { upload: None, completes: Some(true) };
+    let completes = PartsRequest { completes: Some(true), ..PartsRequest::default() };
     assert_eq!(
         bytes(put(Some(completes))),
         [0x82, 0x01, 0xa3, 0x01, 0xf4, 0x02, 0xf4, 0x0a, 0xa1, 0x01, 0xf5]
     );
     // the name of an upload has 16 bytes
     let upload = Some([7; UPLOAD_BYTES]);
-    let named = bytes(put(Some(PartsRequest { upload, completes: None })));
+    let named = bytes(put(Some(PartsRequest { upload, ..PartsRequest::default() })));
     assert!(Message::parse(&named).is_ok());
     let at = named.iter().position(|byte| *byte == 0x50).expect("a string of 16 bytes");
     let mut short = named;
@@ -685,8 +685,10 @@ fn uploads_without_parts_are_those_of_an_older_version() {
 }
 
 fn parts_request() -> impl Strategy<Value = PartsRequest> {
-    (option::of(any::<[u8; 16]>()), option::of(any::<bool>()))
-        .prop_map(|(upload, completes)| PartsRequest { upload, completes })
+    let flags = (option::of(any::<bool>()), option::of(any::<bool>()));
+    (option::of(any::<[u8; 16]>()), flags).prop_map(|(upload, (completes, one_server))| {
+        PartsRequest { upload, completes, one_server }
+    })
 }
 
 fn offer() -> impl Strategy<Value = LanesOffer> {

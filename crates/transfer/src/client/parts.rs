@@ -17,8 +17,8 @@ use crate::rate::RateLimits;
 impl Client {
     /// Sends ranges of a file into the directory `to` below the server's root, or with `rename`
     /// under that name, as long as there are some that no other connection sends. `source` is this
-    /// file alone. `None` if the server stores whole files only, as one of a directory or of an
-    /// older version does: nothing was sent then.
+    /// file alone. `None` if the server stores whole files only, as one of several of a directory or
+    /// one of an older version does: nothing was sent then.
     ///
     /// # Errors
     /// The request failed as a whole. What is wrong with the file is noted in `participant`.

@@ -17,6 +17,7 @@ mod parts;
 mod ranges;
 mod remote;
 mod sent;
+mod sessions;
 mod shared;
 mod streams;
 mod sync;
@@ -83,7 +84,7 @@ pub(crate) struct Receiver {
     pub(crate) acceptance: Option<Message>,
     /// The file of which ranges were asked for, in place of whole files.
     pub(crate) part: Option<Participant>,
-    /// How this takes part in the upload of one file, if several servers store it.
+    /// How this takes part in the upload of one file, if several servers or sessions receive it.
     pub(crate) parts: Option<PartsRequest>,
 }
 

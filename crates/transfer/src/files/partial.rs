@@ -190,10 +190,11 @@ impl Partial {
         }
     }
 
-    /// Returns the number of spans of each part but the last, if the file is stored in parts.
+    /// Returns the number of spans of each part but the last, if the file is stored in parts. On a
+    /// disk each span is one.
     pub(crate) fn part_spans(&self) -> Option<u64> {
         match self {
-            Self::Disk(_) => None,
+            Self::Disk(_) => Some(1),
             Self::Store(partial) => partial.part_spans(),
         }
     }

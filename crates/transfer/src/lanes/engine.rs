@@ -240,7 +240,7 @@ impl Loop {
     }
 
     fn open(&mut self, flow: Box<Flow>, turn: &mut Vec<usize>) {
-        // lane IDs are 64 random bits: an existing one was guessed
+        // lane IDs cannot be predicted: an existing one was guessed, or seen
         if self.slots.contains_key(&flow.id) {
             return;
         }

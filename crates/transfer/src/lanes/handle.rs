@@ -22,6 +22,7 @@ use super::engine::{Command, Engine};
 use super::exporter::Exporter;
 use super::feed::{Closed, Feed, Part};
 use super::flow::{Flow, LaneState, LaneStatus};
+use super::ids::OwnId;
 use super::options::LaneOptions;
 use super::sink::Sink;
 use crate::error::Error;
@@ -39,21 +40,21 @@ const IPV6_UDP: usize = 48;
 pub(crate) struct LaneOffer {
     connection: Connection,
     transfer: TransferId,
-    lane: LaneId,
+    id: OwnId,
     socket: UdpSocket,
     lane_options: LaneOptions,
 }
 
 impl LaneOffer {
-    /// Makes an offer with a random lane ID; `None` if there is no socket.
+    /// Makes an offer; `None` if there is no socket.
     pub(crate) fn new(connection: &Connection) -> Option<Self> {
-        let socket = socket_towards(connection.remote_address()).ok()?;
-        let (mut transfer, mut lane) = ([0; 16], [0; 8]);
+        let server = connection.remote_address();
+        let socket = socket_towards(server).ok()?;
+        let mut transfer = [0; 16];
         aws_lc_rs::rand::fill(&mut transfer).ok()?;
-        aws_lc_rs::rand::fill(&mut lane).ok()?;
-        let lane = LaneId(u64::from_be_bytes(lane));
-        let (connection, transfer) = (connection.clone(), TransferId(transfer));
-        Some(Self { connection, transfer, lane, socket, lane_options: LaneOptions::default() })
+        let (transfer, id) = (TransferId(transfer), OwnId::draw(server)?);
+        let connection = connection.clone();
+        Some(Self { connection, transfer, id, socket, lane_options: LaneOptions::default() })
     }
 
     /// Sets options.
@@ -68,7 +69,7 @@ impl LaneOffer {
         let chunk = self.lane_options.chunk.map(Chunk::bytes);
         LanesOffer {
             transfer: self.transfer.0,
-            lanes: vec![self.lane.0],
+            lanes: vec![self.id.id().0],
             suites,
             receive_buffer,
             chunk,
@@ -95,8 +96,9 @@ impl LaneOffer {
         let port = port.unwrap_or(self.connection.remote_address().port());
         let params = LaneParams { cipher, chunk: self.lane_options.chunk, port };
         let negotiated =
-            Negotiated { transfer: self.transfer, lane: self.lane, params, peer_buffer };
-        Ok(LaneHandle::new(self.connection, negotiated, Driver::Socket(self.socket)))
+            Negotiated { transfer: self.transfer, lane: self.id.id(), params, peer_buffer };
+        let driver = Driver::Socket(self.socket);
+        Ok(LaneHandle::new(self.connection, negotiated, driver, Some(self.id)))
     }
 }
 
@@ -138,6 +140,8 @@ pub(super) enum Driver {
 pub(crate) struct LaneHandle {
     connection: Connection,
     negotiated: Negotiated,
+    /// A client's ID, as long as the lane is open.
+    _own_id: Option<OwnId>,
     is_server: bool,
     driver: Mutex<Driver>,
     started: Mutex<bool>,
@@ -154,11 +158,17 @@ pub(crate) struct LaneHandle {
 
 impl LaneHandle {
     /// Makes a lane, driven by a server's engine or on a client's socket.
-    pub(super) fn new(connection: Connection, negotiated: Negotiated, driver: Driver) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        negotiated: Negotiated,
+        driver: Driver,
+        own_id: Option<OwnId>,
+    ) -> Self {
         let (sender, state) = watch::channel(LaneState::Idle);
         Self {
             connection,
             negotiated,
+            _own_id: own_id,
             is_server: matches!(driver, Driver::Engine(_)),
             driver: Mutex::new(driver),
             started: Mutex::new(false),

@@ -21,6 +21,7 @@ mod exporter;
 mod feed;
 mod flow;
 mod handle;
+mod ids;
 mod options;
 mod port;
 mod range;

@@ -17,6 +17,7 @@ use quinn::Connection;
 use super::dropped::DropCounts;
 use super::engine::Engine;
 use super::handle::{Driver, LaneHandle, LaneParams, Negotiated};
+use super::ids::engine_of;
 use super::options;
 use super::range::Range;
 use crate::error::Error;
@@ -136,15 +137,15 @@ impl Port {
         let (transfer, peer_buffer) = (TransferId(offer.transfer), offer.receive_buffer);
         let negotiated =
             Negotiated { transfer, lane, params: LaneParams { cipher, chunk, port }, peer_buffer };
-        Ok(Some((answer, LaneHandle::new(connection.clone(), negotiated, Driver::Engine(engine)))))
+        let driver = Driver::Engine(engine);
+        Ok(Some((answer, LaneHandle::new(connection.clone(), negotiated, driver, None))))
     }
 
     /// Returns the port and the engine for a lane.
     fn turn(&self, lane: LaneId) -> Option<(u16, Arc<Engine>)> {
         match &self.sockets {
             Sockets::Shared { port, engines } => {
-                // the low 32 bits, as in the kernel's program
-                let engine = engines.get(lane.0 as u32 as usize % engines.len().max(1))?;
+                let engine = engines.get(engine_of(lane, engines.len().max(1)))?;
                 Some((*port, Arc::clone(engine)))
             }
             Sockets::Range(range) => range.turn(),

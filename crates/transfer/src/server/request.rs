@@ -194,15 +194,20 @@ impl Request<'_> {
         parts: Option<PartsRequest>,
     ) -> Result<Summary, Error> {
         self.may_write()?;
-        // servers of one directory would write one partial file
-        let parts = parts.filter(|_| self.root.is_remote());
+        // several servers of one directory would write one partial file
+        let is_own = |parts: &PartsRequest| parts.one_server == Some(true);
+        let is_divided = |parts: &PartsRequest| {
+            self.root.is_remote() || is_own(parts) && self.client.key.is_some()
+        };
+        let parts = parts.filter(is_divided);
         let (root, paths) = (self.root.clone(), self.paths);
         let resolved = spawn_blocking(move || paths.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
         // the rate of a lane cannot be limited at the receiver
         let limits = self.rates.incoming();
         let (lanes, handle) = self.accept(lanes.filter(|_| limits.rate_bps().is_none()))?;
-        let verification = self.verification(tree, handle.as_ref());
+        // the values of spans are BLAKE3's
+        let verification = self.verification(tree, handle.as_ref()).filter(|_| parts.is_none());
         let stored_as = TreeOptions { verification, ..self.allow.limit(tree, &self.root) };
         let keep = tree.map(|_| stored_as.keep);
         // a browser's sessions share what it may do, and no congestion control

@@ -20,7 +20,7 @@ use crate::files::{self, Root};
 impl<O> Servers<'_, O> {
     /// Whether a file of this size in bytes is divided.
     pub(super) const fn divides(&self, size: u64) -> bool {
-        is_divided(size, self.count, self.range_bytes)
+        is_divided(size, self.sessions(), self.range_bytes)
     }
 }
 
@@ -53,7 +53,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let begun = match (version, self.job) {
             (Some(version), Job::Get { to, .. }) => {
                 let (root, large) = (to.clone(), large.clone());
-                let how = (self.servers.count, self.servers.range_bytes);
+                let how = (self.servers.sessions(), self.servers.range_bytes);
                 let begin = move || begin(&root, &large, (version, &*named_by), how);
                 spawn_blocking(begin).await.ok().and_then(Result::ok).flatten()
             }

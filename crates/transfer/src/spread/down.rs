@@ -56,7 +56,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             && !names_directory(to.as_os_str().as_bytes())
         {
             return Err(Error::Usage(format!(
-                "with several servers a directory needs a destination that ends with a slash: write {}/ to store it there under its name, or HOSTS:{}/. to store what is in it",
+                "with several servers or lanes a directory needs a destination that ends with a slash: write {}/ to store it there under its name, or HOSTS:{}/. to store what is in it",
                 to.display(),
                 shown(&paths[0])
             )));
@@ -129,7 +129,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         let mut batches = Vec::new();
         for (above, files) in files {
             let from = remote(&above);
-            let mut batcher = Batcher::new(self.count);
+            let mut batcher = Batcher::new(self.sessions());
             let mut full = Vec::new();
             for (name, size) in files {
                 phase.batcher().pass(size);

@@ -137,6 +137,12 @@ impl State {
         Some(Work::Abandon(self.open.swap_remove(at).0))
     }
 
+    /// Whether there is something to take, for a connection that takes ranges.
+    fn has_some(&self) -> bool {
+        let waits = self.returned.len() + self.batches.len() + self.directories.len();
+        waits + self.large.len() > 0 || self.open.iter().any(|(open, _)| open.has_left())
+    }
+
     fn is_done(&self) -> bool {
         let divided = self.large.len() + self.open.len() + self.incomplete.len();
         let waits = self.returned.len() + self.batches.len() + self.directories.len() + divided;
@@ -250,6 +256,25 @@ impl Queue {
                 Next::Wait => changed.await,
             }
         }
+    }
+
+    /// Waits until there is something that nobody has taken. Returns whether there is: not if
+    /// nothing is left, or the queue was stopped.
+    pub(super) async fn has_spare(&self) -> bool {
+        loop {
+            let changed = self.changed.notified();
+            match self.spare() {
+                Some(has_spare) => return has_spare,
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Returns whether there is something to take; `None` if there may be later.
+    fn spare(&self) -> Option<bool> {
+        let state = self.state();
+        let is_over = state.is_stopped || state.is_done();
+        if is_over { Some(false) } else { state.has_some().then_some(true) }
     }
 
     fn change_by_taking(&self, takes_ranges: bool) -> Next {
@@ -413,6 +438,27 @@ mod tests {
     }
 
     #[test]
+    fn a_further_session_waits_for_what_nobody_else_takes() {
+        run(async {
+            let queue = Queue::default();
+            queue.fill(vec![batch("a")], vec![]);
+            queue.take(true).await.expect("a batch");
+            assert_eq!(queue.spare(), None);
+            let adding = async {
+                tokio::task::yield_now().await;
+                queue.put_back(Work::Copy(batch("b")));
+            };
+            assert!(tokio::join!(queue.has_spare(), adding).0);
+            queue.take(true).await.expect("it was returned");
+            let ending = async {
+                tokio::task::yield_now().await;
+                queue.finished();
+            };
+            assert!(!tokio::join!(queue.has_spare(), ending).0);
+        });
+    }
+
+    #[test]
     fn who_takes_no_ranges_fetches_large_files_whole() {
         run(async {
             let large = |name: &str| {
@@ -444,7 +490,7 @@ mod tests {
             let large = RelPath::parse(b"a").expect("a path");
             let from: Arc<Path> = Path::new("x").into();
             let large = LargeFile::new((&from, None), large, 1 << 30, false);
-            let upload = DividedUpload::new(large.path(), large.size, (2, 1 << 20));
+            let upload = DividedUpload::new(large.path(), large.size, (2, 1 << 20), false);
             let open = Arc::new(BegunFile::new(large.clone(), Divided::Sent(Arc::clone(&upload))));
             let queue = Queue::default();
             queue.add_large(vec![large]);

@@ -1,4 +1,5 @@
-//! Files that are sent to all servers of an object store: each stores parts of its own.
+//! Files that are sent to all servers of an object store, each of which stores parts of its own, or
+//! over several sessions to one server.
 
 use std::future::pending;
 use std::path::Path;
@@ -59,8 +60,9 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let large = LargeFile { size: here.size, ..large };
         self.servers.observer.event(Event::Offered { bytes: large.size });
         self.servers.observer.event(Event::Begun { path: &large.path() });
-        let how = (self.servers.count, self.servers.range_bytes);
-        let upload = DividedUpload::new(large.path(), large.size, how);
+        let how = (self.servers.sessions(), self.servers.range_bytes);
+        let one_server = self.servers.count == 1;
+        let upload = DividedUpload::new(large.path(), large.size, how, one_server);
         let open = Arc::new(BegunFile::new(large, Divided::Sent(upload)));
         self.queue.opened(Arc::clone(&open));
         Ok(Some(open))

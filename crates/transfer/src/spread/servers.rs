@@ -1,6 +1,7 @@
 //! Several servers of one store, and what one of them does, or another one when it is lost.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,16 +30,21 @@ pub struct Servers<'a, O> {
     /// How many there are.
     pub count: usize,
     /// Connects to one of them, by its number from 0, and sets options of requests but for a limit
-    /// of the rate.
-    pub connect: Box<dyn Fn(usize) -> Connecting<'a> + 'a>,
+    /// of the rate. An address is that at which another session with this server is connected: this
+    /// one has to lead to the same server.
+    pub connect: Box<dyn Fn(usize, Option<SocketAddr>) -> Connecting<'a> + 'a>,
+    /// The most sessions with each server, at least 1. Each has a socket and threads of its own at
+    /// both ends, and congestion control of its own. Those behind the first are connected when there
+    /// is something to do for them.
+    pub lanes: usize,
     /// How long to try to connect again while no server is connected. Others are tried again as
     /// long as one is.
     pub retry: Retry,
     /// The limit of all servers together, in bits of file content per second.
     pub rate_bps: Option<u64>,
-    /// The least bytes of a range: files of at least twice as many are divided among all servers, in
-    /// uploads if these have an object store. [`RANGE_BYTES`] is a good number; with [`u64::MAX`] no
-    /// file is divided.
+    /// The least bytes of a range: files of at least twice as many are divided among all sessions, in
+    /// uploads if the servers have an object store, or there is one server. [`RANGE_BYTES`] is a
+    /// good number; with [`u64::MAX`] no file is divided.
     pub range_bytes: u64,
     /// Receives events of all connections.
     pub observer: Arc<O>,
@@ -68,6 +74,13 @@ pub struct Returned {
     pub done: u64,
 }
 
+impl<O> Servers<'_, O> {
+    /// Returns how many sessions may take part.
+    pub(super) const fn sessions(&self) -> usize {
+        self.count * self.lanes
+    }
+}
+
 impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Connects to the first server that accepts this client.
     ///
@@ -76,7 +89,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
     pub async fn connect_any(&self) -> Result<Client, Error> {
         let mut failure = no_server();
         for server in 0..self.count {
-            match (self.connect)(server).await {
+            match (self.connect)(server, None).await {
                 Ok(mut client) => {
                     client.limit(self.rate_bps);
                     self.observer.connected();
@@ -149,7 +162,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         let mut failure = no_server();
         while let Some(server) = waiting.pop_front() {
             let begun = Instant::now();
-            let error = match (self.connect)(server).await {
+            let error = match (self.connect)(server, None).await {
                 Ok(mut client) => {
                     client.limit(self.rate_bps);
                     is_told[server] = false;
@@ -197,10 +210,10 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
     }
 }
 
-/// Whether a file of this size in bytes is divided among so many servers.
-pub(super) const fn is_divided(size: u64, servers: usize, range_bytes: u64) -> bool {
+/// Whether a file of this size in bytes is divided among so many sessions.
+pub(super) const fn is_divided(size: u64, sessions: usize, range_bytes: u64) -> bool {
     // smaller ones travel with their names
-    servers > 1 && size / 2 >= range_bytes && size > MAX_INLINE as u64
+    sessions > 1 && size / 2 >= range_bytes && size > MAX_INLINE as u64
 }
 
 /// Closes a connection after what was done over it, unless it is lost.

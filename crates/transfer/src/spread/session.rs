@@ -1,5 +1,6 @@
-//! The connections of a transfer, one to each server, which do the work of its queue.
+//! The sessions of a transfer, one or more with each server, which do the work of its queue.
 
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use super::queue::{Batch, Queue, Work};
 use super::record::{Record, Told, Totals, add};
 use super::servers::{Returned, Servers, SpreadObserver, no_server};
 use crate::client::Client;
-use crate::delivery::Summary;
+use crate::delivery::{Event, Summary};
 use crate::error::Error;
 use crate::files::{Excludes, Remaining, Root};
 use crate::retry::{FIRST_PAUSE, GOOD, MAX_PAUSE, Retry, jittered};
@@ -65,19 +66,28 @@ pub(super) struct Phase<'a, 's, O> {
     losses: Mutex<Losses>,
 }
 
-/// How many servers are there.
+/// How many sessions are there.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Servers that are connected.
-    connected: usize,
-    /// Those, and servers that are tried again.
-    left: usize,
-    /// Those that were given up.
+    /// By servers.
+    sessions: Vec<Sessions>,
+    /// Servers that were given up.
     gone: Vec<usize>,
     /// Since when none is connected.
     since: Option<Instant>,
-    /// Why the last server was lost.
+    /// Why the last session was lost.
     error: Option<Error>,
+}
+
+/// The sessions with one server.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sessions {
+    /// Those that are connected.
+    connected: usize,
+    /// Those, and sessions that are tried again or not needed yet.
+    left: usize,
+    /// Where the last one was connected.
+    address: Option<SocketAddr>,
 }
 
 /// Something that is done beside others, in one task: what asks the user a question makes the
@@ -93,7 +103,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             queue: Arc::default(),
             told: Arc::default(),
             remaining: Arc::default(),
-            batcher: Mutex::new(Batcher::new(servers.count)),
+            batcher: Mutex::new(Batcher::new(servers.sessions())),
             totals: Mutex::default(),
             losses: Mutex::default(),
         }
@@ -135,35 +145,51 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         let count = self.servers.count;
         let mut clients: Vec<_> = (0..count).map(|_| None).collect();
         let connecting = clients.iter_mut().enumerate().map(|(server, client)| {
-            let connecting = async move { *client = Some((self.servers.connect)(server).await) };
+            let connecting =
+                async move { *client = Some((self.servers.connect)(server, None).await) };
             Box::pin(connecting) as Task<'_>
         });
         all(connecting.collect()).await;
         let clients: Vec<Result<Client, Error>> = clients.into_iter().flatten().collect();
-        let connected = clients.iter().filter(|client| client.is_ok()).count();
-        if connected == 0 {
+        if clients.iter().all(Result::is_err) {
             // an error that is not about the network says more
             let errors = clients.into_iter().filter_map(Result::err);
             let error = errors.reduce(|one, other| if one.is_temporary() { other } else { one });
             return Err(error.unwrap_or_else(no_server));
         }
-        *self.losses() = Losses { connected, left: count, ..Losses::default() };
+        let lanes = self.servers.lanes;
+        let sessions = clients.iter().map(|client| Sessions {
+            connected: usize::from(client.is_ok()),
+            left: lanes,
+            address: client.as_ref().ok().map(Client::address),
+        });
+        *self.losses() = Losses { sessions: sessions.collect(), ..Losses::default() };
+        let mut further = Vec::new();
         let mut tasks = vec![Box::pin(fill) as Task<'_>];
         for (server, client) in clients.into_iter().enumerate() {
             match client {
                 Ok(client) => tasks.push(Box::pin(self.session(server, Some(client)))),
-                Err(error) if error.is_temporary() && self.servers.retry != Retry::Never => {
+                Err(error) if self.is_tried_again(&error) => {
                     self.servers.observer.lost(server, &error, false);
                     tasks.push(Box::pin(self.session(server, None)));
                 }
-                Err(error) => self.give_up(server, error),
+                Err(error) => {
+                    self.losses().sessions[server].left = 1;
+                    self.give_up(server, error);
+                    continue;
+                }
             }
+            further.extend((1..lanes).map(|lane| (lane, server)));
+        }
+        further.sort_unstable();
+        for (_, server) in further {
+            tasks.push(Box::pin(self.further_session(server)));
         }
         self.servers.observer.connected();
         all(tasks).await;
         let mut losses = self.losses();
         let ended = match losses.error.take() {
-            Some(error) if losses.left == 0 && !self.queue.is_done() => Err(error),
+            Some(error) if losses.left() == 0 && !self.queue.is_done() => Err(error),
             _ => Ok(()),
         };
         drop(losses);
@@ -171,7 +197,39 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         ended
     }
 
-    /// Does work by one server, until none is left, or the server is given up.
+    /// Whether a server is connected again after this error.
+    fn is_tried_again(&self, error: &Error) -> bool {
+        error.is_temporary() && self.servers.retry != Retry::Never
+    }
+
+    /// Does what [`Self::session`] does as soon as there is something that no other session takes.
+    async fn further_session(&self, server: usize) {
+        if !self.queue.has_spare().await {
+            return;
+        }
+        let address = self.losses().connected_at(server);
+        let connected = tokio::select! {
+            connected = (self.servers.connect)(server, address) => connected,
+            () = self.queue.ended() => return,
+        };
+        match connected {
+            Ok(client) => {
+                self.losses().find(server, client.address());
+                self.session(server, Some(client)).await;
+            }
+            Err(error) if self.is_tried_again(&error) => self.session(server, None).await,
+            Err(error) => {
+                let is_one_less = self.losses().connected_at(server).is_some();
+                if is_one_less {
+                    let reason = format!("one lane less: {error}");
+                    self.servers.observer.event(Event::Warning { reason: &reason });
+                }
+                self.give_up(server, error);
+            }
+        }
+    }
+
+    /// Does work by one session, until none is left, or the session is given up.
     async fn session(&self, server: usize, first: Option<Client>) {
         let (mut next, mut pause) = (first, FIRST_PAUSE);
         loop {
@@ -187,15 +245,17 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             if begun.elapsed() >= GOOD {
                 pause = FIRST_PAUSE;
             }
-            self.losses().lose();
-            if !error.is_temporary() || self.servers.retry == Retry::Never {
+            let is_last = self.losses().lose(server);
+            if !self.is_tried_again(&error) {
                 return self.give_up(server, error);
             }
-            self.servers.observer.lost(server, &error, false);
+            if is_last {
+                self.servers.observer.lost(server, &error, false);
+            }
         }
     }
 
-    /// Connects to a lost server again; `None` if it is given up, or not needed any more.
+    /// Connects to a server again; `None` if that is given up, or not needed any more.
     async fn reconnect(&self, server: usize, pause: &mut Duration) -> Option<Client> {
         loop {
             tokio::select! {
@@ -203,13 +263,14 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
                 () = self.queue.ended() => return None,
             }
             *pause = (*pause * 2).min(MAX_PAUSE);
+            let address = self.losses().connected_at(server);
             let connected = tokio::select! {
-                connected = (self.servers.connect)(server) => connected,
+                connected = (self.servers.connect)(server, address) => connected,
                 () = self.queue.ended() => return None,
             };
             let error = match connected {
                 Ok(client) => {
-                    self.losses().find();
+                    self.losses().find(server, client.address());
                     return Some(client);
                 }
                 Err(error) => error,
@@ -223,14 +284,18 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         }
     }
 
-    /// Notes that a server takes no further part. Without any, the transfer ends.
+    /// Notes that a session takes no further part. Without any, the transfer ends.
     fn give_up(&self, server: usize, error: Error) {
         let mut losses = self.losses();
-        losses.left -= 1;
-        losses.gone.push(server);
-        if losses.left == 0 {
+        let sessions = &mut losses.sessions[server];
+        sessions.left -= 1;
+        let is_gone = sessions.left == 0;
+        if is_gone {
+            losses.gone.push(server);
+        }
+        if losses.left() == 0 {
             self.queue.stop();
-        } else {
+        } else if is_gone {
             self.servers.observer.lost(server, &error, true);
         }
         losses.error = Some(error);
@@ -295,9 +360,10 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         }
     }
 
-    /// Returns the rate of one server, if there is a limit. They are limited together.
+    /// Returns the rate of one session, if there is a limit. They are limited together, also with
+    /// those that are not needed yet.
     pub(super) fn share_bps(&self) -> Option<u64> {
-        let left = self.losses().left.max(1) as u64;
+        let left = self.losses().left().max(1) as u64;
         self.servers.rate_bps.map(|rate| (rate / left).max(1))
     }
 
@@ -400,15 +466,29 @@ impl<O> Drop for Phase<'_, '_, O> {
 }
 
 impl Losses {
-    fn lose(&mut self) {
-        self.connected -= 1;
-        if self.connected == 0 {
-            self.since = Some(Instant::now());
-        }
+    fn left(&self) -> usize {
+        self.sessions.iter().map(|sessions| sessions.left).sum()
     }
 
-    fn find(&mut self) {
-        self.connected += 1;
+    /// Returns where a session with this server is connected, if there is one.
+    fn connected_at(&self, server: usize) -> Option<SocketAddr> {
+        let Sessions { connected, address, .. } = self.sessions[server];
+        address.filter(|_| connected > 0)
+    }
+
+    /// Notes the loss of a session. Returns whether it was the last one with its server.
+    fn lose(&mut self, server: usize) -> bool {
+        self.sessions[server].connected -= 1;
+        if self.sessions.iter().all(|sessions| sessions.connected == 0) {
+            self.since = Some(Instant::now());
+        }
+        self.sessions[server].connected == 0
+    }
+
+    fn find(&mut self, server: usize, address: SocketAddr) {
+        let sessions = &mut self.sessions[server];
+        sessions.connected += 1;
+        sessions.address = Some(address);
         self.since = None;
     }
 }
@@ -447,12 +527,16 @@ mod tests {
 
     #[test]
     fn the_time_without_servers_begins_with_the_loss_of_the_last_one() {
-        let mut losses = Losses { connected: 2, left: 2, ..Losses::default() };
-        losses.lose();
-        assert!(losses.since.is_none());
-        losses.lose();
-        assert!(losses.since.is_some());
-        losses.find();
+        let address = SocketAddr::from(([192, 0, 2, 1], 4860));
+        let sessions = |connected| Sessions { connected, left: 2, address: Some(address) };
+        let sessions = vec![sessions(2), sessions(1)];
+        let mut losses = Losses { sessions, ..Losses::default() };
+        assert!(!losses.lose(0), "another session with it is there");
+        assert_eq!(losses.connected_at(0), Some(address));
+        assert!(losses.lose(0));
+        assert_eq!((losses.connected_at(0), losses.since), (None, None));
+        assert!(losses.lose(1) && losses.since.is_some());
+        losses.find(1, address);
         assert!(losses.since.is_none());
     }
 }

@@ -24,8 +24,8 @@ use crate::files::{Excludes, Found, Keep, Links, Remaining, Source, SourceKind};
 
 impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Sends files and directories as [`Client::put`] does, spread over all servers. Large files are
-    /// divided ([`Self::range_bytes`]) if the servers have an object store; any other single file is
-    /// sent to one server. `tree` has the options that `connect` sets.
+    /// divided ([`Self::range_bytes`]) if the servers have an object store, or there is one server;
+    /// any other single file is sent to one server. `tree` has the options that `connect` sets.
     ///
     /// # Errors
     /// As those of [`Client::put`], once no server is left. A single directory needs a destination
@@ -51,7 +51,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             }
             if !names_contents(path.as_os_str().as_bytes()) && !names_directory(to) {
                 return Err(Error::Usage(format!(
-                    "with several servers a directory needs a destination that ends with a slash: write HOSTS:PATH/ to store {} in PATH, or {}/. to store what is in it as PATH",
+                    "with several servers or lanes a directory needs a destination that ends with a slash: write HOSTS:PATH/ to store {} in PATH, or {}/. to store what is in it as PATH",
                     path.display(),
                     path.display()
                 )));
@@ -161,7 +161,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
             links: tree.links,
             leaves_linked: tree.keep.has(Keep::HARD_LINKS),
             excludes: Arc::new(excludes),
-            servers: self.count,
+            sessions: self.sessions(),
             range_bytes: self.range_bytes,
             queue: Arc::clone(&phase.queue),
             remaining: Arc::clone(&phase.remaining),
@@ -183,7 +183,7 @@ struct Walk<O> {
     /// Whether files with hard links are left to the last request, which keeps the links.
     leaves_linked: bool,
     excludes: Arc<Excludes>,
-    servers: usize,
+    sessions: usize,
     /// The least bytes of a range of a file that is divided.
     range_bytes: u64,
     queue: Arc<Queue>,
@@ -194,7 +194,7 @@ struct Walk<O> {
 impl<O: SpreadObserver> Walk<O> {
     /// Fills the queue. What cannot be read is left to the last request, which reports it.
     fn run(self) {
-        let mut batcher = Batcher::new(self.servers);
+        let mut batcher = Batcher::new(self.sessions);
         let mut names = HashSet::new();
         for path in &self.paths {
             let base = base(path);
@@ -217,7 +217,7 @@ impl<O: SpreadObserver> Walk<O> {
                     self.observer.event(Event::Offered { bytes: metadata.size });
                     continue;
                 };
-                if is_divided(metadata.size, self.servers, self.range_bytes) {
+                if is_divided(metadata.size, self.sessions, self.range_bytes) {
                     batcher.pass(metadata.size);
                     let large = LargeFile::new((from, None), path, metadata.size, false);
                     self.queue.add_large(vec![large]);

@@ -30,9 +30,14 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) async fn connect(ground: &Ground, server: &Server) -> Self {
+        Self::connect_as(&ground.client, ground, server).await
+    }
+
+    /// Connects with another key than that of the client.
+    pub(super) async fn connect_as(client: &Identity, ground: &Ground, server: &Server) -> Self {
         let host_keys = HostKeys::Keys(vec![ground.server.public()]);
         let addresses = vec![server.address().expect("an address")];
-        let identity = Some(&ground.client);
+        let identity = Some(client);
         let connected =
             quic::connect_to(&host(server), addresses, identity, host_keys, None, A_TIME).await;
         let (endpoint, connection) = connected.expect("a connection");

@@ -43,7 +43,7 @@ fn over<'a>(
     watch: &Arc<Watch>,
     lanes: bool,
 ) -> Servers<'a, Watch> {
-    let connect = move |n: usize| {
+    let connect = move |n: usize, _: Option<SocketAddr>| {
         let connecting = async move {
             let mut client = ground.connect(&started[n]).await?;
             client.set_lanes(lanes);
@@ -54,6 +54,7 @@ fn over<'a>(
     Servers {
         count: started.len(),
         connect: Box::new(connect),
+        lanes: 1,
         retry: Retry::Never,
         rate_bps: None,
         range_bytes: MIB,
@@ -325,8 +326,14 @@ fn who_takes_part_in_no_upload_fails_and_the_upload_stays() {
         wrong[0] ^= 1;
         let stranger = Raw::connect(&ground, &other).await;
         for (parts, words) in [
-            (PartsRequest { upload: Some(wrong), completes: None }, "does not have the upload"),
-            (PartsRequest { upload: Some([0; 16]), completes: None }, "does not have the upload"),
+            (
+                PartsRequest { upload: Some(wrong), ..PartsRequest::default() },
+                "does not have the upload",
+            ),
+            (
+                PartsRequest { upload: Some([0; 16]), ..PartsRequest::default() },
+                "does not have the upload",
+            ),
         ] {
             let (mut writer, mut reader) = take_part(&stranger, parts).await;
             writer.send(&Message::EntriesEnd { files: 1, bytes: 20 * MIB }).await.expect("open");

@@ -24,10 +24,13 @@ const RATE_BPS: u64 = 400_000_000;
 /// These servers, with a limit of the rate and therefore without lanes: pieces that are held hold
 /// no others. Large files are divided into ranges of 1 MiB and more.
 fn all<'a>(ground: &'a Ground, started: &'a [Server], watch: &Arc<Watch>) -> Servers<'a, Watch> {
-    let connect = move |n: usize| Box::pin(ground.connect(&started[n])) as Connecting<'a>;
+    let connect = move |n: usize, _: Option<SocketAddr>| {
+        Box::pin(ground.connect(&started[n])) as Connecting<'a>
+    };
     Servers {
         count: started.len(),
         connect: Box::new(connect),
+        lanes: 1,
         retry: Retry::Never,
         rate_bps: Some(RATE_BPS),
         range_bytes: MIB,

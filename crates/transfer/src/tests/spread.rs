@@ -159,10 +159,11 @@ macro_rules! over {
         let (ground, started): (&Ground, &[Server]) = (&$ground, &$all);
         let $servers = Servers {
             count: started.len(),
-            connect: Box::new(move |n: usize| {
+            connect: Box::new(move |n: usize, _: Option<SocketAddr>| {
                 let connecting = connect(ground, &started[n], TreeOptions::default());
                 Box::pin(connecting) as Connecting<'_>
             }),
+            lanes: 1,
             retry: Retry::Never,
             rate_bps: None,
             range_bytes: RANGE_BYTES,
@@ -444,7 +445,7 @@ fn a_server_that_is_started_again_takes_part_again() {
         let second = std::sync::OnceLock::<Server>::new();
         let watch = Watch::new(Some((3 * MIB, &first)));
         let (ground, watching, begun, later) = (&ground, &watch, &first, &second);
-        let connect = Box::new(move |_: usize| {
+        let connect = Box::new(move |_: usize, _: Option<SocketAddr>| {
             let connecting = async move {
                 let server = match watching.count(&["lost 0"]) {
                     0 => begun.clone(),
@@ -454,9 +455,9 @@ fn a_server_that_is_started_again_takes_part_again() {
             };
             Box::pin(connecting) as Connecting<'_>
         });
-        let (count, retry, observer) = (1, Retry::Forever, Arc::clone(&watch));
+        let (count, lanes, retry, observer) = (1, 1, Retry::Forever, Arc::clone(&watch));
         let (rate_bps, range_bytes) = (None, RANGE_BYTES);
-        let all = Servers { count, connect, retry, rate_bps, range_bytes, observer };
+        let all = Servers { count, connect, lanes, retry, rate_bps, range_bytes, observer };
         let paths = [ground.here("tree/.")];
         let put = all.put(&paths, b"to", TreeOptions::default(), false).await;
         assert_eq!(put.expect("it is sent").failed, 0);
@@ -531,12 +532,12 @@ fn failures_of_single_files_are_reported_once_and_hard_links_are_kept() {
         let (keep, links) = (Keep::HARD_LINKS, Links::Skip);
         let options = TreeOptions { keep, links, ..TreeOptions::default() };
         let (ground, started) = (&ground, &servers);
-        let connect = Box::new(move |n: usize| {
+        let connect = Box::new(move |n: usize, _: Option<SocketAddr>| {
             Box::pin(connect(ground, &started[n], options)) as Connecting<'_>
         });
-        let (count, retry, observer) = (servers.len(), Retry::Never, Arc::clone(&watch));
-        let (rate_bps, range_bytes) = (Some(1 << 30), RANGE_BYTES);
-        let all = Servers { count, connect, retry, rate_bps, range_bytes, observer };
+        let (count, lanes, observer) = (servers.len(), 1, Arc::clone(&watch));
+        let (retry, rate_bps, range_bytes) = (Retry::Never, Some(1 << 30), RANGE_BYTES);
+        let all = Servers { count, connect, lanes, retry, rate_bps, range_bytes, observer };
         let paths = [ground.here("tree"), ground.here("missing")];
         let put = all.put(&paths, b"to", options, false).await.expect("an answer");
         assert_eq!((put.failed, put.left_out), (2, 1), "{put:?} {:?}", watch.notes);

@@ -31,6 +31,11 @@ impl<W: 'static> InFlight<W> {
         Self { running: 0, files: 0, done: channel(), events }
     }
 
+    /// Returns where the worker's events go.
+    pub(super) fn events(&self) -> WeakSender<WorkerEvent> {
+        self.events.clone()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.running == 0
     }

@@ -5,21 +5,25 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::asked::AskedRanges;
 use super::sent::SentRanges;
-use crate::claims::Claim;
+use crate::claims::{Claim, Receiving};
 use crate::files::Partial;
 
 /// A file that arrives on lanes or data streams.
 pub(super) struct Incoming {
-    /// Of a file of which this connection receives ranges, others have it, too.
+    /// Of a file of which this connection receives ranges, others may have it, too.
     pub(super) partial: Arc<Partial>,
     /// Dropped after the lock of `partial`, therefore declared after it.
     pub(super) _claim: Option<Claim>,
+    /// Its part in an upload that several sessions share. Dropped when nothing is being written.
+    pub(super) _receiving: Option<Receiving>,
     /// The ranges that were asked for, if not the whole file is.
     pub(super) ranges: Option<AskedRanges>,
-    /// The ranges that were sent and are not stored, if other servers store other parts.
+    /// The ranges that were sent and are not stored, if others receive other parts.
     pub(super) sent: Option<SentRanges>,
     /// Bytes that will arrive, in whole spans; [`u64::MAX`] until the sender has announced them.
     pub(super) sealed: AtomicU64,
+    /// Bytes of whole spans that had arrived before, over other sessions.
+    pub(super) came_before: u64,
     /// Writers that have not counted yet what they wrote.
     pub(super) writing: AtomicU64,
 }
@@ -35,7 +39,10 @@ impl Incoming {
         !self.is_writing()
             && match &self.ranges {
                 Some(ranges) => ranges.is_settled(&self.partial),
-                None => self.partial.came() >= self.sealed.load(SeqCst),
+                None => {
+                    let all = self.sealed.load(SeqCst).saturating_add(self.came_before);
+                    self.partial.came() >= all
+                }
             }
     }
 

@@ -41,9 +41,11 @@ impl Worker {
         let incoming = Arc::new(Incoming {
             partial: part.partial(),
             _claim: None,
+            _receiving: None,
             ranges: Some(AskedRanges::new(part)),
             sent: None,
             sealed: AtomicU64::new(u64::MAX),
+            came_before: 0,
             writing: AtomicU64::new(0),
         });
         self.shared.open().insert(id, Arc::clone(&incoming));

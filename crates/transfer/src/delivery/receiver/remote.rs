@@ -328,10 +328,10 @@ fn begin_once(
 ) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
     let shared = |role| root.begin_shared_upload(path, offer, mode, role);
     let upload = match parts {
-        None | Some(PartsRequest { upload: None, completes: Some(true) }) => {
+        None | Some(PartsRequest { upload: None, completes: Some(true), .. }) => {
             return Ok((root.begin_as(path, offer, mode)?, None));
         }
-        Some(PartsRequest { upload: Some(upload), completes: Some(true) }) => {
+        Some(PartsRequest { upload: Some(upload), completes: Some(true), .. }) => {
             return Ok((shared(UploadRole::TakeOver(upload))?, None));
         }
         Some(PartsRequest { upload: Some(upload), .. }) => upload,

@@ -23,7 +23,7 @@ use super::linked::Linked;
 use super::sent::SentRanges;
 use super::shared::{Shared, WorkerEvent};
 use super::sync_mode::SyncMode;
-use crate::claims::{Claim, FileClaims};
+use crate::claims::{Claim, FileClaims, Others};
 use crate::connection::Connection;
 use crate::control::unexpected;
 use crate::delivery::divided::Participant;
@@ -40,10 +40,10 @@ use crate::owners::Owners;
 const MAX_DIRECTORY_BYTES: usize = 16 << 20;
 /// How often, and how many times, to retry a busy file whose former transfer is about to end: a
 /// server closed it, or it was this client's own and has a write in flight.
-const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
+pub(super) const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
 /// How many times a server retries a busy file that no transfer of the same client has: one of
 /// a server that has just ended may still have a write in flight.
-const LINGER: u32 = 100;
+pub(super) const LINGER: u32 = 100;
 
 /// A file that was begun and locked, and the claim that covers the lock.
 pub(super) struct Begun {
@@ -86,7 +86,7 @@ pub(super) struct Worker {
     pub(super) tree: TreeOptions,
     /// The file of which ranges were asked for, in place of whole files.
     pub(super) part: Option<Participant>,
-    /// How this takes part in the upload of one file, if several servers store it.
+    /// How this takes part in the upload of one file, if several servers or sessions receive it.
     pub(super) parts: Option<PartsRequest>,
     pub(super) owners: Owners,
     pub(super) linked: Linked,
@@ -194,7 +194,10 @@ impl Worker {
             }
             Message::Withdrawn { id, reason, code } => {
                 if let Some(file) = self.close(id) {
-                    let _ = file.incoming.partial.abandon();
+                    // what is received in ranges is not of this session alone
+                    if !self.assists() {
+                        let _ = file.incoming.partial.abandon();
+                    }
                     self.failed_there(&reason, code);
                     self.answer_links(id, false);
                 } else if self.is_withdrawn(id) {
@@ -363,7 +366,11 @@ impl Worker {
                 if self.is_remote() {
                     return self.begin_later(id, path, offer, mode);
                 }
-                match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
+                let begun = match self.parts {
+                    Some(parts) => self.begin_parts(id, path, &offer, parts),
+                    None => self.begin_whole(id, path, &offer),
+                };
+                match begun {
                     Ok(incoming) => {
                         self.shared.observer.event(Event::Begun { path });
                         let attributes = more;
@@ -380,10 +387,10 @@ impl Worker {
                                 copied: 0,
                             },
                         );
-                        return Ok(());
                     }
-                    Err(error) => Err(error),
+                    Err(failure) => self.failed(id, failure),
                 }
+                return Ok(());
             }
         };
         match done {
@@ -445,20 +452,27 @@ impl Worker {
     /// Opens a file for receiving. One that an older connection of the same client still has is
     /// taken over: a client that starts again need not wait until the server notices that the first
     /// connection is dead.
-    fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Begun, files::Error> {
+    pub(super) fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Begun, files::Error> {
         // it may take long
         self.answers.flush();
         let root = &self.destination.root;
         let claims = self.claims.as_ref();
+        let others =
+            claims.map(|claims| claims.give_up_uploads(root.path(), path, &self.connection));
+        let others = others.filter(|others| !others.is_empty());
         let claim = claims.map(|claims| claims.claim(root.path(), path, &self.connection));
         let mut waits = match &claim {
-            Some(claim) if !claim.supersedes() => LINGER,
+            Some(claim) if !claim.supersedes() && others.is_none() => LINGER,
             _ => HANDOVER.1,
         };
         loop {
             match root.begin(path, offer) {
                 Err(error) if matches!(error.kind(), ErrorKind::Busy) && waits > 0 => {
                     waits -= 1;
+                    // sessions of an upload that do not end by themselves
+                    if waits == HANDOVER.1 - LINGER {
+                        others.iter().for_each(Others::close);
+                    }
                     std::thread::sleep(HANDOVER.0);
                 }
                 begun => return Ok(Begun { partial: begun?, claim }),
@@ -500,9 +514,11 @@ impl Worker {
         let incoming = Arc::new(Incoming {
             partial: Arc::new(partial),
             _claim: claim,
+            _receiving: None,
             ranges: None,
             sent: self.assists().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
+            came_before: 0,
             writing: AtomicU64::new(0),
         });
         self.shared.open().insert(id, Arc::clone(&incoming));

@@ -1,4 +1,5 @@
-//! A file that several connections send to servers of one store, each in ranges of its own.
+//! A file that several connections send to servers of one store, or to one server of a directory,
+//! each in ranges of its own.
 //!
 //! The first server begins an upload in parts, and names it; the others take part in it. A range has
 //! whole parts, and counts when its server has stored them with the values of this side's spans.
@@ -28,6 +29,8 @@ pub(crate) struct DividedUpload {
     path: RelPath,
     spans: Spans,
     division: Division,
+    /// Whether all connections lead to one server.
+    one_server: Option<bool>,
     state: Mutex<State>,
     changed: Notify,
     /// The file, which the first connection opens for all.
@@ -73,11 +76,12 @@ struct Assigned {
 
 impl DividedUpload {
     /// Divides a file of this size in bytes among so many connections. A range has `range_bytes`
-    /// at least, but for what is left of another one.
+    /// at least, but for what is left of another one. `one_server`: all connections lead to one.
     pub(crate) fn new(
         path: RelPath,
         size: u64,
         (connections, range_bytes): (usize, u64),
+        one_server: bool,
     ) -> Arc<Self> {
         let spans = Spans::new(size);
         let mut left = Ranges::default();
@@ -97,6 +101,7 @@ impl DividedUpload {
             path,
             spans,
             division: Division::new(connections, range_bytes),
+            one_server: one_server.then_some(true),
             state: Mutex::new(state),
             changed: Notify::new(),
             opened: Mutex::default(),
@@ -167,7 +172,7 @@ impl DividedUpload {
     /// Returns what the request that completes the file wants of the server.
     pub(crate) fn completion(&self) -> PartsRequest {
         let upload = self.state().upload.map(|upload| upload.name);
-        PartsRequest { upload, completes: Some(true) }
+        PartsRequest { upload, completes: Some(true), one_server: self.one_server }
     }
 
     /// Returns the value of a span that is stored.

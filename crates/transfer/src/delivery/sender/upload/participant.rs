@@ -53,7 +53,7 @@ impl UploadParticipant {
     /// Returns what its request wants of the server.
     pub(crate) fn request(&self) -> PartsRequest {
         let upload = self.upload.state().upload.map(|upload| upload.name);
-        PartsRequest { upload, completes: None }
+        PartsRequest { upload, completes: None, one_server: self.upload.one_server }
     }
 
     /// Whether something that was found is the file, as far as its kind and size tell.
@@ -212,7 +212,7 @@ mod tests {
 
     fn divided(mib: u64, range_bytes: u64) -> Arc<DividedUpload> {
         let path = RelPath::parse(b"big").expect("a path");
-        DividedUpload::new(path, mib * SPAN_BYTES - 5, (2, range_bytes))
+        DividedUpload::new(path, mib * SPAN_BYTES - 5, (2, range_bytes), false)
     }
 
     /// Confirms a range.

@@ -1,0 +1,260 @@
+//! Uploads of one file over several sessions of one client: all of them write into one partial
+//! file, which is none of theirs.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::message::{Time, UPLOAD_BYTES};
+use headroom_transfer_proto::path::RelPath;
+
+use super::{Claim, FileClaims, Slot};
+use crate::connection::Connection;
+use crate::error::Closing;
+use crate::files::Partial;
+
+/// The most uploads of one client at once.
+const MAX_UPLOADS: usize = 8;
+/// The most spans of a file: the values of all are in memory, 40 bytes each.
+const MAX_SPANS: u64 = 1 << 20;
+
+/// Lets a session look again whether its ranges are here.
+pub(crate) type Wake = Box<dyn Fn() + Send>;
+
+/// The name of an upload.
+pub(crate) type UploadName = [u8; UPLOAD_BYTES];
+
+/// What the sessions of an upload agree on: the directory that the client sees, the file's name in
+/// it, its size in bytes, and when it was changed.
+pub(crate) type UploadedFile<'a> = (&'a Path, &'a RelPath, u64, Time);
+
+/// The uploads of a server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UploadTable(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Sessions of the server, by the numbers of their connections.
+    sessions: HashSet<usize>,
+    uploads: HashMap<UploadName, Upload>,
+}
+
+/// An upload. It ends when the file is stored, or with the last session that took part in it.
+struct Upload {
+    slot: Slot,
+    mtime: Time,
+    /// The transfer that began it.
+    transfer: u64,
+    partial: Arc<Partial>,
+    /// Dropped after the lock of `partial`, therefore declared after it.
+    claim: Option<Claim>,
+    /// Sessions that took part, and are open.
+    sessions: HashSet<usize>,
+    /// Those of them that receive ranges now.
+    receivers: Vec<Receiver>,
+}
+
+/// A session that receives ranges.
+struct Receiver {
+    connection: Connection,
+    wake: Wake,
+}
+
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upload").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+impl Upload {
+    fn is_of(&self, slot: &Slot, size: u64, mtime: Time) -> bool {
+        self.slot == *slot && self.partial.spans().size() == size && self.mtime == mtime
+    }
+
+    fn add(&mut self, connection: &Connection, wake: Wake) {
+        self.sessions.insert(connection.stable_id());
+        self.receivers.push(Receiver { connection: connection.clone(), wake });
+    }
+
+    /// Returns the connections that receive ranges, but for this one.
+    fn others(&self, own: &Connection) -> Others {
+        let connections = self.receivers.iter().map(|receiver| receiver.connection.clone());
+        Others(connections.filter(|other| other.stable_id() != own.stable_id()).collect())
+    }
+}
+
+/// Connections that still receive ranges of a file whose upload has ended.
+#[derive(Debug)]
+pub(crate) struct Others(Vec<Connection>);
+
+impl Others {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Closes them: they did not end by themselves.
+    pub(crate) fn close(&self) {
+        for other in &self.0 {
+            other.close(Closing::Superseded, "");
+        }
+    }
+}
+
+impl UploadTable {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a session, which may take part in uploads until this is dropped.
+    pub(super) fn open(&self, connection: &Connection) -> OpenSession {
+        let id = connection.stable_id();
+        self.lock().sessions.insert(id);
+        OpenSession { table: self.clone(), id }
+    }
+}
+
+/// A session of the server, as long as it is open.
+#[derive(Debug)]
+pub(crate) struct OpenSession {
+    table: UploadTable,
+    id: usize,
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        let mut table = self.table.lock();
+        table.sessions.remove(&self.id);
+        for upload in table.uploads.values_mut() {
+            upload.sessions.remove(&self.id);
+        }
+        let ended = table.remove_all(|upload| upload.sessions.is_empty());
+        // claims and locks are released without this lock
+        drop(table);
+        drop(ended);
+    }
+}
+
+impl Table {
+    /// Removes uploads, and returns them.
+    fn remove_all(&mut self, is_it: impl Fn(&Upload) -> bool) -> Vec<Upload> {
+        let named = self.uploads.iter().filter(|(_, upload)| is_it(upload));
+        let names: Vec<UploadName> = named.map(|(name, _)| *name).collect();
+        names.iter().filter_map(|name| self.uploads.remove(name)).collect()
+    }
+}
+
+impl FileClaims {
+    /// Begins an upload with this name, into a partial file that keeps what it knows of spans.
+    ///
+    /// # Errors
+    /// The client has too many, the file is too large, or the session has ended; in words.
+    pub(crate) fn begin_upload(
+        &self,
+        name: UploadName,
+        (root, path, _, mtime): UploadedFile<'_>,
+        (partial, claim): (Arc<Partial>, Option<Claim>),
+        connection: &Connection,
+        wake: Wake,
+    ) -> Result<Receiving, String> {
+        if partial.spans().count() > MAX_SPANS {
+            return Err(format!("it is larger than {MAX_SPANS} MiB, and is not divided"));
+        }
+        let mut table = self.all.uploads.lock();
+        let own = table.uploads.values().filter(|upload| upload.slot.2 == self.key).count();
+        if own >= MAX_UPLOADS {
+            return Err(format!("{MAX_UPLOADS} files of this client are divided at once"));
+        }
+        if !table.sessions.contains(&connection.stable_id()) {
+            return Err("the session has ended".to_owned());
+        }
+        let mut upload = Upload {
+            slot: self.slot(root, path),
+            mtime,
+            transfer: self.transfer,
+            partial,
+            claim,
+            sessions: HashSet::new(),
+            receivers: Vec::new(),
+        };
+        upload.add(connection, wake);
+        table.uploads.insert(name, upload);
+        drop(table);
+        Ok(self.receiving(name, connection))
+    }
+
+    /// Takes part in an upload; `None` if there is none of this name for this file.
+    pub(crate) fn join_upload(
+        &self,
+        name: UploadName,
+        (root, path, size, mtime): UploadedFile<'_>,
+        connection: &Connection,
+        wake: Wake,
+    ) -> Option<(Arc<Partial>, Receiving)> {
+        let slot = self.slot(root, path);
+        let mut table = self.all.uploads.lock();
+        let is_open = table.sessions.contains(&connection.stable_id());
+        let upload = table.uploads.get_mut(&name);
+        let upload = upload.filter(|upload| is_open && upload.is_of(&slot, size, mtime))?;
+        upload.add(connection, wake);
+        let partial = Arc::clone(&upload.partial);
+        drop(table);
+        Some((partial, self.receiving(name, connection)))
+    }
+
+    fn receiving(&self, name: UploadName, connection: &Connection) -> Receiving {
+        Receiving { table: self.all.uploads.clone(), name, id: connection.stable_id() }
+    }
+
+    /// Ends an upload, whose file is then stored; `None` as [`Self::join_upload`] says. When the
+    /// partial file has one owner, no other session writes.
+    pub(crate) fn end_upload(
+        &self,
+        name: UploadName,
+        (root, path, size, mtime): UploadedFile<'_>,
+        connection: &Connection,
+    ) -> Option<(Arc<Partial>, Option<Claim>, Others)> {
+        let slot = self.slot(root, path);
+        let mut table = self.all.uploads.lock();
+        table.uploads.get(&name).filter(|upload| upload.is_of(&slot, size, mtime))?;
+        let upload = table.uploads.remove(&name)?;
+        drop(table);
+        let others = upload.others(connection);
+        Some((upload.partial, upload.claim, others))
+    }
+
+    /// Gives up uploads of a file that earlier transfers of this client have begun, because this one
+    /// stores it. Returns the sessions that still have to release it.
+    pub(crate) fn give_up_uploads(
+        &self,
+        root: &Path,
+        path: &RelPath,
+        connection: &Connection,
+    ) -> Others {
+        let slot = self.slot(root, path);
+        let mut table = self.all.uploads.lock();
+        let ended =
+            table.remove_all(|upload| upload.slot == slot && upload.transfer < self.transfer);
+        drop(table);
+        Others(ended.iter().flat_map(|upload| upload.others(connection).0).collect())
+    }
+}
+
+/// A session's part in an upload. Whoever writes for it has it: when it is dropped, nothing is
+/// being written for the session, and the others look whether their ranges are here.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    table: UploadTable,
+    name: UploadName,
+    id: usize,
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        let mut table = self.table.lock();
+        if let Some(upload) = table.uploads.get_mut(&self.name) {
+            upload.receivers.retain(|other| other.connection.stable_id() != self.id);
+            upload.receivers.iter().for_each(|other| (other.wake)());
+        }
+    }
+}

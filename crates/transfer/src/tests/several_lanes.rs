@@ -1,0 +1,367 @@
+//! One server with which a client has several sessions, each with a lane of its own.
+
+use headroom_transfer_proto::message::{Message, PartsRequest, UPLOAD_BYTES};
+use headroom_transfer_proto::span::ChainingValue;
+use quinn::Connection;
+
+use super::hostile::{Raw, assert_others_go_on, file};
+use super::spread::Watch;
+use super::*;
+use crate::TreeOptions;
+use crate::control::{MessageReader, MessageWriter};
+use crate::retry::Retry;
+use crate::spread::{Connecting, Servers};
+
+const MIB: u64 = 1 << 20;
+
+/// The connections of a transfer, with what each was told of another one's address.
+#[derive(Debug, Clone, Default)]
+struct Made(Arc<Mutex<Vec<(Connection, Option<SocketAddr>)>>>);
+
+impl Made {
+    fn count(&self) -> usize {
+        self.0.lock().expect("nobody panicked").len()
+    }
+
+    /// Closes the last one of so many, as soon as they are there. Returns whether they are.
+    fn lose_last_of(&self, count: usize) -> bool {
+        let made = self.0.lock().expect("nobody panicked");
+        if let Some((lost, _)) = made.get(count - 1) {
+            lost.close(7_u32.into(), b"");
+        }
+        made.len() >= count
+    }
+
+    fn besides(&self) -> Vec<Option<SocketAddr>> {
+        self.0.lock().expect("nobody panicked").iter().map(|(_, beside)| *beside).collect()
+    }
+}
+
+/// Up to three lanes to one server. Large files are divided into ranges of 1 MiB and more.
+fn lanes<'a>(
+    ground: &'a Ground,
+    server: &'a Server,
+    made: &'a Made,
+    watch: &Arc<Watch>,
+) -> Servers<'a, Watch> {
+    sessions((ground, server), made, watch, true)
+}
+
+/// Up to three sessions with one server, which may have lanes or do everything on streams: there
+/// pieces that are held hold no others.
+fn sessions<'a>(
+    (ground, server): (&'a Ground, &'a Server),
+    made: &'a Made,
+    watch: &Arc<Watch>,
+    have_lanes: bool,
+) -> Servers<'a, Watch> {
+    let connect = move |_: usize, beside: Option<SocketAddr>| {
+        let connecting = async move {
+            let mut client = ground.connect(server).await?;
+            client.set_lanes(have_lanes);
+            let connection = client.connection().clone();
+            made.0.lock().expect("nobody panicked").push((connection, beside));
+            Ok(client)
+        };
+        Box::pin(connecting) as Connecting<'a>
+    };
+    Servers {
+        count: 1,
+        connect: Box::new(connect),
+        lanes: 3,
+        retry: Retry::Never,
+        rate_bps: None,
+        range_bytes: MIB,
+        observer: Arc::clone(watch),
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    std::fs::read(one).expect("a file") == std::fs::read(other).expect("a file")
+}
+
+#[test]
+fn ranges_of_a_file_are_fetched_on_all_lanes_and_those_of_a_lost_one_on_others() {
+    let ground = Ground::new();
+    write(&ground.served("big"), &content((40 << 20) + 5));
+    run(async {
+        let (server, made) = (ground.start(), Made::default());
+        // the first asks what the name is; nothing goes on until all lanes are there
+        let losing = made.clone();
+        let watch = Watch::holding(None, move || losing.lose_last_of(4));
+        let all = sessions((&ground, &server), &made, &watch, false);
+        let got = all.get(&[b"big".to_vec()], &ground.here("as"), false).await;
+        let got = got.expect("it is fetched");
+        assert_eq!((got.stored, got.failed), (1, 0), "{got:?} {:?}", watch.notes);
+        assert!(is_same(&ground.here("as"), &ground.served("big")));
+        let address = Some(server.address().expect("an address"));
+        assert_eq!(made.besides(), [None, None, address, address]);
+        // the server is not lost
+        for words in ["gone", "lost", "warning"] {
+            assert_eq!(watch.count(&[words]), 0, "{:?}", watch.notes);
+        }
+    });
+}
+
+#[test]
+fn a_tree_is_fetched_on_several_lanes() {
+    let ground = Ground::new();
+    for n in 0..40 {
+        write(&ground.served(&format!("tree/{}/{n}", n % 4)), &content(3000 + n));
+    }
+    write(&ground.served("tree/big"), &content(9 << 20));
+    run(async {
+        let (server, made) = (ground.start(), Made::default());
+        let (watch, to) = (Watch::new(None), ground.here("to/"));
+        let got = lanes(&ground, &server, &made, &watch).get(&[b"tree".to_vec()], &to, false).await;
+        let got = got.expect("it is fetched");
+        // 41 files, the tree and four directories in it
+        assert_eq!((got.stored, got.failed), (46, 0), "{got:?} {:?}", watch.notes);
+        assert_eq!(tree(&to.join("tree")), tree(&ground.served("tree")));
+    });
+}
+
+#[test]
+fn lanes_are_opened_only_when_there_is_something_to_divide() {
+    let ground = Ground::new();
+    write(&ground.served("small"), &content(70_000));
+    write(&ground.served("tree/a"), &content(3000));
+    write(&ground.served("tree/b"), &content(80_000));
+    run(async {
+        let server = ground.start();
+        // one asks for the names, and another one fetches a file; or it fetches the files of a
+        // tree, and a third one what is left of that
+        for (from, connections) in [("small", 2), ("tree", 3)] {
+            let (made, watch) = (Made::default(), Watch::new(None));
+            let (from, to) = ([from.as_bytes().to_vec()], ground.here("to/"));
+            let got = lanes(&ground, &server, &made, &watch).get(&from, &to, false).await;
+            let got = got.expect("it is fetched");
+            assert_eq!(got.failed, 0, "{got:?} {:?}", watch.notes);
+            assert_eq!(made.count(), connections, "{from:?}");
+        }
+    });
+}
+
+#[test]
+fn ranges_of_a_file_are_stored_over_all_lanes_and_those_of_a_lost_one_over_others() {
+    let ground = Ground::new();
+    write(&ground.here("big"), &content((40 << 20) + 5));
+    run(async {
+        for is_lost in [false, true] {
+            let (server, made) = (ground.start(), Made::default());
+            let losing = made.clone();
+            // nothing goes on until all lanes are there
+            let watch = Watch::holding(None, move || match is_lost {
+                true => losing.lose_last_of(3),
+                false => losing.count() == 3,
+            });
+            let all = sessions((&ground, &server), &made, &watch, false);
+            let (paths, to) = ([ground.here("big")], format!("to/as-{is_lost}"));
+            let put = all.put(&paths, to.as_bytes(), TreeOptions::default(), false).await;
+            let put = put.expect("it is sent");
+            assert_eq!((put.stored, put.failed), (1, 0), "{put:?} {:?}", watch.notes);
+            assert!(is_same(&ground.here("big"), &ground.served(&to)));
+            for words in ["gone", "lost", "warning"] {
+                assert_eq!(watch.count(&[words]), 0, "{:?}", watch.notes);
+            }
+            // one of them has stored all ranges, and no other request was made
+            assert_eq!(made.count(), 3);
+        }
+        let names = std::fs::read_dir(ground.served("to")).expect("a folder").count();
+        assert_eq!(names, 2, "nothing is left over");
+    });
+}
+
+#[test]
+fn a_tree_with_a_large_file_is_stored_over_several_lanes_and_replaced() {
+    let ground = Ground::new();
+    for n in 0..40 {
+        write(&ground.here(&format!("tree/{}/{n}", n % 4)), &content(3000 + n));
+    }
+    write(&ground.here("tree/sub/sub/big"), &content(9 << 20));
+    run(async {
+        let server = ground.start();
+        for changed in [false, true] {
+            if changed {
+                let mut big = content(9 << 20);
+                big[5 << 20] ^= 1;
+                write(&ground.here("tree/sub/sub/big"), &big);
+            }
+            let (made, watch) = (Made::default(), Watch::new(None));
+            let (paths, tree_options) = ([ground.here("tree")], TreeOptions::default());
+            let all = lanes(&ground, &server, &made, &watch);
+            let put = all.put(&paths, b"to/", tree_options, false).await.expect("it is sent");
+            // 41 files, the tree and six directories in it
+            assert_eq!((put.stored, put.failed), (48, 0), "{put:?} {:?}", watch.notes);
+            assert_eq!(watch.count(&["stored: tree/sub/sub/big"]), 1, "{:?}", watch.notes);
+            assert_eq!(watch.count(&["warning"]), 0, "{:?}", watch.notes);
+            assert_eq!(tree(&ground.served("to/tree")), tree(&ground.here("tree")));
+        }
+    });
+}
+
+/// Takes part in an upload, or begins one.
+fn own(upload: Option<[u8; UPLOAD_BYTES]>) -> PartsRequest {
+    PartsRequest { upload, completes: None, one_server: Some(true) }
+}
+
+/// Offers a file of 20 spans.
+async fn offer(raw: &Raw, name: &str, parts: PartsRequest) -> (MessageWriter, MessageReader) {
+    let put = Message::Put {
+        to: None,
+        rename: false,
+        fsync: false,
+        lanes: None,
+        tree: None,
+        parts: Some(parts),
+    };
+    let (mut writer, reader) = raw.ask(put).await;
+    writer.send(&file(0, name, 20 * MIB)).await.expect("it is open");
+    (writer, reader)
+}
+
+/// Begins an upload; returns its name.
+async fn begin(raw: &Raw, name: &str) -> (MessageWriter, MessageReader, [u8; UPLOAD_BYTES]) {
+    let (writer, mut reader) = offer(raw, name, own(None)).await;
+    let begun = reader.expect().await.expect("an upload");
+    let Message::PartsBegun { id: 0, upload, part_spans: 1 } = begun else { panic!("{begun:?}") };
+    let have = reader.expect().await.expect("nothing is there");
+    assert!(matches!(have, Message::Have { last: true, .. }), "{have:?}");
+    (writer, reader, upload)
+}
+
+/// Reads that the only file has failed, and the end; returns why it failed.
+async fn failure(writer: &mut MessageWriter, reader: &mut MessageReader) -> String {
+    let end = Message::EntriesEnd { files: 1, bytes: 20 * MIB };
+    writer.send(&end).await.expect("it is open");
+    let failed = reader.expect().await.expect("an answer");
+    let Message::Failed { reason, .. } = failed else { panic!("{failed:?}") };
+    let end = reader.expect().await.expect("the end");
+    assert_eq!(end, Message::End { stored: 0, failed: 1 });
+    reason
+}
+
+#[test]
+fn who_names_no_upload_of_the_file_fails_and_who_completes_it_writes_alone() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let (one, other) =
+            (Raw::connect(&ground, &server).await, Raw::connect(&ground, &server).await);
+        let (_writer, _reader, upload) = begin(&one, "file").await;
+        let mut wrong = upload;
+        wrong[0] ^= 1;
+        for (name, upload) in [("file", wrong), ("other", upload)] {
+            let (mut writer, mut reader) = offer(&other, name, own(Some(upload))).await;
+            let reason = failure(&mut writer, &mut reader).await;
+            assert!(reason.contains("does not have its upload"), "{reason}");
+        }
+        let (_writer, mut reader) = offer(&other, "file", own(Some(upload))).await;
+        let begun = reader.expect().await.expect("an answer");
+        assert_eq!(begun, Message::PartsBegun { id: 0, upload, part_spans: 1 });
+
+        // a third one says that all is there, while the others could still write
+        let third = Raw::connect(&ground, &server).await;
+        let completes = PartsRequest { completes: Some(true), ..own(Some(upload)) };
+        let (mut writer, mut reader) = offer(&third, "file", completes).await;
+        for closed in [one.end().await, other.end().await] {
+            assert!(closed.contains('4'), "a newer transfer takes the file: {closed}");
+        }
+        let have = reader.expect().await.expect("nothing is there");
+        assert!(matches!(have, Message::Have { last: true, .. }), "{have:?}");
+        let sealed = Message::Sealed { id: 0, root: [7; 32], bytes: 0 };
+        writer.send(&sealed).await.expect("it is open");
+        failure(&mut writer, &mut reader).await;
+        assert!(!ground.served("file").exists());
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn another_key_takes_part_in_no_upload() {
+    let ground = Ground::new();
+    run(async {
+        let (stranger, mut options) = (Identity::ephemeral().expect("a key"), ground.options());
+        options.policy.keys.insert(stranger.public(), Access::default());
+        let server = start(&ground.server, options);
+        let own_raw = Raw::connect(&ground, &server).await;
+        let (_writer, _reader, upload) = begin(&own_raw, "file").await;
+        let other = Raw::connect_as(&stranger, &ground, &server).await;
+        let (mut writer, mut reader) = offer(&other, "file", own(Some(upload))).await;
+        let reason = failure(&mut writer, &mut reader).await;
+        assert!(reason.contains("does not have its upload"), "{reason}");
+        // and completes none: to it the file is one that somebody else receives
+        let completes = PartsRequest { completes: Some(true), ..own(Some(upload)) };
+        let (mut writer, mut reader) = offer(&other, "file", completes).await;
+        failure(&mut writer, &mut reader).await;
+        assert!(own_raw.connection.close_reason().is_none());
+    });
+}
+
+#[test]
+fn ranges_that_do_not_exist_are_rejected() {
+    let ground = Ground::new();
+    let sent = |first_span, count| Message::RangeSent {
+        id: 0,
+        first_span,
+        values: vec![ChainingValue([7; 32]); count],
+    };
+    run(async {
+        let server = ground.start();
+        for (messages, words) in [
+            (vec![sent(0, 0)], "no whole parts"),
+            (vec![sent(19, 2)], "no whole parts"),
+            (vec![sent(u64::MAX, 1)], "no whole parts"),
+            (vec![sent(0, 1); 65], "more than 64 ranges"),
+            (vec![Message::Sealed { id: 0, root: [7; 32], bytes: 0 }], "Sealed"),
+            (vec![file(1, "other", 20 * MIB)], "not a single large file"),
+        ] {
+            let raw = Raw::connect(&ground, &server).await;
+            let (mut writer, _reader, _) = begin(&raw, "file").await;
+            for message in messages {
+                // the server may have had enough before the last one
+                let _ = writer.send(&message).await;
+            }
+            let reason = raw.end().await;
+            assert!(reason.contains(words), "{reason}");
+        }
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn a_client_has_few_uploads_and_they_end_with_its_sessions() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        for n in 0..8 {
+            let (mut writer, mut reader, _) = begin(&raw, &format!("file-{n}")).await;
+            for message in
+                [Message::RangesEnd { id: 0 }, Message::EntriesEnd { files: 1, bytes: 20 * MIB }]
+            {
+                writer.send(&message).await.expect("it is open");
+            }
+            let left = reader.expect().await.expect("an answer");
+            assert_eq!(left, Message::Stored { id: 0 });
+            let end = reader.expect().await.expect("the end");
+            assert_eq!(end, Message::End { stored: 0, failed: 0 });
+        }
+        let other = Raw::connect(&ground, &server).await;
+        let (mut writer, mut reader) = offer(&other, "one-more", own(None)).await;
+        let reason = failure(&mut writer, &mut reader).await;
+        assert!(reason.contains("8 files of this client"), "{reason}");
+        raw.connection.close(0_u32.into(), b"");
+        // as soon as the server knows
+        loop {
+            let (mut writer, mut reader) = offer(&other, "one-more", own(None)).await;
+            let answer = reader.expect().await.expect("an answer");
+            if matches!(answer, Message::PartsBegun { .. }) {
+                break;
+            }
+            let end = Message::EntriesEnd { files: 1, bytes: 20 * MIB };
+            writer.send(&end).await.expect("it is open");
+            reader.expect().await.expect("the end");
+        }
+    });
+}
