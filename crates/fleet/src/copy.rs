@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use headroom_transfer::files::{self, FileType, Root, Sent, Status};
 use headroom_transfer::path::RelPath;
-use headroom_transfer::{Client, Error};
+use headroom_transfer::{Client, Error, SyncOptions};
 use tokio::task::spawn_blocking;
 
 use self::range::FileRange;
@@ -48,12 +48,12 @@ pub(crate) async fn copy(
             up(job, &mut clients.client, &from.root().await?, to, item, ledger).await
         }
         Route::Down { from, to } => {
-            let (rules, root) = (Rules::of(job, item.step), to.root().await?);
+            let (rules, root) = (Rules::of(job, item), to.root().await?);
             let wanted = prepared(rules, &root, &item.entries, ledger).await?;
             down(rules, &mut clients.client, from, &root, wanted, ledger).await
         }
         Route::Across { from, to, spool } => {
-            Relay { job, from, to, spool }.copy(clients, item.step, &item.entries, ledger).await
+            Relay { job, from, to, spool }.copy(clients, item, ledger).await
         }
     }
 }
@@ -78,7 +78,7 @@ async fn copy_range(
         return Ok(());
     };
     let root = to.root().await?;
-    let range = FileRange { rules: Rules::of(job, item.step), from, root: &root, file, index };
+    let range = FileRange { rules: Rules::of(job, item), from, root: &root, file, index };
     range.copy(clients.reading(), ledger).await
 }
 
@@ -87,13 +87,20 @@ async fn copy_range(
 struct Rules {
     mode: Mode,
     step: Step,
+    is_again: bool,
     fsync: bool,
 }
 
 impl Rules {
-    const fn of(job: &Job, step: Step) -> Self {
-        Self { mode: job.mode, step, fsync: job.fsync }
+    const fn of(job: &Job, item: &Item) -> Self {
+        Self { mode: job.mode, step: item.step, is_again: item.is_again, fsync: job.fsync }
     }
+}
+
+/// Returns how files of an item are sent that may be up to date. A worker that was killed may have
+/// stored some of them: by size and time alone these would have receipts without a hash.
+fn sync_options(job: &Job, item: &Item) -> SyncOptions {
+    SyncOptions { checksum: item.is_again, fsync: job.fsync, ..SyncOptions::default() }
 }
 
 async fn up(
@@ -111,7 +118,8 @@ async fn up(
         client.put_names(from, paths, to, job.fsync, observer).await?;
         return Ok(());
     }
-    let summary = client.sync_names(from, paths, to, job.fsync, observer).await?;
+    let options = sync_options(job, item);
+    let summary = client.sync_names(&options, from, paths, to, observer).await?;
     if (summary.failed, summary.left_out) == (0, 0) {
         ledger.rest_is_unchanged();
     }
@@ -216,10 +224,16 @@ fn prepare(rules: Rules, root: &Root, entries: &[Entry], ledger: &Ledger) -> Wan
             Ok(()) => prepare_entry(rules, root, entry),
             Err(error) => Err(error),
         };
+        let prepared = prepared.and_then(|prepared| {
+            // a worker that was killed may have stored it
+            let is_read = prepared == Prepared::Unchanged && rules.is_again;
+            let hash = is_read.then(|| root.hash(&entry.path)).transpose()?;
+            Ok((prepared, hash.map(<[u8; 32]>::from)))
+        });
         match prepared {
-            Ok(Prepared::Done) => ledger.stored(&entry.path),
-            Ok(Prepared::Unchanged) => ledger.unchanged(&entry.path, entry.size()),
-            Ok(Prepared::Wanted) => {
+            Ok((Prepared::Done, _)) => ledger.stored(&entry.path),
+            Ok((Prepared::Unchanged, hash)) => ledger.unchanged(&entry.path, entry.size(), hash),
+            Ok((Prepared::Wanted, _)) => {
                 if let Ok(name) = RelPath::single(entry.path.name()) {
                     wanted.entry(entry.path.parent()).or_default().push(name);
                 }
@@ -324,7 +338,7 @@ mod tests {
         entry(name, Kind::Directory { mode: 0o750, mtime: MTIME })
     }
 
-    const COPY: Rules = Rules { mode: Mode::Copy, step: Step::Copy, fsync: false };
+    const COPY: Rules = Rules { mode: Mode::Copy, step: Step::Copy, is_again: false, fsync: false };
     const SYNC: Rules = Rules { mode: Mode::Sync, ..COPY };
 
     #[test]
@@ -389,6 +403,23 @@ mod tests {
         assert!(prepare(COPY, &root, &entries, &ledger).is_empty());
         assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
         assert_eq!(ledger.sorted(entries).left.len(), 2);
+    }
+
+    #[test]
+    fn what_a_killed_worker_may_have_stored_is_up_to_date_with_its_hash() {
+        let ground = tempfile::tempdir().expect("a folder");
+        let root = Root::open(ground.path()).expect("a folder");
+        fs::write(ground.path().join("same"), "abc").expect("a file");
+        let entries = vec![file("same")];
+        root.update_metadata(&entries[0].path, 0o640, MTIME, None).expect("it is there");
+        // of a file that nobody has had before, nothing is read
+        for is_again in [false, true] {
+            let ledger = Ledger::new(Arc::default());
+            assert!(prepare(Rules { is_again, ..SYNC }, &root, &entries, &ledger).is_empty());
+            let copied = ledger.sorted(entries.clone()).copied;
+            let expected = is_again.then(|| root.hash(&entries[0].path).expect("a hash"));
+            assert_eq!((copied.len(), copied[0].hash), (1, expected.map(<[u8; 32]>::from)));
+        }
     }
 
     #[test]

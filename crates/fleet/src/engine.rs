@@ -109,6 +109,9 @@ pub struct Item {
     pub lease: Lease,
     /// What to do with it.
     pub step: Step,
+    /// Whether a worker has had these entries before: files may be stored that it has not
+    /// acknowledged.
+    pub is_again: bool,
     /// What is left to do.
     pub entries: Vec<Entry>,
 }
@@ -122,8 +125,8 @@ pub struct CopiedFile {
     pub path: RelPath,
     /// Bytes.
     pub size: u64,
-    /// The BLAKE3 hash that both sides agree on; `None` if size and time agreed, so that nothing
-    /// was read.
+    /// The BLAKE3 hash of what is stored; `None` if the first worker that came to it found that size
+    /// and time agreed, and read nothing.
     pub hash: Option<[u8; 32]>,
 }
 

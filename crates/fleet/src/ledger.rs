@@ -21,7 +21,7 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 struct Noted {
     stored: HashSet<RelPath>,
-    /// Sizes and hashes that both sides agree on, if the file is stored as well.
+    /// Sizes and hashes that both sides agree on, if the file is stored as well or up to date.
     hashes: HashMap<RelPath, (u64, [u8; 32])>,
     /// The hashes with which files were received that are sent on.
     received: HashMap<RelPath, [u8; 32]>,
@@ -59,9 +59,14 @@ impl Ledger {
         self.noted().stored.insert(path.clone());
     }
 
-    /// Notes a file that is up to date.
-    pub(crate) fn unchanged(&self, path: &RelPath, bytes: u64) {
-        self.noted().unchanged.insert(path.clone());
+    /// Notes a file that is up to date, and its hash if that is known.
+    pub(crate) fn unchanged(&self, path: &RelPath, bytes: u64, hash: Option<[u8; 32]>) {
+        let mut noted = self.noted();
+        noted.unchanged.insert(path.clone());
+        if let Some(hash) = hash {
+            noted.hashes.insert(path.clone(), (bytes, hash));
+        }
+        drop(noted);
         self.in_flight.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -93,7 +98,7 @@ impl Ledger {
         self.noted().received.extend(hashes);
     }
 
-    /// Notes the hash of a file that is being stored.
+    /// Notes the hash of a file that is being stored, or is up to date.
     fn hashed(&self, path: RelPath, bytes: u64, hash: [u8; 32]) {
         let mut noted = self.noted();
         if noted.received.get(&path).is_some_and(|received| *received != hash) {
@@ -142,10 +147,10 @@ impl Ledger {
                 }
                 continue;
             }
-            let (size, hash) = match noted.hashes.get(&entry.path).filter(|_| is_stored) {
-                Some((size, hash)) => (*size, Some(*hash)),
+            let (size, hash) = match noted.hashes.get(&entry.path) {
+                Some((size, hash)) if is_stored || is_unchanged => (*size, Some(*hash)),
                 None if is_unchanged && !is_stored => (entry.size(), None),
-                None => {
+                _ => {
                     left.push(entry);
                     continue;
                 }
@@ -234,7 +239,7 @@ mod tests {
         noting.event(Event::Failed { reason: "the first", code: None });
         let full = Some(ErrorCode::NO_SPACE);
         noting.event(Event::Failed { reason: "the disk is full", code: full });
-        ledger.unchanged(&path("a/same"), 7);
+        ledger.unchanged(&path("a/same"), 7, None);
         let Sorted { copied, left, reason, disk_full } = ledger.sorted(entries.clone());
         let copied: Vec<_> =
             copied.iter().map(|file| (file.number, file.size, file.hash)).collect();

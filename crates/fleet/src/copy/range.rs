@@ -194,6 +194,10 @@ mod tests {
 
         /// Does what a worker does that has just started, and says what is recorded.
         async fn work(&self, step: Step) -> Sorted {
+            self.work_on(step, false).await
+        }
+
+        async fn work_on(&self, step: Step, is_again: bool) -> Sorted {
             let opened = ends::open(&self.job.direction, no_server).await;
             let (route, mut dialer) = opened.expect("it opens");
             let mut clients = dialer.connect().await.expect("a connection");
@@ -201,7 +205,7 @@ mod tests {
                 clients.source = Some(dialer.connect_to_source().await.expect("a connection"));
             }
             let lease = Lease { item: 1, take: 1 };
-            let item = Item { lease, step, entries: vec![self.file.clone()] };
+            let item = Item { lease, step, is_again, entries: vec![self.file.clone()] };
             let ledger = Ledger::new(Arc::default());
             let copied = copy(&self.job, &route, &mut clients, &item, &ledger).await;
             copied.expect("no request fails");
@@ -275,6 +279,16 @@ mod tests {
         let Sorted { copied, left, reason, .. } = ground.work(Step::Range(0)).await;
         assert_eq!((copied.len(), left), (0, vec![ground.file.clone()]));
         assert!(reason.as_ref().is_some_and(|it| it.contains("a directory is here")), "{reason:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_a_killed_worker_may_have_stored_is_compared_by_its_hash() {
+        let ground = Ground::new("mode = \"sync\"");
+        let stored = ground.work(Step::Copy).await.copied;
+        assert!(stored[0].hash.is_some());
+        let found = ground.work(Step::Copy).await.copied;
+        assert_eq!((found.len(), found[0].hash), (1, None));
+        assert_eq!(ground.work_on(Step::Copy, true).await.copied, stored);
     }
 
     #[tokio::test(flavor = "multi_thread")]

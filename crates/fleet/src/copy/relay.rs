@@ -14,9 +14,9 @@ use headroom_transfer::files::{self, Root};
 use headroom_transfer::path::RelPath;
 use headroom_transfer::{Client, Error, ErrorCode, Event, Observer};
 
-use super::{Rules, down, is_about_files, make_parents, prepared};
+use super::{Rules, down, is_about_files, make_parents, prepared, sync_options};
 use crate::ends::{Clients, Scratch, Spool, blocking, on_server};
-use crate::engine::{CopiedFile, Step};
+use crate::engine::{CopiedFile, Item, Step};
 use crate::entry::{Entry, Kind};
 use crate::job::{Job, Mode};
 use crate::ledger::{Ledger, Noting, Sorted};
@@ -40,28 +40,29 @@ impl Relay<'_> {
     pub(crate) async fn copy(
         &self,
         clients: &mut Clients,
-        step: Step,
-        entries: &[Entry],
+        item: &Item,
         ledger: &Arc<Ledger>,
     ) -> Result<(), Error> {
+        let entries = &item.entries;
         let Some(source) = &mut clients.source else {
             return Err(Error::Usage("there is no connection to the source".to_owned()));
         };
         let client = &mut clients.client;
-        if step == Step::Finish {
+        if item.step == Step::Finish {
             return self.finish(client, entries, ledger).await;
         }
         self.make_parents_there(client, entries, ledger).await?;
         let entries = match self.job.mode {
-            Mode::Copy => entries.to_vec(),
-            Mode::Sync => self.differing(client, entries, ledger).await?,
+            Mode::Sync if !item.is_again => self.differing(client, entries, ledger).await?,
+            // what a killed worker may have stored is compared with what is received
+            Mode::Copy | Mode::Sync => entries.clone(),
         };
         let scratch = self.spool.scratch()?;
         let root = opened(&scratch).await?;
         let (arrived, files) = self.receive(source, &root, entries, ledger).await?;
         if !arrived.is_empty() {
             ledger.received(files);
-            self.send(client, &root, &arrived, ledger).await?;
+            self.send(client, &root, (item, arrived.as_slice()), ledger).await?;
         }
         removed(scratch).await
     }
@@ -118,7 +119,7 @@ impl Relay<'_> {
         removed(scratch).await?;
         let (same, others): (Vec<_>, Vec<_>) =
             entries.iter().cloned().partition(|entry| unchanged.contains(&entry.path));
-        same.iter().for_each(|entry| ledger.unchanged(&entry.path, entry.size()));
+        same.iter().for_each(|entry| ledger.unchanged(&entry.path, entry.size(), None));
         Ok(others)
     }
 
@@ -131,7 +132,7 @@ impl Relay<'_> {
         ledger: &Ledger,
     ) -> Result<(Vec<Entry>, Vec<CopiedFile>), Error> {
         let here = Ledger::new(Arc::default());
-        let rules = Rules { mode: Mode::Copy, step: Step::Copy, fsync: false };
+        let rules = Rules { mode: Mode::Copy, step: Step::Copy, is_again: false, fsync: false };
         let wanted = prepared(rules, root, &entries, &here).await?;
         down(rules, source, self.from, root, wanted, &here).await?;
         let Sorted { copied, left, reason, disk_full } = here.sorted(entries.clone());
@@ -147,22 +148,22 @@ impl Relay<'_> {
         Ok((arrived, copied))
     }
 
-    /// Sends entries that have arrived.
+    /// Sends entries of an item that have arrived.
     async fn send(
         &self,
         client: &mut Client,
         root: &Root,
-        entries: &[Entry],
+        (item, entries): (&Item, &[Entry]),
         ledger: &Arc<Ledger>,
     ) -> Result<(), Error> {
         let paths = entries.iter().map(|entry| entry.path.clone()).collect();
         let observer = Arc::new(Noting { ledger: Arc::clone(ledger), directory: None });
-        let fsync = self.job.fsync;
         if self.job.mode == Mode::Copy {
-            client.put_names(root, paths, self.to, fsync, observer).await?;
+            client.put_names(root, paths, self.to, self.job.fsync, observer).await?;
             return Ok(());
         }
-        let summary = client.sync_names(root, paths, self.to, fsync, observer).await?;
+        let options = sync_options(self.job, item);
+        let summary = client.sync_names(&options, root, paths, self.to, observer).await?;
         if (summary.failed, summary.left_out) == (0, 0) {
             ledger.others_are_unchanged(entries);
         }

@@ -38,24 +38,25 @@ pub(super) fn take(
     expire(connection, now_ms)?;
     let read = |row: &Row<'_>| -> rusqlite::Result<_> {
         let (id, bytes): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
-        Ok((id, bytes, row.get::<_, i64>(2)?, read_step(row, 3)?))
+        Ok((id, bytes, row.get::<_, i64>(2)?, read_step(row, 3)?, row.get::<_, bool>(5)?))
     };
     let found = connection
         .query_row(
-            "SELECT id, entries, takes, step, part FROM items \
+            // the other half of an item that was split was never taken by itself
+            "SELECT id, entries, takes, step, part, takes + attempts + losses > 0 FROM items \
              WHERE state = 'queued' AND ready_ms <= ?1 ORDER BY ready_ms, id LIMIT 1",
             [int(now_ms)],
             read,
         )
         .optional()?;
-    let Some((id, bytes, takes, step)) = found else { return Ok(None) };
+    let Some((id, bytes, takes, step, is_again)) = found else { return Ok(None) };
     connection.execute(
         "UPDATE items SET state = 'leased', attempts = attempts + 1, takes = takes + 1, \
          worker = ?2, lease_ms = ?3 WHERE id = ?1",
         params![id, worker, int(now_ms.saturating_add(rules.lease_ms))],
     )?;
     let lease = Lease { item: id, take: takes + 1 };
-    Ok(Some(Item { lease, step, entries: entries(&bytes)? }))
+    Ok(Some(Item { lease, step, is_again, entries: entries(&bytes)? }))
 }
 
 /// Records what became of an item, if the lease still holds.

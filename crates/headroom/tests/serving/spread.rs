@@ -248,7 +248,8 @@ fn a_large_file_is_put_over_three_servers_of_versitygw_of_which_one_is_killed() 
 }
 
 fn kills_while_a_large_file_is_put(mut servers: Servers) {
-    let large = content(200_000_000);
+    // a range of at least 64 MiB for each server, so that the one that is killed has one
+    let large = content((3 << 26) + 8_000_000);
     fs::write(servers.path("here/large"), &large).expect("a file");
     let [object, uploads, records] =
         ["large", ".headroom/uploads", ".headroom/records"].map(|key| servers.object(key));

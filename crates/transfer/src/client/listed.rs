@@ -63,24 +63,27 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        self.sync_names(&open(from).await?, paths, to, fsync, observer).await
+        let options = SyncOptions { fsync, ..SyncOptions::default() };
+        self.sync_names(&options, &open(from).await?, paths, to, observer).await
     }
 
     /// Does what [`Self::sync_listed`] does with names below a root, which may be in an object
-    /// store.
+    /// store, and with options. None of them makes it remove anything.
     ///
     /// # Errors
     /// As those of [`Self::put`].
     pub async fn sync_names(
         &mut self,
+        options: &SyncOptions,
         from: &Root,
         paths: Vec<RelPath>,
         to: &[u8],
-        fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        let options = SyncOptions { fsync, ..SyncOptions::default() };
-        self.sync_names_by(&options, from, paths, to, observer).await
+        let options = SyncOptions { delete: false, ..options.clone() };
+        let request = options.request(self.below(to)?, true, self.compress, self.tree);
+        let source = Source::listed(from, paths, self.tree.links);
+        self.sync_source(source, &request, &options, observer).await
     }
 
     /// Reports what [`Self::sync_names`] would send ([`Event::Planned`]), and changes nothing. No
@@ -98,20 +101,7 @@ impl Client {
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
         let options = SyncOptions { dry_run: true, ..SyncOptions::default() };
-        self.sync_names_by(&options, from, paths, to, observer).await
-    }
-
-    async fn sync_names_by(
-        &mut self,
-        options: &SyncOptions,
-        from: &Root,
-        paths: Vec<RelPath>,
-        to: &[u8],
-        observer: Arc<dyn Observer>,
-    ) -> Result<Summary, Error> {
-        let request = options.request(self.below(to)?, true, self.compress, self.tree);
-        let source = Source::listed(from, paths, self.tree.links);
-        self.sync_source(source, &request, options, observer).await
+        self.sync_names(&options, from, paths, to, observer).await
     }
 
     /// Fetches files of one directory, at most 1024: `names` in the directory `directory` below

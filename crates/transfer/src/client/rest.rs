@@ -21,6 +21,18 @@ impl Client {
         async move { quic::gone(&connection).await }
     }
 
+    /// Waits until the connection has ended, or the server is gone as [`Self::gone`] says. It is for
+    /// a client that has nothing to do: requests report the end of their connection themselves.
+    pub(crate) fn lost(&self) -> impl Future<Output = Error> + use<> {
+        let connection = self.connection.clone();
+        async move {
+            tokio::select! {
+                error = connection.closed() => Error::from(error),
+                error = quic::gone(&connection) => error,
+            }
+        }
+    }
+
     /// Does what [`Self::put`] does into the directory `to`, but sends of files only those that
     /// remain.
     ///

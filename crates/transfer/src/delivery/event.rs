@@ -48,7 +48,8 @@ pub enum Event<'a> {
         path: &'a RelPath,
     },
     /// The content of a file has this BLAKE3 hash, as it was sent or has arrived. It is stored only
-    /// if both are the same.
+    /// if both are the same. The sender of a sync by hashes also reports it of a file that the
+    /// receiver has already.
     Hashed {
         /// Its name.
         path: &'a RelPath,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use headroom_transfer_proto::message::{Attributes, Keep, Time, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Hash;
 use tokio::runtime::Handle;
 
 use super::cleanup::CleanupStats;
@@ -512,6 +513,18 @@ impl Root {
         match self {
             Self::Disk(root) => root.compare(path, sent),
             Self::Store(root) => root.compare(path, sent),
+        }
+    }
+
+    /// Returns the BLAKE3 hash of a file: in a store the one that was recorded when it was stored,
+    /// if there is one; otherwise it is read.
+    ///
+    /// # Errors
+    /// It is missing, not a file, or cannot be read.
+    pub fn hash(&self, path: &RelPath) -> Result<Hash, Error> {
+        match self {
+            Self::Disk(root) => root.hash(path),
+            Self::Store(root) => root.hash(path),
         }
     }
 

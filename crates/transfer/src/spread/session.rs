@@ -304,7 +304,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
     /// Does work until none is left.
     async fn work(&self, client: &mut Client) -> Result<(), Error> {
         let mut takes_ranges = client.takes_ranges();
-        while let Some(work) = self.queue.take(takes_ranges).await {
+        while let Some(work) = self.next_work(client, takes_ranges).await? {
             let gone = client.gone();
             match work {
                 Work::Begin(large) => {
@@ -350,6 +350,17 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             }
         }
         Ok(())
+    }
+
+    /// Takes what one server does next, and waits for it. A server that is lost meanwhile is
+    /// reported and connected again, so that it is there when there is work.
+    async fn next_work(&self, client: &Client, takes_ranges: bool) -> Result<Option<Work>, Error> {
+        tokio::select! {
+            // the loss of a server that is not needed any more is none
+            biased;
+            work = self.queue.take(takes_ranges) => Ok(work),
+            error = client.lost() => Err(error),
+        }
     }
 
     /// Copies ranges of a divided file by one server. Returns whether the server takes part.

@@ -140,6 +140,14 @@ fn hold_until(is_so: impl Fn() -> bool) {
     });
 }
 
+/// Waits until it is so, or for too long.
+async fn until(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() && begun.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// Bytes that the files of a directory take, if it is there.
 fn on_disk(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -380,6 +388,37 @@ fn a_large_file_of_a_tree_is_resumed_at_another_server() {
             }
         }
         panic!("it was always at the other server");
+    });
+}
+
+#[test]
+fn a_server_that_stops_while_it_has_nothing_to_do_is_reported() {
+    let ground = Ground::new();
+    let whole = content(3 << 20);
+    write(&ground.here("tree/only"), &whole);
+    run(async {
+        let servers = [ground.start(), ground.start()];
+        let is_over = Arc::new(AtomicBool::new(false));
+        let holds_until = Arc::clone(&is_over);
+        let watch = Watch::holding(None, move || holds_until.load(Ordering::SeqCst));
+        let paths = [ground.here("tree/.")];
+        let stopping = async {
+            let receives = |n: usize| servers[n].status().received.bytes > 0;
+            until(|| receives(0) || receives(1)).await;
+            let idle = usize::from(receives(0));
+            servers[idle].stop();
+            let gone = format!("gone {idle}");
+            until(|| watch.count(&[&gone]) > 0).await;
+            is_over.store(true, Ordering::SeqCst);
+        };
+        let put = over!(ground, servers, watch, |all| async {
+            let putting = all.put(&paths, b"to", TreeOptions::default(), false);
+            tokio::join!(putting, stopping).0
+        });
+        assert_eq!(put.expect("it is sent").failed, 0);
+        assert_eq!(watch.count(&["gone"]), 1, "{:?}", watch.notes);
+        assert_eq!(watch.count(&["returned"]), 0, "the other one receives it: {:?}", watch.notes);
+        assert!(std::fs::read(ground.served("to/only")).expect("a file") == whole);
     });
 }
 

@@ -100,6 +100,8 @@ pub(super) struct Offered {
     pub(super) path: RelPath,
     pub(super) is_directory: bool,
     pub(super) bytes: u64,
+    /// The hash with which it was offered, if it was.
+    pub(super) hash: Option<[u8; 32]>,
     /// The file, until it is opened.
     pub(super) file: Option<SourceFile>,
     /// Spans that the receiver reports to have.

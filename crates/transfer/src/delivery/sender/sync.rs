@@ -69,11 +69,15 @@ impl Shared {
                 let _ = wanted.send((id, file));
             }
             Message::Current { id } => {
-                let bytes = self.answered(id)?.bytes;
+                let entry = self.answered(id)?;
+                let bytes = entry.bytes;
                 self.counts.add(|counts| {
                     counts.unchanged += 1;
                     counts.kept += bytes;
                 });
+                if let Some(hash) = &entry.hash {
+                    self.observer.event(Event::Hashed { path: &entry.path, bytes, hash });
+                }
                 self.observer.event(Event::Kept { bytes });
             }
             Message::Planned { id, bytes, new } => {

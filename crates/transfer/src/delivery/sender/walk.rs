@@ -179,6 +179,10 @@ impl Walk {
             path: path.clone(),
             is_directory: matches!(kind, EntryKind::Directory { .. }),
             bytes,
+            hash: match &kind {
+                EntryKind::File { hash, .. } => *hash,
+                _ => None,
+            },
             file,
             held: Vec::new(),
             old: None,

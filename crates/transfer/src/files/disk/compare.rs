@@ -98,7 +98,11 @@ impl Root {
         read().map_err(|kind| Error::new(path.as_bytes(), "read", kind))
     }
 
-    fn hash(&self, path: &RelPath) -> Result<Hash, Error> {
+    /// Reads a file, and returns its hash.
+    ///
+    /// # Errors
+    /// It is missing, not a file, or cannot be read.
+    pub fn hash(&self, path: &RelPath) -> Result<Hash, Error> {
         let hash = || {
             let directory = self.parent(path)?;
             let (file, metadata) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;

@@ -58,7 +58,7 @@ impl Root {
             (Sent::File { mode, mtime, hash, .. }, FileType::File) => {
                 let is_time = is_time(here.mtime, *mtime);
                 let is_same = match hash {
-                    Some(hash) => self.hash(path, key, object)? == *hash,
+                    Some(hash) => self.hash_of(path, key, object)? == *hash,
                     None => is_time,
                 };
                 match is_same {
@@ -118,7 +118,19 @@ impl Root {
         Ok(record.map(|record| Hash::from_bytes(record.root)))
     }
 
-    fn hash(&self, path: &RelPath, key: &str, object: Object) -> Result<Hash, Error> {
+    /// Returns the hash of a file, from its metadata or its record if it is there.
+    pub(in crate::files) fn hash(&self, path: &RelPath) -> Result<Hash, Error> {
+        let error = |kind: ErrorKind| Error::new(path.as_bytes(), "read", kind);
+        let key = key(path).map_err(error)?;
+        let object = self.object(key).and_then(|object| object.ok_or(ErrorKind::Missing));
+        let object = object.map_err(error)?;
+        match tags::metadata(key, &object).file_type {
+            FileType::File => self.hash_of(path, key, object),
+            here => Err(error(ErrorKind::Clash { here })),
+        }
+    }
+
+    fn hash_of(&self, path: &RelPath, key: &str, object: Object) -> Result<Hash, Error> {
         match tags::hash(&object) {
             Some(hash) => Ok(hash),
             None => SourceFile::new(self.clone(), key, path.clone(), object).open()?.hash(),

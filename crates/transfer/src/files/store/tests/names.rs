@@ -97,6 +97,26 @@ fn files_are_compared_by_size_and_time_or_by_hash() {
 }
 
 #[test]
+fn the_hash_of_a_file_is_the_recorded_one_or_read() {
+    run(|runtime| {
+        let root = root(runtime);
+        root.store(&path("stored"), b"content", &seal(b"content")).expect("stored");
+        put(&root.store, "of-others", b"content");
+        for (name, is_read) in [("stored", false), ("of-others", true)] {
+            let before = root.requests();
+            let hash = root.hash(&path(name)).expect("a hash");
+            assert_eq!(hash, blake3::hash(b"content"), "{name}");
+            assert_eq!(root.requests().since(&before).get > 0, is_read, "{name}");
+        }
+        root.make_symlink(&path("link"), b"stored").expect("made");
+        put(&root.store, "d/x", b"");
+        for name in ["link", "d", "none"] {
+            assert!(root.hash(&path(name)).is_err(), "{name}");
+        }
+    });
+}
+
+#[test]
 fn permissions_and_times_are_set_without_the_sender() {
     run(|runtime| {
         let root = root(runtime);
