@@ -312,7 +312,7 @@ fn ranges_that_do_not_exist_are_rejected() {
             (vec![sent(0, 0)], "no whole parts"),
             (vec![sent(19, 2)], "no whole parts"),
             (vec![sent(u64::MAX, 1)], "no whole parts"),
-            (vec![sent(0, 1); 65], "more than 64 ranges"),
+            (vec![sent(0, 1); 65], "more than 8 ranges"),
             (vec![Message::Sealed { id: 0, root: [7; 32], bytes: 0 }], "Sealed"),
             (vec![file(1, "other", 20 * MIB)], "not a single large file"),
         ] {
