@@ -53,7 +53,9 @@ pub(crate) async fn copy(
             down(rules, &mut clients.client, from, &root, wanted, ledger).await
         }
         Route::Across { from, to, spool } => {
-            Relay { job, from, to, spool }.copy(clients, item, ledger).await
+            Relay { job, from, to, spool }
+                .copy(clients, (item.step, item.is_again), &item.entries, ledger)
+                .await
         }
     }
 }
@@ -97,10 +99,10 @@ impl Rules {
     }
 }
 
-/// Returns how files of an item are sent that may be up to date. A worker that was killed may have
+/// Returns how files are sent that may be up to date. A worker that was killed may have
 /// stored some of them: by size and time alone these would have receipts without a hash.
-fn sync_options(job: &Job, item: &Item) -> SyncOptions {
-    SyncOptions { checksum: item.is_again, fsync: job.fsync, ..SyncOptions::default() }
+fn sync_options(job: &Job, is_again: bool) -> SyncOptions {
+    SyncOptions { checksum: is_again, fsync: job.fsync, ..SyncOptions::default() }
 }
 
 async fn up(
@@ -118,7 +120,7 @@ async fn up(
         client.put_names(from, paths, to, job.fsync, observer).await?;
         return Ok(());
     }
-    let options = sync_options(job, item);
+    let options = sync_options(job, item.is_again);
     let summary = client.sync_names(&options, from, paths, to, observer).await?;
     if (summary.failed, summary.left_out) == (0, 0) {
         ledger.rest_is_unchanged();
@@ -256,7 +258,7 @@ enum Prepared {
 }
 
 fn prepare_entry(rules: Rules, root: &Root, entry: &Entry) -> Result<Prepared, files::Error> {
-    let (path, Rules { mode: how, step, fsync }) = (&entry.path, rules);
+    let (path, Rules { mode: how, step, fsync, .. }) = (&entry.path, rules);
     match &entry.kind {
         Kind::Directory { mode, mtime } => {
             let here = root.look(path)?.map(|here| here.file_type);

@@ -270,7 +270,7 @@ impl Pass<'_> {
             return Ok(());
         }
         let ledger = Ledger::new(Arc::default());
-        self.relay.copy(self.clients, Step::Copy, &entries, &ledger).await?;
+        self.relay.copy(self.clients, (Step::Copy, false), &entries, &ledger).await?;
         let Sorted { copied, left, reason, .. } = ledger.sorted(entries);
         // those without a hash were not changed
         self.done.copied.extend(copied.into_iter().filter(|file| file.hash.is_some()));
@@ -312,7 +312,7 @@ impl Pass<'_> {
         let directories = std::mem::take(&mut self.later.finishing);
         for entries in directories.chunks(self.relay.job.batch.files.max(1) as usize) {
             let ledger = Ledger::new(Arc::default());
-            self.relay.copy(self.clients, Step::Finish, entries, &ledger).await?;
+            self.relay.copy(self.clients, (Step::Finish, false), entries, &ledger).await?;
             let Sorted { left, reason, .. } = ledger.sorted(entries.to_vec());
             self.check_left(&left, reason);
         }

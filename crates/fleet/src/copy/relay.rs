@@ -16,7 +16,7 @@ use headroom_transfer::{Client, Error, ErrorCode, Event, Observer};
 
 use super::{Rules, down, is_about_files, make_parents, prepared, sync_options};
 use crate::ends::{Clients, Scratch, Spool, blocking, on_server};
-use crate::engine::{CopiedFile, Item, Step};
+use crate::engine::{CopiedFile, Step};
 use crate::entry::{Entry, Kind};
 use crate::job::{Job, Mode};
 use crate::ledger::{Ledger, Noting, Sorted};
@@ -33,36 +33,36 @@ pub(crate) struct Relay<'a> {
 }
 
 impl Relay<'_> {
-    /// Copies entries, and notes what became of each.
+    /// Copies entries, and notes what became of each. `is_again`: a worker has had them before.
     ///
     /// # Errors
     /// A request failed as a whole, as [`super::copy`] says.
     pub(crate) async fn copy(
         &self,
         clients: &mut Clients,
-        item: &Item,
+        (step, is_again): (Step, bool),
+        entries: &[Entry],
         ledger: &Arc<Ledger>,
     ) -> Result<(), Error> {
-        let entries = &item.entries;
         let Some(source) = &mut clients.source else {
             return Err(Error::Usage("there is no connection to the source".to_owned()));
         };
         let client = &mut clients.client;
-        if item.step == Step::Finish {
+        if step == Step::Finish {
             return self.finish(client, entries, ledger).await;
         }
         self.make_parents_there(client, entries, ledger).await?;
         let entries = match self.job.mode {
-            Mode::Sync if !item.is_again => self.differing(client, entries, ledger).await?,
+            Mode::Sync if !is_again => self.differing(client, entries, ledger).await?,
             // what a killed worker may have stored is compared with what is received
-            Mode::Copy | Mode::Sync => entries.clone(),
+            Mode::Copy | Mode::Sync => entries.to_vec(),
         };
         let scratch = self.spool.scratch()?;
         let root = opened(&scratch).await?;
         let (arrived, files) = self.receive(source, &root, entries, ledger).await?;
         if !arrived.is_empty() {
             ledger.received(files);
-            self.send(client, &root, (item, arrived.as_slice()), ledger).await?;
+            self.send(client, &root, (is_again, arrived.as_slice()), ledger).await?;
         }
         removed(scratch).await
     }
@@ -148,12 +148,12 @@ impl Relay<'_> {
         Ok((arrived, copied))
     }
 
-    /// Sends entries of an item that have arrived.
+    /// Sends entries that have arrived.
     async fn send(
         &self,
         client: &mut Client,
         root: &Root,
-        (item, entries): (&Item, &[Entry]),
+        (is_again, entries): (bool, &[Entry]),
         ledger: &Arc<Ledger>,
     ) -> Result<(), Error> {
         let paths = entries.iter().map(|entry| entry.path.clone()).collect();
@@ -162,7 +162,7 @@ impl Relay<'_> {
             client.put_names(root, paths, self.to, self.job.fsync, observer).await?;
             return Ok(());
         }
-        let options = sync_options(self.job, item);
+        let options = sync_options(self.job, is_again);
         let summary = client.sync_names(&options, root, paths, self.to, observer).await?;
         if (summary.failed, summary.left_out) == (0, 0) {
             ledger.others_are_unchanged(entries);
