@@ -14,22 +14,12 @@ pub(super) const POOL_CHUNKS: usize = 256;
 /// How long an engine waits for the disk; then it drops packets until the disk has written
 /// something, so that its other lanes continue.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Chunks that may wait for the thread that hashes and writes them while it keeps up: 2 MiB are
-/// still in the processor's cache then.
-const IN_CACHE: usize = 8;
-/// How long an engine waits for a thread that is behind by more. A disk that takes longer is
-/// slow: it may be behind by as many chunks as there are.
-const STEP: Duration = Duration::from_millis(2);
 
 /// Buffers for chunks: free, or with the thread that writes them.
 pub(super) struct ChunkPool {
     /// Last in, first out: the latest is in the cache.
     free: Vec<Vec<u8>>,
     made: usize,
-    /// Buffers with the thread.
-    queued: usize,
-    /// Whether the thread was waited for in vain since it kept up.
-    is_slow: bool,
     is_stuck: bool,
     to_write: mpsc::Sender<Job>,
     written: mpsc::Receiver<Vec<u8>>,
@@ -60,15 +50,7 @@ impl ChunkPool {
                 let _ = done.send(job.bytes);
             }
         })?;
-        Ok(Self {
-            free: Vec::new(),
-            made: 0,
-            queued: 0,
-            is_slow: false,
-            is_stuck: false,
-            to_write,
-            written,
-        })
+        Ok(Self { free: Vec::new(), made: 0, is_stuck: false, to_write, written })
     }
 
     /// Returns how many buffers are available.
@@ -88,27 +70,10 @@ impl ChunkPool {
 
     /// Waits for a buffer from the disk; returns whether one arrived.
     pub(super) fn wait(&mut self) -> bool {
-        let came = self.receive(PATIENCE);
-        self.is_stuck |= !came;
-        came
-    }
-
-    /// Waits a moment if the thread is behind.
-    pub(super) fn keep_step(&mut self) {
-        self.collect();
-        if self.queued <= IN_CACHE {
-            self.is_slow = false;
-        } else if !self.is_slow {
-            self.is_slow = !self.receive(STEP);
-        }
-    }
-
-    fn receive(&mut self, patience: Duration) -> bool {
-        let Ok(buffer) = self.written.recv_timeout(patience) else { return false };
-        self.queued -= 1;
-        self.is_stuck = false;
-        self.free.push(buffer);
-        true
+        let came = self.written.recv_timeout(PATIENCE).ok();
+        self.is_stuck = came.is_none();
+        self.free.extend(came);
+        !self.is_stuck
     }
 
     /// Whether waiting for the disk timed out, and it has written nothing since.
@@ -118,9 +83,8 @@ impl ChunkPool {
 
     /// Queues data to write. Its buffer returns when that is done.
     pub(super) fn write(&mut self, job: Job) {
-        match self.to_write.send(job) {
-            Ok(()) => self.queued += 1,
-            Err(mpsc::SendError(job)) => self.free.push(job.bytes),
+        if let Err(mpsc::SendError(job)) = self.to_write.send(job) {
+            self.free.push(job.bytes);
         }
     }
 
@@ -146,7 +110,6 @@ impl ChunkPool {
         let before = self.free.len();
         self.free.extend(self.written.try_iter());
         let came = self.free.len() > before;
-        self.queued -= self.free.len() - before;
         self.is_stuck &= !came;
         came
     }

@@ -145,7 +145,6 @@ impl Store {
                     whole.push_front(key.chunk);
                 }
                 write(&mut self.pool, key.chunk, chunk);
-                self.pool.keep_step();
             }
             at += len as u64;
             rest = &rest[len..];
