@@ -489,6 +489,10 @@ impl Shared {
             let Some(session) = goes_on else {
                 // lets the message arrive before the connection is closed
                 let _ = tokio::time::timeout(REQUEST, writer.close_and_wait()).await;
+                // an upload in which other sessions take part may hold it
+                if connection.native().is_some() {
+                    connection.close(Closing::Done, "");
+                }
                 return outcome;
             };
             last_reply = Some(writer.close().await?);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::message::{Time, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Spans;
 
 use super::{Claim, FileClaims, Slot};
 use crate::connection::Connection;
@@ -145,10 +146,29 @@ impl Table {
 }
 
 impl FileClaims {
+    /// Checks whether the client may begin one more upload, of a file of this size in bytes.
+    ///
+    /// # Errors
+    /// It has too many, or the file is too large; in words.
+    pub(crate) fn may_begin_upload(&self, size: u64) -> Result<(), String> {
+        self.may_begin(&self.all.uploads.lock(), size)
+    }
+
+    fn may_begin(&self, table: &Table, size: u64) -> Result<(), String> {
+        if Spans::new(size).count() > MAX_SPANS {
+            return Err(format!("it is larger than {MAX_SPANS} MiB, and is not divided"));
+        }
+        let own = table.uploads.values().filter(|upload| upload.slot.2 == self.key).count();
+        if own >= MAX_UPLOADS {
+            return Err(format!("{MAX_UPLOADS} files of this client are divided at once"));
+        }
+        Ok(())
+    }
+
     /// Begins an upload with this name, into a partial file that keeps what it knows of spans.
     ///
     /// # Errors
-    /// The client has too many, the file is too large, or the session has ended; in words.
+    /// As those of [`Self::may_begin_upload`], or the session has ended; in words.
     pub(crate) fn begin_upload(
         &self,
         name: UploadName,
@@ -157,14 +177,8 @@ impl FileClaims {
         connection: &Connection,
         wake: Wake,
     ) -> Result<Receiving, String> {
-        if partial.spans().count() > MAX_SPANS {
-            return Err(format!("it is larger than {MAX_SPANS} MiB, and is not divided"));
-        }
         let mut table = self.all.uploads.lock();
-        let own = table.uploads.values().filter(|upload| upload.slot.2 == self.key).count();
-        if own >= MAX_UPLOADS {
-            return Err(format!("{MAX_UPLOADS} files of this client are divided at once"));
-        }
+        self.may_begin(&table, partial.spans().size())?;
         if !table.sessions.contains(&connection.stable_id()) {
             return Err("the session has ended".to_owned());
         }

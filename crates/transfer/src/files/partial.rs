@@ -182,6 +182,17 @@ impl Partial {
         }
     }
 
+    /// Makes of spans that arrived and are [remembered](Self::remember) such as are
+    /// [`Self::present`]: data for them replaces them, and they do not count as
+    /// [having come](Self::came). Nothing counts of incomplete ones. Nobody writes meanwhile.
+    pub(crate) fn reopen(&self) {
+        match self {
+            Self::Disk(partial) => partial.reopen(),
+            // what it remembers are stored parts, which are present to whoever completes it
+            Self::Store(_) => {}
+        }
+    }
+
     /// Returns what is known of a complete span, if spans are [remembered](Self::remember).
     pub(crate) fn known(&self, span: u64) -> Option<KnownSpan> {
         match self {

@@ -217,6 +217,14 @@ impl Progress {
         self.values.get_or_insert_default();
     }
 
+    /// Makes claims of spans that arrived and are [remembered](Self::remember). Of all others that
+    /// arrived nothing counts.
+    pub(super) fn reopen(&mut self) {
+        let mut claims = std::mem::take(&mut self.claims);
+        claims.extend(self.values.take().unwrap_or_default());
+        *self = Self { claims, ..Self::new(self.tree.spans()) };
+    }
+
     /// Returns what is known of a complete span. Of one that arrived, only if it was to be
     /// [remembered](Self::remember).
     pub(super) fn known(&self, span: u64) -> Option<KnownSpan> {
@@ -373,6 +381,32 @@ mod tests {
             assert_eq!(progress.known(0), arrived);
             assert_eq!(progress.known(1), None);
         }
+    }
+
+    #[test]
+    fn spans_that_arrived_are_replaced_when_the_file_is_reopened() {
+        let spans = Spans::new(2 * SPAN_BYTES);
+        let [old, new] = [8_u8, 9].map(|byte| vec![byte; 2 * SPAN_BYTES as usize]);
+        let arrive = |progress: &mut Progress, span: u64, file: &[u8]| {
+            let range = spans.range(span).expect("a span");
+            let taken = progress.take(span, &range).expect("room");
+            assert_eq!(taken, std::slice::from_ref(&range));
+            progress.written(span, &range, None);
+            let task = progress.next_task(span).expect("a task");
+            done(progress, span, task, file);
+        };
+        let mut progress = Progress::new(spans);
+        progress.remember();
+        arrive(&mut progress, 0, &old);
+        progress.take(1, &(SPAN_BYTES..SPAN_BYTES + 9)).expect("room");
+        assert_eq!(progress.came(), SPAN_BYTES);
+        progress.reopen();
+        let value = spans.value(0, &old[..SPAN_BYTES as usize]).expect("a value");
+        assert_eq!(progress.known(0), Some(KnownSpan::Claimed(value)));
+        assert_eq!((progress.known(1), progress.came(), progress.ranges), (None, 0, 0));
+        arrive(&mut progress, 0, &new);
+        arrive(&mut progress, 1, &new);
+        assert_eq!(progress.root().expect("a hash"), blake3::hash(&new));
     }
 
     #[test]

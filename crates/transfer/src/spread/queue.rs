@@ -139,8 +139,9 @@ impl State {
 
     /// Whether there is something to take, for a connection that takes ranges.
     fn has_some(&self) -> bool {
-        let waits = self.returned.len() + self.batches.len() + self.directories.len();
-        waits + self.large.len() > 0 || self.open.iter().any(|(open, _)| open.has_left())
+        let divided = self.large.len() + self.incomplete.len();
+        let waits = self.returned.len() + self.batches.len() + self.directories.len() + divided;
+        waits > 0 || self.open.iter().any(|(open, _)| open.has_left())
     }
 
     fn is_done(&self) -> bool {
@@ -500,8 +501,10 @@ mod tests {
             queue.opened(Arc::clone(&open));
             upload.fail("a reason".to_owned());
             assert!(queue.leave(&open), "nobody else sends ranges");
+            assert_eq!(queue.spare(), None, "it is being completed");
             queue.put_back(Work::Complete(open, upload));
             assert!(!queue.is_done());
+            assert_eq!(queue.spare(), Some(true), "also for a session that is not connected yet");
             // also one that takes no ranges
             assert_eq!(name(&queue.take(false).await.expect("work")), "complete a");
             (0..2).for_each(|_| queue.finished());

@@ -1,7 +1,7 @@
 //! One server with which a client has several sessions, each with a lane of its own.
 
-use headroom_transfer_proto::message::{Message, PartsRequest, UPLOAD_BYTES};
-use headroom_transfer_proto::span::ChainingValue;
+use headroom_transfer_proto::message::{DataHeader, Message, PartsRequest, UPLOAD_BYTES};
+use headroom_transfer_proto::span::{ChainingValue, Spans};
 use quinn::Connection;
 
 use super::hostile::{Raw, assert_others_go_on, file};
@@ -13,6 +13,9 @@ use crate::retry::Retry;
 use crate::spread::{Connecting, Servers};
 
 const MIB: u64 = 1 << 20;
+
+/// The name of an upload, and the value of what is stored.
+type UploadOf = ([u8; UPLOAD_BYTES], ChainingValue);
 
 /// The connections of a transfer, with what each was told of another one's address.
 #[derive(Debug, Clone, Default)]
@@ -230,8 +233,9 @@ async fn begin(raw: &Raw, name: &str) -> (MessageWriter, MessageReader, [u8; UPL
     (writer, reader, upload)
 }
 
-/// Reads that the only file has failed, and the end; returns why it failed.
-async fn failure(writer: &mut MessageWriter, reader: &mut MessageReader) -> String {
+/// Reads that the only file has failed, and the end; returns why it failed. The request is then
+/// over: as long as a client holds its stream, a session has no other.
+async fn failure((mut writer, mut reader): (MessageWriter, MessageReader)) -> String {
     let end = Message::EntriesEnd { files: 1, bytes: 20 * MIB };
     writer.send(&end).await.expect("it is open");
     let failed = reader.expect().await.expect("an answer");
@@ -239,6 +243,96 @@ async fn failure(writer: &mut MessageWriter, reader: &mut MessageReader) -> Stri
     let end = reader.expect().await.expect("the end");
     assert_eq!(end, Message::End { stored: 0, failed: 1 });
     reason
+}
+
+/// Sends no more ranges: the upload waits for whoever completes it.
+async fn leave((mut writer, mut reader): (MessageWriter, MessageReader)) {
+    for message in [Message::RangesEnd { id: 0 }, Message::EntriesEnd { files: 1, bytes: 20 * MIB }]
+    {
+        writer.send(&message).await.expect("it is open");
+    }
+    let left = reader.expect().await.expect("an answer");
+    assert_eq!(left, Message::Stored { id: 0 });
+    let end = reader.expect().await.expect("the end");
+    assert_eq!(end, Message::End { stored: 0, failed: 0 });
+}
+
+/// Sends the first span on a stream.
+async fn send_span(raw: &Raw, span: &[u8]) {
+    let mut head = Vec::new();
+    let header = DataHeader { id: 0, offset: 0, len: MIB, zstd: None };
+    header.frame(&mut head).expect("a header");
+    let mut stream = raw.connection.open_uni().await.expect("a stream");
+    stream.write_all(&head).await.expect("it is open");
+    stream.write_all(span).await.expect("it is open");
+    stream.finish().expect("it is open");
+}
+
+/// Begins an upload of `file`, and has its first span stored.
+async fn begin_with(raw: &Raw, span: &[u8]) -> (MessageWriter, MessageReader, UploadOf) {
+    let (mut writer, mut reader, upload) = begin(raw, "file").await;
+    let value = Spans::new(20 * MIB).value(0, span).expect("a span");
+    send_span(raw, span).await;
+    let sent = Message::RangeSent { id: 0, first_span: 0, values: vec![value] };
+    writer.send(&sent).await.expect("it is open");
+    let stored = reader.expect().await.expect("an answer");
+    assert_eq!(stored, Message::RangeStored { id: 0, first_span: 0, spans: 1 });
+    (writer, reader, (upload, value))
+}
+
+#[test]
+fn who_completes_a_file_replaces_what_arrived_and_differs() {
+    let ground = Ground::new();
+    let span = MIB as usize;
+    let whole = [vec![2_u8; span], vec![0; 19 * span]].concat();
+    run(async {
+        let server = ground.start();
+        let one = Raw::connect(&ground, &server).await;
+        // the file has another content when it is completed, and its old time
+        let (writer, reader, (upload, value)) = begin_with(&one, &vec![1; span]).await;
+        leave((writer, reader)).await;
+        let other = Raw::connect(&ground, &server).await;
+        let completes = PartsRequest { completes: Some(true), ..own(Some(upload)) };
+        let (mut writer, mut reader) = offer(&other, "file", completes).await;
+        for (values, last) in [(vec![value], false), (vec![], true)] {
+            let have = reader.expect().await.expect("what is there");
+            assert_eq!(have, Message::Have { id: 0, first_span: 0, values, last, old: None });
+        }
+        send_span(&other, &whole[..span]).await;
+        for message in [
+            Message::Hole { id: 0, offset: MIB, len: 19 * MIB },
+            Message::Sealed { id: 0, root: *blake3::hash(&whole).as_bytes(), bytes: MIB },
+            Message::EntriesEnd { files: 1, bytes: 20 * MIB },
+        ] {
+            writer.send(&message).await.expect("it is open");
+        }
+        let stored = reader.expect().await.expect("an answer");
+        assert_eq!(stored, Message::Stored { id: 0 });
+        assert!(std::fs::read(ground.served("file")).expect("a file") == whole);
+    });
+}
+
+#[test]
+fn what_a_lost_upload_has_stored_is_kept_by_one_over_other_lanes() {
+    let ground = Ground::new();
+    let whole = content(20 << 20);
+    write(&ground.here("file"), &whole);
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    let file = std::fs::File::open(ground.here("file")).expect("a file");
+    file.set_modified(time).expect("a time");
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let _request = begin_with(&raw, &whole[..MIB as usize]).await;
+        raw.connection.close(0_u32.into(), b"");
+        let (made, watch) = (Made::default(), Watch::new(None));
+        let (paths, tree_options) = ([ground.here("file")], TreeOptions::default());
+        let all = lanes(&ground, &server, &made, &watch);
+        let put = all.put(&paths, b"file", tree_options, false).await.expect("it is sent");
+        assert_eq!((put.stored, put.failed), (1, 0), "{put:?} {:?}", watch.notes);
+        assert_eq!(put.kept, MIB, "{put:?}");
+        assert!(is_same(&ground.here("file"), &ground.served("file")));
+    });
 }
 
 #[test]
@@ -252,8 +346,7 @@ fn who_names_no_upload_of_the_file_fails_and_who_completes_it_writes_alone() {
         let mut wrong = upload;
         wrong[0] ^= 1;
         for (name, upload) in [("file", wrong), ("other", upload)] {
-            let (mut writer, mut reader) = offer(&other, name, own(Some(upload))).await;
-            let reason = failure(&mut writer, &mut reader).await;
+            let reason = failure(offer(&other, name, own(Some(upload))).await).await;
             assert!(reason.contains("does not have its upload"), "{reason}");
         }
         let (_writer, mut reader) = offer(&other, "file", own(Some(upload))).await;
@@ -271,7 +364,7 @@ fn who_names_no_upload_of_the_file_fails_and_who_completes_it_writes_alone() {
         assert!(matches!(have, Message::Have { last: true, .. }), "{have:?}");
         let sealed = Message::Sealed { id: 0, root: [7; 32], bytes: 0 };
         writer.send(&sealed).await.expect("it is open");
-        failure(&mut writer, &mut reader).await;
+        failure((writer, reader)).await;
         assert!(!ground.served("file").exists());
         assert_others_go_on(&ground, &server).await;
     });
@@ -287,13 +380,11 @@ fn another_key_takes_part_in_no_upload() {
         let own_raw = Raw::connect(&ground, &server).await;
         let (_writer, _reader, upload) = begin(&own_raw, "file").await;
         let other = Raw::connect_as(&stranger, &ground, &server).await;
-        let (mut writer, mut reader) = offer(&other, "file", own(Some(upload))).await;
-        let reason = failure(&mut writer, &mut reader).await;
+        let reason = failure(offer(&other, "file", own(Some(upload))).await).await;
         assert!(reason.contains("does not have its upload"), "{reason}");
         // and completes none: to it the file is one that somebody else receives
         let completes = PartsRequest { completes: Some(true), ..own(Some(upload)) };
-        let (mut writer, mut reader) = offer(&other, "file", completes).await;
-        failure(&mut writer, &mut reader).await;
+        failure(offer(&other, "file", completes).await).await;
         assert!(own_raw.connection.close_reason().is_none());
     });
 }
@@ -336,20 +427,11 @@ fn a_client_has_few_uploads_and_they_end_with_its_sessions() {
         let server = ground.start();
         let raw = Raw::connect(&ground, &server).await;
         for n in 0..8 {
-            let (mut writer, mut reader, _) = begin(&raw, &format!("file-{n}")).await;
-            for message in
-                [Message::RangesEnd { id: 0 }, Message::EntriesEnd { files: 1, bytes: 20 * MIB }]
-            {
-                writer.send(&message).await.expect("it is open");
-            }
-            let left = reader.expect().await.expect("an answer");
-            assert_eq!(left, Message::Stored { id: 0 });
-            let end = reader.expect().await.expect("the end");
-            assert_eq!(end, Message::End { stored: 0, failed: 0 });
+            let (writer, reader, _) = begin(&raw, &format!("file-{n}")).await;
+            leave((writer, reader)).await;
         }
         let other = Raw::connect(&ground, &server).await;
-        let (mut writer, mut reader) = offer(&other, "one-more", own(None)).await;
-        let reason = failure(&mut writer, &mut reader).await;
+        let reason = failure(offer(&other, "one-more", own(None)).await).await;
         assert!(reason.contains("8 files of this client"), "{reason}");
         raw.connection.close(0_u32.into(), b"");
         // as soon as the server knows

@@ -22,8 +22,6 @@ pub(super) struct Incoming {
     pub(super) sent: Option<SentRanges>,
     /// Bytes that will arrive, in whole spans; [`u64::MAX`] until the sender has announced them.
     pub(super) sealed: AtomicU64,
-    /// Bytes of whole spans that had arrived before, over other sessions.
-    pub(super) came_before: u64,
     /// Writers that have not counted yet what they wrote.
     pub(super) writing: AtomicU64,
 }
@@ -39,10 +37,7 @@ impl Incoming {
         !self.is_writing()
             && match &self.ranges {
                 Some(ranges) => ranges.is_settled(&self.partial),
-                None => {
-                    let all = self.sealed.load(SeqCst).saturating_add(self.came_before);
-                    self.partial.came() >= all
-                }
+                None => self.partial.came() >= self.sealed.load(SeqCst),
             }
     }
 

@@ -45,7 +45,6 @@ impl Worker {
             ranges: Some(AskedRanges::new(part)),
             sent: None,
             sealed: AtomicU64::new(u64::MAX),
-            came_before: 0,
             writing: AtomicU64::new(0),
         });
         self.shared.open().insert(id, Arc::clone(&incoming));

@@ -42,6 +42,8 @@ impl Worker {
                     return self.begin_whole(id, path, offer);
                 };
                 wait_for_others(path, &partial, &others)?;
+                // what the sender finds to be different has to replace it
+                partial.reopen();
                 Ok(self.open_known(id, partial, claim, None))
             }
             (Some(claims), Some(name)) => {
@@ -76,6 +78,9 @@ impl Worker {
         offer: &Offer,
         claims: &FileClaims,
     ) -> Result<Arc<Incoming>, Failure> {
+        let refused = |reason: String| format!("{path} cannot be stored: {reason}");
+        // before what is there is hashed, which may take long
+        claims.may_begin_upload(offer.size).map_err(refused)?;
         let Begun { mut partial, claim } = self.begin(path, offer)?;
         partial.remember();
         let mut next = partial.next_present(0)?;
@@ -88,7 +93,7 @@ impl Worker {
         let file = (self.destination.root.path(), path, offer.size, offer.mtime);
         let shared = (Arc::clone(&partial), claim);
         let begun = claims.begin_upload(name, file, shared, &self.connection, self.wake(id));
-        let receiving = begun.map_err(|reason| format!("{path} cannot be stored: {reason}"))?;
+        let receiving = begun.map_err(refused)?;
         self.parts_begun(id, name, &partial);
         Ok(self.open_known(id, partial, None, Some(receiving)))
     }
@@ -121,7 +126,6 @@ impl Worker {
             ranges: None,
             sent: self.assists().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
-            came_before: partial.came(),
             writing: AtomicU64::new(0),
             partial,
         });

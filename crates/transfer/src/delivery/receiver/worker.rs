@@ -518,7 +518,6 @@ impl Worker {
             ranges: None,
             sent: self.assists().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
-            came_before: 0,
             writing: AtomicU64::new(0),
         });
         self.shared.open().insert(id, Arc::clone(&incoming));

@@ -268,6 +268,12 @@ impl Partial {
         self.progress().remember();
     }
 
+    /// Makes of remembered spans that arrived such as are present, which data replaces.
+    pub(in crate::files) fn reopen(&self) {
+        self.is_blank.store(false, Relaxed);
+        self.progress().reopen();
+    }
+
     /// Returns what is known of a complete span, if spans are remembered.
     pub(in crate::files) fn known(&self, span: u64) -> Option<KnownSpan> {
         self.progress().known(span)
