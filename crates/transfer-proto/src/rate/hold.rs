@@ -27,7 +27,7 @@ const SPELL: u64 = 32;
 const CONNECTIONS: f64 = 16.0;
 /// Mean share of packets lost in a round from which on it is too much, whoever others are. Ours:
 /// twice what is lost beside one BBR flow.
-const MOST_LOSS: f64 = 0.1;
+const MAX_LOSS: f64 = 0.1;
 /// Rounds until the next trial, at least and, after many that failed, at most. Ours.
 const WAIT: u64 = 64;
 const MAX_WAIT: u64 = 1024;
@@ -115,7 +115,7 @@ impl Spell {
     }
 
     fn loses_too_much(&self) -> bool {
-        self.lost > MOST_LOSS * SPELL as f64
+        self.lost > MAX_LOSS * SPELL as f64
     }
 
     fn others_yield(&self) -> bool {
