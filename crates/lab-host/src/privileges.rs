@@ -259,11 +259,11 @@ fn refused(step: &str, error: impl fmt::Display) -> Error {
 fn forbidden_by(setting: impl Fn(&str) -> Option<String>) -> String {
     const APPARMOR: &str = "kernel/apparmor_restrict_unprivileged_userns";
     const DEBIAN: &str = "kernel/unprivileged_userns_clone";
-    const MOST: &str = "user/max_user_namespaces";
+    const MAX: &str = "user/max_user_namespaces";
     let dotted = |name: &str| name.replace('/', ".");
     let is = |name: &str, value: &str| setting(name).is_some_and(|found| found == value);
-    if is(MOST, "0") {
-        let name = dotted(MOST);
+    if is(MAX, "0") {
+        let name = dotted(MAX);
         format!("Found {name} = 0: allow them with `sudo sysctl -w {name}=15000`.")
     } else if is(DEBIAN, "0") {
         let name = dotted(DEBIAN);
@@ -274,7 +274,7 @@ fn forbidden_by(setting: impl Fn(&str) -> Option<String>) -> String {
             "Found {name} = 1 (AppArmor, as in Ubuntu since 23.10): allow them for all programs with \
              `sudo sysctl -w {name}=0`, or for this one with a profile that has the rule `userns,`."
         )
-    } else if setting(MOST).is_none() {
+    } else if setting(MAX).is_none() {
         "This kernel has none (CONFIG_USER_NS).".to_owned()
     } else {
         "No setting of the kernel was found that forbids it: in a container, its manager does (seccomp, \

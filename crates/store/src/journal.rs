@@ -17,7 +17,7 @@ const PART: u64 = 9 << 10;
 const OTHERS: u64 = 32 << 10;
 
 /// Bytes of any journal, at most.
-pub(crate) const MOST: u64 = 256 << 20;
+pub(crate) const MAX: u64 = 256 << 20;
 
 /// Bytes of the name of an upload, at most.
 const LONGEST_NAME: usize = 8 << 10;
@@ -116,7 +116,7 @@ pub(crate) struct Found {
 
 /// Reads a journal, `None` when there is none.
 pub(crate) async fn read(client: &Client, name: &Key, most: u64) -> Result<Option<Found>, Error> {
-    let Some((head, content)) = client.get_whole(name, most.min(MOST)).await? else {
+    let Some((head, content)) = client.get_whole(name, most.min(MAX)).await? else {
         return Ok(None);
     };
     Ok(Some(Found {

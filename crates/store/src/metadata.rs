@@ -9,7 +9,7 @@ const LONGEST_KEY: usize = 64;
 const LONGEST_VALUE: usize = 1024;
 
 /// Bytes of all names and values, which S3 limits to 2 KiB.
-const MOST: usize = 2048;
+const MAX: usize = 2048;
 
 /// User metadata: names in lower-case ASCII, values in printable ASCII.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl Metadata {
             .filter(|(name, _)| name.as_str() != key)
             .map(|(name, value)| name.len() + value.len())
             .sum();
-        if others + key.len() + value.len() > MOST {
+        if others + key.len() + value.len() > MAX {
             return Err(Error::Misuse(format!(
-                "more than {MOST} bytes of metadata, with {key}: stores take no more"
+                "more than {MAX} bytes of metadata, with {key}: stores take no more"
             )));
         }
         self.0.insert(key.to_owned(), value.to_owned());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Requests at a time, at most.
-const MOST: usize = 128;
+const MAX: usize = 128;
 
 /// A burst of refusals counts once: they answer requests that were in flight together.
 const BURST: Duration = Duration::from_secs(1);
@@ -41,8 +41,8 @@ impl Slots {
     /// Makes as many slots as there ever are.
     pub(crate) fn new() -> Self {
         Self {
-            free: Semaphore::new(MOST),
-            state: Mutex::new(State { limit: MOST, surplus: 0, answers: 0, reduced: None }),
+            free: Semaphore::new(MAX),
+            state: Mutex::new(State { limit: MAX, surplus: 0, answers: 0, reduced: None }),
         }
     }
 
@@ -59,7 +59,7 @@ impl Slots {
     pub(crate) fn answered(&self) {
         let mut state = self.state();
         state.answers += 1;
-        if state.answers < state.limit || state.limit == MOST {
+        if state.answers < state.limit || state.limit == MAX {
             return;
         }
         state.answers = 0;
@@ -143,7 +143,7 @@ mod tests {
     async fn slots_in_use_vanish_when_they_are_free_again() {
         let slots = Slots::new();
         let mut used = Vec::new();
-        for _ in 0..MOST {
+        for _ in 0..MAX {
             used.push(slots.acquire().await);
         }
         slots.slowed(Instant::now());

@@ -6,7 +6,7 @@ use headroom_transfer_proto::message::Owner;
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// The most names or numbers that are remembered; a peer may invent them.
-const MOST: usize = 1 << 12;
+const MAX: usize = 1 << 12;
 
 /// Users and groups of this machine.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Owners {
     }
 
     fn name(&mut self, kind: AccountKind, id: u32) -> String {
-        if self.names.len() >= MOST {
+        if self.names.len() >= MAX {
             self.names.clear();
         }
         let look_up = || match kind {
@@ -58,7 +58,7 @@ impl Owners {
         if owner.name.is_empty() || owner.id == 0 {
             return;
         }
-        if self.ids.len() >= MOST {
+        if self.ids.len() >= MAX {
             self.ids.clear();
         }
         let name = std::mem::take(&mut owner.name);

@@ -433,7 +433,7 @@ pub(crate) struct OnLanes {
 fn chunk(text: &str) -> Result<Chunk, String> {
     let chunk = text.parse().ok().and_then(Chunk::new);
     chunk.ok_or_else(|| {
-        format!("`{text}` is not a number of bytes from {} to {}", Chunk::LEAST, Chunk::MOST)
+        format!("`{text}` is not a number of bytes from {} to {}", Chunk::LEAST, Chunk::MAX)
     })
 }
 

@@ -99,7 +99,7 @@ async fn abort(
     name: &Key,
     (now, older_than): (SystemTime, Duration),
 ) -> Result<bool, Error> {
-    let Some(found) = journal::read(client, name, journal::MOST).await? else {
+    let Some(found) = journal::read(client, name, journal::MAX).await? else {
         return Ok(false);
     };
     let is_upload = found.journal.is_some();
@@ -112,7 +112,7 @@ async fn abort(
             if now.duration_since(assistant.modified).unwrap_or_default() < older_than {
                 return Ok(false);
             }
-            let theirs = journal::read(client, &assistant.name, journal::MOST).await?;
+            let theirs = journal::read(client, &assistant.name, journal::MAX).await?;
             if let Some(theirs) = theirs
                 && let Some(at_work) = theirs.journal
                 && is_held(client, &at_work, theirs.modified).await?

@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(ends.open(packet), Err(Dropped::OtherLane));
         let mut long = vec![0; MAX_PACKET + 1];
         assert_eq!(ends.sealer.seal(&mut ends.keys, &mut long), Err(KeyExhausted));
-        let chunk = Chunk::new(Chunk::MOST);
+        let chunk = Chunk::new(Chunk::MAX);
         let mut ends = Ends::new();
         ends.sealer = ends.sealer.with_chunk(chunk);
         assert!(ends.sealer.seal(&mut ends.keys, &mut long).is_ok());

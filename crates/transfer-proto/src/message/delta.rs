@@ -71,12 +71,12 @@ impl ChunkSize {
     /// The shortest.
     pub const LEAST: Self = Self(4 << 10);
     /// The longest.
-    pub const MOST: Self = Self(1 << 20);
+    pub const MAX: Self = Self(1 << 20);
 
     /// Makes one of an average of this many bytes; `None` if there is none such.
     #[must_use]
     pub const fn new(bytes: u32) -> Option<Self> {
-        match bytes.is_power_of_two() && bytes >= Self::LEAST.0 && bytes <= Self::MOST.0 {
+        match bytes.is_power_of_two() && bytes >= Self::LEAST.0 && bytes <= Self::MAX.0 {
             true => Some(Self(bytes)),
             false => None,
         }

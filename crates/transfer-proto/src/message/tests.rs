@@ -598,7 +598,7 @@ fn only_some_average_lengths_of_chunks_exist() {
         assert_eq!(Message::parse(&body).is_ok(), exists, "{bytes}");
     }
     assert_eq!(ChunkSize::new(4 << 10), Some(ChunkSize::LEAST));
-    assert_eq!(ChunkSize::new(1 << 20), Some(ChunkSize::MOST));
+    assert_eq!(ChunkSize::new(1 << 20), Some(ChunkSize::MAX));
 }
 
 /// A peer of before knows nothing of the old file's size, and a later one ignores it.

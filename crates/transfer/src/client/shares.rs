@@ -7,7 +7,7 @@ use crate::control::{MessageReader, MessageWriter, hello, unexpected};
 use crate::error::Error;
 
 /// The most shares that a server may list.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 
 /// What a new share link allows.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ impl Client {
             match reader.expect().await? {
                 Message::SharesListed { shares, last } => {
                     all.extend(shares);
-                    if all.len() > MOST {
+                    if all.len() > MAX {
                         return Err(Error::Protocol("it lists too many shares".to_owned()));
                     }
                     if last {

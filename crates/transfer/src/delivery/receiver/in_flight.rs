@@ -11,7 +11,7 @@ use super::shared::WorkerEvent;
 use crate::error::Error;
 
 /// Work in flight from which on more waits.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// What the worker does when work is done.
 pub(super) type Done<W> = Box<dyn FnOnce(&mut W) -> Result<(), Error> + Send>;
@@ -41,7 +41,7 @@ impl<W: 'static> InFlight<W> {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.running >= MOST
+        self.running >= MAX
     }
 
     /// Runs work on another thread.

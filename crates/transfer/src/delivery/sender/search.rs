@@ -75,7 +75,7 @@ impl Search {
 
     /// Returns for how many chunks there should be memory.
     pub(super) fn chunks(&self) -> u32 {
-        let size = self.size(FINE).unwrap_or(ChunkSize::MOST);
+        let size = self.size(FINE).unwrap_or(ChunkSize::MAX);
         let chunks = 2 * total(&self.old) / u64::from(size.bytes());
         u32::try_from(chunks).unwrap_or(u32::MAX).clamp(1, MAX_KNOWN_CHUNKS)
     }
@@ -126,12 +126,12 @@ impl Search {
 
     /// Returns the average length of blocks, or of chunks without groups.
     pub(super) fn fine(&self) -> ChunkSize {
-        self.size(FINE).unwrap_or(ChunkSize::MOST)
+        self.size(FINE).unwrap_or(ChunkSize::MAX)
     }
 
     /// Returns the average length of chunks in groups.
     pub(super) fn coarse(&self) -> ChunkSize {
-        self.size(COARSE).unwrap_or(ChunkSize::MOST)
+        self.size(COARSE).unwrap_or(ChunkSize::MAX)
     }
 
     /// `None` if there are too many bytes for chunks of any length.

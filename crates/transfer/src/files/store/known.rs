@@ -9,7 +9,7 @@ use std::time::Duration;
 use headroom_store::{Expected, Version};
 
 /// The most directories that are remembered.
-const MOST: usize = 1 << 16;
+const MAX: usize = 1 << 16;
 /// The most names of directories from listings that are remembered.
 const MAX_NAMES: usize = 1 << 18;
 /// The most versions of files that a sync has compared and not stored yet.
@@ -106,7 +106,7 @@ impl Known {
     /// Notes a directory that is about to be found or made.
     pub(super) fn expect(known: &Arc<Self>, key: &str) -> Option<Making> {
         let mut directories = known.lock();
-        let has_room = directories.len() < MOST;
+        let has_room = directories.len() < MAX;
         match directories.get_mut(key) {
             Some(Directory::Making(users)) => *users += 1,
             None if has_room => {
@@ -168,7 +168,7 @@ impl Known {
         let mut known = self.lock();
         let is_news = match known.get(key) {
             Some(directory) => matches!(directory, Directory::Making(_)),
-            None => known.len() < MOST,
+            None => known.len() < MAX,
         };
         if is_news {
             known.insert(key.to_owned(), Directory::Old(0));
@@ -181,7 +181,7 @@ impl Known {
     pub(super) fn is_made(&self, key: &str) {
         self.note_made(key);
         let mut known = self.lock();
-        if known.len() < MOST || known.contains_key(key) {
+        if known.len() < MAX || known.contains_key(key) {
             known.insert(key.to_owned(), Directory::New);
         }
         drop(known);
@@ -218,7 +218,7 @@ impl Known {
 
     fn note_made(&self, key: &str) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() < MOST {
+        if made.len() < MAX {
             made.insert(key.to_owned());
         }
     }

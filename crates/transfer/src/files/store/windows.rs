@@ -19,7 +19,7 @@ const FIRST_AHEAD: u64 = 2;
 /// their way, what a connection of 10 Gbit/s needs at a round trip of 50 ms.
 const MAX_AHEAD: u64 = 8;
 /// The most ranges of one file in memory.
-const MOST: usize = MAX_AHEAD as usize + 4;
+const MAX: usize = MAX_AHEAD as usize + 4;
 
 /// The ranges of an object that are read, or wait to be used.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Windows {
         }
         let windows = &mut open.windows;
         let window = windows.get(&number).cloned()?;
-        while windows.len() > MOST {
+        while windows.len() > MAX {
             // those that nobody came for lie behind, or were read twice
             let Some(other) = windows.keys().copied().find(|other| *other != number) else {
                 break;
