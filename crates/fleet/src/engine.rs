@@ -111,7 +111,7 @@ pub struct Item {
     pub step: Step,
     /// Whether a worker has had these entries before: files may be stored that it has not
     /// acknowledged.
-    pub is_again: bool,
+    pub was_taken: bool,
     /// What is left to do.
     pub entries: Vec<Entry>,
 }

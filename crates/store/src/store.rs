@@ -340,13 +340,13 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::TooLarge`], [`Error::Misuse`] (an empty object), [`Error::Name`], and the store's.
-    pub fn released_upload(
+    pub fn find_released_upload(
         &self,
         key: &str,
         offer: &UploadOffer,
     ) -> Result<Option<[u8; 16]>, Error> {
         let key = self.upload_key(key)?;
-        self.client.wait(upload::released(&self.client, &key, offer))
+        self.client.wait(upload::find_released(&self.client, &key, offer))
     }
 
     /// Takes part in an upload that was [released](Upload::release), beside others: stores parts
@@ -358,7 +358,7 @@ impl Store {
     /// somebody has taken it over. [`Error::Refused`]: 256 have taken part already, or the store
     /// ignores the conditions of writes. Otherwise as those of
     /// [`begin_upload`](Self::begin_upload).
-    pub fn assist_upload(
+    pub fn join_upload(
         &self,
         key: &str,
         offer: &UploadOffer,
@@ -366,16 +366,16 @@ impl Store {
     ) -> Result<Upload, Error> {
         let key = self.upload_key(key)?;
         let nonce = data_encoding::HEXLOWER.encode(&nonce);
-        self.client.wait(upload::assist(&self.client, key, offer, &nonce))
+        self.client.wait(upload::join(&self.client, key, offer, &nonce))
     }
 
     /// Does what [`begin_upload`](Self::begin_upload) does. If the upload has this nonce, it is
-    /// taken over also from assistants that are at work, which stop.
+    /// taken over also from contributors that are at work, which stop.
     ///
     /// # Errors
     ///
     /// As those of [`begin_upload`](Self::begin_upload).
-    pub fn take_upload(
+    pub fn take_over_upload(
         &self,
         key: &str,
         offer: &UploadOffer,

@@ -16,7 +16,7 @@ use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Tree};
 use tokio::sync::oneshot;
 
-use super::division::Division;
+use super::range_allocator::RangeAllocator;
 use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
 
 /// The least bytes of a range of a file of which this process fetches a part.
@@ -62,7 +62,7 @@ pub struct DividedFile {
     /// The spans that are to be fetched.
     wanted: Range<u64>,
     partial: Arc<Partial>,
-    division: Division,
+    allocator: RangeAllocator,
     state: Mutex<State>,
 }
 
@@ -184,7 +184,7 @@ impl DividedFile {
             named_by: named_by.to_owned(),
             wanted,
             partial: Arc::new(partial),
-            division: Division::new(connections, range_bytes),
+            allocator: RangeAllocator::new(connections, range_bytes),
             state: Mutex::new(state),
         }))
     }
@@ -368,7 +368,7 @@ impl Participant {
         if state.failure.is_some() {
             return None;
         }
-        let spans = file.division.next(&mut state.left, 1, unsent)?;
+        let spans = file.allocator.next(&mut state.left, 1, unsent)?;
         state.asked.push((*number, spans.clone()));
         drop(state);
         let value = |span| Some((span, file.partial.known(span)?.value()));

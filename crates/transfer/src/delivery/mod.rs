@@ -6,7 +6,7 @@ mod compression;
 mod data_stream;
 mod delta;
 mod divided;
-mod division;
+mod range_allocator;
 mod event;
 mod failed_directories;
 mod lane_status;

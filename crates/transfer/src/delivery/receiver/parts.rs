@@ -14,7 +14,7 @@ use crate::files::Partial;
 
 impl Worker {
     /// Whether ranges of one file come, whose parts are stored.
-    pub(super) fn assists(&self) -> bool {
+    pub(super) fn receives_parts(&self) -> bool {
         self.parts.is_some_and(|parts| parts.completes != Some(true))
     }
 

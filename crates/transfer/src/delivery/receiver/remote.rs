@@ -84,7 +84,7 @@ impl Worker {
         let connection = self.connection.clone();
         let parts = self.parts;
         // others store parts of it, too
-        let claims = self.claims.as_ref().filter(|_| !self.assists());
+        let claims = self.claims.as_ref().filter(|_| !self.receives_parts());
         let claim = claims.map(|claims| claims.claim(root.path(), &path, &connection));
         self.in_flight.files += 1;
         self.later(move || {
@@ -339,5 +339,5 @@ fn begin_once(
             root.share_upload(path, offer, mode)?.ok_or_else(|| files::Error::undivided(path))?
         }
     };
-    Ok((shared(UploadRole::Assist(upload))?, Some(upload)))
+    Ok((shared(UploadRole::Join(upload))?, Some(upload)))
 }

@@ -27,7 +27,7 @@ impl Worker {
         parts: PartsRequest,
     ) -> Result<Arc<Incoming>, Failure> {
         let root = &self.destination.root;
-        if self.assists()
+        if self.receives_parts()
             && let Some(parent) = path.parent()
         {
             // the request at the end gives it its mode
@@ -124,7 +124,7 @@ impl Worker {
             _claim: claim,
             _receiving: receiving,
             ranges: None,
-            sent: self.assists().then(SentRanges::default),
+            sent: self.receives_parts().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
             writing: AtomicU64::new(0),
             partial,

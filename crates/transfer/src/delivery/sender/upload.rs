@@ -19,7 +19,7 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::Notify;
 
 use super::open_file::OpenFile;
-use crate::delivery::division::Division;
+use crate::delivery::range_allocator::RangeAllocator;
 use crate::files::Ranges;
 
 pub(crate) use participant::UploadParticipant;
@@ -28,7 +28,7 @@ pub(crate) use participant::UploadParticipant;
 pub(crate) struct DividedUpload {
     path: RelPath,
     spans: Spans,
-    division: Division,
+    allocator: RangeAllocator,
     /// Whether all connections lead to one server.
     one_server: Option<bool>,
     state: Mutex<State>,
@@ -100,7 +100,7 @@ impl DividedUpload {
         Arc::new(Self {
             path,
             spans,
-            division: Division::new(connections, range_bytes),
+            allocator: RangeAllocator::new(connections, range_bytes),
             one_server: one_server.then_some(true),
             state: Mutex::new(state),
             changed: Notify::new(),
