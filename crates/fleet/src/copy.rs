@@ -340,7 +340,8 @@ mod tests {
         entry(name, Kind::Directory { mode: 0o750, mtime: MTIME })
     }
 
-    const COPY: Rules = Rules { mode: Mode::Copy, step: Step::Copy, was_taken: false, fsync: false };
+    const COPY: Rules =
+        Rules { mode: Mode::Copy, step: Step::Copy, was_taken: false, fsync: false };
     const SYNC: Rules = Rules { mode: Mode::Sync, ..COPY };
 
     #[test]
@@ -414,7 +415,7 @@ mod tests {
         fs::write(ground.path().join("same"), "abc").expect("a file");
         let entries = vec![file("same")];
         root.update_metadata(&entries[0].path, 0o640, MTIME, None).expect("it is there");
-        // of a file that nobody has had before, nothing is read
+        // nothing is read of a file that no worker took before
         for was_taken in [false, true] {
             let ledger = Ledger::new(Arc::default());
             assert!(prepare(Rules { was_taken, ..SYNC }, &root, &entries, &ledger).is_empty());

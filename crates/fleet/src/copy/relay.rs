@@ -33,7 +33,7 @@ pub(crate) struct Relay<'a> {
 }
 
 impl Relay<'_> {
-    /// Copies entries, and notes what became of each. `was_taken`: a worker has had them before.
+    /// Copies entries, and notes what became of each. `was_taken`: a worker took them before.
     ///
     /// # Errors
     /// A request failed as a whole, as [`super::copy`] says.

@@ -92,8 +92,8 @@ async fn remove_orphans(client: &Client, main: &Key) -> Result<(), Error> {
     }
 }
 
-/// Gives an upload up, unless somebody continues it, or has stored parts to it more recently, at
-/// this time of the store's clock.
+/// Aborts an upload, unless a server continues it, or has stored parts of it within `older_than`
+/// before `now`, by the store's clock.
 async fn abort(
     client: &Client,
     name: &Key,

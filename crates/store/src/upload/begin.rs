@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::contributors;
 use super::conditions::check_conditions;
+use super::contributors;
 use super::holder::{busy, is_held, write};
 use super::keeper::Writer;
 use super::plan::Plan;

@@ -1,9 +1,9 @@
-//! Contributors: servers that store parts of one upload beside each other.
+//! Contributors: servers that store parts of the same upload at the same time.
 //!
-//! The journal of a shared upload is released: nobody writes it. Each contributor writes one of its
-//! own beside it, so that no two write one object. Whoever takes the upload over merges these into
-//! the journal of the upload, and removes them: a contributor that still writes notices that, and
-//! stops.
+//! The journal of a shared upload is released: no server writes it. Each contributor writes a
+//! journal of its own beside it, so that no two servers write one object. A server that takes the
+//! upload over merges these into the journal of the upload, and removes them: a contributor that
+//! still writes notices that, and stops.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub(crate) async fn join(
     let Some(version) = write(client, &key, &name, &plan, &own, &Condition::New).await? else {
         return Err(busy(&key));
     };
-    // whoever has taken it over meanwhile may have listed the journals before this one was there
+    // a server that has taken it over meanwhile may have listed the journals too early for this one
     let is_shared = client.head(&main).await?.is_some_and(|there| there.version == shared_version);
     if !is_shared {
         remove(client, &[name]).await;

@@ -1,10 +1,10 @@
 //! Uploads in parts that another process can continue.
 
 mod abandoned;
-mod contributors;
 mod begin;
 mod completion;
 mod conditions;
+mod contributors;
 mod holder;
 mod keeper;
 mod plan;
@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use abandoned::abort_older;
-pub(crate) use contributors::{find_released, join};
 pub(crate) use begin::begin;
+pub(crate) use contributors::{find_released, join};
 
 use crate::backend::FailureKind;
 use crate::client::Client;
@@ -127,8 +127,8 @@ impl Upload {
         nonce_bytes(&self.inner.nonce).unwrap_or_default()
     }
 
-    /// Writes the journal, and leaves the upload to others: to contributors, or to whoever takes it
-    /// over. Nothing is stored by this one afterwards.
+    /// Writes the journal, and releases the upload: contributors may join it, and any server may
+    /// take it over. This handle stores nothing afterwards.
     ///
     /// # Errors
     ///

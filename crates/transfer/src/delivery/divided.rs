@@ -59,7 +59,7 @@ pub struct DividedFile {
     version: FileVersion,
     /// The server that named the version.
     named_by: String,
-    /// The spans that are to be fetched.
+    /// The spans to fetch.
     wanted: Range<u64>,
     partial: Arc<Partial>,
     allocator: RangeAllocator,
@@ -392,7 +392,7 @@ impl Participant {
     pub(crate) fn fail(&self, reason: &str) {
         let Part { file, server, .. } = &*self.0;
         let path = &file.path;
-        file.fail(format!("{path} cannot be divided, as {server} shows: {reason}"));
+        file.fail(format!("{path} cannot be divided because of {server}: {reason}"));
     }
 }
 
@@ -547,14 +547,14 @@ mod tests {
             part.done(&spans, &values);
         };
         let (first, last) = (part(0..2 * SPAN_BYTES), part(2 * SPAN_BYTES..version.size));
-        // whoever stores the file waits for both
+        // a transfer of the whole file waits for both
         assert!(DividedFile::begin(&root, &path, (version, "a"), (1, 1)).is_err());
         fetch(&last, 2..5);
         fetch(&first, 0..2);
         assert!(first.is_complete() && last.is_complete());
         last.finish_part(true).expect("it is on the disk");
         assert!(first.finish(false).is_err(), "it has a part alone");
-        // a part that was written to by nobody takes nothing away from the others
+        // a part into which nothing was written takes nothing away from the others
         drop((first, part(0..SPAN_BYTES), last));
         let held = |next: NextRange| next.held.iter().map(|(span, _)| *span).collect::<Vec<_>>();
         let again = part(SPAN_BYTES..3 * SPAN_BYTES);

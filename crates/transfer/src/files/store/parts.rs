@@ -92,7 +92,9 @@ impl Parts {
         let upload = match role {
             None => root.store.begin_upload(key, &offer)?,
             Some(UploadRole::Join(upload)) => root.store.join_upload(key, &offer, upload)?,
-            Some(UploadRole::TakeOver(upload)) => root.store.take_over_upload(key, &offer, upload)?,
+            Some(UploadRole::TakeOver(upload)) => {
+                root.store.take_over_upload(key, &offer, upload)?
+            }
         };
         let parts = (0..upload.parts())
             .map(|part| if upload.values(part).is_some() { Part::Kept } else { Part::Missing })
