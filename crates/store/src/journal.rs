@@ -22,8 +22,8 @@ pub(crate) const MOST: u64 = 256 << 20;
 /// Bytes of the name of an upload, at most.
 const LONGEST_NAME: usize = 8 << 10;
 
-/// What follows the name of an upload's journal in that of its contributors' directory. No object has
-/// the name of a directory, which some stores refuse.
+/// What follows the name of an upload's journal in that of its contributors' directory. No object
+/// has the name of a directory, which some stores refuse.
 const CONTRIBUTORS: &str = ".parts/";
 
 /// What a server needs to continue an upload.

@@ -168,8 +168,8 @@ pub(super) async fn list(client: &Client, main: &Key) -> Result<Vec<Listed>, Err
 ///
 /// # Errors
 ///
-/// [`Error::Busy`]: a contributor is at work, unless the caller may stop it. [`Error::Reply`]: there
-/// are too many, or one is too large.
+/// [`Error::Busy`]: a contributor is at work, unless the caller may stop it. [`Error::Reply`]:
+/// there are too many, or one is too large.
 pub(super) async fn merge(
     client: &Client,
     main: &Key,
@@ -225,8 +225,8 @@ fn add(
     }
 }
 
-/// Removes all journals of the contributors of an upload that was taken over: those that were merged,
-/// and of contributors that have come since.
+/// Removes all journals of the contributors of an upload that was taken over: those that were
+/// merged, and those of contributors that have joined since.
 pub(super) async fn remove_all(client: &Client, main: &Key, merged: Vec<Key>) {
     let names = match list(client, main).await {
         Ok(listed) => listed.into_iter().map(|listed| listed.name).collect(),

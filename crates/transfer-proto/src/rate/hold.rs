@@ -4,8 +4,8 @@
 //! what BBR keeps in flight losses never end, and in the simulation CUBIC's window falls to a tenth
 //! of the link. Only a trial shows whether other flows yield (elastic and inelastic cross traffic,
 //! as Nimbus calls them: Goyal et al., SIGCOMM 2022): for some rounds the window is held at the
-//! share that is due, in spite of losses. If the other flows yield, the hold ends, and the window is
-//! CUBIC's again.
+//! share that is due, in spite of losses. If the other flows yield, the hold ends, and the window
+//! is CUBIC's again.
 //!
 //! Senders must not hold their shares against each other, nor against a path that has become slower.
 //! Neither empties the queue; BBR does, for its `ProbeRTT` every ten seconds. So the share is held
