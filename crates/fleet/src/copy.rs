@@ -54,7 +54,7 @@ pub(crate) async fn copy(
         }
         Route::Across { from, to, spool } => {
             Relay { job, from, to, spool }
-                .copy(clients, (item.step, item.is_again), &item.entries, ledger)
+                .copy(clients, (item.step, item.was_taken), &item.entries, ledger)
                 .await
         }
     }
@@ -89,20 +89,20 @@ async fn copy_range(
 struct Rules {
     mode: Mode,
     step: Step,
-    is_again: bool,
+    was_taken: bool,
     fsync: bool,
 }
 
 impl Rules {
     const fn of(job: &Job, item: &Item) -> Self {
-        Self { mode: job.mode, step: item.step, is_again: item.is_again, fsync: job.fsync }
+        Self { mode: job.mode, step: item.step, was_taken: item.was_taken, fsync: job.fsync }
     }
 }
 
 /// Returns how files are sent that may be up to date. A worker that was killed may have
 /// stored some of them: by size and time alone these would have receipts without a hash.
-fn sync_options(job: &Job, is_again: bool) -> SyncOptions {
-    SyncOptions { checksum: is_again, fsync: job.fsync, ..SyncOptions::default() }
+fn sync_options(job: &Job, was_taken: bool) -> SyncOptions {
+    SyncOptions { checksum: was_taken, fsync: job.fsync, ..SyncOptions::default() }
 }
 
 async fn up(
@@ -120,7 +120,7 @@ async fn up(
         client.put_names(from, paths, to, job.fsync, observer).await?;
         return Ok(());
     }
-    let options = sync_options(job, item.is_again);
+    let options = sync_options(job, item.was_taken);
     let summary = client.sync_names(&options, from, paths, to, observer).await?;
     if (summary.failed, summary.left_out) == (0, 0) {
         ledger.rest_is_unchanged();
@@ -228,7 +228,7 @@ fn prepare(rules: Rules, root: &Root, entries: &[Entry], ledger: &Ledger) -> Wan
         };
         let prepared = prepared.and_then(|prepared| {
             // a worker that was killed may have stored it
-            let is_read = prepared == Prepared::Unchanged && rules.is_again;
+            let is_read = prepared == Prepared::Unchanged && rules.was_taken;
             let hash = is_read.then(|| root.hash(&entry.path)).transpose()?;
             Ok((prepared, hash.map(<[u8; 32]>::from)))
         });
@@ -340,7 +340,8 @@ mod tests {
         entry(name, Kind::Directory { mode: 0o750, mtime: MTIME })
     }
 
-    const COPY: Rules = Rules { mode: Mode::Copy, step: Step::Copy, is_again: false, fsync: false };
+    const COPY: Rules =
+        Rules { mode: Mode::Copy, step: Step::Copy, was_taken: false, fsync: false };
     const SYNC: Rules = Rules { mode: Mode::Sync, ..COPY };
 
     #[test]
@@ -414,12 +415,12 @@ mod tests {
         fs::write(ground.path().join("same"), "abc").expect("a file");
         let entries = vec![file("same")];
         root.update_metadata(&entries[0].path, 0o640, MTIME, None).expect("it is there");
-        // of a file that nobody has had before, nothing is read
-        for is_again in [false, true] {
+        // nothing is read of a file that no worker took before
+        for was_taken in [false, true] {
             let ledger = Ledger::new(Arc::default());
-            assert!(prepare(Rules { is_again, ..SYNC }, &root, &entries, &ledger).is_empty());
+            assert!(prepare(Rules { was_taken, ..SYNC }, &root, &entries, &ledger).is_empty());
             let copied = ledger.sorted(entries.clone()).copied;
-            let expected = is_again.then(|| root.hash(&entries[0].path).expect("a hash"));
+            let expected = was_taken.then(|| root.hash(&entries[0].path).expect("a hash"));
             assert_eq!((copied.len(), copied[0].hash), (1, expected.map(<[u8; 32]>::from)));
         }
     }

@@ -130,7 +130,7 @@ enum Servers {
 struct Own {
     to: OwnServer,
     from: OpenTree,
-    /// What serves `from`, as soon as somebody wants it.
+    /// The server of `from`, once it is needed.
     source: Option<OwnServer>,
 }
 
@@ -301,7 +301,7 @@ mod tests {
         listed.await.expect("a listing");
         assert_eq!(names, ["file"]);
         assert!(clients.source.is_none() && !clients.is_closed());
-        // the source is served when somebody wants it
+        // the source is served when it is needed
         let mut source = dialer.connect_to_source().await.expect("a connection");
         let mut is_empty = true;
         source.list(b".", |_| is_empty = false).await.expect("a listing");

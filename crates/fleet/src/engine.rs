@@ -109,9 +109,9 @@ pub struct Item {
     pub lease: Lease,
     /// What to do with it.
     pub step: Step,
-    /// Whether a worker has had these entries before: files may be stored that it has not
-    /// acknowledged.
-    pub is_again: bool,
+    /// Whether a worker took these entries before: it may have stored files without acknowledging
+    /// them.
+    pub was_taken: bool,
     /// What is left to do.
     pub entries: Vec<Entry>,
 }

@@ -24,7 +24,7 @@ const MAX_NAME: usize = 64;
 const WORKERS: RangeInclusive<u32> = 1..=256;
 const ATTEMPTS: RangeInclusive<u32> = 1..=100;
 const BATCH_FILES: RangeInclusive<u32> = 1..=100_000;
-/// The least bytes of a range: a transfer verifies spans of so many.
+/// The least bytes of a range: the length of the spans that a transfer verifies.
 const MIN_RANGE: u64 = 1 << 20;
 /// The bytes of a range, unless the job says something else.
 const RANGE_BYTES: u64 = 1 << 30;
@@ -84,8 +84,8 @@ pub struct Batch {
     pub files: u32,
     /// The most bytes of files.
     pub bytes: u64,
-    /// About how many bytes a range of a large file has, if several workers copy it. A file that
-    /// has not two of them is copied by one worker.
+    /// About how many bytes a range of a large file has. A file of less than two ranges is copied
+    /// by one worker.
     pub range: u64,
 }
 
@@ -426,7 +426,7 @@ fn number(
     }
 }
 
-/// Reads the size of something that has at least so many bytes, which are written so.
+/// Reads a size of at least `least` bytes, which `least_text` writes.
 fn size(
     written: Option<&Spanned<String>>,
     default: u64,

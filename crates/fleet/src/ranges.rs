@@ -1,4 +1,4 @@
-//! How a large file is divided into ranges, which are items of their own.
+//! Divides a large file into ranges, which are items of their own.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ const SPAN_BYTES: u64 = 1 << 20;
 /// The most ranges of a file: a run starts no more workers.
 const MAX_RANGES: u64 = 256;
 
-/// Returns how many ranges of about `range_bytes` a file has; 0 if it is copied in one piece,
-/// because it has not two of them.
+/// Returns how many ranges of about `range_bytes` a file has; 0 if it has less than two and is
+/// copied in one piece.
 pub(crate) fn count(size: u64, range_bytes: u64) -> u32 {
     if size / 2 < range_bytes {
         return 0;

@@ -288,7 +288,7 @@ async fn without_vanished_here(from: &OpenTree, left: Vec<Entry>) -> Vec<Entry> 
 /// Tells how an attempt ended that failed as a whole.
 async fn failed(error: TransferError, stop: &Stop) -> Attempt {
     match error {
-        // somebody else stores the same file: the lease has ended
+        // another worker stores the same file: the lease has ended
         TransferError::Superseded => Attempt::Interrupted,
         error if error.is_temporary() => {
             tracing::info!("{error}");

@@ -201,9 +201,9 @@ pub(crate) struct Run {
     /// `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,
-    /// Spend so many minutes on a plan, not on a study: as many repetitions as probably fit, at
-    /// least five, more while time is left, and without the largest sizes where even five take
-    /// longer. On a machine slower than expected it takes longer
+    /// Spend N minutes on a plan, not on a study: as many repetitions as probably fit, at least
+    /// five, more while time is left, and without the largest sizes where even five take longer.
+    /// On a machine slower than expected it takes longer
     #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) minutes: Option<u32>,
     /// Run all of the plan or study, or the smaller version that it defines (`[quick]`, `[smoke]`;

@@ -22,9 +22,9 @@ pub(crate) const MAX: u64 = 256 << 20;
 /// Bytes of the name of an upload, at most.
 const LONGEST_NAME: usize = 8 << 10;
 
-/// What follows the name of an upload's journal in that of its assistants' directory. No object has
-/// the name of a directory, which some stores refuse.
-const ASSISTANTS: &str = ".parts/";
+/// What follows the name of an upload's journal in that of its contributors' directory. No object
+/// has the name of a directory, which some stores refuse.
+const CONTRIBUTORS: &str = ".parts/";
 
 /// What a server needs to continue an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -81,20 +81,20 @@ pub(crate) fn name(key: &Key, tag: &[u8; 16]) -> Key {
     Key::reserved(&format!("uploads/{}-{tag}", key.digest()))
 }
 
-/// The directory of the journals of an upload's assistants, beside its own journal.
-pub(crate) fn assistants(main: &Key) -> String {
-    format!("{RESERVED}/uploads/{}{ASSISTANTS}", main.name())
+/// The directory of the journals of an upload's contributors, beside its own journal.
+pub(crate) fn contributors(main: &Key) -> String {
+    format!("{RESERVED}/uploads/{}{CONTRIBUTORS}", main.name())
 }
 
-/// The name of the journal of an assistant.
-pub(crate) fn of_assistant(main: &Key, name: &str) -> Key {
-    Key::reserved(&format!("uploads/{}{ASSISTANTS}{name}", main.name()))
+/// The name of the journal of a contributor.
+pub(crate) fn of_contributor(main: &Key, name: &str) -> Key {
+    Key::reserved(&format!("uploads/{}{CONTRIBUTORS}{name}", main.name()))
 }
 
-/// The name of an upload's journal, from that of its assistants' directory within
+/// The name of an upload's journal, from that of its contributors' directory within
 /// [`directory`].
-pub(crate) fn of_assistants(directory: &str) -> Option<Key> {
-    let name = directory.strip_suffix(ASSISTANTS)?;
+pub(crate) fn of_contributors(directory: &str) -> Option<Key> {
+    let name = directory.strip_suffix(CONTRIBUTORS)?;
     (!name.is_empty() && !name.contains('/')).then(|| Key::reserved(&format!("uploads/{name}")))
 }
 
@@ -186,16 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn journals_of_assistants_lie_beside_that_of_their_upload() {
+    fn journals_of_contributors_lie_beside_that_of_their_upload() {
         let main = name(&Key::parse("", "a/b").expect("a name"), &[0xab; 16]);
-        let one = of_assistant(&main, "0123");
-        let beside = assistants(&main);
+        let one = of_contributor(&main, "0123");
+        let beside = contributors(&main);
         assert_eq!(one.as_str(), format!("{}.parts/0123", main.as_str()));
         assert!(one.as_str().starts_with(&beside), "{beside}");
         let within = beside.strip_prefix(&directory()).expect("it is in it");
-        assert_eq!(of_assistants(within), Some(main));
+        assert_eq!(of_contributors(within), Some(main));
         for other in ["", ".parts/", "x/", "x/y.parts/"] {
-            assert_eq!(of_assistants(other), None, "{other}");
+            assert_eq!(of_contributors(other), None, "{other}");
         }
     }
 

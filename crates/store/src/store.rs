@@ -334,31 +334,31 @@ impl Store {
     }
 
     /// Returns the nonce of the upload of the same tag, if there is one that was
-    /// [released](Upload::release), so that others may take part in it. Whether some do, it does
-    /// not say.
+    /// [released](Upload::release), so that others may [join](Self::join_upload) it. It does not
+    /// tell whether some have.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`], [`Error::Misuse`] (an empty object), [`Error::Name`], and the store's.
-    pub fn released_upload(
+    pub fn find_released_upload(
         &self,
         key: &str,
         offer: &UploadOffer,
     ) -> Result<Option<[u8; 16]>, Error> {
         let key = self.upload_key(key)?;
-        self.client.wait(upload::released(&self.client, &key, offer))
+        self.client.wait(upload::find_released(&self.client, &key, offer))
     }
 
-    /// Takes part in an upload that was [released](Upload::release), beside others: stores parts
-    /// of it. `nonce` names the upload.
+    /// Joins an upload that was [released](Upload::release), to store parts of it while others
+    /// store other parts. `nonce` names the upload.
     ///
     /// # Errors
     ///
     /// [`Error::Gone`]: it is not there any more, or the offer is another one. [`Error::Busy`]:
-    /// somebody has taken it over. [`Error::Refused`]: 256 have taken part already, or the store
+    /// another server has taken it over. [`Error::Refused`]: 256 have joined already, or the store
     /// ignores the conditions of writes. Otherwise as those of
     /// [`begin_upload`](Self::begin_upload).
-    pub fn assist_upload(
+    pub fn join_upload(
         &self,
         key: &str,
         offer: &UploadOffer,
@@ -366,16 +366,16 @@ impl Store {
     ) -> Result<Upload, Error> {
         let key = self.upload_key(key)?;
         let nonce = data_encoding::HEXLOWER.encode(&nonce);
-        self.client.wait(upload::assist(&self.client, key, offer, &nonce))
+        self.client.wait(upload::join(&self.client, key, offer, &nonce))
     }
 
-    /// Does what [`begin_upload`](Self::begin_upload) does. If the upload has this nonce, it is
-    /// taken over also from assistants that are at work, which stop.
+    /// Does what [`begin_upload`](Self::begin_upload) does. If the upload has this nonce, this also
+    /// takes it over from contributors that still work, and stops them.
     ///
     /// # Errors
     ///
     /// As those of [`begin_upload`](Self::begin_upload).
-    pub fn take_upload(
+    pub fn take_over_upload(
         &self,
         key: &str,
         offer: &UploadOffer,

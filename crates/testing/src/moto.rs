@@ -1,4 +1,4 @@
-//! An S3 server of other people, moto, on loopback. It shares no code and no design with the
+//! An independent S3 server, moto, on loopback. It shares no code and no design with the
 //! others: it is written in Python, and keeps objects in memory.
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! A program of other people that serves on loopback for one test.
+//! A third-party program that serves on loopback for one test.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -87,8 +87,8 @@ pub fn size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Formats a size that somebody chose: in decimal units where it is round in those alone, as `100 MB`,
-/// else as [`size`].
+/// Formats a size from a plan or option: in decimal units where it is round in those alone, as
+/// `100 MB`, else as [`size`].
 pub fn chosen_size(bytes: u64) -> String {
     let is_decimal = bytes.is_multiple_of(1000) && !bytes.is_multiple_of(1024);
     for (unit, scale) in [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)] {

@@ -197,7 +197,7 @@ mod tests {
             self.work_on(step, false).await
         }
 
-        async fn work_on(&self, step: Step, is_again: bool) -> Sorted {
+        async fn work_on(&self, step: Step, was_taken: bool) -> Sorted {
             let opened = ends::open(&self.job.direction, no_server).await;
             let (route, mut dialer) = opened.expect("it opens");
             let mut clients = dialer.connect().await.expect("a connection");
@@ -205,7 +205,7 @@ mod tests {
                 clients.source = Some(dialer.connect_to_source().await.expect("a connection"));
             }
             let lease = Lease { item: 1, take: 1 };
-            let item = Item { lease, step, is_again, entries: vec![self.file.clone()] };
+            let item = Item { lease, step, was_taken, entries: vec![self.file.clone()] };
             let ledger = Ledger::new(Arc::default());
             let copied = copy(&self.job, &route, &mut clients, &item, &ledger).await;
             copied.expect("no request fails");

@@ -33,14 +33,14 @@ pub(crate) struct Relay<'a> {
 }
 
 impl Relay<'_> {
-    /// Copies entries, and notes what became of each. `is_again`: a worker has had them before.
+    /// Copies entries, and notes what became of each. `was_taken`: a worker took them before.
     ///
     /// # Errors
     /// A request failed as a whole, as [`super::copy`] says.
     pub(crate) async fn copy(
         &self,
         clients: &mut Clients,
-        (step, is_again): (Step, bool),
+        (step, was_taken): (Step, bool),
         entries: &[Entry],
         ledger: &Arc<Ledger>,
     ) -> Result<(), Error> {
@@ -53,7 +53,7 @@ impl Relay<'_> {
         }
         self.make_parents_there(client, entries, ledger).await?;
         let entries = match self.job.mode {
-            Mode::Sync if !is_again => self.differing(client, entries, ledger).await?,
+            Mode::Sync if !was_taken => self.differing(client, entries, ledger).await?,
             // what a killed worker may have stored is compared with what is received
             Mode::Copy | Mode::Sync => entries.to_vec(),
         };
@@ -62,7 +62,7 @@ impl Relay<'_> {
         let (arrived, files) = self.receive(source, &root, entries, ledger).await?;
         if !arrived.is_empty() {
             ledger.received(files);
-            self.send(client, &root, (is_again, arrived.as_slice()), ledger).await?;
+            self.send(client, &root, (was_taken, arrived.as_slice()), ledger).await?;
         }
         removed(scratch).await
     }
@@ -132,7 +132,7 @@ impl Relay<'_> {
         ledger: &Ledger,
     ) -> Result<(Vec<Entry>, Vec<CopiedFile>), Error> {
         let here = Ledger::new(Arc::default());
-        let rules = Rules { mode: Mode::Copy, step: Step::Copy, is_again: false, fsync: false };
+        let rules = Rules { mode: Mode::Copy, step: Step::Copy, was_taken: false, fsync: false };
         let wanted = prepared(rules, root, &entries, &here).await?;
         down(rules, source, self.from, root, wanted, &here).await?;
         let Sorted { copied, left, reason, disk_full } = here.sorted(entries.clone());
@@ -153,7 +153,7 @@ impl Relay<'_> {
         &self,
         client: &mut Client,
         root: &Root,
-        (is_again, entries): (bool, &[Entry]),
+        (was_taken, entries): (bool, &[Entry]),
         ledger: &Arc<Ledger>,
     ) -> Result<(), Error> {
         let paths = entries.iter().map(|entry| entry.path.clone()).collect();
@@ -162,7 +162,7 @@ impl Relay<'_> {
             client.put_names(root, paths, self.to, self.job.fsync, observer).await?;
             return Ok(());
         }
-        let options = sync_options(self.job, is_again);
+        let options = sync_options(self.job, was_taken);
         let summary = client.sync_names(&options, root, paths, self.to, observer).await?;
         if (summary.failed, summary.left_out) == (0, 0) {
             ledger.others_are_unchanged(entries);

@@ -150,14 +150,14 @@ fn lease<B: Bench>(mut bench: B) {
     assert_eq!(engine.take("one", bench.now_ms()).expect("an answer"), None);
     list(&mut engine, 3, 3);
     let item = take(&mut bench, &mut engine, "one");
-    assert_eq!((item.step, item.is_again, item.entries.len()), (Step::Copy, false, 3));
+    assert_eq!((item.step, item.was_taken, item.entries.len()), (Step::Copy, false, 3));
     assert_eq!(engine.take("two", bench.now_ms()).expect("an answer"), None);
     let orders = engine.beat("one", Some(item.lease), 7, bench.now_ms()).expect("orders");
     assert!(orders.holds_lease && !orders.is_done);
     // the worker is silent
     bench.pass(LEASE_MS + 100);
     let again = take(&mut bench, &mut engine, "two");
-    assert_eq!((again.is_again, &again.entries), (true, &item.entries));
+    assert_eq!((again.was_taken, &again.entries), (true, &item.entries));
     let orders = engine.beat("one", Some(item.lease), 7, bench.now_ms()).expect("orders");
     assert!(!orders.holds_lease);
     let all = all_copied(&item);
@@ -182,7 +182,7 @@ fn split<B: Bench>(mut bench: B) {
     list(&mut engine, 8, 8);
     while engine.advance().expect("a phase") == Phase::Copying {
         let item = take(&mut bench, &mut engine, "one");
-        assert_eq!(item.is_again, item.entries.len() < 8);
+        assert_eq!(item.was_taken, item.entries.len() < 8);
         // nobody says which one it was
         let settlement = match item.entries.iter().any(|entry| entry.number == 5) {
             true => settled(Vec::new(), item.entries.clone(), Some("file-5 cannot be sent")),
@@ -261,7 +261,7 @@ fn suspects<B: Bench>(mut bench: B) {
     }
     for _ in 0..2 {
         let item = take(&mut bench, &mut engine, "one");
-        assert_eq!((item.is_again, item.entries.len()), (true, 1));
+        assert_eq!((item.was_taken, item.entries.len()), (true, 1));
         match item.entries[0].number {
             // it ends its workers still
             0 => engine.leave("one", bench.now_ms()).expect("an answer"),

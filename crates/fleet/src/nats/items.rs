@@ -210,12 +210,12 @@ impl Inner {
         let lease = Lease { item: message, take: int(taken) };
         let step = head.step();
         // half of an item that was split has no transition of its own
-        let is_again = sequence > 0 || head.attempts > 0 || losses > 0;
+        let was_taken = sequence > 0 || head.attempts > 0 || losses > 0;
         let file = head.ranged.and(entries.first()).cloned();
         let held = Held { head, worker: worker.to_owned(), reply: delivery.reply, file };
         self.announce(worker, Some(&held), 0).await?;
         self.link.held().insert((lease.item, lease.take), held);
-        Ok(Some(Item { lease, step, is_again, entries }))
+        Ok(Some(Item { lease, step, was_taken, entries }))
     }
 
     /// Whether a lease still holds: the log's last transition is the taking.

@@ -49,14 +49,14 @@ pub(super) fn take(
             read,
         )
         .optional()?;
-    let Some((id, bytes, takes, step, is_again)) = found else { return Ok(None) };
+    let Some((id, bytes, takes, step, was_taken)) = found else { return Ok(None) };
     connection.execute(
         "UPDATE items SET state = 'leased', attempts = attempts + 1, takes = takes + 1, \
          worker = ?2, lease_ms = ?3 WHERE id = ?1",
         params![id, worker, int(now_ms.saturating_add(rules.lease_ms))],
     )?;
     let lease = Lease { item: id, take: takes + 1 };
-    Ok(Some(Item { lease, step, is_again, entries: entries(&bytes)? }))
+    Ok(Some(Item { lease, step, was_taken, entries: entries(&bytes)? }))
 }
 
 /// Records what became of an item, if the lease still holds.

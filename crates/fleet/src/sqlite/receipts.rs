@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use super::{damaged, int, nat, small};
 use crate::engine::{CopiedFile, Receipt};
 
-/// Adds receipts of files that were tried so often, and had so many ranges. A file that has one
+/// Adds receipts of files, with the number of their attempts and ranges. A file that has a receipt
 /// keeps it: the first is as true.
 pub(super) fn record(
     connection: &Connection,

@@ -410,9 +410,10 @@ pub(crate) struct OverSsh {
 /// How big files travel on lanes.
 #[derive(Debug, Args)]
 pub(crate) struct OnLanes {
-    /// Use so many lanes to a server at once, each with a session of its own, up to 8: for ranges of
-    /// files of 128 MiB and more, and for other files whole. This pays where one processor core is
-    /// slower than the network (10 Gbit/s and more). N lanes take N shares beside other traffic
+    /// Use up to N lanes to a server at once (1 to 8), each with a session of its own. Files of
+    /// 128 MiB and more are sent in ranges over all of them, other files whole over one. This is
+    /// for networks that are faster than one processor core (10 Gbit/s and more). Beside other
+    /// traffic N lanes take the shares of N flows
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["streams", "ssh"])]
     pub(crate) lanes: u8,
     /// The cipher for big files: aes-128-gcm, aes-256-gcm or chacha20-poly1305 [default: the

@@ -521,8 +521,13 @@ fn summary_text(operation: Operation, summary: &Summary, elapsed: Duration) -> S
     if lost > 0 {
         let _ = write!(text, ", {} resent", HumanBytes(lost));
     }
-    if range_servers > 0 {
-        let _ = write!(text, ", large files through {range_servers} servers");
+    match range_servers {
+        0 => {}
+        // over several lanes
+        1 => text.push_str(", large files in ranges"),
+        _ => {
+            let _ = write!(text, ", large files through {range_servers} servers");
+        }
     }
     if by_crc > 0 {
         let _ = write!(text, ", {} verified by CRC-64/NVME", HumanBytes(by_crc));

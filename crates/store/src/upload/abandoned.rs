@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::assistants;
+use super::contributors;
 use super::holder::{is_held, store_time};
 use crate::backend::FailureKind;
 use crate::client::Client;
@@ -56,7 +56,7 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
         }
         for directory in answer.prefixes {
             let within = directory.strip_prefix(prefix.as_str());
-            if let Some(main) = within.and_then(journal::of_assistants) {
+            if let Some(main) = within.and_then(journal::of_contributors) {
                 remove_orphans(client, &main).await?;
             }
         }
@@ -72,15 +72,15 @@ pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result
     }
 }
 
-/// Removes journals of assistants whose upload is not there any more.
+/// Removes journals of contributors whose upload is not there any more.
 async fn remove_orphans(client: &Client, main: &Key) -> Result<(), Error> {
     if client.head(main).await?.is_some() {
         return Ok(());
     }
-    match assistants::list(client, main).await {
+    match contributors::list(client, main).await {
         Ok(listed) => {
             let names: Vec<_> = listed.into_iter().map(|listed| listed.name).collect();
-            assistants::remove(client, &names).await;
+            contributors::remove(client, &names).await;
             Ok(())
         }
         // a forged directory keeps no upload
@@ -92,8 +92,8 @@ async fn remove_orphans(client: &Client, main: &Key) -> Result<(), Error> {
     }
 }
 
-/// Gives an upload up, unless somebody continues it, or has stored parts to it more recently, at
-/// this time of the store's clock.
+/// Aborts an upload, unless a server continues it, or has stored parts of it within `older_than`
+/// before `now`, by the store's clock.
 async fn abort(
     client: &Client,
     name: &Key,
@@ -107,12 +107,12 @@ async fn abort(
         if is_held(client, &journal, found.modified).await? {
             return Ok(false);
         }
-        let assistants = assistants::list(client, name).await?;
-        for assistant in &assistants {
-            if now.duration_since(assistant.modified).unwrap_or_default() < older_than {
+        let contributors = contributors::list(client, name).await?;
+        for contributor in &contributors {
+            if now.duration_since(contributor.modified).unwrap_or_default() < older_than {
                 return Ok(false);
             }
-            let theirs = journal::read(client, &assistant.name, journal::MAX).await?;
+            let theirs = journal::read(client, &contributor.name, journal::MAX).await?;
             if let Some(theirs) = theirs
                 && let Some(at_work) = theirs.journal
                 && is_held(client, &at_work, theirs.modified).await?
@@ -133,8 +133,8 @@ async fn abort(
             Err(trouble) => return Err(trouble.into()),
         }
         client.abort_upload(&key, &journal.upload).await?;
-        let names: Vec<_> = assistants.into_iter().map(|assistant| assistant.name).collect();
-        assistants::remove(client, &names).await;
+        let names: Vec<_> = contributors.into_iter().map(|contributor| contributor.name).collect();
+        contributors::remove(client, &names).await;
     }
     client.delete(name).await?;
     Ok(is_upload)

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::assistants;
 use super::conditions::check_conditions;
+use super::contributors;
 use super::holder::{busy, is_held, write};
 use super::keeper::Writer;
 use super::plan::Plan;
@@ -19,8 +19,8 @@ use crate::version::{Condition, Version};
 /// How often another server may be faster.
 const ATTEMPTS: u32 = 3;
 
-/// Begins an upload, or takes over what an earlier one of the same tag and its assistants have
-/// stored. Assistants of the upload with the nonce `shared` are stopped.
+/// Begins an upload, or takes over what an earlier one of the same tag and its contributors have
+/// stored. Contributors of the upload with the nonce `shared` are stopped.
 ///
 /// # Errors
 ///
@@ -134,8 +134,8 @@ async fn taken(
         return fresh(client, key, name, plan, offer, &condition).await;
     };
     let may_stop = shared == Some(journal.nonce.as_str());
-    let merging = assistants::merge(client, name, (key, &journal), plan, &mut places, may_stop);
-    let assistants = merging.await?;
+    let merging = contributors::merge(client, name, (key, &journal), plan, &mut places, may_stop);
+    let contributors = merging.await?;
     let mut metadata = offer.metadata.clone();
     metadata.set(NONCE, &journal.nonce)?;
     journal.owner = owner::name();
@@ -145,7 +145,7 @@ async fn taken(
     let written = write(client, key, name, plan, &journal, &condition).await?;
     if written.is_some() {
         // this journal has now what they have
-        assistants::remove_all(client, name, assistants).await;
+        contributors::remove_all(client, name, contributors).await;
     }
     Ok(written.map(|version| Begun { journal, version, metadata, places }))
 }

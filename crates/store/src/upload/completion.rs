@@ -56,7 +56,7 @@ impl Inner {
         self.end_with(answer, root, values).await
     }
 
-    /// An assistant knows nothing of the parts of others.
+    /// A contributor knows nothing of the parts of others.
     fn check_completes(&self) -> Result<(), Error> {
         self.check_lost()?;
         if self.shared.is_none() {

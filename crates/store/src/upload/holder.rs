@@ -1,4 +1,4 @@
-//! Who writes a journal: whether somebody does, and its first version.
+//! Whether a server still writes a journal, and the first write of one.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,10 +1,10 @@
 //! Uploads in parts that another process can continue.
 
 mod abandoned;
-mod assistants;
 mod begin;
 mod completion;
 mod conditions;
+mod contributors;
 mod holder;
 mod keeper;
 mod plan;
@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use abandoned::abort_older;
-pub(crate) use assistants::{assist, released};
 pub(crate) use begin::begin;
+pub(crate) use contributors::{find_released, join};
 
 use crate::backend::FailureKind;
 use crate::client::Client;
@@ -71,9 +71,9 @@ struct Inner {
     upload: String,
     owner: String,
     nonce: String,
-    /// That of the object, with the nonce; an assistant has none.
+    /// That of the object, with the nonce; a contributor has none.
     metadata: Metadata,
-    /// Of an assistant: the parts that the journal of the upload has.
+    /// Of a contributor: the parts that the journal of the upload has.
     shared: Option<Vec<Option<StoredPart>>>,
     plan: Plan,
     parts: Mutex<Parts>,
@@ -119,16 +119,16 @@ impl Upload {
         Some(record::apart(&own.or_else(shared)?.values))
     }
 
-    /// Returns what names this upload to assistants ([`Store::assist_upload`]).
+    /// Returns what names this upload to contributors ([`Store::join_upload`]).
     ///
-    /// [`Store::assist_upload`]: crate::Store::assist_upload
+    /// [`Store::join_upload`]: crate::Store::join_upload
     pub fn nonce(&self) -> [u8; 16] {
         // a journal with another nonce is damaged
         nonce_bytes(&self.inner.nonce).unwrap_or_default()
     }
 
-    /// Writes the journal, and leaves the upload to others: to assistants, or to whoever takes it
-    /// over. Nothing is stored by this one afterwards.
+    /// Writes the journal, and releases the upload: contributors may join it, and any server may
+    /// take it over. This handle stores nothing afterwards.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Upload {
         self.inner.client.wait(self.inner.replace(root))
     }
 
-    /// Gives the upload up: the store forgets its parts, the journal goes. An assistant gives up
+    /// Gives the upload up: the store forgets its parts, the journal goes. A contributor gives up
     /// what it has stored, and no other part.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl Inner {
     /// Aborts the upload, whose parts the store would charge for, and removes the journal. The
     /// caller has just written the journal: until it is gone, other processes leave it alone.
     async fn end(&self) -> Result<(), Error> {
-        // that of an assistant is not its own
+        // that of a contributor is not its own
         if self.shared.is_none() {
             self.client.abort_upload(&self.key, &self.upload).await?;
         }

@@ -74,7 +74,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The parts that a journal has, each in its place; `None` when it is of another division.
+    /// The parts that a journal has, each in its place; `None` if its parts have other sizes.
     pub(super) fn places(&self, journal: &Journal) -> Option<Vec<Option<StoredPart>>> {
         if (journal.size, journal.part_bytes) != (self.size, self.part_bytes) {
             return None;

@@ -131,7 +131,7 @@ fn a_store_that_ignores_conditions_takes_no_uploads_in_parts() {
     assert!(store.requests().put - before.put < 4, "it is tried once");
 }
 
-/// Begins an upload of `a` and leaves it to assistants; returns its nonce.
+/// Begins an upload of `a` and leaves it to contributors; returns its nonce.
 fn share(store: &Store) -> [u8; 16] {
     let upload = store.begin_upload("a", &offer(1)).expect("the store does it");
     upload.release().expect("the store does it");
@@ -139,31 +139,31 @@ fn share(store: &Store) -> [u8; 16] {
 }
 
 #[test]
-fn who_assists_an_upload_that_is_taken_over_meanwhile_leaves_nothing() {
+fn joining_an_upload_that_is_taken_over_meanwhile_leaves_nothing() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
     let nonce = share(&store);
     let main = faulty.memory.keys().remove(0);
-    // the next write is the journal of the assistant, which has read that of the upload
+    // the next write is the journal of the contributor, which has read that of the upload
     faulty.will("put", [Fault::Removes(main)]);
-    let error = store.assist_upload("a", &offer(1), nonce).expect_err("it is refused");
+    let error = store.join_upload("a", &offer(1), nonce).expect_err("it is refused");
     assert!(matches!(error, Error::Gone(_)), "{error}");
     assert_eq!(faulty.memory.keys(), Vec::<String>::new());
 }
 
 #[test]
-fn an_assistant_that_comes_while_its_upload_is_taken_over_is_stopped() {
+fn a_contributor_that_joins_while_its_upload_is_taken_over_is_stopped() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
     let nonce = share(&store);
-    let one = store.assist_upload("a", &offer(1), nonce).expect("the store does it");
+    let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
     put_part(&one, 0).expect("the store does it");
     drop(one);
     let keys = faulty.memory.keys();
     let [main, journal] = keys.as_slice() else { panic!("{keys:?}") };
-    // the next write is that of the journal of the upload: those of assistants are listed
+    // the next write is that of the journal of the upload: those of contributors are listed
     faulty.will("put", [Fault::Copies(journal.clone(), format!("{main}.parts/late"))]);
-    let whole = store.take_upload("a", &offer(1), nonce).expect("the store does it");
+    let whole = store.take_over_upload("a", &offer(1), nonce).expect("the store does it");
     assert!(whole.values(0).is_some() && whole.values(1).is_none());
     assert_eq!(faulty.memory.keys(), [main.clone()]);
     drop(whole);

@@ -1,11 +1,11 @@
-//! Whether to hold a share beside others that do not yield.
+//! Decides whether to hold a share beside flows that do not yield to losses.
 //!
 //! CUBIC yields when it loses packets and BBR version 1 does not. In a queue that is shorter than
-//! what BBR keeps in flight there is always another loss, and CUBIC's window ends at a tenth of the
-//! link. What others are shows only when they are tried (elastic and inelastic cross traffic, as
-//! Nimbus calls them: Goyal et al., SIGCOMM 2022): for some rounds the window is held at the share
-//! that is due, in spite of losses. Others that yield end the losses, and the window is CUBIC's
-//! again.
+//! what BBR keeps in flight losses never end, and in the simulation CUBIC's window falls to a tenth
+//! of the link. Only a trial shows whether other flows yield (elastic and inelastic cross traffic,
+//! as Nimbus calls them: Goyal et al., SIGCOMM 2022): for some rounds the window is held at the
+//! share that is due, in spite of losses. If the other flows yield, the hold ends, and the window
+//! is CUBIC's again.
 //!
 //! Senders must not hold their shares against each other, nor against a path that has become slower.
 //! Neither empties the queue; BBR does, for its `ProbeRTT` every ten seconds. So the share is held
@@ -16,23 +16,25 @@ use std::time::Duration;
 
 /// BBR's interval of `ProbeRTT`, 10 s, and some round trips.
 const EMPTIES_WITHIN: Duration = Duration::from_secs(12);
-/// Rounds in which the window grows to its share and others may yield, and rounds after them whose
-/// losses decide, again and again. Ours: BBR's `ProbeRTT` takes a quarter of these,
+/// Rounds in which the window grows to its share and other flows may yield, and the length of the
+/// periods after them, in rounds, whose losses decide. Ours: BBR's `ProbeRTT` takes a quarter of
+/// these,
 /// `beside_bbr_in_a_short_queue_each_gets_at_least_a_quarter`.
 const SETTLES: u64 = 16;
 const SPELL: u64 = 32;
-/// Connections of TCP from which on others do not yield: they have more in flight than so many had
-/// at the same loss (Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance
-/// Algorithm", 1997). Ours: beside one BBR flow at 100 Mbit/s and 50 ms it seems to be 24 to 110.
+/// Other flows do not yield if they have more in flight than this many TCP connections have at the
+/// same loss (Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance
+/// Algorithm", 1997). Ours: simulated, one BBR flow at 100 Mbit/s and 50 ms
+/// has as much as 24 to 110 of them.
 const CONNECTIONS: f64 = 16.0;
-/// Mean share of packets lost in a round from which on it is too much, whoever others are. Ours:
-/// twice what is lost beside one BBR flow.
+/// Mean share of packets lost in a round above which the hold ends, whatever the other flows are.
+/// Ours: twice what is lost beside one simulated BBR flow.
 const MAX_LOSS: f64 = 0.1;
 /// Rounds until the next trial, at least and, after many that failed, at most. Ours.
 const WAIT: u64 = 64;
 const MAX_WAIT: u64 = 1024;
-/// Spells before which the end is a failure: others may hold their share, too. Ours: from 50 ms on
-/// they take longer than [`EMPTIES_WITHIN`].
+/// A hold that ends before this many judged periods has failed: other senders may hold a share,
+/// too. Ours: from 50 ms on these periods take longer than [`EMPTIES_WITHIN`].
 const LONG: u64 = 8;
 
 /// Decides whether the share is held.
@@ -79,7 +81,7 @@ impl Hold {
         self.spell.is_some()
     }
 
-    /// Gives it up, as others may be other ones.
+    /// Ends a hold, as the other flows may have changed.
     pub(super) fn stop(&mut self) {
         self.spell = None;
     }

@@ -26,7 +26,7 @@
 //! starves them where the queue is short and drops do not slow it. So there is a
 //! second mode, as in Copa (Arun and Balakrishnan, NSDI 2018): where the queue does
 //! not empty for a cycle, nor in two rounds of sending little, somebody else fills
-//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty. Beside others
+//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty. Beside flows
 //! that do not yield to losses, as BBR, it is held at a share (`hold.rs`). A sender of
 //! low priority then takes LEDBAT's (RFC 6817) instead, which leaves the others their room.
 
@@ -690,7 +690,7 @@ impl Controller {
         }
     }
 
-    /// Returns the share of the known capacity that is due to so many connections beside others, in
+    /// Returns the share of the known capacity that is due to `flows` beside other traffic, in
     /// bytes in flight.
     fn due(&self, flows: f64, rtt: Duration) -> f64 {
         flows / (flows + DEEP_QUEUE_OTHERS) * self.known_capacity * rtt.as_secs_f64()

@@ -1,5 +1,5 @@
-//! Uploads of one file over several sessions of one client: all of them write into one partial
-//! file, which is none of theirs.
+//! Uploads of one file over several sessions of one client: all sessions write into one partial
+//! file, which belongs to the upload and not to a session.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -19,7 +19,7 @@ const MAX_UPLOADS: usize = 8;
 /// The most spans of a file: the values of all are in memory, 40 bytes each.
 const MAX_SPANS: u64 = 1 << 20;
 
-/// Lets a session look again whether its ranges are here.
+/// Makes a session check again whether its ranges have arrived.
 pub(crate) type Wake = Box<dyn Fn() + Send>;
 
 /// The name of an upload.
@@ -156,11 +156,16 @@ impl FileClaims {
 
     fn may_begin(&self, table: &Table, size: u64) -> Result<(), String> {
         if Spans::new(size).count() > MAX_SPANS {
-            return Err(format!("it is larger than {MAX_SPANS} MiB, and is not divided"));
+            return Err(format!(
+                "it is larger than {} TiB, the limit of an upload in ranges: send it whole",
+                MAX_SPANS >> 20
+            ));
         }
         let own = table.uploads.values().filter(|upload| upload.slot.2 == self.key).count();
         if own >= MAX_UPLOADS {
-            return Err(format!("{MAX_UPLOADS} files of this client are divided at once"));
+            return Err(format!(
+                "{MAX_UPLOADS} other files of this client come in ranges: send this one whole"
+            ));
         }
         Ok(())
     }
@@ -254,7 +259,7 @@ impl FileClaims {
     }
 }
 
-/// A session's part in an upload. Whoever writes for it has it: when it is dropped, nothing is
+/// A session's part in an upload, shared by all that write for it: when it is dropped, nothing is
 /// being written for the session, and the others look whether their ranges are here.
 #[derive(Debug)]
 pub(crate) struct Receiving {

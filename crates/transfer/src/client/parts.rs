@@ -60,7 +60,7 @@ impl Client {
         let sent = sender.send(source, next_id, &mut writer, &mut reader).await?;
         let requests = receive_counts(accepted.counts, &mut reader).await;
         if !participant.has_begun() {
-            participant.fail("it cannot be read, or the server does not take it");
+            participant.fail("it cannot be read, or the server does not accept it");
         }
         Ok(Some(Summary { cipher, requests, ..sent }))
     }

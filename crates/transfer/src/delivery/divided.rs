@@ -16,7 +16,7 @@ use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Tree};
 use tokio::sync::oneshot;
 
-use super::division::Division;
+use super::range_allocator::RangeAllocator;
 use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
 
 /// The least bytes of a range of a file of which this process fetches a part.
@@ -59,10 +59,10 @@ pub struct DividedFile {
     version: FileVersion,
     /// The server that named the version.
     named_by: String,
-    /// The spans that are to be fetched.
+    /// The spans to fetch.
     wanted: Range<u64>,
     partial: Arc<Partial>,
-    division: Division,
+    allocator: RangeAllocator,
     state: Mutex<State>,
 }
 
@@ -184,7 +184,7 @@ impl DividedFile {
             named_by: named_by.to_owned(),
             wanted,
             partial: Arc::new(partial),
-            division: Division::new(connections, range_bytes),
+            allocator: RangeAllocator::new(connections, range_bytes),
             state: Mutex::new(state),
         }))
     }
@@ -368,7 +368,7 @@ impl Participant {
         if state.failure.is_some() {
             return None;
         }
-        let spans = file.division.next(&mut state.left, 1, unsent)?;
+        let spans = file.allocator.next(&mut state.left, 1, unsent)?;
         state.asked.push((*number, spans.clone()));
         drop(state);
         let value = |span| Some((span, file.partial.known(span)?.value()));
@@ -392,7 +392,7 @@ impl Participant {
     pub(crate) fn fail(&self, reason: &str) {
         let Part { file, server, .. } = &*self.0;
         let path = &file.path;
-        file.fail(format!("{path} cannot be divided, as {server} shows: {reason}"));
+        file.fail(format!("{path} cannot be divided because of {server}: {reason}"));
     }
 }
 
@@ -547,14 +547,14 @@ mod tests {
             part.done(&spans, &values);
         };
         let (first, last) = (part(0..2 * SPAN_BYTES), part(2 * SPAN_BYTES..version.size));
-        // whoever stores the file waits for both
+        // a transfer of the whole file waits for both
         assert!(DividedFile::begin(&root, &path, (version, "a"), (1, 1)).is_err());
         fetch(&last, 2..5);
         fetch(&first, 0..2);
         assert!(first.is_complete() && last.is_complete());
         last.finish_part(true).expect("it is on the disk");
         assert!(first.finish(false).is_err(), "it has a part alone");
-        // a part that was written to by nobody takes nothing away from the others
+        // a part into which nothing was written takes nothing away from the others
         drop((first, part(0..SPAN_BYTES), last));
         let held = |next: NextRange| next.held.iter().map(|(span, _)| *span).collect::<Vec<_>>();
         let again = part(SPAN_BYTES..3 * SPAN_BYTES);

@@ -21,7 +21,7 @@ pub struct Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UploadRole {
     /// It stores parts, as others do.
-    Assist([u8; UPLOAD_BYTES]),
+    Join([u8; UPLOAD_BYTES]),
     /// It stores what is missing, and gives the file its name. Others stop.
     TakeOver([u8; UPLOAD_BYTES]),
 }

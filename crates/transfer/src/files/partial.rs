@@ -184,11 +184,11 @@ impl Partial {
 
     /// Makes of spans that arrived and are [remembered](Self::remember) such as are
     /// [`Self::present`]: data for them replaces them, and they do not count as
-    /// [having come](Self::came). Nothing counts of incomplete ones. Nobody writes meanwhile.
+    /// [having come](Self::came). Incomplete spans are discarded. No other thread writes meanwhile.
     pub(crate) fn reopen(&self) {
         match self {
             Self::Disk(partial) => partial.reopen(),
-            // what it remembers are stored parts, which are present to whoever completes it
+            // what it remembers are stored parts, which the request that completes it finds
             Self::Store(_) => {}
         }
     }

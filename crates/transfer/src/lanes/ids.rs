@@ -2,8 +2,8 @@
 //!
 //! A server with one port chooses the engine of a lane by its ID ([`engine_of`]). Random IDs of a
 //! few lanes often choose one engine twice: four lanes have four of eight engines in 41 % of cases.
-//! So the lanes that a process has open to one server get IDs that follow one another modulo
-//! [`CYCLE`], from a random beginning; everything else of an ID is random.
+//! So the lanes that a process has open to one server get IDs that are consecutive modulo
+//! [`CYCLE`], from a random beginning; the other bits of an ID are random.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,14 +11,14 @@ use std::sync::{Mutex, PoisonError};
 
 use headroom_transfer_proto::lane::LaneId;
 
-/// The least common multiple of 1 to 8, the numbers of engines that a server may have: what follows
-/// one another modulo this does so modulo each of these, whichever it is.
+/// The least common multiple of 1 to 8, the numbers of engines that a server may have: IDs that are
+/// consecutive modulo this are so modulo each of them.
 const CYCLE: u32 = 840;
 
 /// The places of lanes that are open, by the servers that they lead to.
 static OPEN: Mutex<BTreeMap<SocketAddr, Places>> = Mutex::new(BTreeMap::new());
 
-/// Returns which of so many engines of a server has a lane: by the low 32 bits, as in the kernel's
+/// Returns which of a server's `engines` has a lane: by the low 32 bits, as in the kernel's
 /// program.
 pub(super) const fn engine_of(lane: LaneId, engines: usize) -> usize {
     lane.0 as u32 as usize % engines

@@ -103,7 +103,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
             Ok(None) => (Summary::default(), Ok(false)),
             Err(error) if is_about_files(&error) => {
                 let (path, server) = (open.large.path(), client.address());
-                file.fail(format!("{path} cannot be divided, as {server} shows: {error}"));
+                file.fail(format!("{path} cannot be divided because of {server}: {error}"));
                 (Summary { moved: done, ..Summary::default() }, Ok(true))
             }
             Err(error) => (Summary { moved: done, ..Summary::default() }, Err(error)),

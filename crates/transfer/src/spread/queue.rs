@@ -194,7 +194,7 @@ impl Queue {
         self.change(|state| state.large.extend(large));
     }
 
-    /// Adds a divided file, of which who has begun it copies ranges.
+    /// Adds a divided file, of which the session that has begun it copies ranges.
     pub(super) fn opened(&self, open: Arc<BegunFile>) {
         self.change(|state| state.open.push((open, 1)));
     }
@@ -204,7 +204,7 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// Notes that somebody copies no ranges of a file any more. Returns whether this was the last
+    /// Notes that a session copies no ranges of a file any more. Returns whether this was the last
     /// one, and none is left to be fetched: the file is then removed from the queue, and is still
     /// taken.
     pub(super) fn leave(&self, open: &Arc<BegunFile>) -> bool {

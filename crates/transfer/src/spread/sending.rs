@@ -21,8 +21,8 @@ use crate::error::Error;
 use crate::files::{Found, Root, Source, SourceKind};
 
 impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
-    /// Begins a file that all servers then store ranges of. If it is at the servers already, or is
-    /// none here that can be divided, it is left to a request for whole files.
+    /// Begins a file of which all servers then store ranges. If the servers have it already, or it
+    /// cannot be divided, it is left to a request for whole files.
     ///
     /// # Errors
     /// The server is lost, or refuses.
@@ -49,7 +49,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                     return Ok(None);
                 }
                 Ok(_) => {}
-                // it is not there, or else the first request for ranges reports why
+                // it is not there; otherwise the first request for ranges reports the failure
                 Err(error) if is_about_files(&error) => {}
                 Err(error) => {
                     self.queue.put_back(Work::Begin(large));
@@ -68,7 +68,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         Ok(Some(open))
     }
 
-    /// Sends ranges of a file to one server, as long as there are some. Whoever is the last to send
+    /// Sends ranges of a file to one server, as long as there are some. The last session that sends
     /// some completes the file. Returns whether the server takes ranges.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                     }
                     Err(error) if is_about_files(&error) => {
                         let server = client.address();
-                        participant.fail(&format!("{server} does not take it: {error}"));
+                        participant.fail(&format!("{server} does not accept it: {error}"));
                         (moved, Ok(true))
                     }
                     Err(error) => (moved, Err(error)),

@@ -43,8 +43,8 @@ pub struct Servers<'a, O> {
     /// The limit of all servers together, in bits of file content per second.
     pub rate_bps: Option<u64>,
     /// The least bytes of a range: files of at least twice as many are divided among all sessions, in
-    /// uploads if the servers have an object store, or there is one server. [`RANGE_BYTES`] is a
-    /// good number; with [`u64::MAX`] no file is divided.
+    /// uploads if the servers have an object store, or there is one server. [`RANGE_BYTES`] is the
+    /// usual value; with [`u64::MAX`] no file is divided.
     pub range_bytes: u64,
     /// Receives events of all connections.
     pub observer: Arc<O>,
@@ -210,7 +210,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
     }
 }
 
-/// Whether a file of this size in bytes is divided among so many sessions.
+/// Whether a file of `size` bytes is divided among `sessions`.
 pub(super) const fn is_divided(size: u64, sessions: usize, range_bytes: u64) -> bool {
     // smaller ones travel with their names
     sessions > 1 && size / 2 >= range_bytes && size > MAX_INLINE as u64

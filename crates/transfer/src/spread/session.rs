@@ -221,7 +221,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
             Err(error) => {
                 let is_one_less = self.losses().connected_at(server).is_some();
                 if is_one_less {
-                    let reason = format!("one lane less: {error}");
+                    let reason = format!("the transfer continues with one lane less: {error}");
                     self.servers.observer.event(Event::Warning { reason: &reason });
                 }
                 self.give_up(server, error);

@@ -1,5 +1,5 @@
-//! Answers of the worker. Those about small files leave several at once: one alone costs a change
-//! of threads, a packet, and both again at the sender.
+//! Answers of the worker. Those about small files are sent several at once: a single one costs a
+//! thread switch and a packet, and both again at the sender.
 
 use std::cell::RefCell;
 
@@ -21,8 +21,8 @@ impl Answers {
         Self { messages, stored: RefCell::default() }
     }
 
-    /// Answers that a file is stored, together with the next answers. Whoever is about to wait
-    /// calls [`Self::flush`].
+    /// Answers that a file is stored, together with the next answers. A caller that is about to
+    /// wait calls [`Self::flush`].
     pub(super) fn stored(&self, id: u64) {
         let mut stored = self.stored.borrow_mut();
         stored.push(id);
@@ -45,7 +45,7 @@ impl Answers {
         }
     }
 
-    /// Whether nobody takes answers any more.
+    /// Whether no receiver of answers is left.
     pub(super) fn is_closed(&self) -> bool {
         self.messages.is_closed()
     }

@@ -1,4 +1,4 @@
-//! Receives ranges of one file whose parts other servers store, too: all of one store.
+//! Receives ranges of one file, of which other servers of the same store receive other ranges.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::error::Error;
 use crate::files::Partial;
 
 impl Worker {
-    /// Whether ranges of one file come, whose parts are stored.
-    pub(super) fn assists(&self) -> bool {
+    /// Whether this request receives ranges of one file, and stores them as parts.
+    pub(super) fn receives_parts(&self) -> bool {
         self.parts.is_some_and(|parts| parts.completes != Some(true))
     }
 
-    /// Reports the upload to which parts of a file are stored.
+    /// Tells the client which upload receives the parts of a file.
     pub(super) fn parts_begun(&self, id: u64, upload: [u8; UPLOAD_BYTES], partial: &Partial) {
         let part_spans = partial.part_spans().unwrap_or_default();
         self.send(Message::PartsBegun { id, upload, part_spans });
@@ -92,7 +92,7 @@ impl Worker {
             Box::new(move |worker: &mut Self| {
                 worker.in_flight.files -= 1;
                 match left {
-                    // the file is not stored before somebody completes it
+                    // the file is not stored before a request completes it
                     Ok(()) => worker.send(Message::Stored { id }),
                     Err(error) => worker.failed(id, error),
                 }

@@ -83,8 +83,8 @@ impl Worker {
         let (root, path) = (self.destination.root.clone(), path.clone());
         let connection = self.connection.clone();
         let parts = self.parts;
-        // others store parts of it, too
-        let claims = self.claims.as_ref().filter(|_| !self.assists());
+        // other servers store parts of it, too
+        let claims = self.claims.as_ref().filter(|_| !self.receives_parts());
         let claim = claims.map(|claims| claims.claim(root.path(), &path, &connection));
         self.in_flight.files += 1;
         self.later(move || {
@@ -301,7 +301,7 @@ fn begin(
 ) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
     let (pause, mut waits) = HANDOVER;
     if parts.is_some_and(|parts| parts.upload.is_some() && parts.completes != Some(true)) {
-        // who has taken the upload over completes it
+        // the server that has taken the upload over completes it
         waits = 0;
     }
     loop {
@@ -339,5 +339,5 @@ fn begin_once(
             root.share_upload(path, offer, mode)?.ok_or_else(|| files::Error::undivided(path))?
         }
     };
-    Ok((shared(UploadRole::Assist(upload))?, Some(upload)))
+    Ok((shared(UploadRole::Join(upload))?, Some(upload)))
 }

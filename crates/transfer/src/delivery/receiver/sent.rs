@@ -1,4 +1,4 @@
-//! The ranges of a file that the sender has sent, and whose parts are to be stored.
+//! The ranges of a file that the sender has sent, and that are not stored yet.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! Receives ranges of one file of a directory, of which other sessions of the client receive
-//! others: all of them write into one partial file.
+//! Receives ranges of one file into a directory, while other sessions of the client receive other
+//! ranges: all sessions write into one partial file.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +27,7 @@ impl Worker {
         parts: PartsRequest,
     ) -> Result<Arc<Incoming>, Failure> {
         let root = &self.destination.root;
-        if self.assists()
+        if self.receives_parts()
             && let Some(parent) = path.parent()
         {
             // the request at the end gives it its mode
@@ -49,7 +49,7 @@ impl Worker {
             (Some(claims), Some(name)) => {
                 let joined = claims.join_upload(name, file, &self.connection, self.wake(id));
                 let Some((partial, receiving)) = joined else {
-                    let reason = "this server does not have its upload";
+                    let reason = "this server does not have its upload, or not any more";
                     return Err(Failure::from(format!("{path} cannot be stored: {reason}")));
                 };
                 self.parts_begun(id, name, &partial);
@@ -79,7 +79,7 @@ impl Worker {
         claims: &FileClaims,
     ) -> Result<Arc<Incoming>, Failure> {
         let refused = |reason: String| format!("{path} cannot be stored: {reason}");
-        // before what is there is hashed, which may take long
+        // before hashing the partial file, which may take long
         claims.may_begin_upload(offer.size).map_err(refused)?;
         let Begun { mut partial, claim } = self.begin(path, offer)?;
         partial.remember();
@@ -98,7 +98,7 @@ impl Worker {
         Ok(self.open_known(id, partial, None, Some(receiving)))
     }
 
-    /// Opens a file whose spans that are here have known values, and sends these.
+    /// Opens a file, and sends the known values of the spans that are here.
     fn open_known(
         &self,
         id: u64,
@@ -124,7 +124,7 @@ impl Worker {
             _claim: claim,
             _receiving: receiving,
             ranges: None,
-            sent: self.assists().then(SentRanges::default),
+            sent: self.receives_parts().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
             writing: AtomicU64::new(0),
             partial,
@@ -134,13 +134,13 @@ impl Worker {
         incoming
     }
 
-    /// Returns what lets this worker look again whether ranges of a file are here: another session
-    /// may have been writing what this one received, too.
+    /// Returns a callback that makes this worker check again whether ranges of a file are here:
+    /// another session may have been writing spans that this one received, too.
     fn wake(&self, id: u64) -> Wake {
         let events = self.in_flight.events();
         Box::new(move || {
             if let Some(events) = events.upgrade() {
-                // a worker that has so many events is about to look
+                // if the queue of events is full, the worker is about to check
                 let _ = events.try_send(WorkerEvent::PieceStored(id));
             }
         })
@@ -153,11 +153,12 @@ fn wait_for_others(path: &RelPath, partial: &Arc<Partial>, others: &Others) -> R
         if Arc::strong_count(partial) == 1 {
             return Ok(());
         }
-        // one that is done releases it at once
+        // a session that is done releases it at once
         if waits == LINGER {
             others.close();
         }
         std::thread::sleep(HANDOVER.0);
     }
-    Err(Failure::from(format!("{path} cannot be stored: another session still writes it")))
+    let reason = "another session still writes it. Repeat the transfer later";
+    Err(Failure::from(format!("{path} cannot be stored: {reason}")))
 }

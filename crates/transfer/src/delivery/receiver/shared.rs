@@ -17,7 +17,7 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) counts: Counts,
     pub(super) limits: RateLimits,
-    /// Set when the connection has ended, or nobody looks any longer whether it has. Asking the
+    /// Set when the connection has ended, or when the task that waits for that has. Asking the
     /// connection takes a lock that its driver holds most of the time.
     pub(super) may_have_ended: AtomicBool,
 }

@@ -166,13 +166,13 @@ impl Worker {
     fn handle(&mut self, message: Message) -> Result<(), Error> {
         match message {
             Message::Entry { id, path, kind } => self.entry(id, path, kind)?,
-            message @ Message::Sealed { .. } if self.part.is_some() || self.assists() => {
+            message @ Message::Sealed { .. } if self.part.is_some() || self.receives_parts() => {
                 return Err(unexpected(&message));
             }
-            Message::RangeSent { id, first_span, values } if self.assists() => {
+            Message::RangeSent { id, first_span, values } if self.receives_parts() => {
                 self.range_of_parts(id, first_span, values)?;
             }
-            Message::RangesEnd { id } if self.assists() => self.end_ranges(id),
+            Message::RangesEnd { id } if self.receives_parts() => self.end_ranges(id),
             Message::RangeSent { id, first_span, values } => {
                 self.range_sent(id, first_span, values)?;
             }
@@ -195,7 +195,7 @@ impl Worker {
             Message::Withdrawn { id, reason, code } => {
                 if let Some(file) = self.close(id) {
                     // what is received in ranges is not of this session alone
-                    if !self.assists() {
+                    if !self.receives_parts() {
                         let _ = file.incoming.partial.abandon();
                     }
                     self.failed_there(&reason, code);
@@ -270,7 +270,7 @@ impl Worker {
             return self.begin_ranges(id, part, kind);
         }
         let is_large = matches!(kind, EntryKind::File { inline: None, .. });
-        if self.assists() && !(is_large && self.open_files() == 0) {
+        if self.receives_parts() && !(is_large && self.open_files() == 0) {
             return Err(Error::Protocol(format!(
                 "it divides {path}, which is not a single large file"
             )));
@@ -516,7 +516,7 @@ impl Worker {
             _claim: claim,
             _receiving: None,
             ranges: None,
-            sent: self.assists().then(SentRanges::default),
+            sent: self.receives_parts().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
             writing: AtomicU64::new(0),
         });
@@ -555,7 +555,7 @@ impl Worker {
         if self.part.is_some() {
             return self.settle_ranges(id);
         }
-        if self.assists() {
+        if self.receives_parts() {
             return self.settle_parts(id);
         }
         let Some(file) = self.files.get(&id) else { return };

@@ -1,4 +1,4 @@
-//! Sends ranges of a file of which other connections send others, to servers of one store.
+//! Sends ranges of a file, while other connections send other ranges of it.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Shared {
                 Err(failure) => participant.fail(&failure.reason),
             }
         }
-        // what is stored stays for whoever completes the file
+        // the request that completes the file needs what is stored
         let _ = messages.send(Message::RangesEnd { id }).await;
         Ok(())
     }

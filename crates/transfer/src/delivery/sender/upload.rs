@@ -1,10 +1,10 @@
 //! A file that several connections send to servers of one store, or to one server of a directory,
 //! each in ranges of its own.
 //!
-//! The first server begins an upload in parts, and names it; the others take part in it. A range has
-//! whole parts, and counts when its server has stored them with the values of this side's spans.
-//! What a lost server has not confirmed is sent to another one. At last one of them takes the upload
-//! over, and completes it: that request sends what is missing then.
+//! The first server begins an upload in parts, and names it; the others take part in it. A range
+//! consists of whole parts, and is confirmed when its server has stored them with the values of
+//! this side's spans. Ranges that a lost server has not confirmed are sent to another one. At last
+//! one server takes the upload over and completes it: that request sends what is still missing.
 
 mod participant;
 
@@ -19,7 +19,7 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::Notify;
 
 use super::open_file::OpenFile;
-use crate::delivery::division::Division;
+use crate::delivery::range_allocator::RangeAllocator;
 use crate::files::Ranges;
 
 pub(crate) use participant::UploadParticipant;
@@ -28,7 +28,7 @@ pub(crate) use participant::UploadParticipant;
 pub(crate) struct DividedUpload {
     path: RelPath,
     spans: Spans,
-    division: Division,
+    allocator: RangeAllocator,
     /// Whether all connections lead to one server.
     one_server: Option<bool>,
     state: Mutex<State>,
@@ -75,8 +75,8 @@ struct Assigned {
 }
 
 impl DividedUpload {
-    /// Divides a file of this size in bytes among so many connections. A range has `range_bytes`
-    /// at least, but for what is left of another one. `one_server`: all connections lead to one.
+    /// Divides a file of `size` bytes among `connections`. A range has `range_bytes` at least,
+    /// except for the remainder of a returned one. `one_server`: all connections lead to one.
     pub(crate) fn new(
         path: RelPath,
         size: u64,
@@ -100,7 +100,7 @@ impl DividedUpload {
         Arc::new(Self {
             path,
             spans,
-            division: Division::new(connections, range_bytes),
+            allocator: RangeAllocator::new(connections, range_bytes),
             one_server: one_server.then_some(true),
             state: Mutex::new(state),
             changed: Notify::new(),

@@ -76,9 +76,9 @@ impl Root {
                 Some(shared) => Some(shared),
                 None => self.share_upload(path, offer, mode)?,
             };
-            let assist =
-                |upload| self.begin_upload(path, offer, mode, Some(UploadRole::Assist(upload)));
-            shared.map(assist).transpose()
+            let join =
+                |upload| self.begin_upload(path, offer, mode, Some(UploadRole::Join(upload)));
+            shared.map(join).transpose()
         };
         let (pause, mut waits) = BEGINNING;
         loop {
@@ -105,7 +105,7 @@ impl Root {
                 return Ok(None);
             }
             let whole = Whole { size: offer.size, mode, mtime: offer.mtime };
-            Ok(self.store.released_upload(key, &whole.offer()?)?)
+            Ok(self.store.find_released_upload(key, &whole.offer()?)?)
         };
         look().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
     }
@@ -130,7 +130,7 @@ impl Root {
                 false => {
                     self.check_place(key)?;
                     let whole = Whole { size, mode, mtime: offer.mtime };
-                    if matches!(role, Some(UploadRole::Assist(_))) {
+                    if matches!(role, Some(UploadRole::Join(_))) {
                         spool.remember();
                     }
                     let how = (offer.reuse, role);

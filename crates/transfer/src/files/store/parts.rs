@@ -91,8 +91,10 @@ impl Parts {
         let offer = whole.offer()?;
         let upload = match role {
             None => root.store.begin_upload(key, &offer)?,
-            Some(UploadRole::Assist(upload)) => root.store.assist_upload(key, &offer, upload)?,
-            Some(UploadRole::TakeOver(upload)) => root.store.take_upload(key, &offer, upload)?,
+            Some(UploadRole::Join(upload)) => root.store.join_upload(key, &offer, upload)?,
+            Some(UploadRole::TakeOver(upload)) => {
+                root.store.take_over_upload(key, &offer, upload)?
+            }
         };
         let parts = (0..upload.parts())
             .map(|part| if upload.values(part).is_some() { Part::Kept } else { Part::Missing })

@@ -71,7 +71,7 @@ impl UploadParticipant {
         name: [u8; UPLOAD_BYTES],
         part_spans: u64,
     ) -> Result<(), Error> {
-        let DividedUpload { path, spans, division, .. } = &*self.upload;
+        let DividedUpload { path, spans, allocator, .. } = &*self.upload;
         if !(1..=MAX_VALUES as u64).contains(&part_spans) {
             return Err(Error::Protocol(format!(
                 "it divides {path} into parts of {part_spans} MiB"
@@ -85,7 +85,7 @@ impl UploadParticipant {
             }
             state.upload = Some(upload);
             let parts = spans.count().div_ceil(part_spans);
-            state.is_declined |= parts < MIN_PARTS * division.connections();
+            state.is_declined |= parts < MIN_PARTS * allocator.connections();
             Ok(())
         })
     }
@@ -134,7 +134,7 @@ impl UploadParticipant {
             return Next::End;
         };
         let own = state.assigned.iter().filter(|range| range.connection == self.number).count();
-        match self.upload.division.next(&mut state.left, part_spans, own) {
+        match self.upload.allocator.next(&mut state.left, part_spans, own) {
             Some(spans) => {
                 let (connection, values) = (self.number, None);
                 state.assigned.push(Assigned { connection, spans: spans.clone(), values });

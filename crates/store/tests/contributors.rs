@@ -1,4 +1,4 @@
-//! Uploads whose parts several servers store: assistants, and who takes their parts over.
+//! Uploads whose parts several servers store: contributors, and who takes their parts over.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -49,7 +49,7 @@ fn put_parts(upload: &Upload, numbers: &[u32]) {
     numbers.iter().for_each(|number| put_part(upload, *number).expect("it is stored"));
 }
 
-/// Begins an upload and leaves it to assistants; returns its nonce.
+/// Begins an upload and leaves it to contributors; returns its nonce.
 fn share(store: &Store) -> [u8; 16] {
     let upload = store.begin_upload("a", &offer()).expect("it is begun");
     let nonce = upload.nonce();
@@ -57,13 +57,13 @@ fn share(store: &Store) -> [u8; 16] {
     nonce
 }
 
-fn assist(store: &Store, nonce: [u8; 16]) -> Upload {
-    store.assist_upload("a", &offer(), nonce).expect("it takes part")
+fn join(store: &Store, nonce: [u8; 16]) -> Upload {
+    store.join_upload("a", &offer(), nonce).expect("it takes part")
 }
 
 /// Why a server may not take part.
 fn refused(store: &Store, key: &str, offer: &UploadOffer, nonce: [u8; 16]) -> Error {
-    match store.assist_upload(key, offer, nonce) {
+    match store.join_upload(key, offer, nonce) {
         Ok(upload) => panic!("it takes part: {upload:?}"),
         Err(error) => error,
     }
@@ -96,17 +96,17 @@ fn age(memory: &Memory) {
 fn an_upload_is_found_by_its_offer_as_long_as_others_may_take_part() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
-    let found = || second.released_upload("a", &offer()).expect("an answer");
+    let found = || second.find_released_upload("a", &offer()).expect("an answer");
     assert_eq!(found(), None, "there is none");
     let owned = first.begin_upload("a", &offer()).expect("it is begun");
     assert_eq!(found(), None, "somebody has it");
     let nonce = owned.nonce();
     owned.release().expect("it is released");
     assert_eq!(found(), Some(nonce));
-    let one = assist(&first, nonce);
+    let one = join(&first, nonce);
     assert_eq!(found(), Some(nonce), "beside others");
     let other = UploadOffer { tag: [2; 16], ..offer() };
-    assert_eq!(second.released_upload("a", &other).expect("an answer"), None);
+    assert_eq!(second.find_released_upload("a", &other).expect("an answer"), None);
     put_parts(&one, &[0, 1, 2, 3, 4]);
     one.release().expect("it is released");
     // who knows no nonce takes it over when nobody takes part any more
@@ -124,7 +124,7 @@ fn parts_of_two_servers_become_one_object() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    let (one, other) = (assist(&first, nonce), assist(&second, nonce));
+    let (one, other) = (join(&first, nonce), join(&second, nonce));
     std::thread::scope(|scope| {
         scope.spawn(|| put_parts(&one, &[4, 0]));
         scope.spawn(|| put_parts(&other, &[3, 1, 2]));
@@ -134,9 +134,9 @@ fn parts_of_two_servers_become_one_object() {
     other.release().expect("it is released");
     assert_eq!(journals(&memory).len(), 3);
     // by either of them, or a third one
-    let whole = second.take_upload("a", &offer(), nonce).expect("it is taken over");
+    let whole = second.take_over_upload("a", &offer(), nonce).expect("it is taken over");
     assert_eq!(stored(&whole), [0, 1, 2, 3, 4]);
-    assert_eq!(journals(&memory).len(), 1, "the journals of the assistants are merged");
+    assert_eq!(journals(&memory).len(), 1, "the journals of the contributors are merged");
     whole.complete([9; 32], Condition::New).expect("it is complete");
     drop(whole);
     assert_whole(&memory, &first);
@@ -147,11 +147,11 @@ fn parts_of_two_servers_become_one_object() {
 }
 
 #[test]
-fn what_a_dropped_assistant_has_stored_counts_and_any_later_upload_continues_it() {
+fn what_a_dropped_contributor_has_stored_counts_and_any_later_upload_continues_it() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    let (one, other) = (assist(&first, nonce), assist(&second, nonce));
+    let (one, other) = (join(&first, nonce), join(&second, nonce));
     put_parts(&one, &[0, 1]);
     put_part(&other, 3).expect("it is stored");
     // a drop outside of the runtime waits for the journal
@@ -159,7 +159,7 @@ fn what_a_dropped_assistant_has_stored_counts_and_any_later_upload_continues_it(
     // without the nonce, as another client or a later command does
     let again = share(&second);
     assert_eq!(again, nonce, "it is the same upload");
-    let one = assist(&second, nonce);
+    let one = join(&second, nonce);
     assert_eq!(stored(&one), [0, 1, 3], "the journal of the upload has them now");
     put_parts(&one, &[2, 4]);
     drop(one);
@@ -170,18 +170,18 @@ fn what_a_dropped_assistant_has_stored_counts_and_any_later_upload_continues_it(
 }
 
 #[test]
-fn an_assistant_at_work_keeps_others_away_but_for_who_knows_the_upload() {
+fn an_active_contributor_keeps_others_out_unless_they_name_the_upload() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    let one = assist(&first, nonce);
+    let one = join(&first, nonce);
     put_part(&one, 0).expect("it is stored");
     assert!(matches!(second.begin_upload("a", &offer()), Err(Error::Busy(_))));
-    assert!(matches!(second.take_upload("a", &offer(), [7; 16]), Err(Error::Busy(_))));
+    assert!(matches!(second.take_over_upload("a", &offer(), [7; 16]), Err(Error::Busy(_))));
     assert_eq!(second.abort_uploads(Duration::ZERO).expect("an answer"), 0);
     put_part(&one, 1).expect("it still may");
-    let whole = second.take_upload("a", &offer(), nonce).expect("it is taken over");
-    // the assistant notices with its next journal, and stops
+    let whole = second.take_over_upload("a", &offer(), nonce).expect("it is taken over");
+    // the contributor notices with its next journal, and stops
     let lost = one.release().expect_err("it was stopped");
     assert!(matches!(lost, Error::Busy(_)), "{lost}");
     assert!(matches!(put_part(&one, 2), Err(Error::Busy(_))));
@@ -202,7 +202,7 @@ fn a_part_that_two_have_stored_is_stored_again() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    let (one, other) = (assist(&first, nonce), assist(&second, nonce));
+    let (one, other) = (join(&first, nonce), join(&second, nonce));
     put_parts(&one, &[0, 1, 2]);
     put_parts(&other, &[2, 3, 4]);
     drop((one, other));
@@ -239,12 +239,12 @@ fn who_may_not_take_part_is_refused_and_nothing_is_lost() {
     let tagged = UploadOffer { tag: [2; 16], ..offer() };
     assert!(matches!(refused(&second, "a", &tagged, nonce), Error::Gone(_)));
 
-    let one = assist(&second, nonce);
+    let one = join(&second, nonce);
     let (content, values) = part(1);
     assert!(matches!(one.put_part(4, content, values), Err(Error::Misuse(_))), "its length");
     for error in [
-        one.complete([9; 32], Condition::New).expect_err("it is no assistant's"),
-        one.complete_over([9; 32]).expect_err("it is no assistant's"),
+        one.complete([9; 32], Condition::New).expect_err("it is no contributor's"),
+        one.complete_over([9; 32]).expect_err("it is no contributor's"),
     ] {
         assert!(matches!(error, Error::Misuse(_)), "{error}");
     }
@@ -267,21 +267,21 @@ fn no_more_than_some_take_part() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    (0..256).for_each(|_| drop(assist(&first, nonce)));
-    let Err(error) = second.assist_upload("a", &offer(), nonce) else { panic!("it takes part") };
+    (0..256).for_each(|_| drop(join(&first, nonce)));
+    let Err(error) = second.join_upload("a", &offer(), nonce) else { panic!("it takes part") };
     assert!(matches!(&error, Error::Refused(_)) && error.to_string().contains("256"), "{error}");
     // who takes it over makes room
     assert_eq!(share(&second), nonce);
     assert_eq!(journals(&memory).len(), 1);
-    drop(assist(&second, nonce));
+    drop(join(&second, nonce));
 }
 
 #[test]
-fn damaged_and_forged_journals_of_assistants_are_removed_and_too_many_are_an_error() {
+fn damaged_and_forged_journals_of_contributors_are_removed_and_too_many_are_an_error() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    let one = assist(&first, nonce);
+    let one = join(&first, nonce);
     put_part(&one, 0).expect("it is stored");
     drop(one);
     let main = journals(&memory).into_iter().find(|name| !name.contains(".parts/"));
@@ -302,7 +302,7 @@ fn damaged_and_forged_journals_of_assistants_are_removed_and_too_many_are_an_err
     let (_, content) = runtime.block_on(memory.get(&of_b, 0..MIB, None)).expect("a journal");
     runtime.block_on(memory.delete(&of_b)).expect("it is removed");
     forge("other", content);
-    let whole = second.take_upload("a", &offer(), nonce).expect("it is taken over");
+    let whole = second.take_over_upload("a", &offer(), nonce).expect("it is taken over");
     assert_eq!(stored(&whole), [0]);
     assert!(journals(&memory).iter().all(|name| !name.contains(".parts/")));
     drop(whole);
@@ -335,17 +335,17 @@ fn an_empty_journal_is_a_damaged_one() {
 }
 
 #[test]
-fn old_uploads_are_given_up_with_their_assistants() {
+fn old_uploads_are_given_up_with_their_contributors() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    let one = assist(&second, nonce);
+    let one = join(&second, nonce);
     put_part(&one, 0).expect("it is stored");
     drop(one);
     let hour = Duration::from_secs(3600);
     age(&memory);
     // a part was stored more recently
-    let one = assist(&second, nonce);
+    let one = join(&second, nonce);
     put_part(&one, 1).expect("it is stored");
     drop(one);
     assert_eq!(first.abort_uploads(hour).expect("an answer"), 0);
@@ -360,7 +360,7 @@ fn journals_without_their_upload_are_removed() {
     let runtime = runtime();
     let (memory, [first, _]) = open(&runtime);
     let nonce = share(&first);
-    drop(assist(&first, nonce));
+    drop(join(&first, nonce));
     let main = journals(&memory).into_iter().find(|name| !name.contains(".parts/"));
     runtime.block_on(memory.delete(&main.expect("a journal"))).expect("it is removed");
     assert_eq!(first.abort_uploads(Duration::ZERO).expect("an answer"), 0);

@@ -1,4 +1,4 @@
-//! How a file is divided into ranges among connections, whether they fetch or send them.
+//! Allocates ranges of a file to connections that fetch or send them.
 
 use std::ops::Range;
 
@@ -9,24 +9,24 @@ use crate::files::Ranges;
 
 /// The most spans of a range, unless the least number is greater.
 const MAX_SPANS: u64 = 1024;
-/// The part of one connection's share of what is left that a range is, so that all connections end
-/// at about the same time.
+/// A range is this fraction (a quarter) of one connection's share of what is left, so that all
+/// connections end at about the same time.
 const PART: u64 = 4;
-/// Ranges that one connection may have at once, while there are many: it need not wait for the
+/// How many ranges a connection may have at once while many are left: it need not wait for the
 /// other side's answer to the last one.
 const AHEAD: usize = 2;
 
-/// How a file is divided into ranges.
+/// Allocates ranges of a file.
 #[derive(Debug)]
-pub(super) struct Division {
+pub(super) struct RangeAllocator {
     /// The least number of spans of a range.
     least: u64,
     connections: u64,
 }
 
-impl Division {
-    /// Divides a file among so many connections. A range has `range_bytes` at least, but for what
-    /// is left of another one.
+impl RangeAllocator {
+    /// Divides a file among `connections`. A range has `range_bytes` at least, except for the
+    /// remainder of a returned one.
     pub(super) fn new(connections: usize, range_bytes: u64) -> Self {
         Self {
             least: range_bytes.div_ceil(SPAN_BYTES).clamp(1, MAX_VALUES as u64 / 2),
@@ -34,14 +34,14 @@ impl Division {
         }
     }
 
-    /// Returns among how many connections.
+    /// Returns the number of connections.
     pub(super) const fn connections(&self) -> u64 {
         self.connections
     }
 
-    /// Takes the next range from what is `left`, for a connection that has so many already; `None`
-    /// if it has enough, or nothing is left. A range has a multiple of `unit` spans, or ends where
-    /// what is left ends.
+    /// Takes the next range from what is `left`, for a connection that already `has` this many;
+    /// `None` if it has enough, or nothing is left. The length is a multiple of `unit` spans, or
+    /// the range ends where a run of spans that are left ends.
     pub(super) fn next(&self, left: &mut Ranges, unit: u64, has: usize) -> Option<Range<u64>> {
         let in_units = |spans: u64| spans.div_ceil(unit) * unit;
         let longest = MAX_VALUES as u64 / unit * unit;
@@ -55,7 +55,7 @@ impl Division {
         let first = left.iter().next()?.clone();
         let rest = first.end - first.start;
         let len = in_units(share.clamp(least, MAX_SPANS.max(least)));
-        // a rest that is not worth a range goes with it
+        // a remainder too short for a range is added to this one
         let len = if rest < len + least { rest } else { len };
         let spans = first.start..first.start + len.min(longest);
         left.remove(&spans);
@@ -69,10 +69,10 @@ mod tests {
 
     /// The ranges that one of two connections takes of this many spans.
     fn ranges(spans: u64, least: u64, unit: u64) -> Vec<Range<u64>> {
-        let division = Division::new(2, least * SPAN_BYTES);
+        let allocator = RangeAllocator::new(2, least * SPAN_BYTES);
         let mut left = Ranges::default();
         left.insert(&(0..spans));
-        std::iter::from_fn(|| division.next(&mut left, unit, 0)).collect()
+        std::iter::from_fn(|| allocator.next(&mut left, unit, 0)).collect()
     }
 
     #[test]
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn a_connection_has_two_ranges_at_once_while_there_are_many() {
-        let division = Division::new(2, 8 * SPAN_BYTES);
+        let allocator = RangeAllocator::new(2, 8 * SPAN_BYTES);
         let mut left = Ranges::default();
-        assert_eq!(division.next(&mut left, 8, 0), None, "nothing is left");
+        assert_eq!(allocator.next(&mut left, 8, 0), None, "nothing is left");
         left.insert(&(0..80));
-        assert_eq!(division.next(&mut left, 8, 2), None);
-        assert_eq!(division.next(&mut left, 8, 1), Some(0..16));
+        assert_eq!(allocator.next(&mut left, 8, 2), None);
+        assert_eq!(allocator.next(&mut left, 8, 1), Some(0..16));
         // a fourth of a half is no more than the least
-        assert_eq!(division.next(&mut left, 8, 1), None);
-        assert_eq!(division.next(&mut left, 8, 0), Some(16..24));
+        assert_eq!(allocator.next(&mut left, 8, 1), None);
+        assert_eq!(allocator.next(&mut left, 8, 0), Some(16..24));
     }
 }

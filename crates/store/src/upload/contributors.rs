@@ -1,9 +1,9 @@
-//! Assistants: servers that store parts of one upload beside each other.
+//! Contributors: servers that store parts of the same upload at the same time.
 //!
-//! The journal of a shared upload is released: nobody writes it. Each assistant writes one of its
-//! own beside it, so that no two write one object. Whoever takes the upload over merges these into
-//! the journal of the upload, and removes them: an assistant that still writes notices that, and
-//! stops.
+//! The journal of a shared upload is released: no server writes it. Each contributor writes a
+//! journal of its own beside it, so that no two servers write one object. A server that takes the
+//! upload over merges these into the journal of the upload, and removes them: a contributor that
+//! still writes notices that, and stops.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::owner;
 use crate::pages::Pages;
 use crate::version::Condition;
 
-/// The most journals of assistants of one upload: a server writes one each time it takes part.
-const MAX_ASSISTANTS: usize = 256;
+/// The most journals of contributors of one upload: a server writes one each time it takes part.
+const MAX_CONTRIBUTORS: usize = 256;
 
 /// The most that are read: several servers may begin to take part at once.
-const MAX_JOURNALS: usize = 2 * MAX_ASSISTANTS;
+const MAX_JOURNALS: usize = 2 * MAX_CONTRIBUTORS;
 
-/// The journal of an assistant, as a listing has it.
+/// The journal of a contributor, as a listing has it.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) name: Key,
@@ -43,7 +43,7 @@ pub(super) struct Listed {
 ///
 /// [`Error::Gone`]: it is not there, or another one. [`Error::Busy`]: it is not shared any more.
 /// [`Error::Refused`]: too many have taken part, or the store ignores the conditions of writes.
-pub(crate) async fn assist(
+pub(crate) async fn join(
     client: &Arc<Client>,
     key: Key,
     offer: &UploadOffer,
@@ -63,9 +63,9 @@ pub(crate) async fn assist(
     if !journal.is_released {
         return Err(busy(&key));
     }
-    if list(client, &main).await?.len() >= MAX_ASSISTANTS {
+    if list(client, &main).await?.len() >= MAX_CONTRIBUTORS {
         return Err(Error::Refused(format!(
-            "{MAX_ASSISTANTS} servers or connections have stored parts of {:?} already: send the rest of the file to one of them",
+            "{MAX_CONTRIBUTORS} servers or connections have stored parts of {:?} already: send the rest of the file to one of them",
             key.as_str()
         )));
     }
@@ -76,11 +76,11 @@ pub(crate) async fn assist(
         parts: Vec::new(),
         ..journal
     };
-    let name = journal::of_assistant(&main, &format!("{:016x}", rand::random::<u64>()));
+    let name = journal::of_contributor(&main, &format!("{:016x}", rand::random::<u64>()));
     let Some(version) = write(client, &key, &name, &plan, &own, &Condition::New).await? else {
         return Err(busy(&key));
     };
-    // whoever has taken it over meanwhile may have listed the journals before this one was there
+    // a server that has taken it over meanwhile may have listed the journals too early for this one
     let is_shared = client.head(&main).await?.is_some_and(|there| there.version == shared_version);
     if !is_shared {
         remove(client, &[name]).await;
@@ -101,12 +101,12 @@ pub(crate) async fn assist(
     }))
 }
 
-/// Returns the nonce of the upload of an offer that assistants may take part in.
+/// Returns the nonce of the upload of an offer that contributors may take part in.
 ///
 /// # Errors
 ///
 /// The store's.
-pub(crate) async fn released(
+pub(crate) async fn find_released(
     client: &Client,
     key: &Key,
     offer: &UploadOffer,
@@ -127,9 +127,9 @@ fn gone(key: &Key) -> Error {
     ))
 }
 
-/// Lists the journals of the assistants of an upload.
+/// Lists the journals of the contributors of an upload.
 pub(super) async fn list(client: &Client, main: &Key) -> Result<Vec<Listed>, Error> {
-    let directory = journal::assistants(main);
+    let directory = journal::contributors(main);
     let prefix = format!("{}{directory}", client.prefix());
     let refuse = |found: &str| Error::Reply(format!("cannot list {directory:?}: {found}"));
     let mut listed = Vec::new();
@@ -144,7 +144,7 @@ pub(super) async fn list(client: &Client, main: &Key) -> Result<Vec<Listed>, Err
             let Some(name) = name.filter(|name| !name.is_empty() && !name.contains('/')) else {
                 return Err(refuse("the store's answer has names that are not in it"));
             };
-            let name = journal::of_assistant(main, name);
+            let name = journal::of_contributor(main, name);
             listed.push(Listed { name, modified: object.modified });
         }
         if listed.len() > MAX_JOURNALS {
@@ -162,14 +162,14 @@ pub(super) async fn list(client: &Client, main: &Key) -> Result<Vec<Listed>, Err
     }
 }
 
-/// Adds the parts that assistants have stored to those that the journal of the upload has, and
-/// returns the names of all journals of assistants. A part that two have stored, under different
+/// Adds the parts that contributors have stored to those that the journal of the upload has, and
+/// returns the names of all journals of contributors. A part that two have stored, under different
 /// IDs, counts as missing: the store has one of them, and nothing says which.
 ///
 /// # Errors
 ///
-/// [`Error::Busy`]: an assistant is at work, unless the caller may stop it. [`Error::Reply`]: there
-/// are too many, or one is too large.
+/// [`Error::Busy`]: a contributor is at work, unless the caller may stop it. [`Error::Reply`]:
+/// there are too many, or one is too large.
 pub(super) async fn merge(
     client: &Client,
     main: &Key,
@@ -206,7 +206,7 @@ pub(super) async fn merge(
     Ok(names)
 }
 
-/// Adds the parts of one assistant. `differing`: numbers of parts that were stored twice.
+/// Adds the parts of one contributor. `differing`: numbers of parts that were stored twice.
 fn add(
     places: &mut [Option<StoredPart>],
     stored: Vec<Option<StoredPart>>,
@@ -225,24 +225,24 @@ fn add(
     }
 }
 
-/// Removes all journals of the assistants of an upload that was taken over: those that were merged,
-/// and of assistants that have come since.
+/// Removes all journals of the contributors of an upload that was taken over: those that were
+/// merged, and those of contributors that have joined since.
 pub(super) async fn remove_all(client: &Client, main: &Key, merged: Vec<Key>) {
     let names = match list(client, main).await {
         Ok(listed) => listed.into_iter().map(|listed| listed.name).collect(),
         Err(error) => {
-            tracing::warn!(%error, "the journals of assistants cannot be listed again");
+            tracing::warn!(%error, "the journals of contributors cannot be listed again");
             merged
         }
     };
     remove(client, &names).await;
 }
 
-/// Removes journals of assistants: of those that still write, the next write fails.
+/// Removes journals of contributors: of those that still write, the next write fails.
 pub(super) async fn remove(client: &Client, names: &[Key]) {
     for name in names {
         if let Err(error) = client.delete(name).await {
-            tracing::warn!(%error, "the journal of an assistant stays behind");
+            tracing::warn!(%error, "the journal of a contributor stays behind");
         }
     }
 }
