@@ -10,10 +10,12 @@
 //! removed. This request reports failures, each once.
 
 mod batch;
+mod copying;
 mod divided;
 mod down;
 mod large;
 mod listing;
+mod losses;
 mod queue;
 mod record;
 mod sending;

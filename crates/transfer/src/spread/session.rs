@@ -1,31 +1,21 @@
 //! The sessions of a transfer, one or more with each server, which do the work of its queue.
 
-use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use headroom_transfer_proto::path::RelPath;
-
-use super::batch::{Batcher, with_parents};
+use super::batch::Batcher;
 use super::large::{BegunFile, Divided};
-use super::queue::{Batch, Queue, Work};
-use super::record::{Record, Told, Totals, add};
-use super::servers::{Returned, Servers, SpreadObserver, no_server};
+use super::losses::{Losses, Sessions};
+use super::queue::{Queue, Work};
+use super::record::{Record, Told, Totals};
+use super::servers::{Servers, SpreadObserver, no_server};
 use crate::client::Client;
-use crate::delivery::{Event, Summary};
+use crate::delivery::Event;
 use crate::error::Error;
 use crate::files::{Excludes, Remaining, Root};
 use crate::retry::{FIRST_PAUSE, GOOD, MAX_PAUSE, Retry, jittered};
-
-/// Files of one request: a server accepts 1024.
-const FILES_OF_REQUEST: usize = 1000;
-/// Bytes of the paths in one request: a message has at most 1 MiB.
-const PATH_BYTES_OF_REQUEST: usize = 768 << 10;
-/// The most bytes of a name, and of what a message needs beside it.
-const NAME_BYTES: usize = 300;
 
 /// How files are copied.
 #[derive(Debug, Clone, Copy)]
@@ -66,30 +56,6 @@ pub(super) struct Phase<'a, 's, O> {
     losses: Mutex<Losses>,
 }
 
-/// How many sessions are there.
-#[derive(Debug, Default)]
-struct Losses {
-    /// By servers.
-    sessions: Vec<Sessions>,
-    /// Servers that were given up.
-    gone: Vec<usize>,
-    /// Since when none is connected.
-    since: Option<Instant>,
-    /// Why the last session was lost.
-    error: Option<Error>,
-}
-
-/// The sessions with one server.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sessions {
-    /// Those that are connected.
-    connected: usize,
-    /// Those, and sessions that are tried again or not needed yet.
-    left: usize,
-    /// Where the last one was connected.
-    address: Option<SocketAddr>,
-}
-
 /// Something that is done beside others, in one task: what asks the user a question makes the
 /// others wait.
 type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -121,7 +87,7 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         self.batcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remaining(&self) -> MutexGuard<'_, Remaining> {
+    pub(super) fn remaining(&self) -> MutexGuard<'_, Remaining> {
         self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -377,130 +343,12 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
         let left = self.losses().left().max(1) as u64;
         self.servers.rate_bps.map(|rate| (rate / left).max(1))
     }
-
-    /// Copies the files of a batch.
-    async fn copy(
-        &self,
-        client: &mut Client,
-        batch: &Batch,
-        record: &Arc<Record<O>>,
-    ) -> Result<Summary, Error> {
-        let (from, fsync) = (&*batch.from, self.fsync);
-        match self.job {
-            Job::Put { to } => {
-                let paths = with_parents(&batch.files);
-                client.put_listed(from, paths, to, fsync, record.clone()).await
-            }
-            Job::SyncTo { to } => {
-                let paths = with_parents(&batch.files);
-                client.sync_listed(from, paths, to, fsync, record.clone()).await
-            }
-            Job::Get { to, .. } => {
-                let (from, directory) = (from.as_os_str().as_bytes(), batch.directory.as_ref());
-                let names: Vec<_> = batch.files.iter().map(|(name, _)| name.clone()).collect();
-                let mut all = Summary::default();
-                for names in names.chunks(files_of_request(from, directory)) {
-                    let observer = record.clone();
-                    let got = client.get_listed(from, directory, names, to, fsync, observer).await;
-                    match got {
-                        Ok(summary) => add(&mut all, &summary),
-                        // the last request reports it
-                        Err(error) if is_about_files(&error) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                Ok(all)
-            }
-        }
-    }
-
-    /// Notes what became of a batch. What a lost server has not stored is copied by another one.
-    ///
-    /// # Errors
-    /// The server is lost, or refuses.
-    fn settle(
-        &self,
-        batch: Batch,
-        record: &Record<O>,
-        copied: Result<Summary, Error>,
-    ) -> Result<(), Error> {
-        let noted = record.end();
-        self.totals().add(&noted, copied.as_ref().ok(), batch.is_named);
-        match copied {
-            Ok(_) => {
-                self.leave_to_last(&batch, noted.left.keys());
-                self.queue.finished();
-                Ok(())
-            }
-            // it would be so for every batch: the last request says what is wrong
-            Err(error) if is_about_files(&error) => {
-                self.remaining().add_all();
-                self.queue.stop();
-                self.queue.finished();
-                Ok(())
-            }
-            Err(error) => {
-                let ((files, bytes), (stored, stored_bytes)) = (noted.offered, noted.stored);
-                self.servers.observer.returned(Returned {
-                    files: files.saturating_sub(stored),
-                    offered: bytes.saturating_sub(stored_bytes),
-                    done: noted.done.saturating_sub(stored_bytes),
-                });
-                let mut left = batch;
-                left.files.retain(|(name, _)| noted.left.contains_key(name));
-                self.queue.put_back(Work::Copy(left));
-                Err(error)
-            }
-        }
-    }
-
-    /// Leaves files to the last request.
-    fn leave_to_last<'f>(&self, batch: &Batch, files: impl Iterator<Item = &'f RelPath>) {
-        match self.job {
-            Job::Put { .. } => files.for_each(|name| self.remaining().add(name)),
-            Job::Get { .. } if batch.is_named => files.for_each(|name| {
-                let above = RelPath::typed(batch.from.as_os_str().as_bytes()).ok().flatten();
-                let path = above.map_or_else(|| Ok(name.clone()), |above| above.join(name));
-                path.iter().for_each(|path| self.remaining().add(path));
-            }),
-            // it compares all
-            Job::SyncTo { .. } | Job::Get { .. } => {}
-        }
-    }
 }
 
 /// A walk that waits for room ends, too, when the transfer is given up.
 impl<O> Drop for Phase<'_, '_, O> {
     fn drop(&mut self) {
         self.queue.stop();
-    }
-}
-
-impl Losses {
-    fn left(&self) -> usize {
-        self.sessions.iter().map(|sessions| sessions.left).sum()
-    }
-
-    /// Returns where a session with this server is connected, if there is one.
-    fn connected_at(&self, server: usize) -> Option<SocketAddr> {
-        let Sessions { connected, address, .. } = self.sessions[server];
-        address.filter(|_| connected > 0)
-    }
-
-    /// Notes the loss of a session. Returns whether it was the last one with its server.
-    fn lose(&mut self, server: usize) -> bool {
-        self.sessions[server].connected -= 1;
-        if self.sessions.iter().all(|sessions| sessions.connected == 0) {
-            self.since = Some(Instant::now());
-        }
-        self.sessions[server].connected == 0
-    }
-
-    fn find(&mut self, server: usize, address: SocketAddr) {
-        let sessions = &mut self.sessions[server];
-        sessions.connected += 1;
-        sessions.address = Some(address);
-        self.since = None;
     }
 }
 
@@ -516,38 +364,4 @@ async fn all(mut tasks: Vec<Task<'_>>) {
 /// Whether an error is about the files of a request, and not about the connection or the rights.
 pub(super) const fn is_about_files(error: &Error) -> bool {
     matches!(error, Error::OnServer { .. } | Error::Files(_) | Error::System { .. })
-}
-
-/// Returns how many files of a directory fit into one request, whatever their names.
-fn files_of_request(from: &[u8], directory: Option<&RelPath>) -> usize {
-    let above = directory.map_or(0, |directory| directory.as_bytes().len()) + from.len();
-    (PATH_BYTES_OF_REQUEST / (above + NAME_BYTES)).clamp(1, FILES_OF_REQUEST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_fits_into_a_message_however_deep_its_files_are() {
-        assert_eq!(files_of_request(b"served", None), FILES_OF_REQUEST);
-        let deep = RelPath::parse(&[&[b'a'; 250][..]; 15].join(&b'/')).expect("a path");
-        let count = files_of_request(b"served", Some(&deep));
-        assert!(count > 100 && count * (deep.as_bytes().len() + 255) < 1 << 20, "{count}");
-    }
-
-    #[test]
-    fn the_time_without_servers_begins_with_the_loss_of_the_last_one() {
-        let address = SocketAddr::from(([192, 0, 2, 1], 4860));
-        let sessions = |connected| Sessions { connected, left: 2, address: Some(address) };
-        let sessions = vec![sessions(2), sessions(1)];
-        let mut losses = Losses { sessions, ..Losses::default() };
-        assert!(!losses.lose(0), "another session with it is there");
-        assert_eq!(losses.connected_at(0), Some(address));
-        assert!(losses.lose(0));
-        assert_eq!((losses.connected_at(0), losses.since), (None, None));
-        assert!(losses.lose(1) && losses.since.is_some());
-        losses.find(1, address);
-        assert!(losses.since.is_none());
-    }
 }

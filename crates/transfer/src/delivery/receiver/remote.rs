@@ -8,7 +8,8 @@ use headroom_transfer_proto::message::{
 use headroom_transfer_proto::path::RelPath;
 
 use super::in_flight::Done;
-use super::worker::{Begun, File, Worker, seal};
+use super::opening::Begun;
+use super::worker::{File, Worker, seal};
 use crate::connection::Connection;
 use crate::delivery::event::Event;
 use crate::error::Error;

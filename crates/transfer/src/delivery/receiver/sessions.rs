@@ -9,9 +9,10 @@ use headroom_transfer_proto::path::RelPath;
 
 use super::destination::make_directories;
 use super::incoming::Incoming;
+use super::opening::{Begun, HANDOVER, LINGER};
 use super::sent::SentRanges;
 use super::shared::WorkerEvent;
-use super::worker::{Begun, HANDOVER, LINGER, Worker};
+use super::worker::Worker;
 use crate::claims::{Claim, FileClaims, Others, Receiving, Wake};
 use crate::failure::Failure;
 use crate::files::{Offer, Partial};
