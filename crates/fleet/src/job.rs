@@ -469,7 +469,7 @@ fn line_of(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    const LEAST: &str = "name = \"archive\"\nfrom = \"photos\"\nto = \"nas:backup/photos\"\n";
+    const MIN: &str = "name = \"archive\"\nfrom = \"photos\"\nto = \"nas:backup/photos\"\n";
 
     fn parse(text: &str) -> Result<Job, (usize, String)> {
         Job::parse(text, Path::new("/jobs"))
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_job_has_defaults_and_paths_begin_at_its_folder() {
-        let job = parse(LEAST).expect("a job");
+        let job = parse(MIN).expect("a job");
         assert_eq!((job.from.as_str(), job.to.as_str()), ("/jobs/photos", "nas:backup/photos"));
         let Direction::Up { from, to } = &job.direction else { panic!("{job:?}") };
         assert_eq!(*from, Tree::Folder("/jobs/photos".into()));
@@ -512,15 +512,15 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_their_line() {
-        let with = |line: &str| format!("{LEAST}{line}\n");
+        let with = |line: &str| format!("{MIN}{line}\n");
         let cases = [
             ("name = \"a\"\nfrom = \"x\"\n".to_owned(), 1, "missing field `to`"),
-            (LEAST.replace("archive", "../up"), 1, "`name` is 1 to 64"),
-            (LEAST.replace("archive", ""), 1, "`name` is 1 to 64"),
-            (LEAST.replace("nas:backup/photos", "photos/backup"), 3, "one is in the other"),
-            (LEAST.replace("\"photos\"", "\"nas:backup\""), 3, "one is in the other"),
-            (LEAST.replace("\"photos\"", "\"http://b/x\""), 2, "another scheme"),
-            (LEAST.replace("nas:backup", "s3://"), 3, "its bucket"),
+            (MIN.replace("archive", "../up"), 1, "`name` is 1 to 64"),
+            (MIN.replace("archive", ""), 1, "`name` is 1 to 64"),
+            (MIN.replace("nas:backup/photos", "photos/backup"), 3, "one is in the other"),
+            (MIN.replace("\"photos\"", "\"nas:backup\""), 3, "one is in the other"),
+            (MIN.replace("\"photos\"", "\"http://b/x\""), 2, "another scheme"),
+            (MIN.replace("nas:backup", "s3://"), 3, "its bucket"),
             (with("identity = \"key\"").replace("nas:", "s3://"), 4, "this job has none"),
             (with("ca = \"c\"").replace("nas:backup/photos", "other"), 4, "this job has none"),
             (
@@ -529,9 +529,9 @@ mod tests {
                 4,
                 "this job has two",
             ),
-            (LEAST.replace("nas:", "user@nas:"), 3, "`user@` is for ssh"),
-            (LEAST.replace("nas:backup", "nas:../backup"), 3, "../backup"),
-            (LEAST.replace("nas:backup/", "nas:abc:"), 3, "`abc`"),
+            (MIN.replace("nas:", "user@nas:"), 3, "`user@` is for ssh"),
+            (MIN.replace("nas:backup", "nas:../backup"), 3, "../backup"),
+            (MIN.replace("nas:backup/", "nas:abc:"), 3, "`abc`"),
             (with("mode = \"move\""), 4, "`move`"),
             (with("delete = true"), 4, "mode = \"sync\""),
             (with("wrokers = 3"), 4, "wrokers"),
@@ -558,10 +558,10 @@ mod tests {
 
     #[test]
     fn another_job_is_told_apart_and_other_limits_are_not() {
-        let job = parse(LEAST).expect("a job");
-        let slower = parse(&format!("{LEAST}rate = \"1mbit\"\nworkers = 1\n")).expect("a job");
+        let job = parse(MIN).expect("a job");
+        let slower = parse(&format!("{MIN}rate = \"1mbit\"\nworkers = 1\n")).expect("a job");
         assert_eq!(slower.difference(&job), None);
-        let elsewhere = parse(&LEAST.replace("backup", "other")).expect("a job");
+        let elsewhere = parse(&MIN.replace("backup", "other")).expect("a job");
         let (setting, there, here) = elsewhere.difference(&job).expect("it differs");
         assert_eq!((setting, there.as_str()), ("to", "nas:backup/photos"));
         assert_eq!(here, "nas:other/photos");
@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     fn stores_are_kept_as_their_urls_and_jobs_without_a_server_are_jobs() {
-        let text = LEAST.replace("nas:backup/photos", "s3://bucket/photos/");
+        let text = MIN.replace("nas:backup/photos", "s3://bucket/photos/");
         let job = parse(&text).expect("a job");
         assert_eq!((job.from.as_str(), job.to.as_str()), ("/jobs/photos", "s3://bucket/photos"));
         assert_eq!(Job::from_json(&job.to_json()), Ok(job.clone()));
@@ -581,7 +581,7 @@ mod tests {
     #[test]
     fn machines_may_have_one_folder_elsewhere_and_nothing_else() {
         let job = |from: &str, to: &str| {
-            let text = LEAST.replace("\"photos\"", &format!("\"{from}\""));
+            let text = MIN.replace("\"photos\"", &format!("\"{from}\""));
             parse(&text.replace("nas:backup/photos", to)).expect("a job")
         };
         let differs =

@@ -17,7 +17,7 @@ mod option {
 const FLAGS: usize = 13;
 const SYN: u8 = 0x02;
 /// The smallest segment size that is set, however short the path MTU is.
-const LEAST: usize = 64;
+const MIN: usize = 64;
 
 /// Checks whether `transport`, the bytes after an IP header, may be a TCP SYN. False positives are
 /// possible: [`clamp`] checks in full.
@@ -32,7 +32,7 @@ pub fn of_mtu(version: Version, mtu: usize) -> u16 {
         Version::V4 => ipv4::MIN_HEADER_LEN,
         Version::V6 => ipv6::HEADER_LEN,
     };
-    let size = mtu.saturating_sub(header + tcp::MIN_HEADER_LEN).max(LEAST);
+    let size = mtu.saturating_sub(header + tcp::MIN_HEADER_LEN).max(MIN);
     u16::try_from(size).unwrap_or(u16::MAX)
 }
 

@@ -8,11 +8,11 @@ use crate::connection::Connection;
 use crate::idle_socket::ActivityFlag;
 use crate::quic::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
 
-/// The budget of all connections in bytes, in each direction, as long as it leaves [`LEAST`]
+/// The budget of all connections in bytes, in each direction, as long as it leaves [`MIN`]
 /// for each.
 const BUDGET: u64 = 512 << 20;
 /// The least window of a connection: with less, a transfer over a long path would crawl.
-const LEAST: u64 = 512 << 10;
+const MIN: u64 = 512 << 10;
 
 /// The flow-control windows of a server's connections.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +84,7 @@ impl Drop for OpenWindow {
 /// Returns the share of each connection: a power of two, so that it changes rarely.
 fn share(count: usize) -> u64 {
     let count = count.max(1).next_power_of_two() as u64;
-    (BUDGET / count).clamp(LEAST, u64::from(WINDOW))
+    (BUDGET / count).clamp(MIN, u64::from(WINDOW))
 }
 
 fn set(connection: &Connection, bytes: u64) {
@@ -100,9 +100,9 @@ mod tests {
         for count in 1..=1024 {
             let share = share(count);
             assert!(share * count as u64 <= BUDGET, "{count}");
-            assert!(share >= LEAST && share <= u64::from(WINDOW));
+            assert!(share >= MIN && share <= u64::from(WINDOW));
         }
         assert_eq!((share(1), share(32), share(33)), (16 << 20, 16 << 20, 8 << 20));
-        assert_eq!(share(100_000), LEAST);
+        assert_eq!(share(100_000), MIN);
     }
 }

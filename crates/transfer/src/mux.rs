@@ -18,7 +18,7 @@ const WAITING: usize = 16;
 /// Frames that may wait: a client that reads none of them is cut off.
 const MAX_WAITING: usize = 1024;
 /// The least room for received bytes: what many short frames carry lies together.
-const LEAST_ROOM: usize = 4 << 10;
+const MIN_ROOM: usize = 4 << 10;
 
 /// A connection of streams. Clones share it.
 #[derive(Debug, Clone)]
@@ -476,7 +476,7 @@ fn keep(received: &mut VecDeque<BytesMut>, mut data: &[u8]) {
         data = rest;
     }
     if !data.is_empty() {
-        let mut next = BytesMut::with_capacity(data.len().max(LEAST_ROOM));
+        let mut next = BytesMut::with_capacity(data.len().max(MIN_ROOM));
         next.extend_from_slice(data);
         received.push_back(next);
     }

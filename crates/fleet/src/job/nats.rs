@@ -102,10 +102,10 @@ mod tests {
     use super::*;
     use crate::job::Job;
 
-    const LEAST: &str = "name = \"a\"\nfrom = \"x\"\nto = \"host:\"\n[nats]\n";
+    const MIN: &str = "name = \"a\"\nfrom = \"x\"\nto = \"host:\"\n[nats]\n";
 
     fn parse(text: &str) -> Result<Job, (usize, String)> {
-        Job::parse(&format!("{LEAST}{text}\n"), Path::new("/jobs"))
+        Job::parse(&format!("{MIN}{text}\n"), Path::new("/jobs"))
     }
 
     #[test]

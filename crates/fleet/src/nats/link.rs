@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long a server may take to notice that a client is gone, and a client that a server is.
 const PING: Duration = Duration::from_secs(5);
 /// The least `max_payload` of the servers, in bytes: a settlement fits into that.
-const LEAST_PAYLOAD: usize = 768 << 10;
+const MIN_PAYLOAD: usize = 768 << 10;
 /// Environment variables for credentials, as the `nats` command has them: two files, a user with a
 /// password, and a token.
 const CREDENTIALS: [&str; 5] =
@@ -383,11 +383,11 @@ impl Link {
     /// Checks that a settlement fits into a message.
     pub(super) fn check_payload(&self) -> Result<(), Error> {
         let most = self.client.max_payload();
-        match most >= LEAST_PAYLOAD {
+        match most >= MIN_PAYLOAD {
             true => Ok(()),
             false => Err(wrong(
                 "use",
-                format!("its `max_payload` is {most} bytes, and a job needs {LEAST_PAYLOAD}"),
+                format!("its `max_payload` is {most} bytes, and a job needs {MIN_PAYLOAD}"),
             )),
         }
     }

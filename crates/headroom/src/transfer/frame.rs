@@ -10,7 +10,7 @@ const STALL: Duration = Duration::from_secs(3);
 /// Columns of the bar.
 const BAR: usize = 20;
 /// A name gets this many columns at least, or none.
-const LEAST_NAME: usize = 12;
+const MIN_NAME: usize = 12;
 
 /// What is known of a transfer at one moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,7 +61,7 @@ impl Frame<'_> {
         }
         let line = truncate_str(&parts.join("  "), width, "").into_owned();
         let room = width.saturating_sub(measure_text_width(&line) + 2);
-        match self.name.filter(|_| room >= LEAST_NAME) {
+        match self.name.filter(|_| room >= MIN_NAME) {
             Some(name) => format!("{line}  {}", end_of(name, room)),
             None => line,
         }

@@ -21,7 +21,7 @@ use crate::lock::lock;
 /// The first bytes of a probe; its number follows, big-endian.
 pub(crate) const MAGIC: [u8; 8] = *b"HRprobe\0";
 /// Bytes of payload that every probe has at least.
-pub(crate) const LEAST_PAYLOAD: usize = MAGIC.len() + 4;
+pub(crate) const MIN_PAYLOAD: usize = MAGIC.len() + 4;
 
 /// Probes to be sent, numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,13 +54,13 @@ pub(super) fn send(train: &Train) -> Result<()> {
     let any = if train.to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
     let socket = UdpSocket::bind((any, 0)).doing(doing)?;
     socket.connect(train.to).doing(doing)?;
-    let mut payload = vec![0; train.payload.max(LEAST_PAYLOAD)];
+    let mut payload = vec![0; train.payload.max(MIN_PAYLOAD)];
     payload[..MAGIC.len()].copy_from_slice(&MAGIC);
     let interval = Duration::from_nanos(train.interval_ns);
     let mut due = Instant::now();
     for number in 0..train.probes {
         wait_until(due, train.keep);
-        payload[MAGIC.len()..LEAST_PAYLOAD].copy_from_slice(&number.to_be_bytes());
+        payload[MAGIC.len()..MIN_PAYLOAD].copy_from_slice(&number.to_be_bytes());
         socket.send(&payload).doing(doing)?;
         due = match train.keep {
             Keep::Interval => due.max(Instant::now()) + interval,

@@ -12,7 +12,7 @@ const KERNEL_THREADS: Pid = Pid::from_raw(2);
 /// Programs that are named.
 const NAMED: usize = 3;
 /// What took less of the machine is not named, per cent.
-const LEAST_PCT: f64 = 0.5;
+const MIN_PCT: f64 = 0.5;
 
 /// The CPU time of all processes but those of this run, at one instant.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Others {
 
 fn busiest(shares: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let mut shares: Vec<(String, f64)> =
-        shares.into_iter().filter(|(_, pct)| *pct >= LEAST_PCT).collect();
+        shares.into_iter().filter(|(_, pct)| *pct >= MIN_PCT).collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     shares.truncate(NAMED);
     shares.into_iter().collect()

@@ -10,7 +10,7 @@ use headroom_netio::capture::HEAD;
 
 use super::verdict::{FRAMING, Passage, Sighting};
 use super::{Testbed, netns};
-use crate::agent::probe::{Keep, LEAST_PAYLOAD, MAGIC, Train};
+use crate::agent::probe::{Keep, MAGIC, MIN_PAYLOAD, Train};
 use crate::error::{Doing, Error, Result};
 use crate::namespace;
 
@@ -108,13 +108,13 @@ impl Shape {
         most: u32,
         longest: Duration,
     ) -> Self {
-        const LEAST: f64 = 20.0;
+        const MIN: f64 = 20.0;
         let payload = 64;
         let bits = (payload + headers(is_ipv4) + FRAMING as usize) as f64 * 8.0;
         let serialisation = way.rate_bps.map_or(0.0, |bps| bits / bps as f64);
         let interval = apart.max(Duration::from_secs_f64(4.0 * serialisation));
         let fitting = longest.as_secs_f64() / interval.as_secs_f64();
-        let probes = fitting.clamp(LEAST, f64::from(most)) as u32;
+        let probes = fitting.clamp(MIN, f64::from(most)) as u32;
         Self { probes, payload, interval, keep: Keep::Interval, overruns: false }
     }
 
@@ -135,7 +135,7 @@ pub(super) fn pass(
         Direction::Up => (netns::ROUTER_TO_CLIENT, netns::ROUTER_TO_SERVER),
     };
     let is_ipv4 = testbed.client.address.is_ipv4();
-    let wire_len = headers(is_ipv4) + shape.payload.max(LEAST_PAYLOAD);
+    let wire_len = headers(is_ipv4) + shape.payload.max(MIN_PAYLOAD);
     // duplicates, and a margin
     let slots = shape.probes as usize * if way.duplicate_pct > 0.0 { 2 } else { 1 } + 1024;
     let mut before = Eye::open(&testbed.names()?.router, before, wire_len, slots)?;

@@ -12,7 +12,7 @@ use headroom_link_spec::{LinkDirection, Loss};
 /// checksum, gap between frames (IEEE 802.3).
 pub(super) const FRAMING: u32 = 24;
 /// Bytes of the shortest frame with its framing.
-const LEAST_FRAME: u32 = 84;
+const MIN_FRAME: u32 = 84;
 
 /// A probe as a capture saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) fn rate(
 /// Bits per second of the frames behind the bottleneck, framing counted.
 pub(super) fn rate_behind(passage: &Passage) -> Option<f64> {
     const SKIPPED: f64 = 0.2;
-    const LEAST_FRAMES: usize = 8;
+    const MIN_FRAMES: usize = 8;
     let mut frames: Vec<&Sighting> = passage.behind.iter().collect();
     frames.sort_by_key(|frame| frame.time_ns);
     let window = &frames[(frames.len() as f64 * SKIPPED) as usize..];
@@ -61,7 +61,7 @@ pub(super) fn rate_behind(passage: &Passage) -> Option<f64> {
     let seconds = (last.time_ns - first.time_ns) as f64 / 1e9;
     // the first frame's bytes passed before its time stamp
     let bytes: u64 = window[1..].iter().map(|frame| u64::from(on_the_wire(frame))).sum();
-    (window.len() >= LEAST_FRAMES && seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
+    (window.len() >= MIN_FRAMES && seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
 }
 
 /// The tolerance of a median without jitter, microseconds.
@@ -163,7 +163,7 @@ fn loss_interval(loss: &Loss, sent: u64) -> [u64; 2] {
 }
 
 fn on_the_wire(frame: &Sighting) -> u32 {
-    (frame.wire_len + FRAMING).max(LEAST_FRAME)
+    (frame.wire_len + FRAMING).max(MIN_FRAME)
 }
 
 /// Each probe when it was first seen.

@@ -67,7 +67,7 @@ impl Change {
 
     /// Whether both sides have runs enough to be compared.
     pub fn is_comparable(&self) -> bool {
-        self.n.iter().all(|n| *n >= stats::LEAST_RUNS)
+        self.n.iter().all(|n| *n >= stats::MIN_RUNS)
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Evidence {
 }
 
 /// With less of the machine idle than this, somebody waits for it.
-const LEAST_IDLE_PCT: f64 = 10.0;
+const MIN_IDLE_PCT: f64 = 10.0;
 
 /// Names the nearest limit: `link`, `window`, `CPU`, `background load` or `waiting`.
 ///
@@ -47,8 +47,8 @@ pub fn limited_by(evidence: &Evidence) -> &'static str {
     // a dialogue computes in turns, a stream at both ends at once: the counters do not tell
     // which, and of a stream whose ends take 45 % each, "CPU" says too much
     let computes = evidence.cpu_share.is_some_and(|share| share >= 0.9);
-    let starved = evidence.idle_pct.is_some_and(|idle| idle + background < LEAST_IDLE_PCT);
-    let crowded = evidence.idle_pct.is_some_and(|idle| idle < LEAST_IDLE_PCT && background > idle);
+    let starved = evidence.idle_pct.is_some_and(|idle| idle + background < MIN_IDLE_PCT);
+    let crowded = evidence.idle_pct.is_some_and(|idle| idle < MIN_IDLE_PCT && background > idle);
     if fills_link {
         "link"
     } else if fills_window {

@@ -12,7 +12,7 @@ use super::stats;
 use crate::schema::Sample;
 
 /// Below five samples nobody can say which is the odd one.
-const LEAST_SAMPLES: usize = 5;
+const MIN_SAMPLES: usize = 5;
 const LIMIT: f64 = 3.5;
 const SIGMA_PER_MAD: f64 = 1.4826;
 /// Least standard deviation of a logarithm.
@@ -33,7 +33,7 @@ pub fn flag(samples: &mut [Sample]) {
             cells.entry(key).or_default().push(index);
         }
     }
-    for cell in cells.into_values().filter(|cell| cell.len() >= LEAST_SAMPLES) {
+    for cell in cells.into_values().filter(|cell| cell.len() >= MIN_SAMPLES) {
         let logs: Vec<f64> =
             cell.iter().map(|&i| samples[i].seconds.unwrap_or(f64::NAN).ln()).collect();
         let Some(median) = stats::median(&logs) else { continue };

@@ -97,8 +97,8 @@ fn cubic_window(rtt_s: f64, loss: f64) -> f64 {
 /// In a dialogue nothing follows that would tell of a loss: a time-out does, after
 /// Linux's least of 200 ms and a round trip. One packet each way for a round trip.
 fn setup_timeouts_s(costs: &Costs, link: &Link) -> f64 {
-    const LEAST_TIMEOUT_S: f64 = 0.2;
-    costs.round_trips * 2.0 * link.loss * (LEAST_TIMEOUT_S + link.rtt_s)
+    const MIN_TIMEOUT_S: f64 = 0.2;
+    costs.round_trips * 2.0 * link.loss * (MIN_TIMEOUT_S + link.rtt_s)
 }
 
 /// Foretells the downloads that were measured on `checks` from the main link's

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use super::cost::{Cell, CostModel};
 use super::crossover;
 use super::stats;
-use super::stop::{Decision, LEAST_BLOCKS, Until, Width};
+use super::stop::{Decision, MIN_BLOCKS, Until, Width};
 
 /// Noise of a machine's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +150,7 @@ pub fn bootstrap(noise: Noise, blocks: usize, trials: u32, seed: u64) -> Coverag
 }
 
 /// The interval in use with the stop rule in force, from `least` blocks on; the
-/// lab refuses to start it before [`LEAST_BLOCKS`].
+/// lab refuses to start it before [`MIN_BLOCKS`].
 pub fn stopped(noise: Noise, until: Until, least: u32, trials: u32, seed: u64) -> Coverage {
     let mut machine = Machine::new(noise, seed);
     trial(trials, || {
@@ -176,7 +176,7 @@ pub fn stopped(noise: Noise, until: Until, least: u32, trials: u32, seed: u64) -
 
 /// The stop rule as the lab uses it.
 pub fn stop_rule(noise: Noise, until: Until, trials: u32, seed: u64) -> Coverage {
-    stopped(noise, until, LEAST_BLOCKS, trials, seed)
+    stopped(noise, until, MIN_BLOCKS, trials, seed)
 }
 
 fn trial(trials: u32, mut interval: impl FnMut() -> Option<([f64; 2], usize)>) -> Coverage {

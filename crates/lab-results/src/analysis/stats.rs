@@ -6,7 +6,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The fewest runs from which two figures are compared: the t interval of two runs
 /// is 12.7 standard errors to each side, of five 2.8.
-pub const LEAST_RUNS: usize = 5;
+pub const MIN_RUNS: usize = 5;
 
 /// A mean with its spread.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -12,7 +12,7 @@ use crate::schema::{Sample, StackRecord};
 /// The fewest blocks from which the rule may stop (docs/methodology.md): stopping as soon
 /// as an interval looks narrow picks the blocks that happen to agree; from three
 /// blocks a 95 % interval then covers 90 %, from ten 94 %.
-pub const LEAST_BLOCKS: u32 = 10;
+pub const MIN_BLOCKS: u32 = 10;
 
 /// The most blocks where a plan says nothing else.
 pub const MAX_BLOCKS: u32 = 100;

@@ -4,7 +4,7 @@
 use super::columns::{aligned, wrapped};
 use super::markdown::{Overview, further_tables, overhead_of, tables};
 use crate::analysis::sentence::read;
-use crate::analysis::stats::LEAST_RUNS;
+use crate::analysis::stats::MIN_RUNS;
 use crate::schema::{Results, Summary, WorkloadKind};
 
 /// Lines of the answer. With the path of the report and a prompt it fits a terminal of 24.
@@ -101,8 +101,8 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
         false => String::new(),
     };
     let mut text = format!("Link {}, {n}; {times}{overheads}.", results.link.name);
-    if overview.compares() && least.is_some_and(|least| least < LEAST_RUNS) {
-        text += &format!(" Fewer than {LEAST_RUNS} runs support no comparison.");
+    if overview.compares() && least.is_some_and(|least| least < MIN_RUNS) {
+        text += &format!(" Fewer than {MIN_RUNS} runs support no comparison.");
     }
     if rows().filter_map(overhead_of).any(|overhead| overhead.is_of_two()) {
         text += " \u{2021}: two pairs, whose interval says nothing.";

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use headroom_lab_results::analysis::measured::Measured;
-use headroom_lab_results::analysis::stats::LEAST_RUNS;
+use headroom_lab_results::analysis::stats::MIN_RUNS;
 use headroom_lab_results::schema::Results;
 
 /// A run of the lab.
@@ -40,9 +40,9 @@ pub(crate) fn verdict(found: Option<f64>, least: f64, aim: f64) -> String {
 }
 
 /// In words, where the figure is of so many blocks: no conclusion is drawn from fewer than
-/// [`LEAST_RUNS`].
+/// [`MIN_RUNS`].
 pub(crate) fn verdict_of(blocks: u32, found: Option<f64>, least: f64, aim: f64) -> String {
-    match (blocks as usize) < LEAST_RUNS && found.is_some() {
+    match (blocks as usize) < MIN_RUNS && found.is_some() {
         true => format!("n = {blocks}: no conclusion"),
         false => verdict(found, least, aim),
     }

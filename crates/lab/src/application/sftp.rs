@@ -63,12 +63,12 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
 
 const REKEY: &str = "rekey=";
 /// OpenSSH's smallest limit (readconf.c: "RekeyLimit too small").
-const LEAST_REKEY: u64 = 16;
+const MIN_REKEY: u64 = 16;
 
 fn rekey_bytes(text: &str) -> std::result::Result<u64, String> {
     let bytes = units::parse_size(text)?;
-    let too_small = || format!("`rekey={text}`: OpenSSH takes {LEAST_REKEY} bytes at least");
-    (bytes >= LEAST_REKEY).then_some(bytes).ok_or_else(too_small)
+    let too_small = || format!("`rekey={text}`: OpenSSH takes {MIN_REKEY} bytes at least");
+    (bytes >= MIN_REKEY).then_some(bytes).ok_or_else(too_small)
 }
 
 impl Application for Sftp {

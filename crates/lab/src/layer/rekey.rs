@@ -5,7 +5,7 @@ use std::fmt;
 use crate::units;
 
 /// The fewest bytes between two updates of keys.
-const LEAST: u64 = 1_000_000;
+const MIN: u64 = 1_000_000;
 
 /// Bytes between two updates of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl RekeyInterval {
     /// A sentence: it is no size, or too small.
     pub(super) fn parse(option: &str, size: &str) -> Result<Self, String> {
         let bytes = units::parse_size(size).map_err(|why| format!("`{option}`: {why}"))?;
-        if bytes < LEAST {
+        if bytes < MIN {
             return Err(format!(
                 "`{option}`: keys are updated after 1 MB at least; less carries no transfer"
             ));

@@ -145,7 +145,7 @@ impl PlanFile {
         }
         let until = self.until.as_ref().map(read_spanned::<Until>).transpose()?;
         let repetitions = match &self.repetitions {
-            None if until.is_some() => stop::LEAST_BLOCKS,
+            None if until.is_some() => stop::MIN_BLOCKS,
             None => 5,
             Some(n) if (2..=10_000).contains(n.get_ref()) => *n.get_ref(),
             Some(n) => {
@@ -390,7 +390,7 @@ impl PlanFile {
         let most = self.max_repetitions.as_ref();
         let default = stop::MAX_BLOCKS.max(repetitions);
         until.most_blocks = bounded("max-repetitions", most, default, 2..=10_000)?;
-        let span = most.map(Spanned::span).filter(|_| repetitions >= stop::LEAST_BLOCKS);
+        let span = most.map(Spanned::span).filter(|_| repetitions >= stop::MIN_BLOCKS);
         let span = span.or(self.repetitions.as_ref().map(Spanned::span)).unwrap_or(0..0);
         super::check_until(until, repetitions).map_err(|message| At { span, message })?;
         Ok(Some(until))

@@ -312,10 +312,10 @@ impl Plan {
 
 /// Whether a rule to stop by works from so many blocks on.
 fn check_until(until: Until, repetitions: u32) -> std::result::Result<(), String> {
-    if repetitions < stop::LEAST_BLOCKS {
+    if repetitions < stop::MIN_BLOCKS {
         return Err(format!(
             "`until` needs at least {} repetitions: with fewer, a 95 % interval covers only 90 %",
-            stop::LEAST_BLOCKS
+            stop::MIN_BLOCKS
         ));
     }
     if until.most_blocks < repetitions {
@@ -341,7 +341,7 @@ fn matches_glob(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use headroom_lab_results::analysis::stats::LEAST_RUNS;
+    use headroom_lab_results::analysis::stats::MIN_RUNS;
 
     use super::*;
 
@@ -370,7 +370,7 @@ sizes = ["1KiB", "1MiB"]
     fn the_demo_answers_although_a_block_was_disturbed() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/demo.toml");
         let demo = Plan::read(&path).expect("the demo's plan");
-        assert!(demo.repetitions as usize > LEAST_RUNS, "{}", demo.repetitions);
+        assert!(demo.repetitions as usize > MIN_RUNS, "{}", demo.repetitions);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) fn check_repetitions(plan: &Plan, link: &LinkSpec) -> u32 {
 }
 
 /// A link that is full leaves little to chance: as many blocks as a comparison needs.
-const CHECK_REPETITIONS: u32 = analysis::stats::LEAST_RUNS as u32;
+const CHECK_REPETITIONS: u32 = analysis::stats::MIN_RUNS as u32;
 
 /// Larger transfers would take gigabytes of trace.
 pub(super) const LARGEST_ACCOUNTED: u64 = 1 << 30;

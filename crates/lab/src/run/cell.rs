@@ -9,11 +9,11 @@ use crate::units;
 use crate::workload::{Key, Workload};
 
 /// Clock ticks are 10 ms, so less than this is measured in batches.
-const LEAST_SAMPLE_S: f64 = 0.3;
+const MIN_SAMPLE_S: f64 = 0.3;
 const LARGEST_BATCH: u32 = 100;
-/// A warm-up moves the bytes that the link passes in this time, and at least `LEAST_BRIEF`.
+/// A warm-up moves the bytes that the link passes in this time, and at least `MIN_BRIEF`.
 const WARM_AFTER_S: f64 = 2.0;
-const LEAST_BRIEF: u64 = 1 << 20;
+const MIN_BRIEF: u64 = 1 << 20;
 /// The longest part of a trace in which it delivers next to nothing of its mean.
 const LONGEST_SLOW_PART: Duration = Duration::from_secs(600);
 /// A batch keeps its files until the clocks have stopped; no more than this.
@@ -64,7 +64,7 @@ impl Cell {
     /// Takes what one transfer takes, process start and all, from the warm-up, and with it
     /// how many of them make a sample.
     pub(super) fn set_time(&mut self, seconds: f64) {
-        self.set_batch((LEAST_SAMPLE_S / seconds.max(1e-4)).ceil() as u32);
+        self.set_batch((MIN_SAMPLE_S / seconds.max(1e-4)).ceil() as u32);
         self.expect(seconds);
     }
 
@@ -86,8 +86,8 @@ impl Cell {
         {
             // past slow start on any link that people have, and no minutes without a figure
             let bytes = (bps as f64 / 8.0 * WARM_AFTER_S) as u64;
-            if self.size / 4 >= bytes.max(LEAST_BRIEF) {
-                brief.size = bytes.max(LEAST_BRIEF);
+            if self.size / 4 >= bytes.max(MIN_BRIEF) {
+                brief.size = bytes.max(MIN_BRIEF);
                 times = self.size as f64 / brief.size as f64;
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use headroom_lab_host::error::{Error, Result};
-use headroom_lab_results::analysis::stats::LEAST_RUNS;
+use headroom_lab_results::analysis::stats::MIN_RUNS;
 
 use super::estimate::{expected_time, rounded};
 use crate::plan::Plan;
@@ -27,7 +27,7 @@ pub(super) const MAX_ROUNDS: u32 = 2;
 /// # Errors
 /// [`Error::Plan`]: its smallest sizes do not fit.
 pub fn fit(plan: &mut Plan, time: Duration) -> Result<String> {
-    let fewest = LEAST_RUNS as u32;
+    let fewest = MIN_RUNS as u32;
     let mut left_out = Vec::new();
     plan.until = None;
     loop {

@@ -1,7 +1,7 @@
 //! Claims: comparisons of cells, with a text for each outcome.
 
 use headroom_lab_results::analysis::measured::Estimate;
-use headroom_lab_results::analysis::stats::LEAST_RUNS;
+use headroom_lab_results::analysis::stats::MIN_RUNS;
 use serde::{Deserialize, Serialize};
 
 use super::section_results::{ColumnResults, Lack, Origin, SectionResults, Value};
@@ -175,7 +175,7 @@ impl ClaimResults {
     pub(super) fn paired_told(&self) -> Option<String> {
         let [Paired { ratio, .. }] = self.paired.as_slice() else { return None };
         let told = ratio.map(|ratio| 100.0 * (ratio - 1.0)).told("%");
-        let few = ratio.n.filter(|n| *n < LEAST_RUNS);
+        let few = ratio.n.filter(|n| *n < MIN_RUNS);
         Some(few.map_or(told.clone(), |n| format!("{told} (n = {n})")))
     }
 }
@@ -353,7 +353,7 @@ fn verdict(
         }
     }
     if let Some(ratio) = ratio {
-        if ratio.n.is_some_and(|n| n < LEAST_RUNS) {
+        if ratio.n.is_some_and(|n| n < MIN_RUNS) {
             return Err(Why::FewRuns);
         }
         // what has lost more is the smaller

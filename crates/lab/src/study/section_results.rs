@@ -1,7 +1,7 @@
 //! Sections of `study.json`: columns and rows with the paper's figures and ours.
 
 use headroom_lab_results::analysis::measured::Estimate;
-use headroom_lab_results::analysis::stats::LEAST_RUNS;
+use headroom_lab_results::analysis::stats::MIN_RUNS;
 use serde::{Deserialize, Serialize};
 
 use super::measure::{self, Form};
@@ -148,7 +148,7 @@ impl Value {
     pub(super) fn has_few_runs(&self, column: &ColumnResults) -> bool {
         let Some(Estimate { ci95, n: Some(n), .. }) = self.measured else { return false };
         let is_same_count = n > 1 && ci95.is_none() && column.counts();
-        n < LEAST_RUNS && !is_same_count
+        n < MIN_RUNS && !is_same_count
     }
 
     /// Ours in its unit, with what a reader must know of it: `3.2 [2.9, 3.5] ms (n = 3)`.

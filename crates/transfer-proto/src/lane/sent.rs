@@ -18,7 +18,7 @@ const REORDERING: u64 = 3;
 const MAX_REORDERING: u64 = 1 << 14;
 
 /// Bytes over which a bottleneck's spreading is measured: six packets of the initial window.
-const LEAST_SPREAD: f64 = 6.0 * 1200.0;
+const MIN_SPREAD: f64 = 6.0 * 1200.0;
 
 /// What a packet carried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -328,7 +328,7 @@ impl SentPackets {
         let sending = sent.saturating_sub(last.sent);
         let took = Duration::from_micros(arrived_us.saturating_sub(last.arrived_us));
         let bytes = (self.delivered - last.delivered) as f64;
-        (bytes >= LEAST_SPREAD && sending < took / 2).then_some(Capacity { bytes, took })
+        (bytes >= MIN_SPREAD && sending < took / 2).then_some(Capacity { bytes, took })
     }
 
     /// Declares packets lost whose time threshold has passed.

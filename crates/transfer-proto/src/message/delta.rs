@@ -27,7 +27,7 @@ pub struct ChunkHash {
     pub len: u32,
     /// The first 16 bytes of the BLAKE3 hash of the chunk's content; of a group, of the encodings
     /// of its chunks ([`Self::to_bytes`]). [`Self::NO_HASH`] of a chunk of less than
-    /// [`Self::LEAST_HASHED`] bytes, and of a group that has one.
+    /// [`Self::MIN_HASHED`] bytes, and of a group that has one.
     pub hash: [u8; 16],
 }
 
@@ -36,7 +36,7 @@ impl ChunkHash {
     pub const BYTES: usize = 20;
     /// The least length in bytes of a chunk that is hashed. The end of a range may be shorter, and
     /// a sender chooses the ranges: who tries all contents would find few bytes by their hash.
-    pub const LEAST_HASHED: u32 = 1 << 10;
+    pub const MIN_HASHED: u32 = 1 << 10;
     /// What stands for the hash of a shorter chunk. It equals no other.
     pub const NO_HASH: [u8; 16] = [0; 16];
 
@@ -69,14 +69,14 @@ pub struct ChunkSize(u32);
 
 impl ChunkSize {
     /// The shortest.
-    pub const LEAST: Self = Self(4 << 10);
+    pub const MIN: Self = Self(4 << 10);
     /// The longest.
     pub const MAX: Self = Self(1 << 20);
 
     /// Makes one of an average of this many bytes; `None` if there is none such.
     #[must_use]
     pub const fn new(bytes: u32) -> Option<Self> {
-        match bytes.is_power_of_two() && bytes >= Self::LEAST.0 && bytes <= Self::MAX.0 {
+        match bytes.is_power_of_two() && bytes >= Self::MIN.0 && bytes <= Self::MAX.0 {
             true => Some(Self(bytes)),
             false => None,
         }

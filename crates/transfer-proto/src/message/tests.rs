@@ -568,7 +568,7 @@ fn chunks_and_ranges_are_bounded_and_in_order() {
     assert!(described(MAX_CHUNKS + 1, 1).is_err());
     assert!(described(1, 0).is_err(), "an empty chunk");
     let describe = |ranges: Vec<std::ops::Range<u64>>| {
-        parsed(Message::Describe { id: 1, size: ChunkSize::LEAST, kind: ChunkKind::Group, ranges })
+        parsed(Message::Describe { id: 1, size: ChunkSize::MIN, kind: ChunkKind::Group, ranges })
     };
     let many = |count: usize| (0..count as u64).map(|n| 4 * n..4 * n + 3).collect::<Vec<_>>();
     assert!(describe(many(MAX_DESCRIBED)).is_ok());
@@ -597,7 +597,7 @@ fn only_some_average_lengths_of_chunks_exist() {
         map.and_then(|e| e.u32(3)).and_then(|e| e.array(0)).expect("a vector");
         assert_eq!(Message::parse(&body).is_ok(), exists, "{bytes}");
     }
-    assert_eq!(ChunkSize::new(4 << 10), Some(ChunkSize::LEAST));
+    assert_eq!(ChunkSize::new(4 << 10), Some(ChunkSize::MIN));
     assert_eq!(ChunkSize::new(1 << 20), Some(ChunkSize::MAX));
 }
 

@@ -16,7 +16,7 @@ const UP_GAIN: f64 = 1.25;
 const MAX_UP_GAIN: f64 = 1.5;
 /// The least extra rate of a probe on a path whose queue is short: less is noise. Ours:
 /// `a_queue_of_fifty_packets_does_not_keep_it_from_the_rate_of_the_link`.
-const LEAST_UP: f64 = 1.0 / 16.0;
+const MIN_UP: f64 = 1.0 / 16.0;
 /// Share of a probe's extra rate that must have arrived to probe again at once. Ours:
 /// `freed_capacity_is_found_soon`.
 const FOUND_SHARE: f64 = 0.6;
@@ -85,7 +85,7 @@ impl Controller {
     pub(super) fn up_gain(&self) -> f64 {
         let min_rtt = self.model.min_rtt().as_secs_f64().max(1e-6);
         let within = |queue: Duration| queue.as_secs_f64() / min_rtt;
-        let held = self.model.held_queue().map_or(f64::INFINITY, |held| within(held).max(LEAST_UP));
+        let held = self.model.held_queue().map_or(f64::INFINITY, |held| within(held).max(MIN_UP));
         let first = (UP_GAIN - 1.0).min(within(self.config.ceiling)).min(held);
         1.0 + (first * f64::from(1 << self.found.min(3))).min(MAX_UP_GAIN - 1.0)
     }

@@ -20,7 +20,7 @@ use super::range_allocator::RangeAllocator;
 use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
 
 /// The least bytes of a range of a file of which this process fetches a part.
-const LEAST_OF_PART: u64 = 16 << 20;
+const MIN_OF_PART: u64 = 16 << 20;
 
 /// The version of a file, as a server names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl DividedFile {
             }
             None => touched,
         };
-        let how = (1, LEAST_OF_PART);
+        let how = (1, MIN_OF_PART);
         Self::of(partial, (root, path), (version, named_by), wanted, how).map(Some)
     }
 

@@ -134,7 +134,7 @@ fn cut_range(
 fn hashed(chunk: &[u8]) -> ChunkHash {
     // the longest chunk has 4 MiB
     let len = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-    let hash = match len < ChunkHash::LEAST_HASHED {
+    let hash = match len < ChunkHash::MIN_HASHED {
         true => ChunkHash::NO_HASH,
         false => truncated(&blake3::hash(chunk)),
     };
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    const SIZE: ChunkSize = ChunkSize::LEAST;
+    const SIZE: ChunkSize = ChunkSize::MIN;
 
     fn noise(bytes: usize) -> Vec<u8> {
         let mut noise = vec![0; bytes];
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn few_bytes_have_no_hash() {
         let file = file(&noise(20_000));
-        let least = u64::from(ChunkHash::LEAST_HASHED);
+        let least = u64::from(ChunkHash::MIN_HASHED);
         for kind in [Block, Chunk, Groups] {
             for (end, is_hashed) in [(least, true), (least - 1, false), (1, false)] {
                 let [(0, chunk)] = described(&file, &one(0..end), kind)[..] else {

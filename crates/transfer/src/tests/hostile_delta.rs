@@ -39,7 +39,7 @@ async fn offered(ground: &Ground, server: &Server) -> (Raw, MessageWriter, Messa
 }
 
 fn describe(ranges: Vec<Range<u64>>) -> Message {
-    Message::Describe { id: 1, size: ChunkSize::LEAST, kind: ChunkKind::Chunk, ranges }
+    Message::Describe { id: 1, size: ChunkSize::MIN, kind: ChunkKind::Chunk, ranges }
 }
 
 fn describe_to(end: u64) -> Message {

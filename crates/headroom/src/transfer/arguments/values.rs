@@ -44,7 +44,7 @@ pub(super) fn timeout(text: &str) -> Result<Duration, String> {
 pub(super) fn chunk(text: &str) -> Result<Chunk, String> {
     let chunk = text.parse().ok().and_then(Chunk::new);
     chunk.ok_or_else(|| {
-        format!("`{text}` is not a number of bytes from {} to {}", Chunk::LEAST, Chunk::MAX)
+        format!("`{text}` is not a number of bytes from {} to {}", Chunk::MIN, Chunk::MAX)
     })
 }
 

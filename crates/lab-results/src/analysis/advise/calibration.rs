@@ -12,10 +12,10 @@ use super::basis::{Basis, Cell};
 use super::model::{Predicted, Task};
 
 /// The fewest links of a kind that calibrate it.
-pub const LEAST_LINKS: usize = 2;
+pub const MIN_LINKS: usize = 2;
 
 /// Share of any time that varies at least.
-const LEAST_SPREAD: f64 = 0.01;
+const MIN_SPREAD: f64 = 0.01;
 
 /// A cell that was predicted from the other links.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +65,7 @@ pub fn leave_out(basis: &Basis, link: usize) -> Vec<LeftOut> {
 /// standard deviation.
 fn spread(basis: &Basis, stack: usize, predicted: &Predicted, transfers: u32) -> [f64; 2] {
     let noise_s = noise_s(basis, stack) / f64::from(transfers.max(1)).sqrt();
-    let noise = LEAST_SPREAD.hypot(noise_s / predicted.arithmetic.total_s);
+    let noise = MIN_SPREAD.hypot(noise_s / predicted.arithmetic.total_s);
     [predicted.below, predicted.above].map(|side| noise.hypot(side / 1.96))
 }
 
@@ -111,7 +111,7 @@ impl Calibration {
             .collect();
         let factors = [false, true].map(|lossy| {
             let of_kind = || errors.iter().map(|(_, left)| left).filter(|l| l.lossy == lossy);
-            let enough = kinds.contains(&lossy) && basis.shaped_links(lossy).len() >= LEAST_LINKS;
+            let enough = kinds.contains(&lossy) && basis.shaped_links(lossy).len() >= MIN_LINKS;
             enough.then(|| quantile_95(of_kind().flat_map(LeftOut::scores).collect()))?
         });
         Self { factors, errors }
@@ -158,7 +158,7 @@ impl Calibration {
         }
         if links.len() < 2 {
             let factor = self.factors[usize::from(lossy)]?;
-            return Some(2.0_f64.sqrt() * factor * LEAST_SPREAD);
+            return Some(2.0_f64.sqrt() * factor * MIN_SPREAD);
         }
         let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
         Some(stats::t_975((links.len() - 1) as f64) * rms)

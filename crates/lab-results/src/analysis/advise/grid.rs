@@ -13,7 +13,7 @@ const RTTS_S: [f64; 9] = [1e-3, 5e-3, 10e-3, 20e-3, 50e-3, 80e-3, 100e-3, 200e-3
 const SIZES: [u64; 7] = [1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30, 10 << 30];
 
 /// The fewest links from which round trips are fitted.
-const LEAST_LINKS: usize = 3;
+const MIN_LINKS: usize = 3;
 
 /// Answers for links without loss and one file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,7 +43,7 @@ impl Grid {
     pub fn of(basis: &Basis) -> Option<Self> {
         let measured = |index: &usize| basis.cells.iter().any(|cell| cell.link == *index);
         let tells = |index: &usize| basis.links[*index].loss == 0.0 && measured(index);
-        (0..basis.links.len()).filter(tells).nth(LEAST_LINKS - 1)?;
+        (0..basis.links.len()).filter(tells).nth(MIN_LINKS - 1)?;
         let adviser = Adviser::new(basis, false);
         let answer = |rate_bps: f64, rtt_s: f64, bytes: u64| {
             let question =

@@ -17,7 +17,7 @@ const C: f64 = 0.4;
 /// Segments of the initial window (RFC 6928).
 const INITIAL_SEGMENTS: f64 = 10.0;
 /// Linux's least retransmission time-out.
-const LEAST_TIMEOUT_S: f64 = 0.2;
+const MIN_TIMEOUT_S: f64 = 0.2;
 /// RFC 6298, section 2.1.
 const SYN_TIMEOUT_S: f64 = 1.0;
 
@@ -85,7 +85,7 @@ pub fn dialogue_s(
     };
     let opening = connections.min(round_trips);
     timeouts(chance, opening, SYN_TIMEOUT_S)
-        + timeouts(chance, round_trips - opening, LEAST_TIMEOUT_S + path.rtt_s)
+        + timeouts(chance, round_trips - opening, MIN_TIMEOUT_S + path.rtt_s)
 }
 
 /// Seconds from a body's first byte to its last, at the receiver.
@@ -113,7 +113,7 @@ pub fn body_s(path: &LossyPath, chance: &mut Chance, segments: f64) -> f64 {
         arrived += sent - lost;
         if lost > 0.0 {
             if sent >= left && last_lost {
-                elapsed_s += if sent < 2.0 { LEAST_TIMEOUT_S } else { path.rtt_s };
+                elapsed_s += if sent < 2.0 { MIN_TIMEOUT_S } else { path.rtt_s };
             }
             // fast convergence, RFC 9438 section 4.7
             largest = if window < largest { window * (1.0 + BETA) / 2.0 } else { window };

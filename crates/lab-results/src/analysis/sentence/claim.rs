@@ -5,7 +5,7 @@ use headroom_units::{chosen_size, rate, rounded, seconds, three};
 use super::added::{self, Added, Pair, span};
 use super::main_link;
 use crate::analysis::measured::{Estimate, Measured};
-use crate::analysis::stats::LEAST_RUNS;
+use crate::analysis::stats::MIN_RUNS;
 use crate::schema::Results;
 
 /// One claim.
@@ -205,7 +205,7 @@ impl Costs {
         else {
             return found;
         };
-        if runs < LEAST_RUNS {
+        if runs < MIN_RUNS {
             found.push(format!("{runs} runs support no comparison"));
         }
         let slack = |seconds: f64| SAME_S + 0.1 * seconds.abs();
@@ -260,7 +260,7 @@ impl Fixed {
         // links that were only checked have fewer runs: their values belong to the range,
         // but their intervals decide nothing
         let values: Vec<f64> = cells.iter().map(|(_, cell)| cell.value_s).collect();
-        let enough = || cells.iter().filter(|(n, _)| *n >= LEAST_RUNS).map(|(_, cell)| cell.ci95_s);
+        let enough = || cells.iter().filter(|(n, _)| *n >= MIN_RUNS).map(|(_, cell)| cell.ci95_s);
         let ends: Vec<f64> = enough().flatten().chain(values.iter().copied()).collect();
         let holds_zero = |[lo, hi]: [f64; 2]| lo <= 0.0 && hi >= 0.0;
         match (span(&values), span(&ends)) {
@@ -322,7 +322,7 @@ impl Compared {
 
     fn contradictions(&self, results: &Results) -> Vec<String> {
         let mut found = Vec::new();
-        if self.n < LEAST_RUNS {
+        if self.n < MIN_RUNS {
             found.push(format!("{} runs support no comparison", self.n));
         }
         let run = Measured { results };
@@ -356,7 +356,7 @@ impl Compared {
 /// Says that `n` runs are too few for `what`.
 pub(super) fn too_few(what: &str, n: usize) -> String {
     let runs = if n == 1 { "run supports" } else { "runs support" };
-    format!("{what}: {n} {runs} no comparison, {LEAST_RUNS} are needed")
+    format!("{what}: {n} {runs} no comparison, {MIN_RUNS} are needed")
 }
 
 fn trips(lo: i64, hi: i64) -> String {

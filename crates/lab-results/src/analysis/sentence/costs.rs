@@ -3,7 +3,7 @@
 use super::Sentence;
 use super::added::{self, Pair, span};
 use super::claim::{Claim, Costs, Fills, Fixed};
-use crate::analysis::stats::LEAST_RUNS;
+use crate::analysis::stats::MIN_RUNS;
 use crate::schema::{Portable, Results};
 
 /// The versions of each stack's sentence, for stacks whose packets were counted; none of a main
@@ -20,7 +20,7 @@ fn versions(results: &Results, stack: &Portable) -> Option<Vec<Sentence>> {
     let round_trips = span(&added::round_trips(results, &pair))?;
     let bytes = span(&added::bytes(results, &pair)).unwrap_or([0.0; 2]);
     let n = added::runs(results, &pair);
-    let fixed = if n < LEAST_RUNS { Fixed::TooFew } else { Fixed::of(results, &pair) };
+    let fixed = if n < MIN_RUNS { Fixed::TooFew } else { Fixed::of(results, &pair) };
     let fills = |bps: f64| Fills { bps, checked: Fills::is_checked(results, &pair, bps) };
     let fills = stack.fill_bps.map(fills).filter(|_| matches!(fixed, Fixed::Longer(_)));
     let costs = Costs {

@@ -3,7 +3,7 @@
 
 use headroom_units as units;
 
-use crate::analysis::stats::LEAST_RUNS;
+use crate::analysis::stats::MIN_RUNS;
 use crate::schema::{Results, Summary, VIDEO};
 
 /// A sentence for each largest size of the main link.
@@ -58,9 +58,9 @@ fn measured(row: &Summary) -> Option<String> {
     let n = row.n;
     let shaped = if row.not_shaped { ", not shaped" } else { "" };
     let against = match (overhead_pct, overhead_ci95_pct, &row.baseline) {
-        (Some(_), _, Some(base)) if n < LEAST_RUNS => {
+        (Some(_), _, Some(base)) if n < MIN_RUNS => {
             let base = base.to_uppercase();
-            format!("; {n} runs support no comparison with {base}, {LEAST_RUNS} are needed{shaped}")
+            format!("; {n} runs support no comparison with {base}, {MIN_RUNS} are needed{shaped}")
         }
         (Some(pct), Some([lo, hi]), Some(base)) => {
             let base = base.to_uppercase();

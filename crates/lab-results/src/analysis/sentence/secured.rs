@@ -4,7 +4,7 @@
 use super::Sentence;
 use super::claim::{Claim, Compared};
 use crate::analysis::measured::{Estimate, Measured};
-use crate::analysis::stats::LEAST_RUNS;
+use crate::analysis::stats::MIN_RUNS;
 use crate::schema::{Results, Sample};
 
 /// More do not fit into a sentence.
@@ -52,7 +52,7 @@ fn compared(results: &Results, stacks: &[&str], size_bytes: u64) -> Option<Sente
     sessions.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
     let n = sessions.iter().filter_map(|(_, found)| found.n).min()?;
     let (fastest, others) = sessions.split_first()?;
-    if others.is_empty() || n < LEAST_RUNS {
+    if others.is_empty() || n < MIN_RUNS {
         return None;
     }
     let slower = others.iter().map(|(stack, _)| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use headroom_lab_results::analysis::stats::LEAST_RUNS;
+use headroom_lab_results::analysis::stats::MIN_RUNS;
 use headroom_lab_results::report::table::Table;
 
 use crate::study::PublishedSource;
@@ -77,8 +77,8 @@ pub(super) fn measured(section: &SectionResults, value: &Value) -> String {
         text += " ‡";
     }
     let runs = runs(section);
-    let is_mixed = runs.last().is_some_and(|most| *most >= LEAST_RUNS);
-    if is_mixed && figure.n.is_some_and(|n| n < LEAST_RUNS) {
+    let is_mixed = runs.last().is_some_and(|most| *most >= MIN_RUNS);
+    if is_mixed && figure.n.is_some_and(|n| n < MIN_RUNS) {
         text += " *";
     }
     text
@@ -105,7 +105,7 @@ pub(super) fn note(study: &StudyResults, section: &SectionResults) -> Option<Str
     if let (Some(least), Some(most)) = (runs.first(), runs.last()) {
         let few =
             "no comparison is drawn from fewer than five runs, which wait for a full measurement";
-        sentences.push(match (least == most, *least < LEAST_RUNS, *most < LEAST_RUNS) {
+        sentences.push(match (least == most, *least < MIN_RUNS, *most < MIN_RUNS) {
             (true, false, _) => format!("n = {least} runs."),
             (true, true, _) => format!("n = {least} runs; {few}."),
             (false, false, _) => format!("n = {least} to {most} runs."),

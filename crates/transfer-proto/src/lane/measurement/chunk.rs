@@ -12,14 +12,14 @@ pub struct Chunk(u16);
 
 impl Chunk {
     /// The fewest bytes.
-    pub const LEAST: u32 = 200;
+    pub const MIN: u32 = 200;
     /// The most bytes.
     pub const MAX: u32 = 4000;
 
     /// Makes a chunk of this size; `None` if it is out of range.
     #[must_use]
     pub fn new(bytes: u32) -> Option<Self> {
-        (Self::LEAST..=Self::MAX).contains(&bytes).then_some(Self(bytes as u16))
+        (Self::MIN..=Self::MAX).contains(&bytes).then_some(Self(bytes as u16))
     }
 
     /// Returns the bytes of a file in each packet.

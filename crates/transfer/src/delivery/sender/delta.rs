@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::content::blocking;
 use super::copies::{Copies, CopyRange};
 use super::open_file::{OpenFile, changed};
-use super::search::{LEAST_OLD, Position, Search, first, match_groups, most_known, sample, total};
+use super::search::{MIN_OLD, Position, Search, first, match_groups, most_known, sample, total};
 use super::shared::{Described, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -133,7 +133,7 @@ impl Shared {
             }
         }
         let left = search.left(&copies);
-        if total(&left.own) == 0 || total(&left.old) < LEAST_OLD {
+        if total(&left.own) == 0 || total(&left.old) < MIN_OLD {
             return Ok(Ok(copies));
         }
         let found = self.find_moved(id, opened, &left, messages).await?;

@@ -14,7 +14,7 @@ use crate::files::{self, Ranges};
 /// The greatest file whose spans are listed.
 const MAX_BYTES: u64 = 1 << 44;
 /// The least bytes of the old file that are searched: a round trip is worth more than fewer.
-pub(super) const LEAST_OLD: u64 = 16 << 10;
+pub(super) const MIN_OLD: u64 = 16 << 10;
 /// How many times as much there may be of one version as of the other, if all of it is to be
 /// searched.
 const FAR: u64 = 16;
@@ -69,7 +69,7 @@ impl Search {
             own.remove(&(end.next_multiple_of(SPAN_BYTES)..u64::MAX));
         }
         let search = Self { own, old: parts };
-        let is_worth_it = total(&search.own) > 0 && total(&search.old) >= LEAST_OLD;
+        let is_worth_it = total(&search.own) > 0 && total(&search.old) >= MIN_OLD;
         (is_worth_it && search.size(FINE).is_some()).then_some(search)
     }
 
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(listed(&search.own), lacking);
         assert_eq!(listed(&search.old), lacking);
         assert_eq!(listed(&search.place()), lacking);
-        assert_eq!((search.fine(), search.is_large()), (ChunkSize::LEAST, false));
+        assert_eq!((search.fine(), search.is_large()), (ChunkSize::MIN, false));
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         let search = plan(&[(0, 2 * MIB)], 2 * MIB, old).expect("a search");
         assert_eq!(listed(&search.old), [(0, 2 * MIB), (old - 32 * MIB, old)]);
         assert_eq!(listed(&search.place()), [(0, 2 * MIB)]);
-        assert_eq!(search.fine(), ChunkSize::LEAST);
+        assert_eq!(search.fine(), ChunkSize::MIN);
     }
 
     #[test]

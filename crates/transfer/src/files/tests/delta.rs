@@ -72,7 +72,7 @@ fn both_sides_describe_the_same_content_in_the_same_way() {
     for kind in [ChunkKind::Block, ChunkKind::Chunk, ChunkKind::Group] {
         let (mut here, mut there) = (Vec::new(), Vec::new());
         let ranges = [7..MIB as u64, MIB as u64 + 1..2 * MIB as u64 + 9];
-        let size = ChunkSize::LEAST;
+        let size = ChunkSize::MIN;
         let noted = reader.describe(&ranges, size, kind, |offset, chunk| {
             here.push((offset, chunk));
             true
