@@ -65,7 +65,7 @@ mod tests {
             for index in 0..count {
                 let range = bytes(size, count, index);
                 prop_assert_eq!(range.start, end);
-                prop_assert!(range.start % SPAN_BYTES == 0 && range.start < range.end);
+                prop_assert!(range.start.is_multiple_of(SPAN_BYTES) && range.start < range.end);
                 end = range.end;
             }
             prop_assert!(count == 0 || end == size);

@@ -165,6 +165,6 @@ fn a_contributor_that_joins_while_its_upload_is_taken_over_is_stopped() {
     faulty.will("put", [Fault::Copies(journal.clone(), format!("{main}.parts/late"))]);
     let whole = store.take_over_upload("a", &offer(1), nonce).expect("the store does it");
     assert!(whole.values(0).is_some() && whole.values(1).is_none());
-    assert_eq!(faulty.memory.keys(), [main.clone()]);
+    assert_eq!(faulty.memory.keys(), std::slice::from_ref(main));
     drop(whole);
 }

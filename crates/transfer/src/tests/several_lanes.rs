@@ -17,9 +17,12 @@ const MIB: u64 = 1 << 20;
 /// The name of an upload, and the value of what is stored.
 type UploadOf = ([u8; UPLOAD_BYTES], ChainingValue);
 
-/// The connections of a transfer, with what each was told of another one's address.
+/// Connections, with what each was told of another one's address.
+type Connections = Vec<(Connection, Option<SocketAddr>)>;
+
+/// The connections of a transfer.
 #[derive(Debug, Clone, Default)]
-struct Made(Arc<Mutex<Vec<(Connection, Option<SocketAddr>)>>>);
+struct Made(Arc<Mutex<Connections>>);
 
 impl Made {
     fn count(&self) -> usize {

@@ -215,7 +215,7 @@ fn notices(study: &StudyResults) -> Vec<String> {
     match study.scale.as_str() {
         "full" => {}
         "smoke" => {
-            all.push("This is a smoke test of the study. Its figures mean nothing.".to_owned())
+            all.push("This is a smoke test of the study. Its figures mean nothing.".to_owned());
         }
         scale => all.push(format!(
             "This is a run at the scale {scale}: fewer or smaller samples than the whole study has."
