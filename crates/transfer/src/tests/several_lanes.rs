@@ -435,7 +435,7 @@ fn a_client_has_few_uploads_and_they_end_with_its_sessions() {
         }
         let other = Raw::connect(&ground, &server).await;
         let reason = failure(offer(&other, "one-more", own(None)).await).await;
-        assert!(reason.contains("8 files of this client"), "{reason}");
+        assert!(reason.contains("8 other files of this client"), "{reason}");
         raw.connection.close(0_u32.into(), b"");
         // as soon as the server knows
         loop {
