@@ -25,6 +25,19 @@ impl<O> Servers<'_, O> {
 }
 
 impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
+    /// Copies a single file in ranges. Returns whether it is stored: if not, the whole file is left
+    /// to copy.
+    ///
+    /// # Errors
+    /// As those of [`Phase::run`].
+    pub(super) async fn copy_divided(&self, large: LargeFile) -> Result<bool, Error> {
+        self.servers.observer.event(Event::AllOffered { files: 1, bytes: large.size });
+        self.queue.add_large(vec![large]);
+        self.queue.fill(Vec::new(), Vec::new());
+        self.run(async {}).await?;
+        Ok(self.totals().stored() > 0)
+    }
+
     /// Begins a file that all servers are then asked for, in the version that this server has. If
     /// it cannot be begun, it is fetched whole: that request reports why.
     ///

@@ -96,12 +96,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         let excludes = Excludes::none();
         let job = Job::Get { to: root, is_sync: false, excludes: &excludes };
         let phase = Phase::new(self, job, fsync);
-        self.observer.event(Event::AllOffered { files: 1, bytes: large.size });
-        phase.queue.add_large(vec![large]);
-        phase.queue.fill(Vec::new(), Vec::new());
-        phase.run(async {}).await?;
-        let is_stored = phase.totals().stored() > 0;
-        if is_stored {
+        if phase.copy_divided(large).await? {
             return Ok(phase.totals().of_get(Summary::default()));
         }
         let get = async |mut client: Client| {

@@ -95,12 +95,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         fsync: bool,
     ) -> Result<Summary, Error> {
         let phase = Phase::new(self, Job::Put { to }, fsync);
-        self.observer.event(Event::AllOffered { files: 1, bytes: large.size });
-        phase.queue.add_large(vec![large]);
-        phase.queue.fill(Vec::new(), Vec::new());
-        phase.run(async {}).await?;
-        let is_stored = phase.totals().stored() > 0;
-        if is_stored {
+        if phase.copy_divided(large).await? {
             return Ok(phase.totals().of_copy(Summary::default()));
         }
         let put = async |mut client: Client| {

@@ -168,6 +168,11 @@ fn content(bytes: usize) -> Vec<u8> {
     content
 }
 
+/// Whether two files have the same content.
+fn is_same(one: &Path, other: &Path) -> bool {
+    std::fs::read(one).expect("a file") == std::fs::read(other).expect("a file")
+}
+
 fn write(path: &Path, content: &[u8]) {
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
     std::fs::write(path, content).expect("a file");

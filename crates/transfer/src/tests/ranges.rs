@@ -38,10 +38,6 @@ fn all<'a>(ground: &'a Ground, started: &'a [Server], watch: &Arc<Watch>) -> Ser
     }
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
-    std::fs::read(one).expect("a file") == std::fs::read(other).expect("a file")
-}
-
 #[test]
 fn a_file_comes_from_all_servers_at_once_and_from_others_when_one_stops() {
     let ground = Ground::new();

@@ -82,10 +82,6 @@ fn sessions<'a>(
     }
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
-    std::fs::read(one).expect("a file") == std::fs::read(other).expect("a file")
-}
-
 #[test]
 fn ranges_of_a_file_are_fetched_on_all_lanes_and_those_of_a_lost_one_on_others() {
     let ground = Ground::new();
