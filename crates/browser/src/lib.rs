@@ -95,14 +95,14 @@ const REMOVAL: Duration = Duration::from_secs(10);
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Adds what was being done to an error of the system.
+/// Turns an I/O error into this crate's, which says what was being done: `read FILE`.
 trait Doing<T> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
 impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|cause| Error::System { doing: doing(), cause })
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|cause| Error::System { doing: what(), cause })
     }
 }
 

@@ -94,7 +94,7 @@ pub fn check(interrupted: &AtomicBool) -> Result<()> {
     if interrupted.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Turns a low-level error into a sentence that says what was being done.
+/// Turns any error into the lab's, which says what was being done.
 pub trait Doing<T> {
     /// Says what was being done: `read FILE`.
     ///

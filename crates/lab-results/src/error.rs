@@ -43,7 +43,7 @@ impl Error {
     }
 }
 
-/// Says what was being done when an error came.
+/// Turns an error of I/O or JSON into this crate's, which says what was being done: `read FILE`.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }

@@ -78,7 +78,7 @@ impl Error {
     }
 }
 
-/// Adds what was being done to an I/O error.
+/// Turns an I/O error into a tunnel's, which says what was being done: `read FILE`.
 pub(super) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

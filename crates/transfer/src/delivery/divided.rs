@@ -17,7 +17,7 @@ use headroom_transfer_proto::span::{ChainingValue, Tree};
 use tokio::sync::oneshot;
 
 use super::range_allocator::RangeAllocator;
-use crate::files::{self, Offer, Partial, Ranges, Root, Seal};
+use crate::files::{self, Offer, Partial, PartialRole, Ranges, Root, Seal};
 
 /// The least bytes of a range of a file of which this process fetches a part.
 const MIN_OF_PART: u64 = 16 << 20;
@@ -141,7 +141,7 @@ impl DividedFile {
         mode: u32,
         bytes: Range<u64>,
     ) -> Result<Option<Arc<Self>>, files::Error> {
-        let begun = root.begin_shared(path, &version.offer(), mode)?;
+        let begun = root.begin_shared(path, &version.offer(), mode, PartialRole::JoinOrBegin)?;
         let Some(partial) = begun else { return Ok(None) };
         let (touched, all) = (partial.spans().touched(bytes), partial.spans().count());
         let wanted = match partial.part_spans() {

@@ -46,7 +46,7 @@ pub use metadata::Identity;
 pub use metadata::Metadata;
 #[cfg(test)]
 pub(crate) use metadata::set_mtime_at;
-pub(crate) use offer::UploadRole;
+pub(crate) use offer::PartialRole;
 pub use offer::{Offer, Seal, Stored};
 pub use partial::Partial;
 pub(crate) use progress::KnownSpan;

@@ -16,13 +16,20 @@ pub struct Offer {
     pub reuse: bool,
 }
 
-/// What a transfer does with an upload that [`Root::share_upload`](super::Root::share_upload) has
-/// begun, by the name of that.
+/// What a transfer does with a partial file that others write, too
+/// ([`Root::begin_shared`](super::Root::begin_shared)). In a store the partial file is an upload,
+/// and has a name; on a disk there is one for each offer, and names are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UploadRole {
-    /// It stores parts, as others do.
+pub(crate) enum PartialRole {
+    /// It begins the partial file with all that earlier transfers have left, and writes ranges.
+    /// None of them is at work any more.
+    Begin,
+    /// It writes ranges of the partial file with this name.
     Join([u8; UPLOAD_BYTES]),
-    /// It stores what is missing, and gives the file its name. Others stop.
+    /// It writes ranges of the partial file that is there, or begins one.
+    JoinOrBegin,
+    /// It writes what is missing of the partial file with this name, and gives the file its name.
+    /// Others stop.
     TakeOver([u8; UPLOAD_BYTES]),
 }
 

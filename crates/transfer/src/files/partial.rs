@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use headroom_transfer_proto::message::{Attributes, ChunkHash, ChunkKind, ChunkSize};
+use headroom_transfer_proto::message::{Attributes, ChunkHash, ChunkKind, ChunkSize, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans, Verification};
 
@@ -210,11 +210,20 @@ impl Partial {
         }
     }
 
+    /// Returns the name of its upload in a store, by which others join it; `None` on a disk, and of
+    /// a file that is stored in one request.
+    pub(crate) fn upload(&self) -> Option<[u8; UPLOAD_BYTES]> {
+        match self {
+            Self::Disk(_) => None,
+            Self::Store(partial) => partial.upload(),
+        }
+    }
+
     /// Stores whole parts of a file in whose upload others take part, too
-    /// ([`Root::begin_shared_upload`]). All bytes of these spans have arrived or are present, and the
+    /// ([`Root::begin_shared`]). All bytes of these spans have arrived or are present, and the
     /// spans have these values.
     ///
-    /// [`Root::begin_shared_upload`]: super::Root::begin_shared_upload
+    /// [`Root::begin_shared`]: super::Root::begin_shared
     ///
     /// # Errors
     /// A part cannot be stored, or has other values.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{Attributes, Keep, Time, UPLOAD_BYTES};
+use headroom_transfer_proto::message::{Attributes, Keep, Time};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 use tokio::runtime::Handle;
@@ -13,7 +13,7 @@ use super::compare::{Sent, Status};
 use super::disk::settable;
 use super::error::{Error, ErrorKind};
 use super::metadata::Metadata;
-use super::offer::{Offer, Seal, Stored, UploadRole};
+use super::offer::{Offer, PartialRole, Seal, Stored};
 use super::partial::Partial;
 use super::stream_file::StreamFile;
 use super::{disk, store};
@@ -346,68 +346,32 @@ impl Root {
         })
     }
 
-    /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
-    /// this process or another one. None of them finishes the file: [`Self::begin`] finds what they
-    /// have written as soon as they are dropped. The values of spans that arrive are kept
-    /// ([`Partial::known`]). `None` if a store takes the file in one request, or a disk may not have
-    /// room for all of it: how much of it is holes is not known yet.
+    /// Does what [`Self::begin_as`] does beside others that write other ranges of the same offer:
+    /// on a disk transfers of this machine, in a store also of other servers. Who writes ranges
+    /// does not finish the file: the values of spans that arrive are kept ([`Partial::known`]),
+    /// [`Partial::leave`] ends the part, and who takes over or begins the whole file finds what was
+    /// written. `None` if ranges cannot be written: a store takes the file in one request, or a
+    /// disk may not have room for all of it, of which nobody knows yet how much is holes.
     ///
     /// # Errors
-    /// As those of [`Self::begin`].
+    /// The upload is not there any more, or another transfer has taken it over; else as those of
+    /// [`Self::begin`].
     pub(crate) fn begin_shared(
         &self,
         path: &RelPath,
         offer: &Offer,
         mode: u32,
+        role: PartialRole,
     ) -> Result<Option<Partial>, Error> {
-        let partial = match self {
-            Self::Disk(root) => {
+        Ok(match (self, role) {
+            (Self::Disk(_), PartialRole::TakeOver(_)) => Some(self.begin_as(path, offer, mode)?),
+            (Self::Disk(root), _) => {
                 root.begin_shared(path, offer)?.map(|partial| Partial::Disk(Box::new(partial)))
             }
-            Self::Store(root) => root.begin_shared(path, offer, mode)?.map(Partial::Store),
-        };
-        if let Some(partial) = &partial {
-            partial.remember();
-        }
-        Ok(partial)
-    }
-
-    /// Begins an upload to which several servers store parts ([`Self::begin_shared_upload`]), or
-    /// continues one, and returns its name. `None` on a disk, and if the file is stored in one
-    /// request.
-    ///
-    /// # Errors
-    /// As those of [`Self::begin`].
-    pub(crate) fn share_upload(
-        &self,
-        path: &RelPath,
-        offer: &Offer,
-        mode: u32,
-    ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
-        match self {
-            Self::Disk(_) => Ok(None),
-            Self::Store(root) => root.share_upload(path, offer, mode),
-        }
-    }
-
-    /// Does what [`Self::begin_as`] does for a file of which other servers store parts, too.
-    ///
-    /// # Errors
-    /// The upload is not there any more, or another one has taken it over; else as those of
-    /// [`Self::begin`].
-    pub(crate) fn begin_shared_upload(
-        &self,
-        path: &RelPath,
-        offer: &Offer,
-        mode: u32,
-        role: UploadRole,
-    ) -> Result<Partial, Error> {
-        match self {
-            Self::Disk(_) => self.begin_as(path, offer, mode),
-            Self::Store(root) => {
-                Ok(Partial::Store(root.begin_upload(path, offer, mode, Some(role))?))
+            (Self::Store(root), _) => {
+                root.begin_shared(path, offer, mode, role)?.map(Partial::Store)
             }
-        }
+        })
     }
 
     /// Stores a file from memory.

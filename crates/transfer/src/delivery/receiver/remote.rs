@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{
-    EntryKind, Inline, Links, PartsRequest, Time, UPLOAD_BYTES,
-};
+use headroom_transfer_proto::message::{EntryKind, Inline, Links, PartsRequest, Time};
 use headroom_transfer_proto::path::RelPath;
 
 use super::in_flight::Done;
@@ -13,7 +11,7 @@ use super::worker::{File, Worker, seal};
 use crate::connection::Connection;
 use crate::delivery::event::Event;
 use crate::error::Error;
-use crate::files::{self, ErrorKind, Offer, Partial, Root, UploadRole};
+use crate::files::{self, ErrorKind, Offer, Partial, PartialRole, Root};
 
 /// How often, and how many times, to retry a file that another server receives. One that was killed
 /// is known to be dead after a minute.
@@ -92,8 +90,10 @@ impl Worker {
             let begun = begin(&root, &path, &offer, mode, (&connection, parts));
             Box::new(move |worker: &mut Self| {
                 worker.in_flight.files -= 1;
-                let begun = begun.and_then(|(partial, upload)| {
-                    if let Some(upload) = upload {
+                let begun = begun.and_then(|partial| {
+                    if worker.receives_parts()
+                        && let Some(upload) = partial.upload()
+                    {
                         worker.parts_begun(id, upload, &partial);
                     }
                     worker.have(id, Begun { partial, claim })
@@ -291,15 +291,14 @@ impl Worker {
     }
 }
 
-/// Begins a file, if necessary when another server has ended. Also returns the upload if ranges of
-/// the file come.
+/// Begins a file, if necessary when another server has ended.
 fn begin(
     root: &Root,
     path: &RelPath,
     offer: &Offer,
     mode: u32,
     (connection, parts): (&Connection, Option<PartsRequest>),
-) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
+) -> Result<Partial, files::Error> {
     let (pause, mut waits) = HANDOVER;
     if parts.is_some_and(|parts| parts.upload.is_some() && parts.completes != Some(true)) {
         // the server that has taken the upload over completes it
@@ -326,19 +325,17 @@ fn begin_once(
     offer: &Offer,
     mode: u32,
     parts: Option<PartsRequest>,
-) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
-    let shared = |role| root.begin_shared_upload(path, offer, mode, role);
-    let upload = match parts {
+) -> Result<Partial, files::Error> {
+    let role = match parts {
         None | Some(PartsRequest { upload: None, completes: Some(true), .. }) => {
-            return Ok((root.begin_as(path, offer, mode)?, None));
+            return root.begin_as(path, offer, mode);
         }
-        Some(PartsRequest { upload: Some(upload), completes: Some(true), .. }) => {
-            return Ok((shared(UploadRole::TakeOver(upload))?, None));
+        Some(PartsRequest { upload: Some(name), completes: Some(true), .. }) => {
+            PartialRole::TakeOver(name)
         }
-        Some(PartsRequest { upload: Some(upload), .. }) => upload,
-        Some(PartsRequest { upload: None, .. }) => {
-            root.share_upload(path, offer, mode)?.ok_or_else(|| files::Error::undivided(path))?
-        }
+        Some(PartsRequest { upload: Some(name), .. }) => PartialRole::Join(name),
+        Some(PartsRequest { upload: None, .. }) => PartialRole::Begin,
     };
-    Ok((shared(UploadRole::Join(upload))?, Some(upload)))
+    let partial = root.begin_shared(path, offer, mode, role)?;
+    partial.ok_or_else(|| files::Error::undivided(path))
 }

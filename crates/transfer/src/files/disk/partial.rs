@@ -73,8 +73,8 @@ impl Partial {
     }
 
     /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
-    /// this process or another one. What they have written stays, also when this is dropped. `None`
-    /// if the disk may not have room for all of it.
+    /// this process or another one. What they have written stays, also when this is dropped. The
+    /// values of spans are remembered. `None` if the disk may not have room for all of it.
     pub(super) fn begin_shared(
         directory: Arc<OwnedFd>,
         path: &RelPath,
@@ -93,6 +93,7 @@ impl Partial {
         let partial = Self::begin_locked(directory, path, offer, File::try_lock_shared)?;
         partial.is_blank.store(false, Relaxed);
         *partial.state() = State::Written;
+        partial.remember();
         Ok(Some(partial))
     }
 

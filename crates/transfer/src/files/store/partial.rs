@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headroom_store::{Error as StoreError, Upload, UploadOffer};
 use headroom_transfer_proto::message::UPLOAD_BYTES;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
@@ -15,7 +16,7 @@ use super::spool::unnamed_file;
 use super::whole::{MAX_AT_ONCE, Whole};
 use crate::files::disk;
 use crate::files::error::{Error, ErrorKind};
-use crate::files::offer::{Offer, Seal, Stored, UploadRole};
+use crate::files::offer::{Offer, PartialRole, Seal, Stored};
 use crate::files::progress::KnownSpan;
 
 /// A partial file. Several threads may write to it at once.
@@ -41,81 +42,29 @@ impl Root {
         offer: &Offer,
         mode: u32,
     ) -> Result<Partial, Error> {
-        self.begin_upload(path, offer, mode, None)
+        self.begin_partial(path, offer, mode, None)
     }
 
-    pub(in crate::files) fn share_upload(
-        &self,
-        path: &RelPath,
-        offer: &Offer,
-        mode: u32,
-    ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
-        let share = || {
-            let key = written_key(path)?;
-            if offer.size <= MAX_AT_ONCE {
-                return Ok(None);
-            }
-            self.check_place(key)?;
-            let whole = Whole { size: offer.size, mode, mtime: offer.mtime };
-            let upload = self.store.begin_upload(key, &whole.offer()?)?;
-            upload.release()?;
-            Ok(Some(upload.nonce()))
-        };
-        share().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
-    }
-
-    /// Takes part in the upload of a file, which the first one begins.
     pub(in crate::files) fn begin_shared(
         &self,
         path: &RelPath,
         offer: &Offer,
         mode: u32,
+        role: PartialRole,
     ) -> Result<Option<Partial>, Error> {
-        let begin = || {
-            let shared = match self.shared(path, offer, mode)? {
-                Some(shared) => Some(shared),
-                None => self.share_upload(path, offer, mode)?,
-            };
-            let join =
-                |upload| self.begin_upload(path, offer, mode, Some(UploadRole::Join(upload)));
-            shared.map(join).transpose()
-        };
-        let (pause, mut waits) = BEGINNING;
-        loop {
-            match begin() {
-                Err(error) if matches!(error.kind(), ErrorKind::Busy) && waits > 0 => {
-                    waits -= 1;
-                    std::thread::sleep(pause);
-                }
-                begun => return begun,
-            }
+        // a file may have become small before somebody takes it over
+        if offer.size <= MAX_AT_ONCE && !matches!(role, PartialRole::TakeOver(_)) {
+            return Ok(None);
         }
+        self.begin_partial(path, offer, mode, Some(role)).map(Some)
     }
 
-    /// Returns the name of the upload of a file in which others may take part, if there is one.
-    fn shared(
+    fn begin_partial(
         &self,
         path: &RelPath,
         offer: &Offer,
         mode: u32,
-    ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
-        let look = || {
-            let key = written_key(path)?;
-            if offer.size <= MAX_AT_ONCE {
-                return Ok(None);
-            }
-            let whole = Whole { size: offer.size, mode, mtime: offer.mtime };
-            Ok(self.store.find_released_upload(key, &whole.offer()?)?)
-        };
-        look().map_err(|kind: ErrorKind| Error::new(path.as_bytes(), "stored", kind))
-    }
-
-    pub(in crate::files) fn begin_upload(
-        &self,
-        path: &RelPath,
-        offer: &Offer,
-        mode: u32,
-        role: Option<UploadRole>,
+        role: Option<PartialRole>,
     ) -> Result<Partial, Error> {
         let begin = || {
             let key = written_key(path)?;
@@ -130,7 +79,7 @@ impl Root {
                 false => {
                     self.check_place(key)?;
                     let whole = Whole { size, mode, mtime: offer.mtime };
-                    if matches!(role, Some(UploadRole::Join(_))) {
+                    if !matches!(role, None | Some(PartialRole::TakeOver(_))) {
                         spool.remember();
                     }
                     let how = (offer.reuse, role);
@@ -140,6 +89,46 @@ impl Root {
             Ok(Partial { root: self.clone(), key: key.to_owned(), spool, parts })
         };
         begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
+    }
+
+    /// Begins the upload of a file, or takes part in it.
+    pub(super) fn upload(
+        &self,
+        key: &str,
+        offer: &UploadOffer,
+        role: Option<PartialRole>,
+    ) -> Result<Upload, StoreError> {
+        match role {
+            None => self.store.begin_upload(key, offer),
+            Some(PartialRole::TakeOver(name)) => self.store.take_over_upload(key, offer, name),
+            Some(PartialRole::Join(name)) => self.store.join_upload(key, offer, name),
+            Some(PartialRole::Begin) => self.begin_and_join(key, offer),
+            Some(PartialRole::JoinOrBegin) => self.join_or_begin(key, offer),
+        }
+    }
+
+    /// Begins an upload with what earlier ones have stored, and takes part in it as others do.
+    fn begin_and_join(&self, key: &str, offer: &UploadOffer) -> Result<Upload, StoreError> {
+        let begun = self.store.begin_upload(key, offer)?;
+        begun.release()?;
+        self.store.join_upload(key, offer, begun.nonce())
+    }
+
+    fn join_or_begin(&self, key: &str, offer: &UploadOffer) -> Result<Upload, StoreError> {
+        let (pause, mut waits) = BEGINNING;
+        loop {
+            let joined = match self.store.find_released_upload(key, offer)? {
+                Some(name) => self.store.join_upload(key, offer, name),
+                None => self.begin_and_join(key, offer),
+            };
+            match joined {
+                Err(StoreError::Busy(_)) if waits > 0 => {
+                    waits -= 1;
+                    std::thread::sleep(pause);
+                }
+                joined => return joined,
+            }
+        }
     }
 }
 
@@ -191,6 +180,10 @@ impl Partial {
 
     pub(in crate::files) fn part_spans(&self) -> Option<u64> {
         self.parts.as_ref().map(|parts| parts.part_spans())
+    }
+
+    pub(in crate::files) fn upload(&self) -> Option<[u8; UPLOAD_BYTES]> {
+        self.parts.as_ref().map(|parts| parts.upload())
     }
 
     pub(in crate::files) fn store_range(

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use headroom_store::{Object, Record, Upload, Version};
+use headroom_transfer_proto::message::UPLOAD_BYTES;
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
 
 use super::error::of_write;
@@ -13,7 +14,7 @@ use super::tags;
 use super::whole::{Whole, part_range, span_values};
 use crate::files::disk;
 use crate::files::error::ErrorKind;
-use crate::files::offer::UploadRole;
+use crate::files::offer::PartialRole;
 
 /// The most bytes of whole parts of one file that wait in the spool, unless one part has more.
 const MAX_WAITING: u64 = 64 << 20;
@@ -74,7 +75,7 @@ impl Parts {
         root: &Root,
         key: &str,
         whole: Whole,
-        (reuse, role): (bool, Option<UploadRole>),
+        (reuse, role): (bool, Option<PartialRole>),
         spool: Arc<disk::Partial>,
     ) -> Result<Arc<Self>, ErrorKind> {
         let old = match root.object(key)? {
@@ -88,14 +89,7 @@ impl Parts {
             }
             _ => None,
         };
-        let offer = whole.offer()?;
-        let upload = match role {
-            None => root.store.begin_upload(key, &offer)?,
-            Some(UploadRole::Join(upload)) => root.store.join_upload(key, &offer, upload)?,
-            Some(UploadRole::TakeOver(upload)) => {
-                root.store.take_over_upload(key, &offer, upload)?
-            }
-        };
+        let upload = root.upload(key, &whole.offer()?, role)?;
         let parts = (0..upload.parts())
             .map(|part| if upload.values(part).is_some() { Part::Kept } else { Part::Missing })
             .collect();
@@ -352,6 +346,11 @@ impl Parts {
     /// Whether an object had the name when this began, as far as that was looked at.
     pub(super) fn replaces(&self) -> bool {
         self.old.is_some()
+    }
+
+    /// Returns the name of the upload.
+    pub(super) fn upload(&self) -> [u8; UPLOAD_BYTES] {
+        self.upload.nonce()
     }
 
     /// Returns the number of spans of each part but the last.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::super::Partial;
 use super::*;
-use crate::files::ErrorKind;
+use crate::files::{ErrorKind, PartialRole};
 
 /// Longer than anything here takes, even on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,6 +57,43 @@ fn whole_parts_are_not_sent_again() {
         assert_eq!(present(&partial).len(), 20);
         partial.finish(&seal(&content)).expect("it is there");
         assert_eq!(root.requests().part, 3);
+    });
+}
+
+#[test]
+fn several_transfers_store_parts_of_one_upload_and_one_takes_it_over() {
+    run(|runtime| {
+        let root = root(runtime);
+        let content = bytes(1, 20 * MIB);
+        let begin = |size: usize, role: PartialRole| {
+            root.begin_shared(&path("f"), &offer(size), 0o640, role).expect("begun")
+        };
+        let begin_part = |role| begin(content.len(), role).expect("an upload");
+        let first = begin_part(PartialRole::Begin);
+        let name = first.upload().expect("a name");
+        let others = [PartialRole::Join(name), PartialRole::JoinOrBegin].map(begin_part);
+        let parts = [0..PART, PART..2 * PART, 2 * PART..20];
+        for (partial, spans) in [first].iter().chain(&others).zip(parts) {
+            assert_eq!(partial.upload(), Some(name));
+            write_spans(partial, spans.clone(), &content);
+            assert!(spans.clone().all(|span| partial.known(span).is_some()), "{spans:?}");
+            partial.leave().expect("it is left");
+        }
+        let whole = begin_part(PartialRole::TakeOver(name));
+        assert_eq!(present(&whole).len(), 20);
+        whole.finish(&seal(&content)).expect("finished");
+        assert!(read(&root.store, "f") == content);
+        assert_eq!(root.requests().part, 3);
+
+        // a file that has become small has no ranges, and is stored all the same
+        for role in [PartialRole::Begin, PartialRole::Join(name), PartialRole::JoinOrBegin] {
+            assert!(begin(MIB, role).is_none(), "{role:?}");
+        }
+        let small = begin(MIB, PartialRole::TakeOver(name)).expect("a partial file");
+        assert_eq!(small.upload(), None);
+        write_spans(&small, [0], &content[..MIB]);
+        small.finish(&seal(&content[..MIB])).expect("finished");
+        assert!(read(&root.store, "f") == content[..MIB]);
     });
 }
 
