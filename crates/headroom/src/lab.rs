@@ -1,18 +1,20 @@
 //! `headroom lab`.
 
+mod list;
+mod plan;
+mod rebuild;
+mod studies;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use headroom_lab::application::Application;
-use headroom_lab::catalogue::Entry;
-use headroom_lab::custom::{Custom, reference};
-use headroom_lab::plan::{CommandLine, Family, LinkBackend, NamedTestbed, Offload, Plan, Scale};
+use headroom_lab::custom::reference;
+use headroom_lab::plan::Plan;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
-use headroom_lab::study::{self, Study, StudyResults};
-use headroom_lab::workload::WorkloadKind;
-use headroom_lab::{Error, application, doctor, layer, workload};
+use headroom_lab::study::Study;
+use headroom_lab::{Error, doctor};
 use headroom_lab_host::clean;
 use headroom_lab_host::privileges::Privileges;
 use headroom_lab_host::programs::Program;
@@ -21,6 +23,10 @@ use headroom_lab_results::report;
 use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
 
+use self::list::list;
+use self::plan::plan;
+use self::rebuild::rebuild;
+use self::studies::{measure_study, study_of};
 use crate::advise;
 use crate::arguments::{Lab, Run};
 use crate::campaign;
@@ -163,129 +169,11 @@ fn choose_programs(
     pinned::enter_if_possible(choice)
 }
 
-/// The requested study, by its file or by the folder to resume; none: a plan.
-fn study_of(arguments: &Run) -> anyhow::Result<Option<(Study, Scale)>> {
-    let asked = arguments.scale.as_deref();
-    let asked = Scale::ALL.into_iter().find(|scale| Some(scale.name()) == asked);
-    let kept = arguments.resume.as_deref().map(study::kept).transpose()?.flatten();
-    match &arguments.what[..] {
-        [path] if Study::is_one(Path::new(path)) => {
-            let begun = kept.map(|(_, scale)| scale);
-            let scale = asked.or(begun).unwrap_or(Scale::Full);
-            Ok(Some((Study::read(Path::new(path))?, scale)))
-        }
-        [] => Ok(kept),
-        _ => Ok(None),
-    }
-}
-
-fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Result<ExitCode> {
-    let plans_alone = [
-        ("--repetitions", arguments.repetitions.is_some()),
-        ("--minutes", arguments.minutes.is_some()),
-        ("--testbed", arguments.testbed.is_some()),
-        ("--only", arguments.only.is_some()),
-        ("--link-backend", arguments.link_backend.is_some()),
-        ("--strict", arguments.strict),
-    ];
-    let given = plans_alone.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-    if let Some(name) = given.or(of_command_line(arguments)) {
-        let sentence =
-            format!("{name} applies to plans; the parts of a study define it (see --scale)");
-        return Err(Error::Plan(sentence).into());
-    }
-    if study.parts.iter().any(|part| part.hosts.is_none()) {
-        without_root(arguments.dry_run)?;
-        let before = arguments.resume.as_deref().map(study::had_pinned_programs).transpose()?;
-        choose_programs(arguments, &study.programs(), &study.traces(), before.flatten())?;
-    }
-    let options = run_options(arguments)?;
-    if arguments.skip_missing {
-        for sentence in study.leave_out_missing(&options) {
-            eprintln!("headroom: {sentence}");
-        }
-    }
-    let scale = if study.is_smaller_at(scale) || scale == Scale::Full {
-        scale
-    } else {
-        let name = scale.name();
-        eprintln!("headroom: no part has [part.{name}], so --scale {name} is the whole study");
-        Scale::Full
-    };
-    if arguments.dry_run {
-        return rehearse_study(&study.at_scale(scale)?, &options);
-    }
-    let folder = match &arguments.resume {
-        Some(folder) => outside_run(std::path::absolute(folder)?)?,
-        None => Folder::new(arguments.out.as_deref(), &study.name)?.path,
-    };
-    study::keep(&study, scale, &folder)?;
-    let (parts, time) = study::remaining(&study, scale, &folder)?;
-    if parts > 0 {
-        eprintln!(
-            "headroom: this will take about {} ({parts} of {} parts of the study remain)",
-            run::rounded(time),
-            study.parts.len()
-        );
-    }
-    let outcome = {
-        let bar = Bar::new();
-        study::run(&study, scale, &options, &folder, arguments.allow_changed_environment, &bar)
-    };
-    let results = outcome.map_err(|error| {
-        anyhow::Error::new(error).context(format!(
-            "what was measured is kept; continue with `headroom lab run --resume {}`",
-            folder.display()
-        ))
-    })?;
-    tell_study(&results, &folder, arguments.json, Detail::of(arguments.full))?;
-    let failed: usize = results.parts.iter().map(|part| part.failed).sum();
-    if failed > 0 {
-        let all: usize = results.parts.iter().map(|part| part.samples).sum();
-        let sentence =
-            format!("{failed} of {all} samples failed; the reports of the parts say why");
-        return Err(Error::Failed(sentence).into());
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Prints how long a study and each part of it will take, then the commands of each.
-fn rehearse_study(study: &Study, options: &Options) -> anyhow::Result<ExitCode> {
-    let parts = &study.parts;
-    warn_of_kernel(parts);
-    let times: Vec<Duration> = parts.iter().map(run::expected_time).collect();
-    let all = run::rounded(times.iter().sum());
-    println!("# this will take about {all} in all, for {} parts:", parts.len());
-    for (part, time) in parts.iter().zip(times) {
-        println!("# {}: {}", part.name, run::sentence_on_time(time, part));
-    }
-    for part in parts {
-        println!("# part {}", part.name);
-        run::dry_run(part, options)?.iter().for_each(|line| println!("{line}"));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Says before a dry run what this machine's kernel has not loaded.
 fn warn_of_kernel(plans: &[Plan]) {
     for sentence in run::not_loaded(plans) {
         eprintln!("headroom: {sentence}");
     }
-}
-
-fn tell_study(
-    results: &StudyResults,
-    folder: &Path,
-    json: bool,
-    detail: Detail,
-) -> anyhow::Result<()> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(results)?);
-    } else {
-        print!("{}", study::report::terminal(results, width(), detail));
-        println!("Report: {}", folder.join("report.html").display());
-    }
-    Ok(())
 }
 
 /// Resumes an interrupted run.
@@ -365,91 +253,6 @@ fn fail_if_any_failed(results: &Results) -> anyhow::Result<()> {
     Err(Error::Failed(format!("{} of {all} samples failed; the first: {why}", failed.len())).into())
 }
 
-fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
-    let is_plan = |what: &str| what.ends_with(".toml") || Path::new(what).is_file();
-    let mut plan = match &arguments.what[..] {
-        [path] if path.is_empty() => {
-            let sentence = "an empty argument names no plan and no stack; `headroom lab list` lists what there is";
-            return Err(Error::Plan(sentence.to_owned()).into());
-        }
-        [path] if Path::new(path).is_dir() => {
-            let sentence = format!(
-                "{path} is a folder: name a plan in it, such as {}",
-                Path::new(path).join("demo.toml").display()
-            );
-            return Err(Error::Plan(sentence).into());
-        }
-        [path] if is_plan(path) => {
-            if let Some(name) = of_command_line(arguments) {
-                return Err(Error::Plan(format!(
-                    "{name} applies to names of stacks; the plan {path} defines it"
-                ))
-                .into());
-            }
-            match &arguments.testbed {
-                Some(testbed) => Plan::read_on(Path::new(path), &NamedTestbed::read(testbed)?)?,
-                None => Plan::read(Path::new(path))?,
-            }
-        }
-        _ if arguments.testbed.is_some() => {
-            let sentence = "--testbed applies to a plan's file: name one, such as plans/demo.toml";
-            return Err(Error::Plan(sentence.to_owned()).into());
-        }
-        names => {
-            let family = [Family::Ipv4, Family::Ipv6];
-            let kinds =
-                arguments.workload.iter().filter_map(|name| WorkloadKind::of(name)).collect();
-            CommandLine {
-                stacks: names.to_vec(),
-                include: arguments.include.clone(),
-                workloads: kinds,
-                sizes: arguments.sizes.clone(),
-                link: arguments.link.clone(),
-                family: family.into_iter().find(|f| arguments.family.as_deref() == Some(f.name())),
-                offload: arguments.offload.as_deref().map(|word| match word {
-                    "off" => Offload::Off,
-                    _ => Offload::On,
-                }),
-            }
-            .plan()?
-        }
-    };
-    let scale = Scale::ALL.into_iter().find(|s| arguments.scale.as_deref() == Some(s.name()));
-    let is_whole = scale.filter(|&scale| scale != Scale::Full && !plan.is_smaller_at(scale));
-    if let Some(scale) = scale {
-        let name = plan.name.clone();
-        plan = plan.at_scale(scale)?.ok_or_else(|| {
-            Error::Plan(format!("the plan {name} has no version at scale {}", scale.name()))
-        })?;
-    }
-    if let Some(repetitions) = arguments.repetitions {
-        plan.set_repetitions(repetitions)?;
-    }
-    if let Some(name) = &arguments.link_backend {
-        plan.link_backend = LinkBackend::ALL.into_iter().find(|backend| backend.name() == name);
-    }
-    if let Some(pattern) = &arguments.only {
-        plan.keep_only(pattern)?;
-    }
-    if plan.hosts.is_none() {
-        without_root(arguments.dry_run)?;
-        let before = arguments.resume.as_deref().map(run::had_pinned_programs).transpose()?;
-        choose_programs(arguments, &plan.programs(), &plan.traces(), before.flatten())?;
-    }
-    if let Some(name) = is_whole.map(Scale::name) {
-        eprintln!("headroom: the plan has no [{name}], so --scale {name} is the whole plan");
-    }
-    if let Some(time) = arguments.minutes.map(minutes) {
-        eprintln!("headroom: {}", run::fit(&mut plan, time)?);
-    }
-    if arguments.skip_missing {
-        for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {
-            eprintln!("headroom: {sentence}");
-        }
-    }
-    Ok(plan)
-}
-
 /// The first option that only a run without a plan's file has.
 fn of_command_line(arguments: &Run) -> Option<&'static str> {
     let options = [
@@ -488,54 +291,6 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
         time: None,
         interrupted,
     })
-}
-
-fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
-    if let Some((study, scale)) = study::kept(dir)? {
-        let results = study::rebuild(&study, scale, dir)?;
-        tell_study(&results, &std::path::absolute(dir)?, false, detail)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let is_run = dir.join(run::JOURNAL).exists() || dir.join("results.json").exists();
-    if !is_run {
-        let all = rebuild_studies(dir);
-        if study::report::has_studies(dir) {
-            let count = study::report::write_index(dir)?;
-            let index = std::path::absolute(dir.join("index.html"))?;
-            println!("{count} studies: {}", index.display());
-            return Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-        }
-    }
-    let results = match run::unfinished(dir)? {
-        Some(results) => results,
-        None => {
-            let mut results = report::read(dir)?;
-            run::reanalyse(&mut results);
-            results
-        }
-    };
-    report::write(dir, &results)?;
-    print!("{}", report::terminal::answer(&results, width(), detail));
-    println!("Report: {}", std::path::absolute(dir.join("report.html"))?.display());
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Makes the reports of all studies in the folders of `dir` again, and returns whether it
-/// could; one that cannot be is told of, and no reason to miss the others.
-fn rebuild_studies(dir: &Path) -> bool {
-    let mut all = true;
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let home = entry.path();
-        let kept = study::kept(&home);
-        let rebuilt = kept.and_then(|kept| {
-            kept.map(|(study, scale)| study::rebuild(&study, scale, &home)).transpose()
-        });
-        if let Err(error) = rebuilt {
-            eprintln!("headroom: {}: {error}", home.display());
-            all = false;
-        }
-    }
-    all
 }
 
 fn remove(scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
@@ -579,116 +334,6 @@ fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow:
 /// The plan in a file, or the parts of the study in it.
 fn plans_of(file: &Path) -> headroom_lab::Result<Vec<Plan>> {
     if Study::is_one(file) { Ok(Study::read(file)?.parts) } else { Ok(vec![Plan::read(file)?]) }
-}
-
-fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
-    if let Some(file) = file {
-        return list_custom(file);
-    }
-    println!("Applications");
-    for entry in application::ALL.entries {
-        list_application(entry)?;
-    }
-    println!(
-        "\nLayers, around an application: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"
-    );
-    for entry in layer::ALL.entries {
-        list_entry(entry, "");
-    }
-    println!("\nYour own applications and layers: headroom lab list --own-stacks");
-    println!("\nWorkloads");
-    for work in &workload::ALL {
-        list_line(work.kind.name(), work.about);
-    }
-    println!("\nPlans");
-    let mut plans: Vec<PathBuf> = ["plans", "plans/studies"]
-        .into_iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
-    plans.sort();
-    let width = plans.iter().map(|path| path.as_os_str().len()).max().unwrap_or(0) + 1;
-    for path in &plans {
-        let question = if Study::is_one(path) {
-            Study::read(path).map(|study| study.question)
-        } else {
-            Plan::read(path).map(|plan| plan.question)
-        };
-        match question {
-            Ok(question) => println!("  {:width$}{question}", path.display().to_string()),
-            Err(error) => println!("  {error}"),
-        }
-    }
-    if plans.is_empty() {
-        println!("  none in ./plans");
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Lists what a plan, a study or a file of definitions defines.
-fn list_custom(file: &Path) -> anyhow::Result<ExitCode> {
-    let is_plan = std::fs::read_to_string(file)
-        .ok()
-        .and_then(|text| text.parse::<toml::Table>().ok())
-        .is_some_and(|table| table.contains_key("stacks") || table.contains_key("part"));
-    let customs: Vec<Custom> = if is_plan {
-        plans_of(file)?.into_iter().map(|plan| plan.custom).collect()
-    } else {
-        vec![Custom::read(file).map_err(Error::Plan)?]
-    };
-    let applications = each_once(customs.iter().flat_map(Custom::applications));
-    let layers = each_once(customs.iter().flat_map(Custom::layers));
-    if applications.is_empty() && layers.is_empty() {
-        println!("{} defines no application and no layer", file.display());
-    }
-    if !applications.is_empty() {
-        println!("Applications");
-    }
-    for entry in applications {
-        list_application(entry)?;
-    }
-    if !layers.is_empty() {
-        println!("Layers");
-    }
-    layers.into_iter().for_each(|entry| list_entry(entry, ""));
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Leaves out what looks like one before it, as parts of a study may define the same.
-fn each_once<'a, T: ?Sized + 'static>(
-    entries: impl Iterator<Item = &'a &'static Entry<T>>,
-) -> Vec<&'static Entry<T>> {
-    let mut once: Vec<&'static Entry<T>> = Vec::new();
-    for entry in entries {
-        if !once.iter().any(|known| (known.name, known.about) == (entry.name, entry.about)) {
-            once.push(entry);
-        }
-    }
-    once
-}
-
-fn list_application(entry: &'static Entry<dyn Application>) -> anyhow::Result<()> {
-    let baseline = entry.by_default().map_err(Error::Plan)?.baselines().pop();
-    let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
-    list_entry(entry, &baseline);
-    Ok(())
-}
-
-fn list_entry<T: ?Sized>(entry: &Entry<T>, more: &str) {
-    list_line(entry.name, &format!("{}{more}", entry.about));
-    if let Some(options) = entry.options() {
-        list_line("", &format!("options: {options}"));
-    }
-}
-
-/// Prints a name and its text, which is wrapped beside it.
-fn list_line(name: &str, text: &str) {
-    const NAMES: usize = 13;
-    let wrapped = report::columns::wrapped(text, width() - NAMES);
-    for (index, line) in wrapped.lines().enumerate() {
-        println!("  {:11}{line}", if index == 0 { name } else { "" });
-    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,22 @@
 //! The CHILD SAs in force, as associations and policies of an engine.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io;
+mod engine;
+mod policies;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use headroom_ike::crypto::{Random, SystemRandom};
-use headroom_ike::wire::{AddressRange, TrafficSelector};
 use headroom_ike::{ChildId, ChildSa, PacketFormat, SessionId};
 use headroom_ipsec::spec::{
-    Action, Addresses, Direction, Lifetime, Limits, Mode, Ports, Protection, Secrets, Selector,
-    UdpPorts,
+    Direction, Lifetime, Limits, Mode, Protection, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, PolicySpec, SaSpec, SpecError};
+use headroom_ipsec::{PolicySpec, SaSpec};
 
+use super::selectors::{first_address, is_of_one_version, selector};
 use crate::config::{IkeChild, IkePeer};
 use crate::datapath::Datapath;
 
@@ -162,7 +165,8 @@ impl Children {
             self.limited.insert(sa.child, limits);
         }
         let is_shared = self.config_of(&sa.config.name).is_some_and(|one| one.is_shared);
-        let tenant = selectors.first().filter(|_| is_shared).and_then(|one| first(&one.remote));
+        let tenant =
+            selectors.first().filter(|_| is_shared).and_then(|one| first_address(&one.remote));
         let installed = Installed {
             tenant,
             session: sa.session,
@@ -405,275 +409,9 @@ impl Children {
         }
     }
 
-    /// Puts what has changed into the engine, onto `base` if that is another one that was made from
-    /// the file. No packet is lost. Returns the CHILD SAs that cannot be used, for example because
-    /// what they protect belongs to an earlier policy, and why; the others are in force.
-    ///
-    /// # Errors
-    /// The kernel's error, or a sentence if the engine refuses what is not of a CHILD SA. Then nothing
-    /// has changed, and the next call tries again.
-    pub(super) fn apply(
-        &mut self,
-        datapath: &Datapath,
-        base: Option<&Engine>,
-    ) -> io::Result<Vec<(ChildId, String)>> {
-        let (present, now) = (datapath.engine(), datapath.now());
-        self.put(&present, base, now, |engine| datapath.reload(engine))
-    }
-
-    fn put(
-        &mut self,
-        present: &Engine,
-        base: Option<&Engine>,
-        now: Duration,
-        reload: impl FnOnce(Engine) -> io::Result<()>,
-    ) -> io::Result<Vec<(ChildId, String)>> {
-        // what has come and gone since
-        self.added.retain(|spec| !self.removed.contains(&spec.name));
-        self.removed.retain(|name| present.association(name).is_some());
-        let mut added: Vec<SaSpec> = self.added.iter().map(SaSpec::copy).collect();
-        let (mut removed, mut refused) = (self.removed.clone(), Vec::new());
-        let made = loop {
-            match self.engine(present, base, now, (&added, &removed)) {
-                Ok((engine, covered)) => {
-                    refused.extend(covered.iter().flat_map(|error| self.refuse(error)));
-                    break Ok(engine);
-                }
-                // one peer's CHILD SA does not stop those of the others
-                Err(error) => {
-                    let is_moved = |spec: &SaSpec| {
-                        spec.name == error.name && present.association(&spec.name).is_some()
-                    };
-                    if added.extract_if(.., |spec| is_moved(spec)).next().is_some() {
-                        // it stays where it was
-                        continue;
-                    }
-                    let culprits = self.refuse(&error);
-                    if culprits.is_empty() {
-                        break Err(io::Error::other(error.to_string()));
-                    }
-                    for child in culprits.iter().filter_map(|(id, _)| self.installed.get(id)) {
-                        removed.extend([child.inbound.clone(), child.outbound.clone()]);
-                    }
-                    added.retain(|spec| !removed.contains(&spec.name));
-                    refused.extend(culprits);
-                }
-            }
-        };
-        match made.and_then(reload) {
-            Ok(()) => {
-                self.added.clear();
-                self.removed.clear();
-                Ok(refused)
-            }
-            Err(error) => {
-                for (id, _) in refused {
-                    if let Some(child) = self.installed.get_mut(&id) {
-                        child.is_refused = false;
-                    }
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes the engine with these associations more and less, and what it says of policies.
-    fn engine(
-        &self,
-        present: &Engine,
-        base: Option<&Engine>,
-        now: Duration,
-        (added, removed): (&[SaSpec], &HashSet<String>),
-    ) -> Result<(Engine, Vec<SpecError>), SpecError> {
-        let new: HashSet<&str> = added.iter().map(|spec| spec.name.as_str()).collect();
-        // one that is between other addresses replaces itself
-        let stays =
-            |spec: &SaSpec| !removed.contains(&spec.name) && !new.contains(spec.name.as_str());
-        let (policies, added) = (self.policies(), added.iter().map(SaSpec::copy).collect());
-        let (engine, covered) = match base {
-            // no name in a file has a slash
-            Some(base) => {
-                let is_kept = |spec: &SaSpec| spec.name.contains('/') && stays(spec);
-                base.join(present, is_kept, added, policies, now)?
-            }
-            None => present.update(stays, added, policies, now)?,
-        };
-        for sa in new.iter().filter_map(|name| engine.association(name)) {
-            // The key was negotiated for this association and is nowhere else, so no earlier run
-            // can have used its numbers, and the ledger has nothing to reserve.
-            sa.sequence().grant(u64::MAX);
-        }
-        Ok((engine, covered))
-    }
-
-    /// Stops using the CHILD SAs of an association or a policy that cannot be used.
-    fn refuse(&mut self, error: &SpecError) -> Vec<(ChildId, String)> {
-        let mut parts = error.name.split('/');
-        let name = parts.next().unwrap_or_default();
-        let tenant = parts.next().and_then(|part| part.parse::<IpAddr>().ok());
-        let is_association = error.kind == "association";
-        let mut refused = Vec::new();
-        for id in self.by_name.get(name).into_iter().flatten() {
-            let is_meant = |child: &&mut Installed| {
-                let is_of_error = match is_association {
-                    true => [&child.inbound, &child.outbound].contains(&&error.name),
-                    false => child.tenant == tenant,
-                };
-                !child.is_refused && is_of_error
-            };
-            if let Some(child) = self.installed.get_mut(id).filter(is_meant) {
-                child.is_refused = true;
-                refused.push((*id, error.to_string()));
-            }
-        }
-        refused
-    }
-
-    /// Returns the policies in force. What a configuration covers and no CHILD SA protects is dropped.
-    pub(super) fn policies(&self) -> Vec<PolicySpec> {
-        let negotiated = self.configured.iter().flat_map(|child| self.policies_of(child));
-        self.fixed.iter().cloned().chain(negotiated).collect()
-    }
-
     /// Returns the CHILD SAs of a configuration, the oldest first.
     fn of(&self, name: &str) -> impl DoubleEndedIterator<Item = (ChildId, &Installed)> + Clone {
         let ids = self.by_name.get(name).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.installed.get(id)?)))
     }
-
-    fn policies_of(&self, child: &IkeChild) -> Vec<PolicySpec> {
-        // the newest first
-        let all = self.of(&child.name).rev().map(|(_, one)| one).filter(|one| !one.is_refused);
-        let (mut policies, mut protected): (_, Vec<&Selector>) = (Vec::new(), Vec::new());
-        if child.is_shared {
-            // An address has one holder: should a former one be left, it has it no more. A peer that
-            // authenticates again has two sessions.
-            let mut holders: HashMap<IpAddr, (bool, SessionId, &str)> = HashMap::new();
-            for one in all.clone() {
-                let rank = (!one.is_ending, one.session, one.owner.as_str());
-                let Some(tenant) = one.tenant else { continue };
-                let holder = holders.entry(tenant).or_insert(rank);
-                *holder = rank.max(*holder);
-            }
-            let mut tenants: BTreeMap<IpAddr, Vec<Vec<&Installed>>> = BTreeMap::new();
-            for one in all {
-                let Some(tenant) = one.tenant else { continue };
-                if holders.get(&tenant).is_some_and(|(.., owner)| *owner != one.owner) {
-                    continue;
-                }
-                let groups = tenants.entry(tenant).or_default();
-                match groups.iter_mut().find(|group| group[0].selectors == one.selectors) {
-                    Some(group) => group.push(one),
-                    None => groups.push(vec![one]),
-                }
-            }
-            for (tenant, groups) in &tenants {
-                let mut number = 0;
-                for group in groups.iter().rev() {
-                    let action = protect(group);
-                    for selector in &group[0].selectors {
-                        number += 1;
-                        let name = match number {
-                            1 => format!("{}/{tenant}", child.name),
-                            _ => format!("{}/{tenant}/{number}", child.name),
-                        };
-                        let (selector, action) = (selector.clone(), action.clone());
-                        policies.push(PolicySpec { name, selector, action });
-                    }
-                    protected.extend(&group[0].selectors);
-                }
-            }
-        } else {
-            let installed: Vec<&Installed> = all.collect();
-            let action = protect(&installed);
-            let narrowed = installed.first().map_or(&[][..], |one| &one.selectors);
-            policies.extend(narrowed.iter().enumerate().map(|(number, selector)| PolicySpec {
-                name: child.policy_name(number),
-                selector: selector.clone(),
-                action: action.clone(),
-            }));
-            protected.extend(narrowed);
-        }
-        let first = if child.is_shared { 0 } else { policies.len() };
-        let rest = child.selectors.iter().filter(|selector| !protected.contains(selector));
-        let nothing = Action::Protect { out: Vec::new(), inbound: Vec::new() };
-        policies.extend(rest.enumerate().map(|(number, selector)| PolicySpec {
-            name: child.policy_name(first + number),
-            selector: selector.clone(),
-            action: nothing.clone(),
-        }));
-        policies
-    }
 }
-
-/// Returns how packets are protected by CHILD SAs that may replace each other, the newest first.
-fn protect(installed: &[&Installed]) -> Action {
-    // The oldest first: of a new one the peer may not know yet.
-    let mut senders: Vec<_> = installed.iter().rev().filter(|one| one.sends).collect();
-    if senders.is_empty() {
-        // The peer has deleted what was in use, so it has the one that replaces it.
-        senders.extend(installed.iter().find(|one| !one.is_ending));
-    }
-    Action::Protect {
-        out: senders.iter().map(|one| one.outbound.clone()).collect(),
-        inbound: installed.iter().map(|one| one.inbound.clone()).collect(),
-    }
-}
-
-fn first(addresses: &Addresses) -> Option<IpAddr> {
-    match addresses {
-        Addresses::Range(first, _) => Some(*first),
-        Addresses::Any => None,
-    }
-}
-
-fn is_of_one_version(selector: &Selector) -> bool {
-    let version = |addresses| first(addresses).map(|one| one.is_ipv6());
-    version(&selector.local) == version(&selector.remote)
-}
-
-fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Selector {
-    let addresses = |range: &AddressRange| match range {
-        AddressRange::V4(range) => Addresses::Range((*range.start()).into(), (*range.end()).into()),
-        AddressRange::V6(range) => Addresses::Range((*range.start()).into(), (*range.end()).into()),
-    };
-    let ports = |ports: (u16, u16)| match ports {
-        (0, u16::MAX) => Ports::Any,
-        (u16::MAX, 0) => Ports::Opaque,
-        (first, last) => Ports::Range(first..=last),
-    };
-    Selector {
-        local: addresses(&local.addresses),
-        remote: addresses(&remote.addresses),
-        protocol: Some(local.protocol).filter(|protocol| *protocol != 0),
-        local_port: ports(local.ports),
-        remote_port: ports(remote.ports),
-        icmp: None,
-    }
-}
-
-/// Returns one end of configured selectors as IKE writes it.
-pub(super) fn traffic_selectors<'a>(
-    ends: impl Iterator<Item = &'a Addresses>,
-) -> Vec<TrafficSelector> {
-    let mut all: Vec<TrafficSelector> = Vec::new();
-    for selector in ends.filter_map(traffic_selector) {
-        if !all.contains(&selector) {
-            all.push(selector);
-        }
-    }
-    all
-}
-
-fn traffic_selector(addresses: &Addresses) -> Option<TrafficSelector> {
-    use std::net::IpAddr::{V4, V6};
-    let range = match addresses {
-        Addresses::Range(V4(first), V4(last)) => AddressRange::V4(*first..=*last),
-        Addresses::Range(V6(first), V6(last)) => AddressRange::V6(*first..=*last),
-        Addresses::Range(..) | Addresses::Any => return None,
-    };
-    Some(TrafficSelector::all_of(range))
-}
-
-#[cfg(test)]
-mod tests;

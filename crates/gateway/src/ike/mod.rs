@@ -11,6 +11,7 @@ mod key_log;
 mod negotiator;
 mod peers;
 mod report;
+mod selectors;
 mod service;
 mod sessions;
 mod trace;

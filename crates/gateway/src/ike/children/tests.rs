@@ -1,7 +1,11 @@
+use std::io;
 use std::sync::Arc;
 
 use headroom_ike::crypto::ChildSecrets;
+use headroom_ike::wire::TrafficSelector;
 use headroom_ike::{ChildConfig, HalfSa};
+use headroom_ipsec::Engine;
+use headroom_ipsec::spec::{Action, Addresses};
 use headroom_suite::Key;
 
 use super::*;

@@ -7,8 +7,8 @@ use headroom_ike::{ChildConfig, ChildProposal, Connection, IkeProposal, VirtualA
 use headroom_suite::Suite;
 
 use crate::config::{IkeChild, IkePeer};
-use crate::ike::children::traffic_selectors;
 use crate::ike::peers::{Peer, Wanted};
+use crate::ike::selectors::traffic_selectors;
 
 /// A responder takes the first connection that fits: one that any peer fits is the last.
 pub(super) fn most_specific_first(mut connections: Vec<Arc<Connection>>) -> Vec<Arc<Connection>> {
