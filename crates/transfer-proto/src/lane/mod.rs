@@ -10,6 +10,7 @@ mod cipher;
 mod endpoint;
 mod feedback;
 mod header;
+mod interface;
 mod keys;
 mod limits;
 mod measurement;
@@ -31,9 +32,10 @@ mod varint;
 mod window;
 
 pub use cipher::Cipher;
-pub use endpoint::{Event, Lane, LaneConfig, PayloadSource, Received, Stats, Transmit};
+pub use endpoint::Lane;
 pub use feedback::{Feedback, Ranges};
 pub use header::{HEADER_LEN, Header, LaneId, Number, OVERHEAD, is_lane};
+pub use interface::{Event, LaneConfig, PayloadSource, Received, Stats, Transmit};
 pub use keys::{CONTEXT_LEN, Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};
 pub use limits::{
     EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, TAG_LEN, TRAIN_PACKETS,
