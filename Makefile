@@ -68,13 +68,13 @@ bench-ike: build
 	scripts/bench-ike
 
 # Our transfer beside what others move files with: writes its parts of docs/benchmarks.md, some two
-# hours. Some of them: make bench-transfer ONLY="pace cost". The same RESULTS=FOLDER again goes on where
-# it was interrupted; what there is, and how long it takes, is in the script.
+# hours. Some of them: make bench-transfer ONLY="pace cost". The same RESULTS=FOLDER again resumes where
+# it was interrupted; the script lists the parts and how long each takes.
 bench-transfer: build
 	scripts/fetch-parts
 	scripts/bench-transfer $(RESULTS)
 
-# The five studies, run again as large as they were (hours; the same command goes on where
+# The five studies, run again as large as they were (hours; the same command resumes where
 # it was interrupted), or in minutes. Both end with the path of a page over all of them;
 # scripts/publish-studies puts the large ones into docs/studies.
 studies: parts-for-studies build
