@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn stacks_have_what_their_parts_have() {
-        let cases: [(&str, &[&str]); 12] = [
+        let cases: [(&str, &[&str]); 13] = [
             ("ftp", &["qos-visible", "no-udp"]),
             ("https", &["forward-secrecy", "qos-visible", "no-udp"]),
             (
@@ -89,6 +89,10 @@ mod tests {
             ("ftps(aes128-sha)", &["mutual-auth", "qos-visible", "no-udp"]),
             (
                 "sftp(sntrup761)",
+                &["mutual-auth", "forward-secrecy", "post-quantum", "qos-visible", "no-udp"],
+            ),
+            (
+                "ssh(mlkem768,rekey=1MB)",
                 &["mutual-auth", "forward-secrecy", "post-quantum", "qos-visible", "no-udp"],
             ),
             ("http/wireguard", &["mutual-auth", "forward-secrecy"]),

@@ -9,7 +9,7 @@ use nix::unistd::geteuid;
 /// Lays out the files of the image.
 pub(super) const LAYOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/image-root");
 const RECIPE: &str = include_str!("../../../../contrib/Containerfile");
-const MAKEFILE: &str = include_str!("../../../../Makefile");
+pub(super) const MAKEFILE: &str = include_str!("../../../../Makefile");
 
 fn lay_out(ground: &Ground) -> PathBuf {
     let root = ground.path("image");

@@ -10,7 +10,7 @@ use headroom_testing::privileged;
 use serde_json::Value;
 
 use crate::common::{Ground, HEADROOM, array, number, parts, text};
-use crate::image::LAYOUT;
+use crate::image::{LAYOUT, MAKEFILE};
 
 const USER: u32 = 23456;
 
@@ -23,6 +23,9 @@ fn cache() -> Option<PathBuf> {
     }
     Some(cache)
 }
+
+/// The plan of `make demo`.
+const DEMO: &str = include_str!("../../../../plans/demo.toml");
 
 const RUN: &str = "ftps https sftp --sizes 1KiB --workload download --repetitions 2";
 
@@ -64,13 +67,18 @@ exec /bin/busybox chroot . /bin/sh /start
 "#;
 
 #[test]
-fn an_ordinary_user_of_an_empty_system_measures_pinned_programs() {
+fn an_ordinary_user_of_an_empty_system_gets_an_answer_from_the_demo() {
     let Some(cache) = cache().filter(|_| privileged()) else { return };
     let ground = Ground::new("pinned");
     for folder in ["root", "home"] {
         std::fs::create_dir(ground.path(folder)).expect("a folder");
     }
     chown(ground.path("home"), Some(USER), Some(USER)).expect("a folder of the user");
+    assert!(
+        MAKEFILE.contains("\n\t$(HEADROOM) lab run plans/demo.toml\n"),
+        "the recipe of the demo"
+    );
+    ground.write("home/demo.toml", DEMO);
     let busybox = Program::new("busybox", "busybox-static", &[]);
     let busybox =
         SearchPath::from_environment().locate(busybox).expect("a shell without libraries");
@@ -84,12 +92,15 @@ fn an_ordinary_user_of_an_empty_system_measures_pinned_programs() {
         .env("BUSYBOX", busybox.path)
         .env("PARTS", &cache)
         .env("ID", USER.to_string())
-        .env("RUN", RUN);
+        // the tests beside this one may leave the link too little of the machine
+        .env("RUN", "demo.toml --scale smoke --allow-failed-link-test");
     let ended = ground.end_of(command);
     assert_eq!(ended.code, Some(0), "{ended}");
+    assert!(ended.stdout.contains("What do FTPS, SFTP and HTTPS cost"), "{ended}");
     let results = std::fs::read_to_string(ground.path("home/out/results.json")).expect("results");
     let results: Value = serde_json::from_str(&results).expect("JSON");
     assert_eq!(origins(&results), ["built-in", "pinned"]);
+    assert_eq!(array(&results["plan"], "stacks").len(), 5);
     let settings = &results["environment"]["settings"];
     assert!(text(settings, "pinned programs").starts_with("Debian 13 (lock "), "{settings}");
     let privileges = text(settings, "privileges");

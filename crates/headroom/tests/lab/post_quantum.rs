@@ -10,17 +10,23 @@ fn ssh_agrees_on_hybrid_keys() {
         return;
     }
     let ground = Ground::new("hybrid");
-    let plan = "stacks = [\"sftp\", \"sftp(sntrup761)\"]\nrepetitions = 2\ncount-packets = false\n\
-                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n";
+    let plan = "stacks = [\"sftp\", \"sftp(sntrup761)\", \"ssh\", \"ssh(sntrup761)\"]\nrepetitions = 2\n\
+                count-packets = false\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n\
+                stacks = [\"sftp\", \"sftp(sntrup761)\"]\n\
+                [[workload]]\nkind = \"commands\"\ncommands = [\"true\"]\n\
+                stacks = [\"ssh\", \"ssh(sntrup761)\"]\n";
     ground.write("p.toml", plan);
     let results = ground.measure("p.toml");
     let samples = array(&results, "samples");
     assert!(samples.iter().all(|sample| sample["ok"] == Value::Bool(true)), "{samples:?}");
     // both ends offer nothing else, so that a transfer that succeeds has used it
-    let facts = &results["environment"]["stacks"]["sftp(sntrup761)"];
-    assert_eq!(text(facts, "key exchange"), "sntrup761x25519-sha512@openssh.com");
     let stacks = array(&results["plan"], "stacks");
-    assert_eq!(stacks[1]["baseline"].as_str(), Some("sftp"));
+    for (nth, stack, baseline) in [(1, "sftp(sntrup761)", "sftp"), (3, "ssh(sntrup761)", "ssh")] {
+        let facts = &results["environment"]["stacks"][stack];
+        assert_eq!(text(facts, "key exchange"), "sntrup761x25519-sha512@openssh.com");
+        assert_eq!(stacks[nth]["baseline"].as_str(), Some(baseline));
+    }
 }
 
 #[test]

@@ -12,7 +12,8 @@ use headroom_lab_results::schema::WAITS;
 use headroom_lab_trace::Login;
 
 use super::Site;
-use crate::catalogue::{Fact, stated};
+use crate::catalogue::{Fact, Options, stated};
+use crate::properties::Properties;
 use crate::units;
 
 pub(super) const SSHD: Program =
@@ -56,11 +57,62 @@ pub(super) struct Choice {
     pub(super) rekey_bytes: Option<u64>,
 }
 
+/// The options that choose a key exchange other than X25519.
+const HYBRIDS: [(&str, KeyExchange); 2] =
+    [("mlkem768", KeyExchange::Mlkem768), ("sntrup761", KeyExchange::Sntrup761)];
+const REKEY: &str = "rekey=";
+/// OpenSSH's smallest limit (readconf.c: "RekeyLimit too small").
+const MIN_REKEY: u64 = 16;
+
 impl Choice {
+    /// Lists the options that choose, for `headroom lab list` and messages.
+    pub(super) fn known() -> String {
+        "mlkem768, sntrup761 (keys that resist quantum computers, with X25519; OpenSSH 9.9, 8.5), \
+         rekey=64MB (new keys after so many bytes)"
+            .to_owned()
+    }
+
+    /// Reads it from options, and returns these in the order of results.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong option.
+    pub(super) fn read(options: &Options<'_>) -> std::result::Result<(Vec<String>, Self), String> {
+        let mut choice = Self::default();
+        let (mut key_exchange, mut rekeying) = (None, None);
+        for option in options.iter() {
+            let hybrid = HYBRIDS.iter().find(|(known, _)| *known == option);
+            let rekey = option.strip_prefix(REKEY);
+            match (hybrid, rekey) {
+                (Some(&(_, one)), _) if choice.key_exchange == KeyExchange::default() => {
+                    choice.key_exchange = one;
+                    key_exchange = Some(option.to_owned());
+                }
+                (None, Some(bytes)) if choice.rekey_bytes.is_none() => {
+                    choice.rekey_bytes = Some(rekey_bytes(bytes)?);
+                    rekeying = Some(option.to_owned());
+                }
+                _ => return Err(options.unknown(option)),
+            }
+        }
+        Ok((key_exchange.into_iter().chain(rekeying).collect(), choice))
+    }
+
+    /// Returns the properties of SSH with this choice.
+    pub(super) fn properties(self) -> Properties {
+        let post_quantum = self.key_exchange != KeyExchange::default();
+        Properties { post_quantum, ..Properties::SSH }
+    }
+
     /// The line of the server's configuration, or the client's option, that sets it.
     fn rekey_limit(self, separator: char) -> Option<String> {
         self.rekey_bytes.map(|bytes| format!("RekeyLimit{separator}{bytes}"))
     }
+}
+
+fn rekey_bytes(text: &str) -> std::result::Result<u64, String> {
+    let bytes = units::parse_size(text)?;
+    let too_small = || format!("`rekey={text}`: OpenSSH takes {MIN_REKEY} bytes at least");
+    (bytes >= MIN_REKEY).then_some(bytes).ok_or_else(too_small)
 }
 
 /// The largest window that OpenSSH opens for a channel (channels.h,

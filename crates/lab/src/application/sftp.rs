@@ -9,12 +9,11 @@ use headroom_lab_host::programs::{Program, SSH};
 use headroom_lab_host::role::Role;
 use headroom_lab_trace::Login;
 
-use super::openssh::{Choice, KeyExchange, SSHD};
+use super::openssh::{Choice, SSHD};
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
 use crate::properties::Properties;
-use crate::units;
 use crate::workload::{Task, WorkloadKind};
 
 const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);
@@ -23,60 +22,22 @@ struct Sftp {
     choice: Choice,
 }
 
-/// The options that choose a key exchange other than X25519.
-const HYBRIDS: [(&str, KeyExchange); 2] =
-    [("mlkem768", KeyExchange::Mlkem768), ("sntrup761", KeyExchange::Sntrup761)];
-
 pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "sftp",
     about: "SFTP: OpenSSH both sides",
     programs: &[SSHD, SSH, SFTP, SSH_KEYGEN],
     make: Make::Configured {
-        known: || {
-            "mlkem768, sntrup761 (keys that resist quantum computers, with X25519; OpenSSH 9.9, 8.5), \
-             rekey=64MB (new keys after so many bytes)"
-                .to_owned()
-        },
+        known: Choice::known,
         read: |options| {
-            let mut choice = Choice::default();
-            let (mut key_exchange, mut rekeying) = (None, None);
-            for option in options.iter() {
-                let hybrid = HYBRIDS.iter().find(|(known, _)| *known == option);
-                let rekey = option.strip_prefix(REKEY);
-                match (hybrid, rekey) {
-                    (Some(&(_, one)), _) if choice.key_exchange == KeyExchange::default() => {
-                        choice.key_exchange = one;
-                        key_exchange = Some(option.to_owned());
-                    }
-                    (None, Some(bytes)) if choice.rekey_bytes.is_none() => {
-                        choice.rekey_bytes = Some(rekey_bytes(bytes)?);
-                        rekeying = Some(option.to_owned());
-                    }
-                    _ => return Err(options.unknown(option)),
-                }
-            }
-            let written = key_exchange.into_iter().chain(rekeying).collect();
+            let (written, choice) = Choice::read(options)?;
             Ok((written, Arc::new(Sftp { choice })))
         },
     },
 };
 
-const REKEY: &str = "rekey=";
-/// OpenSSH's smallest limit (readconf.c: "RekeyLimit too small").
-const MIN_REKEY: u64 = 16;
-
-fn rekey_bytes(text: &str) -> std::result::Result<u64, String> {
-    let bytes = units::parse_size(text)?;
-    let too_small = || format!("`rekey={text}`: OpenSSH takes {MIN_REKEY} bytes at least");
-    (bytes >= MIN_REKEY).then_some(bytes).ok_or_else(too_small)
-}
-
 impl Application for Sftp {
     fn properties(&self) -> Option<Properties> {
-        Some(Properties {
-            post_quantum: self.choice.key_exchange != KeyExchange::default(),
-            ..Properties::SSH
-        })
+        Some(self.choice.properties())
     }
 
     fn secured(&self) -> bool {

@@ -9,29 +9,42 @@ use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::SSH;
 use headroom_lab_trace::Login;
 
-use super::openssh::SSHD;
+use super::openssh::{Choice, SSHD};
 use super::site::SSH_KEYGEN;
 use super::{Application, Invocation, Site, openssh};
 use crate::catalogue::{Entry, Fact, Make};
 use crate::properties::Properties;
 use crate::workload::{Task, WorkloadKind};
 
-struct Ssh;
+struct Ssh {
+    choice: Choice,
+}
 
 pub(super) const ENTRY: Entry<dyn Application> = Entry {
     name: "ssh",
     about: "ssh command sessions: OpenSSH both sides",
     programs: &[SSHD, SSH, SSH_KEYGEN],
-    make: Make::Fixed(|| Arc::new(Ssh)),
+    make: Make::Configured {
+        known: Choice::known,
+        read: |options| {
+            let (written, choice) = Choice::read(options)?;
+            Ok((written, Arc::new(Ssh { choice })))
+        },
+    },
 };
 
 impl Application for Ssh {
     fn properties(&self) -> Option<Properties> {
-        Some(Properties::SSH)
+        Some(self.choice.properties())
     }
 
     fn secured(&self) -> bool {
         true
+    }
+
+    fn baselines(&self) -> Vec<String> {
+        let plain = (self.choice != Choice::default()).then_some("ssh");
+        plain.into_iter().map(str::to_owned).collect()
     }
 
     fn port(&self) -> u16 {
@@ -43,14 +56,14 @@ impl Application for Ssh {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        openssh::server(site)
+        openssh::server_with(site, self.choice)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
         let Task::Commands(commands) = task else {
             return Err(Error::Plan("ssh moves no files; use sftp, scp or rsync".into()));
         };
-        let mut command = Command::new(SSH, openssh::options(site));
+        let mut command = Command::new(SSH, openssh::options_with(site, self.choice));
         let (port, host) = (site.server.port().to_string(), format!("root@{}", site.server.ip()));
         command.args(["-T", "-p", &port, &host]);
         if let [alone] = &commands[..] {
@@ -78,10 +91,10 @@ impl Application for Ssh {
     }
 
     fn reseed_login_delay(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
-        openssh::reseed_login_delay(site, nth)
+        openssh::reseed_with(site, self.choice, nth)
     }
 
     fn facts(&self) -> Vec<Fact> {
-        openssh::facts()
+        openssh::facts_with(self.choice)
     }
 }

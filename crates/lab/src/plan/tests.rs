@@ -48,6 +48,7 @@ fn the_plan_of_costs_compares_every_stack_with_ours() {
     assert_eq!((ours.stack.name.as_str(), &ours.baseline), ("headroom", &None));
     let compared = |other: &PlannedStack| other.baseline.as_deref() == Some("headroom");
     assert!(others.iter().all(compared), "{others:?}");
+    assert!(others.iter().any(|other| other.stack.name == "rclone"), "{others:?}");
     let again = Plan::of_record(&plan.record()).expect("the same plan");
     assert_eq!(again.stacks.len(), plan.stacks.len());
 }
