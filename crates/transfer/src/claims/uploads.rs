@@ -239,6 +239,8 @@ impl FileClaims {
         let upload = table.uploads.remove(&name)?;
         drop(table);
         let others = upload.others(connection);
+        // whoever stores the file next has to end this connection, and not the one that began
+        upload.claim.iter().for_each(|claim| self.pass_on(claim, connection));
         Some((upload.partial, upload.claim, others))
     }
 

@@ -370,6 +370,32 @@ fn who_names_no_upload_of_the_file_fails_and_who_completes_it_writes_alone() {
 }
 
 #[test]
+fn a_client_that_starts_again_ends_who_completes_a_file_and_not_who_began_it() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let one = Raw::connect(&ground, &server).await;
+        let (writer, reader, (upload, value)) = begin_with(&one, &vec![1; MIB as usize]).await;
+        leave((writer, reader)).await;
+        // it has the file, and is silent
+        let other = Raw::connect(&ground, &server).await;
+        let completes = PartsRequest { completes: Some(true), ..own(Some(upload)) };
+        let (_writer, mut silent) = offer(&other, "file", completes).await;
+        let there =
+            Message::Have { id: 0, first_span: 0, values: vec![value], last: false, old: None };
+        assert_eq!(silent.expect().await.expect("what is there"), there);
+        let again = Raw::connect(&ground, &server).await;
+        let (mut writer, mut reader) = again.put().await;
+        writer.send(&file(0, "file", 20 * MIB)).await.expect("it is open");
+        let have = reader.expect().await.expect("an answer");
+        assert!(matches!(have, Message::Have { .. }), "{have:?}");
+        let closed = other.end().await;
+        assert!(closed.contains('4'), "a newer transfer takes the file: {closed}");
+        assert!(one.connection.close_reason().is_none());
+    });
+}
+
+#[test]
 fn another_key_takes_part_in_no_upload() {
     let ground = Ground::new();
     run(async {
