@@ -427,6 +427,21 @@ fn a_session_that_takes_part_again_is_known_when_its_first_part_ends_late() {
 }
 
 #[test]
+fn directories_of_a_divided_file_are_private_until_they_get_their_modes() {
+    use std::os::unix::fs::MetadataExt;
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let _request = begin(&raw, "a/b/file").await;
+        for name in ["a", "a/b"] {
+            let made = ground.served(name).metadata().expect("a folder");
+            assert_eq!(made.mode() & 0o777, 0o700, "{name}");
+        }
+    });
+}
+
+#[test]
 fn another_key_takes_part_in_no_upload() {
     let ground = Ground::new();
     run(async {
