@@ -95,6 +95,18 @@ impl FileClaims {
         }
         Claim { all: self.all.clone(), slot, number, supersedes: former.is_some() }
     }
+
+    /// Passes a claim on to this connection, which has the file from now on. Another one may have
+    /// taken it over before.
+    fn pass_on(&self, claim: &Claim, connection: &Connection) {
+        let mut table = self.all.lock();
+        if let Some(holder) = table.holders.get_mut(&claim.slot)
+            && holder.claim == claim.number
+        {
+            holder.transfer = self.transfer;
+            holder.connection = connection.clone();
+        }
+    }
 }
 
 /// The right of a connection to store a file. It is made before the file is locked and dropped

@@ -81,10 +81,15 @@ pub(crate) async fn join(
         return Err(busy(&key));
     };
     // a server that has taken it over meanwhile may have listed the journals too early for this one
-    let is_shared = client.head(&main).await?.is_some_and(|there| there.version == shared_version);
-    if !is_shared {
+    let is_shared = match client.head(&main).await {
+        Ok(Some(there)) if there.version == shared_version => Ok(()),
+        Ok(_) => Err(gone(&key)),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = is_shared {
+        // until it is gone, the upload counts as one to which parts are being stored
         remove(client, &[name]).await;
-        return Err(gone(&key));
+        return Err(error);
     }
     Ok(Upload::new(Inner {
         client: Arc::clone(client),

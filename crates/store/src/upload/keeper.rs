@@ -57,7 +57,8 @@ impl Inner {
         elapsed >= SELDOM || (parts.is_dirty && parts.since >= SHARE.saturating_mul(parts.values))
     }
 
-    /// Writes the journal in place of the version that this upload wrote last.
+    /// Writes the journal in place of the version that this upload wrote last. Once it is released,
+    /// it is not written again: whoever waits to write it would take it back.
     ///
     /// # Errors
     ///
@@ -98,6 +99,7 @@ impl Inner {
             match answer {
                 Ok(version) => {
                     writer.version = version;
+                    writer.is_closed = is_released;
                     return Ok(());
                 }
                 Err(trouble)
@@ -121,6 +123,7 @@ impl Inner {
             };
             writer.version = found.version;
             if there.counter == writer.counter {
+                writer.is_closed = is_released;
                 return Ok(());
             }
         }
@@ -143,5 +146,38 @@ impl Inner {
         let mut parts = self.parts();
         parts.is_dirty = true;
         parts.since += since;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::runtime::Handle;
+
+    use super::super::{UploadOffer, begin, find_released};
+    use super::*;
+    use crate::client::{Client, Patience};
+    use crate::key::Key;
+    use crate::memory::Memory;
+
+    #[tokio::test]
+    async fn a_released_upload_stays_released_though_its_keeper_waits_to_write() {
+        let (prefix, url) = (String::new(), "memory://".to_owned());
+        let backend = Arc::new(Memory::new());
+        let client = Client::new(backend, prefix, url, Handle::current(), Patience::default());
+        let (client, key) = (Arc::new(client), Key::parse("", "a").expect("a name"));
+        let offer = UploadOffer { size: 9 << 20, tag: [1; 16], metadata: Metadata::new() };
+        let upload = begin(&client, key.clone(), &offer, None).await.expect("it is begun");
+        let writer = upload.inner.writer.lock().await;
+        // they get the lock in this order
+        let (released, written, ()) =
+            tokio::join!(upload.inner.release(), upload.inner.write(false), async {
+                drop(writer);
+            });
+        released.expect("it is released");
+        written.expect("there is nothing to write");
+        let found = find_released(&client, &key, &offer).await.expect("an answer");
+        assert_eq!(found, Some(upload.nonce()));
     }
 }

@@ -231,7 +231,6 @@ impl Inner {
 
     async fn release(&self) -> Result<(), Error> {
         self.write(true).await?;
-        self.writer.lock().await.is_closed = true;
         self.lose(Error::Misuse("this upload was left to others".to_owned()));
         Ok(())
     }

@@ -152,6 +152,20 @@ fn joining_an_upload_that_is_taken_over_meanwhile_leaves_nothing() {
 }
 
 #[test]
+fn joining_an_upload_at_which_the_store_does_not_let_it_look_leaves_nothing() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let before = faulty.memory.keys();
+    faulty.will("head", [Fault::Fails(FailureKind::Refused)]);
+    let error = store.join_upload("a", &offer(1), nonce).expect_err("it is refused");
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+    assert_eq!(faulty.memory.keys(), before);
+    // who knows no nonce need not wait until a journal is old
+    drop(store.begin_upload("a", &offer(1)).expect("nobody takes part"));
+}
+
+#[test]
 fn a_contributor_that_joins_while_its_upload_is_taken_over_is_stopped() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);

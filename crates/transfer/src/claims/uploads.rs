@@ -38,6 +38,8 @@ struct Table {
     /// Sessions of the server, by the numbers of their connections.
     sessions: HashSet<usize>,
     uploads: HashMap<UploadName, Upload>,
+    /// Sessions that have received ranges so far, each as often as it did.
+    received: u64,
 }
 
 /// An upload. It ends when the file is stored, or with the last session that took part in it.
@@ -57,6 +59,8 @@ struct Upload {
 
 /// A session that receives ranges.
 struct Receiver {
+    /// Tells it from an earlier part of the same session, which may end a little later.
+    number: u64,
     connection: Connection,
     wake: Wake,
 }
@@ -72,9 +76,9 @@ impl Upload {
         self.slot == *slot && self.partial.spans().size() == size && self.mtime == mtime
     }
 
-    fn add(&mut self, connection: &Connection, wake: Wake) {
+    fn add(&mut self, number: u64, connection: &Connection, wake: Wake) {
         self.sessions.insert(connection.stable_id());
-        self.receivers.push(Receiver { connection: connection.clone(), wake });
+        self.receivers.push(Receiver { number, connection: connection.clone(), wake });
     }
 
     /// Returns the connections that receive ranges, but for this one.
@@ -137,6 +141,12 @@ impl Drop for OpenSession {
 }
 
 impl Table {
+    /// Numbers a session that receives ranges.
+    fn next_receiver(&mut self) -> u64 {
+        self.received += 1;
+        self.received
+    }
+
     /// Removes uploads, and returns them.
     fn remove_all(&mut self, is_it: impl Fn(&Upload) -> bool) -> Vec<Upload> {
         let named = self.uploads.iter().filter(|(_, upload)| is_it(upload));
@@ -196,10 +206,11 @@ impl FileClaims {
             sessions: HashSet::new(),
             receivers: Vec::new(),
         };
-        upload.add(connection, wake);
+        let number = table.next_receiver();
+        upload.add(number, connection, wake);
         table.uploads.insert(name, upload);
         drop(table);
-        Ok(self.receiving(name, connection))
+        Ok(self.receiving(name, number))
     }
 
     /// Takes part in an upload; `None` if there is none of this name for this file.
@@ -213,16 +224,17 @@ impl FileClaims {
         let slot = self.slot(root, path);
         let mut table = self.all.uploads.lock();
         let is_open = table.sessions.contains(&connection.stable_id());
+        let number = table.next_receiver();
         let upload = table.uploads.get_mut(&name);
         let upload = upload.filter(|upload| is_open && upload.is_of(&slot, size, mtime))?;
-        upload.add(connection, wake);
+        upload.add(number, connection, wake);
         let partial = Arc::clone(&upload.partial);
         drop(table);
-        Some((partial, self.receiving(name, connection)))
+        Some((partial, self.receiving(name, number)))
     }
 
-    fn receiving(&self, name: UploadName, connection: &Connection) -> Receiving {
-        Receiving { table: self.all.uploads.clone(), name, id: connection.stable_id() }
+    fn receiving(&self, name: UploadName, number: u64) -> Receiving {
+        Receiving { table: self.all.uploads.clone(), name, number }
     }
 
     /// Ends an upload, whose file is then stored; `None` as [`Self::join_upload`] says. When the
@@ -239,6 +251,8 @@ impl FileClaims {
         let upload = table.uploads.remove(&name)?;
         drop(table);
         let others = upload.others(connection);
+        // whoever stores the file next has to end this connection, and not the one that began
+        upload.claim.iter().for_each(|claim| self.pass_on(claim, connection));
         Some((upload.partial, upload.claim, others))
     }
 
@@ -265,14 +279,14 @@ impl FileClaims {
 pub(crate) struct Receiving {
     table: UploadTable,
     name: UploadName,
-    id: usize,
+    number: u64,
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
         let mut table = self.table.lock();
         if let Some(upload) = table.uploads.get_mut(&self.name) {
-            upload.receivers.retain(|other| other.connection.stable_id() != self.id);
+            upload.receivers.retain(|other| other.number != self.number);
             upload.receivers.iter().for_each(|other| (other.wake)());
         }
     }

@@ -1,6 +1,7 @@
 //! One server with which a client has several sessions, each with a lane of its own.
 
-use headroom_transfer_proto::message::{DataHeader, Message, PartsRequest, UPLOAD_BYTES};
+use headroom_transfer_proto::message::{DataHeader, Message, PartsRequest, Time, UPLOAD_BYTES};
+use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 use quinn::Connection;
 
@@ -8,7 +9,9 @@ use super::hostile::{Raw, assert_others_go_on, file};
 use super::spread::Watch;
 use super::*;
 use crate::TreeOptions;
+use crate::claims::{ClaimTable, Wake};
 use crate::control::{MessageReader, MessageWriter};
+use crate::files::{Offer, Root};
 use crate::retry::Retry;
 use crate::spread::{Connecting, Servers};
 
@@ -366,6 +369,75 @@ fn who_names_no_upload_of_the_file_fails_and_who_completes_it_writes_alone() {
         failure((writer, reader)).await;
         assert!(!ground.served("file").exists());
         assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn a_client_that_starts_again_ends_who_completes_a_file_and_not_who_began_it() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let one = Raw::connect(&ground, &server).await;
+        let (writer, reader, (upload, value)) = begin_with(&one, &vec![1; MIB as usize]).await;
+        leave((writer, reader)).await;
+        // it has the file, and is silent
+        let other = Raw::connect(&ground, &server).await;
+        let completes = PartsRequest { completes: Some(true), ..own(Some(upload)) };
+        let (_writer, mut silent) = offer(&other, "file", completes).await;
+        let there =
+            Message::Have { id: 0, first_span: 0, values: vec![value], last: false, old: None };
+        assert_eq!(silent.expect().await.expect("what is there"), there);
+        let again = Raw::connect(&ground, &server).await;
+        let (mut writer, mut reader) = again.put().await;
+        writer.send(&file(0, "file", 20 * MIB)).await.expect("it is open");
+        let have = reader.expect().await.expect("an answer");
+        assert!(matches!(have, Message::Have { .. }), "{have:?}");
+        let closed = other.end().await;
+        assert!(closed.contains('4'), "a newer transfer takes the file: {closed}");
+        assert!(one.connection.close_reason().is_none());
+    });
+}
+
+#[test]
+fn a_session_that_takes_part_again_is_known_when_its_first_part_ends_late() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raws = [Raw::connect(&ground, &server).await, Raw::connect(&ground, &server).await];
+        let [one, other] = [&raws[0], &raws[1]]
+            .map(|raw| crate::connection::Connection::from(raw.connection.clone()));
+        let table = ClaimTable::default();
+        let _open = table.open_session(&one);
+        let claims = table.of(ground.client.public());
+        let root = Root::open(&ground.served("")).expect("a folder");
+        let path = RelPath::parse(b"file").expect("a path");
+        let (size, mtime) = (20 * MIB, Time { seconds: 1, nanoseconds: 0 });
+        let offer = Offer { size, mtime, data: 0, reuse: false };
+        let partial = Arc::new(root.begin(&path, &offer).expect("a partial file"));
+        let (name, file) = ([7; UPLOAD_BYTES], (root.path(), &path, size, mtime));
+        let wake = || Box::new(|| {}) as Wake;
+        let first = claims.begin_upload(name, file, (partial, None), &one, wake());
+        let again = claims.join_upload(name, file, &one, wake()).expect("it takes part");
+        // a write that was in flight has ended
+        drop(first.expect("an upload"));
+        let (_, _, others) = claims.end_upload(name, file, &other).expect("it is there");
+        assert!(!others.is_empty());
+        drop(again);
+    });
+}
+
+#[test]
+fn directories_of_a_divided_file_are_private_until_they_get_their_modes() {
+    use std::os::unix::fs::MetadataExt;
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let _request = begin(&raw, "a/b/file").await;
+        for name in ["a", "a/b"] {
+            let made = ground.served(name).metadata().expect("a folder");
+            assert_eq!(made.mode() & 0o777, 0o700, "{name}");
+        }
     });
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use headroom_transfer_proto::message::{MAX_VALUES, Message, PartsRequest};
 use headroom_transfer_proto::path::RelPath;
 
-use super::destination::make_directories;
+use super::destination::make_directories_as;
 use super::incoming::Incoming;
 use super::opening::{Begun, HANDOVER, LINGER};
 use super::sent::SentRanges;
@@ -31,8 +31,8 @@ impl Worker {
         if self.receives_parts()
             && let Some(parent) = path.parent()
         {
-            // the request at the end gives it its mode
-            make_directories(root, &parent)?;
+            // the request at the end gives it its mode, which may hide what is in it from others
+            make_directories_as(root, &parent, 0o700)?;
         }
         let file = (root.path(), path, offer.size, offer.mtime);
         let is_complete = parts.completes == Some(true);
