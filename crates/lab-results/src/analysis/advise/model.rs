@@ -5,7 +5,8 @@
 //! size: what is left of a time without its body is a line over the round-trip time. Between
 //! measured sizes both are interpolated over the logarithm of the size; below and above they
 //! stay. Each further file of a folder takes round trips and work of its own, fitted alike.
-//! Where fewer than three links tell, the round trips that a capture shows stand in.
+//! Where fewer than three links tell, or all have one round-trip time, the round trips that a
+//! capture shows stand in.
 
 use std::collections::BTreeMap;
 
@@ -298,8 +299,8 @@ fn at(lines: &[(f64, Line)], bytes: f64) -> Line {
     }
 }
 
-/// Fits a line with weights 1/t²; neither coefficient is below 0. Of fewer than three points
-/// nothing can be told apart: then `counted` says the round trips.
+/// Fits a line with weights 1/t²; neither coefficient is below 0. Of fewer than three points,
+/// or of one round-trip time, nothing can be told apart: then `counted` says the round trips.
 fn line(points: &[Point], counted: Option<f64>) -> Line {
     let weight = |time: f64| 1.0 / (time * time);
     let sum =
@@ -312,7 +313,10 @@ fn line(points: &[Point], counted: Option<f64>) -> Line {
     let (rtts, lefts) = (sum(|(rtt, ..)| rtt) / all, sum(|(_, left, _)| left) / all);
     let squares = sum(|(rtt, ..)| rtt * rtt) / all - rtts * rtts;
     let products = sum(|(rtt, left, _)| rtt * left) / all - rtts * lefts;
-    let fitted = (points.len() >= 3 && squares > 0.0).then(|| products / squares);
+    // not by `squares`: of one round-trip time, rounding can leave a little
+    let differs = |point: &Point| point.0.total_cmp(&points[0].0).is_ne();
+    let tells = points.len() >= 3 && points.iter().any(differs) && squares > 0.0;
+    let fitted = tells.then(|| products / squares);
     let round_trips = fitted.or(counted).unwrap_or(0.0).max(0.0);
     if fitted.is_some() && lefts < round_trips * rtts {
         let through_origin = sum(|(rtt, left, _)| rtt * left) / sum(|(rtt, ..)| rtt * rtt);
@@ -336,6 +340,16 @@ mod tests {
         // work is never negative
         let falling = line(&[(0.01, 0.0, 1.0), (0.02, 0.05, 1.0), (0.03, 0.1, 1.0)], None);
         assert!(falling.work_s == 0.0 && falling.round_trips > 0.0, "{falling:?}");
+    }
+
+    #[test]
+    fn links_of_one_round_trip_time_tell_no_round_trips() {
+        for nth in 1..100 {
+            // three rates at 20.05 ms
+            let times = [0.1, 0.15 + 0.001 * f64::from(nth), 0.2];
+            let found = line(&times.map(|time| (0.02005, 0.062, time)), Some(3.0));
+            assert_eq!(found.round_trips, 3.0, "{times:?}: {found:?}");
+        }
     }
 
     #[test]
