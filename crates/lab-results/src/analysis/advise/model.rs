@@ -172,6 +172,10 @@ impl Basis {
         transfers: u32,
     ) -> Predicted {
         let line = model.task(task);
+        let connections = model.connections(stack, task);
+        // in a session for each file, each file's window is small again
+        let anew = BasisStack { connects_for_each_file: true, ..stack.clone() };
+        let stack = if model.knows_folders() { stack } else { &anew };
         let body = self.body(stack, link, task);
         let mut arithmetic = Arithmetic {
             round_trips: line.round_trips,
@@ -189,7 +193,8 @@ impl Basis {
             return Predicted { arithmetic, log_s: clear_s.ln(), below: 0.0, above: 0.0 };
         }
         let dialogue_s = arithmetic.round_trips_s + line.work_s;
-        let mut logs = self.simulate(stack, link, (task, line, body), dialogue_s, transfers);
+        let dialogue = (dialogue_s, connections);
+        let mut logs = self.simulate(stack, link, (task, line, body), dialogue, transfers);
         logs.sort_by(f64::total_cmp);
         let at = |share: f64| logs[((logs.len() - 1) as f64 * share).round() as usize];
         let middle = at(0.5);
@@ -209,7 +214,7 @@ impl Basis {
         stack: &BasisStack,
         link: &BasisLink,
         (task, line, body): (Task, Line, Body),
-        dialogue_s: f64,
+        (dialogue_s, connections): (f64, f64),
         transfers: u32,
     ) -> Vec<f64> {
         const RUNS: u64 = 200;
@@ -236,13 +241,11 @@ impl Basis {
             (1, f64::from(task.files) * task.bytes)
         };
         let segments = (bytes / self.payload_bytes).ceil();
-        let connections =
-            stack.connections + if stack.connects_for_each_file { task.files - 1 } else { 0 };
         let one = |chance: &mut Chance| {
             let simulated = bodies.min(MAX_SIMULATED);
             let sum: f64 = (0..simulated).map(|_| lossy::body_s(&path, chance, segments)).sum();
             let bodies_s = sum * f64::from(bodies) / f64::from(simulated);
-            let waits = lossy::dialogue_s(&path, chance, line.round_trips, f64::from(connections));
+            let waits = lossy::dialogue_s(&path, chance, line.round_trips, connections);
             dialogue_s + waits + bodies_s
         };
         let transfers = transfers.clamp(1, 100);
@@ -279,6 +282,17 @@ impl StackModel {
             round_trips: first.round_trips + further * each.round_trips,
             work_s: first.work_s + further * each.work_s,
         }
+    }
+
+    /// TCP connections of all files.
+    fn connections(&self, stack: &BasisStack, task: Task) -> f64 {
+        let first = f64::from(stack.connections);
+        let each = match (self.knows_folders(), stack.connects_for_each_file) {
+            (false, _) => first,
+            (true, true) => 1.0,
+            (true, false) => 0.0,
+        };
+        first + f64::from(task.files.saturating_sub(1)) * each
     }
 
     /// Whether folders were measured; else each file of one is taken for a session.
@@ -350,6 +364,24 @@ mod tests {
             let found = line(&times.map(|time| (0.02005, 0.062, time)), Some(3.0));
             assert_eq!(found.round_trips, 3.0, "{times:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn without_measured_folders_each_file_has_a_session_of_its_own() {
+        let mut basis = basis();
+        basis.cells.retain(|cell| cell.files == 1);
+        let model = basis.fit(0).expect("downloads");
+        let of = |link: &BasisLink, files| {
+            let task = Task { files, bytes: 1e6 };
+            basis.predict(&model, &basis.stacks[0], link, task, 1).arithmetic
+        };
+        // 10 Mbit/s and 50 ms
+        let (one, ten) = (of(&basis.links[4], 1), of(&basis.links[4], 10));
+        assert!(one.slow_start_s > 0.04, "{one:?}");
+        assert!((ten.total_s - 10.0 * one.total_s).abs() < 1e-9, "{ten:?} {one:?}");
+        let ftp = BasisStack { connections: 2, ..basis.stacks[0].clone() };
+        let connections = |files| model.connections(&ftp, Task { files, bytes: 1e6 });
+        assert_eq!((connections(1), connections(10)), (2.0, 20.0));
     }
 
     #[test]
