@@ -87,6 +87,9 @@ impl CellChange {
 /// Link, stack, workload, size.
 pub(super) type Key = (String, String, String, u64);
 
+/// The samples of each cell.
+type Cells<'a> = BTreeMap<Key, Vec<&'a Sample>>;
+
 pub(super) fn name((link, stack, workload, size): &Key) -> String {
     match size {
         0 => format!("{stack} {workload} on {link}"),
@@ -105,7 +108,7 @@ pub fn compare(first: &Results, others: &[Results]) -> Vec<Comparison> {
 
 fn of_two(a: &Results, b: &Results) -> Comparison {
     let (cells_a, cells_b) = (cells(a), cells(b));
-    let lacks = |these: &BTreeMap<Key, Vec<&Sample>>, those: &BTreeMap<Key, Vec<&Sample>>| {
+    let lacks = |these: &Cells<'_>, those: &Cells<'_>| {
         these.keys().filter(|key| !those.contains_key(*key)).map(name).collect()
     };
     let mut cells: Vec<CellChange> = cells_a
@@ -123,7 +126,7 @@ fn of_two(a: &Results, b: &Results) -> Comparison {
             Some(CellChange { link, stack, workload, size_bytes, change, overhead_change })
         })
         .collect();
-    let broken = broken(a, b, &cells_b);
+    let broken = broken([a, b], [&cells_a, &cells_b]);
     cells.sort_by(|x, y| y.change.pct.abs().total_cmp(&x.change.pct.abs()));
     Comparison {
         only_in_a: lacks(&cells_a, &cells_b),
@@ -136,7 +139,7 @@ fn of_two(a: &Results, b: &Results) -> Comparison {
 }
 
 /// What the second run attempted or was to attempt and has no figures of.
-fn broken(a: &Results, b: &Results, good: &BTreeMap<Key, Vec<&Sample>>) -> Vec<String> {
+fn broken([a, b]: [&Results; 2], [good_a, good_b]: [&Cells<'_>; 2]) -> Vec<String> {
     let failures = |results: &Results| -> BTreeMap<Key, (usize, usize)> {
         let mut cells = BTreeMap::new();
         for s in &results.samples {
@@ -153,19 +156,20 @@ fn broken(a: &Results, b: &Results, good: &BTreeMap<Key, Vec<&Sample>>) -> Vec<S
         sentences.push(format!("the second run: {sentence}"));
     }
     for (key, (failed, all)) in &of_b {
-        if *failed > of_a.get(key).map_or(0, |(failed, _)| *failed) {
+        let is_lost = good_a.contains_key(key) && !good_b.contains_key(key);
+        if is_lost || *failed > of_a.get(key).map_or(0, |(failed, _)| *failed) {
             sentences.push(format!("{}: {failed} of {all} failed in the second run", name(key)));
         }
     }
-    let missing = of_a.keys().filter(|key| !good.contains_key(*key) && !of_b.contains_key(*key));
+    let missing = of_a.keys().filter(|key| !of_b.contains_key(*key));
     sentences.extend(missing.map(|key| format!("{} is not in the second run", name(key))));
     sentences
 }
 
 /// The samples that count, cell by cell; a cell in which everything failed is
 /// none.
-pub(super) fn cells(results: &Results) -> BTreeMap<Key, Vec<&Sample>> {
-    let mut cells: BTreeMap<Key, Vec<&Sample>> = BTreeMap::new();
+pub(super) fn cells(results: &Results) -> Cells<'_> {
+    let mut cells: Cells<'_> = BTreeMap::new();
     for s in &results.samples {
         let key = (s.link.clone(), s.stack.clone(), s.workload.clone(), s.size_bytes);
         cells.entry(key).or_default().push(s);
@@ -181,11 +185,7 @@ pub(super) fn time(sample: &Sample) -> Option<f64> {
 }
 
 /// The log-ratios of a cell over its baseline; none without one.
-fn overheads(
-    results: &Results,
-    cells: &BTreeMap<Key, Vec<&Sample>>,
-    key: &Key,
-) -> Option<Vec<f64>> {
+fn overheads(results: &Results, cells: &Cells<'_>, key: &Key) -> Option<Vec<f64>> {
     let planned = results.plan.stacks.iter().find(|s| s.name == key.1)?;
     let base = (key.0.clone(), planned.baseline.clone()?, key.2.clone(), key.3);
     let pairs = pairs(&cells[key], cells.get(&base)?, time);
@@ -280,6 +280,29 @@ mod tests {
         let single = change(&[0.0], &times(1.1)).expect("a ratio");
         assert_eq!(single.ci95_pct, None);
         assert_eq!(change(&[], &times(1.0)), None);
+    }
+
+    #[test]
+    fn a_cell_of_which_nothing_succeeded_is_broken_however_many_failed_before() {
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
+        let kept = crate::report::read_file(kept.as_ref()).expect("the kept results");
+        let first = Sample {
+            seconds: Some(1.0),
+            session_seconds: Some(1.0),
+            disturbed: None,
+            ..kept.samples[0].clone()
+        };
+        let run = |all: &[bool]| {
+            let samples = all.iter().map(|&ok| Sample { ok, ..first.clone() });
+            Results { samples: samples.collect(), complete: true, ..kept.clone() }
+        };
+        let before = run(&[true, true, true, false, false]);
+        let broken = |after: &[bool]| compare(&before, &[run(after)]).remove(0).broken;
+        let lost = broken(&[false, false]);
+        assert_eq!(lost.len(), 1, "nothing is left of it: {lost:?}");
+        assert!(lost[0].ends_with(": 2 of 2 failed in the second run"), "{lost:?}");
+        assert_eq!(broken(&[true, true, false, false]), [""; 0], "as many failed before");
+        assert_eq!(broken(&[true, true, false, false, false]).len(), 1, "more failed");
     }
 
     #[test]

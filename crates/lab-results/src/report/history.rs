@@ -1,5 +1,7 @@
 //! The history of a plan on the terminal.
 
+use std::cmp::Reverse;
+
 use headroom_units as units;
 
 use super::columns::{aligned, wrapped};
@@ -25,9 +27,12 @@ pub fn text(history: &History, width: usize) -> String {
         .iter()
         .flat_map(|cell| cell.changes.iter().map(move |change| (cell, change)))
         .collect();
-    // the newest first, and what changed together together
-    changes.sort_by(|a, b| b.1.run.cmp(&a.1.run).then(b.1.pct.abs().total_cmp(&a.1.pct.abs())));
-    for since in changes.chunk_by(|a, b| a.1.run == b.1.run) {
+    // the newest first, and what changed together together; of cells that the run before lacks
+    // the differences are to an earlier one
+    let since = |change: &ChangePoint| (Reverse(change.run), change.differences.clone());
+    changes
+        .sort_by(|a, b| since(a.1).cmp(&since(b.1)).then(b.1.pct.abs().total_cmp(&a.1.pct.abs())));
+    for since in changes.chunk_by(|a, b| since(a.1) == since(b.1)) {
         let run = &history.runs[since[0].1.run];
         text.push('\n');
         text += &wrapped(&format!("Since {} ({}):", run.started, run.name), width);
@@ -163,6 +168,17 @@ mod tests {
             assert!(text.contains(line), "`{line}` is not in {text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let mut later = history.clone();
+        // the first cell is not in the run before
+        later.cells[0].changes[0].differences =
+            vec!["kernel differs: 6.0 in A, 6.2 in B.".to_owned()];
+        let text = super::text(&later, 80);
+        for line in [
+            "(results/4):\n  http download 1 KiB on 100mbit: +20 % [+18, +22], p < 0.001\n  kernel differs: 6.0 in A",
+            "(results/4):\n  ftp download 1 KiB on 100mbit: -4 %, p < 0.001\n  kernel differs: 6.1 in A",
+        ] {
+            assert!(text.contains(line), "`{line}` is not in {text}");
+        }
         let elsewhere = History { pair: Some("berlin-paris".to_owned()), ..history };
         assert!(super::text(&elsewhere, 80).starts_with("demo on berlin-paris: 5 runs"));
     }

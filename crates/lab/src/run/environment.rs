@@ -94,7 +94,7 @@ pub(super) fn record(
     };
     let settings = [
         ("run", testbed.id().to_owned()),
-        ("files", files),
+        (FILES, files),
         ("congestion control", testbed.congestion_control()),
         ("TCP buffers", buffers.to_owned()),
         ("TCP metrics", metrics.to_owned()),
@@ -153,6 +153,9 @@ pub(super) fn record(
     }
 }
 
+/// The setting that says whether files are in memory or on a disk.
+const FILES: &str = "files";
+
 /// The setting that names the tree that all programs were of, if they were.
 pub(super) const PINNED_PROGRAMS: &str = "pinned programs";
 
@@ -173,6 +176,10 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
         let root = || Privileges::Root.to_string();
         let privileges = environment.settings.get(PRIVILEGES).cloned().unwrap_or_else(root);
         facts.insert(PRIVILEGES.to_owned(), privileges);
+        for name in [FILES, PINNED_PROGRAMS] {
+            let setting = environment.settings.get(name);
+            facts.extend(setting.map(|value| (name.to_owned(), value.clone())));
+        }
         for host in &environment.hosts {
             facts.insert(format!("kernel of the {}", host.role), host.kernel.clone());
             facts.insert(format!("cpu of the {}", host.role), host.cpu.clone());
@@ -192,4 +199,36 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
         .filter(|name| before.get(*name) != now.get(*name))
         .map(|name| format!("{name}: {} instead of {}", value(&now, name), value(&before, name)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_elsewhere_and_other_builds_of_the_same_versions_are_changes() {
+        let with = |settings: &[(&str, &str)]| Environment {
+            started: String::new(),
+            finished: String::new(),
+            headroom: "1".into(),
+            kernel: "6".into(),
+            distribution: String::new(),
+            cpu: String::new(),
+            cores: 2,
+            memory_bytes: 0,
+            hosts: Vec::new(),
+            programs: Vec::new(),
+            stacks: BTreeMap::new(),
+            settings: settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        };
+        let before = with(&[(FILES, "on tmpfs"), (PINNED_PROGRAMS, "debian-1"), ("run", "a")]);
+        let same = with(&[(FILES, "on tmpfs"), (PINNED_PROGRAMS, "debian-1"), ("run", "b")]);
+        assert_eq!(changes(&before, &same), [""; 0], "each process has a name of its own");
+        let found = changes(&before, &with(&[(FILES, "on disk")]));
+        let expected = [
+            "files: `on disk` instead of `on tmpfs`",
+            "pinned programs: none instead of `debian-1`",
+        ];
+        assert_eq!(found, expected);
+    }
 }

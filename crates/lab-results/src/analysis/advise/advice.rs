@@ -301,8 +301,9 @@ fn objection(facts: &StackFacts, question: &Question) -> Option<String> {
 /// What of the question lies outside what was measured.
 fn outside(basis: &Basis, question: &Question) -> Vec<String> {
     let mut reasons = Vec::new();
-    let links: Vec<&BasisLink> =
-        basis.links.iter().filter(|link| link.rate_bps.is_some()).collect();
+    // of an interrupted run the last link may have been set up and not measured
+    let measured = [false, true].into_iter().flat_map(|lossy| basis.shaped_links(lossy));
+    let links: Vec<&BasisLink> = measured.map(|index| &basis.links[index]).collect();
     let ends = |values: &mut dyn Iterator<Item = f64>| {
         values.fold(None, |ends: Option<[f64; 2]>, value| {
             let [lo, hi] = ends.unwrap_or([value; 2]);
@@ -492,6 +493,19 @@ mod tests {
         let question = Question { loss: 0.01, ..question() };
         let refusal = advise(&reno, &question, plain).expect_err("only CUBIC is known");
         assert!(refusal.reasons[0].contains("only CUBIC"), "{refusal:?}");
+    }
+
+    #[test]
+    fn a_link_on_which_nothing_was_measured_widens_no_range() {
+        let distant = Question { rtt_s: 0.15, ..question() };
+        assert!(advise(&basis(), &distant, plain).is_ok(), "a link has 100 ms");
+        let interrupted = basis().without_link(5);
+        let refusal = advise(&interrupted, &distant, plain).expect_err("the next has 50 ms");
+        assert!(refusal.reasons[0].ends_with("measured ones, 2 ms to 50 ms"), "{refusal:?}");
+        let lossy = Question { loss: 0.015, ..question() };
+        assert!(advise(&basis(), &lossy, plain).is_ok(), "a link loses 1 %");
+        let refusal = advise(&basis().without_link(6), &lossy, plain).expect_err("0.1 % is left");
+        assert!(refusal.reasons[0].contains("the largest measured one is 0.1 %"), "{refusal:?}");
     }
 
     #[test]

@@ -184,9 +184,13 @@ impl Basis {
                     .to_owned(),
             );
         }
+        // the model has one loss for both ways
+        let reports = std::iter::once(&results.link).chain(&results.validation_links);
+        let loses_alike: Vec<bool> = reports.map(loses_alike).collect();
         let mut cells: BTreeMap<(usize, usize, u32, u64), Vec<&Sample>> = BTreeMap::new();
         for sample in downloads {
             let link = links.iter().position(|link| link.name == sample.link);
+            let link = link.filter(|&index| loses_alike[index]);
             let stack = stacks.iter().position(|stack| stack.name == sample.stack);
             if let (Some(link), Some(stack)) = (link, stack) {
                 let key = (link, stack, sample.files.max(1), sample.size_bytes);
@@ -270,6 +274,12 @@ fn is_download(sample: &Sample) -> bool {
     plain && matches!(kind, Some(WorkloadKind::Download | WorkloadKind::Many))
 }
 
+/// Whether a link loses as many packets one way as the other.
+fn loses_alike(link: &LinkReport) -> bool {
+    let both = link.directions.as_ref();
+    both.is_none_or(|both| both.down.loss_pct.total_cmp(&both.up.loss_pct).is_eq())
+}
+
 fn stack(results: &Results, downloads: &[&Sample], name: &str) -> Option<BasisStack> {
     let portable = results.portable.iter().find(|row| row.stack == name)?;
     let line_bytes_per_byte =
@@ -337,6 +347,30 @@ mod tests {
         assert_eq!(Basis::shipped().shaped_links(false).len(), 7);
         let text = serde_json::to_string(&basis()).expect("JSON");
         assert_eq!(Basis::parse(&text), Ok(basis()));
+    }
+
+    #[test]
+    fn a_link_that_loses_packets_one_way_is_none_without_loss() {
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
+        let mut results = crate::report::read_file(kept.as_ref()).expect("the kept results");
+        let mut larger = results.samples.clone();
+        for sample in &mut larger {
+            sample.size_bytes = 1 << 20;
+            if let Some(wire) = &mut sample.wire {
+                wire.file_direction_bytes += 1 << 20;
+            }
+        }
+        results.samples.extend(larger);
+        let basis = |results: &mut Results| {
+            crate::analysis::derive(results, &BTreeMap::new());
+            Basis::of(results).expect("downloads of two sizes")
+        };
+        assert_eq!(basis(&mut results).shaped_links(false), [0, 1, 2, 3]);
+        let link = &mut results.validation_links[2];
+        link.directions.as_mut().expect("both").up.loss_pct = 2.0;
+        let basis = basis(&mut results);
+        assert_eq!(basis.shaped_links(false), [0, 1, 2]);
+        assert!(basis.shaped_links(true).is_empty(), "nor is it one that loses both ways");
     }
 
     #[test]

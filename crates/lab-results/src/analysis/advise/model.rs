@@ -5,7 +5,8 @@
 //! size: what is left of a time without its body is a line over the round-trip time. Between
 //! measured sizes both are interpolated over the logarithm of the size; below and above they
 //! stay. Each further file of a folder takes round trips and work of its own, fitted alike.
-//! Where fewer than three links tell, the round trips that a capture shows stand in.
+//! Where fewer than three links tell, or all have one round-trip time, the round trips that a
+//! capture shows stand in.
 
 use std::collections::BTreeMap;
 
@@ -171,6 +172,10 @@ impl Basis {
         transfers: u32,
     ) -> Predicted {
         let line = model.task(task);
+        let connections = model.connections(stack, task);
+        // in a session for each file, each file's window is small again
+        let anew = BasisStack { connects_for_each_file: true, ..stack.clone() };
+        let stack = if model.knows_folders() { stack } else { &anew };
         let body = self.body(stack, link, task);
         let mut arithmetic = Arithmetic {
             round_trips: line.round_trips,
@@ -188,7 +193,8 @@ impl Basis {
             return Predicted { arithmetic, log_s: clear_s.ln(), below: 0.0, above: 0.0 };
         }
         let dialogue_s = arithmetic.round_trips_s + line.work_s;
-        let mut logs = self.simulate(stack, link, (task, line, body), dialogue_s, transfers);
+        let dialogue = (dialogue_s, connections);
+        let mut logs = self.simulate(stack, link, (task, line, body), dialogue, transfers);
         logs.sort_by(f64::total_cmp);
         let at = |share: f64| logs[((logs.len() - 1) as f64 * share).round() as usize];
         let middle = at(0.5);
@@ -208,7 +214,7 @@ impl Basis {
         stack: &BasisStack,
         link: &BasisLink,
         (task, line, body): (Task, Line, Body),
-        dialogue_s: f64,
+        (dialogue_s, connections): (f64, f64),
         transfers: u32,
     ) -> Vec<f64> {
         const RUNS: u64 = 200;
@@ -235,13 +241,11 @@ impl Basis {
             (1, f64::from(task.files) * task.bytes)
         };
         let segments = (bytes / self.payload_bytes).ceil();
-        let connections =
-            stack.connections + if stack.connects_for_each_file { task.files - 1 } else { 0 };
         let one = |chance: &mut Chance| {
             let simulated = bodies.min(MAX_SIMULATED);
             let sum: f64 = (0..simulated).map(|_| lossy::body_s(&path, chance, segments)).sum();
             let bodies_s = sum * f64::from(bodies) / f64::from(simulated);
-            let waits = lossy::dialogue_s(&path, chance, line.round_trips, f64::from(connections));
+            let waits = lossy::dialogue_s(&path, chance, line.round_trips, connections);
             dialogue_s + waits + bodies_s
         };
         let transfers = transfers.clamp(1, 100);
@@ -280,6 +284,17 @@ impl StackModel {
         }
     }
 
+    /// TCP connections of all files.
+    fn connections(&self, stack: &BasisStack, task: Task) -> f64 {
+        let first = f64::from(stack.connections);
+        let each = match (self.knows_folders(), stack.connects_for_each_file) {
+            (false, _) => first,
+            (true, true) => 1.0,
+            (true, false) => 0.0,
+        };
+        first + f64::from(task.files.saturating_sub(1)) * each
+    }
+
     /// Whether folders were measured; else each file of one is taken for a session.
     pub fn knows_folders(&self) -> bool {
         !self.further.is_empty()
@@ -298,8 +313,8 @@ fn at(lines: &[(f64, Line)], bytes: f64) -> Line {
     }
 }
 
-/// Fits a line with weights 1/t²; neither coefficient is below 0. Of fewer than three points
-/// nothing can be told apart: then `counted` says the round trips.
+/// Fits a line with weights 1/t²; neither coefficient is below 0. Of fewer than three points,
+/// or of one round-trip time, nothing can be told apart: then `counted` says the round trips.
 fn line(points: &[Point], counted: Option<f64>) -> Line {
     let weight = |time: f64| 1.0 / (time * time);
     let sum =
@@ -312,7 +327,10 @@ fn line(points: &[Point], counted: Option<f64>) -> Line {
     let (rtts, lefts) = (sum(|(rtt, ..)| rtt) / all, sum(|(_, left, _)| left) / all);
     let squares = sum(|(rtt, ..)| rtt * rtt) / all - rtts * rtts;
     let products = sum(|(rtt, left, _)| rtt * left) / all - rtts * lefts;
-    let fitted = (points.len() >= 3 && squares > 0.0).then(|| products / squares);
+    // not by `squares`: of one round-trip time, rounding can leave a little
+    let differs = |point: &Point| point.0.total_cmp(&points[0].0).is_ne();
+    let tells = points.len() >= 3 && points.iter().any(differs) && squares > 0.0;
+    let fitted = tells.then(|| products / squares);
     let round_trips = fitted.or(counted).unwrap_or(0.0).max(0.0);
     if fitted.is_some() && lefts < round_trips * rtts {
         let through_origin = sum(|(rtt, left, _)| rtt * left) / sum(|(rtt, ..)| rtt * rtt);
@@ -336,6 +354,34 @@ mod tests {
         // work is never negative
         let falling = line(&[(0.01, 0.0, 1.0), (0.02, 0.05, 1.0), (0.03, 0.1, 1.0)], None);
         assert!(falling.work_s == 0.0 && falling.round_trips > 0.0, "{falling:?}");
+    }
+
+    #[test]
+    fn links_of_one_round_trip_time_tell_no_round_trips() {
+        for nth in 1..100 {
+            // three rates at 20.05 ms
+            let times = [0.1, 0.15 + 0.001 * f64::from(nth), 0.2];
+            let found = line(&times.map(|time| (0.02005, 0.062, time)), Some(3.0));
+            assert_eq!(found.round_trips, 3.0, "{times:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn without_measured_folders_each_file_has_a_session_of_its_own() {
+        let mut basis = basis();
+        basis.cells.retain(|cell| cell.files == 1);
+        let model = basis.fit(0).expect("downloads");
+        let of = |link: &BasisLink, files| {
+            let task = Task { files, bytes: 1e6 };
+            basis.predict(&model, &basis.stacks[0], link, task, 1).arithmetic
+        };
+        // 10 Mbit/s and 50 ms
+        let (one, ten) = (of(&basis.links[4], 1), of(&basis.links[4], 10));
+        assert!(one.slow_start_s > 0.04, "{one:?}");
+        assert!((ten.total_s - 10.0 * one.total_s).abs() < 1e-9, "{ten:?} {one:?}");
+        let ftp = BasisStack { connections: 2, ..basis.stacks[0].clone() };
+        let connections = |files| model.connections(&ftp, Task { files, bytes: 1e6 });
+        assert_eq!((connections(1), connections(10)), (2.0, 20.0));
     }
 
     #[test]

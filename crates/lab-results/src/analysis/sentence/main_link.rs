@@ -55,7 +55,11 @@ fn measured(row: &Summary) -> Option<String> {
     let kind = row.workload.split('(').next().unwrap_or_default();
     // where a rate is told, the percentage is still one of time
     let of_time = if matches!(kind, "stream" | "packets" | "sessions") { " in time" } else { "" };
-    let n = row.n;
+    // a comparison has the blocks of both; rows of an earlier version do not say how many
+    let n = match (overhead_pct, row.overhead_n) {
+        (Some(_), pairs @ 1..) => pairs,
+        _ => row.n,
+    };
     let shaped = if row.not_shaped { ", not shaped" } else { "" };
     let against = match (overhead_pct, overhead_ci95_pct, &row.baseline) {
         (Some(_), _, Some(base)) if n < MIN_RUNS => {
@@ -153,6 +157,28 @@ mod tests {
             "HTTPS takes 25.1 ms in the median for a session of 1 KiB, and 8 clients at once get 312 a \
              second, +20.0 % [+15.0, +25.0] in time against HTTP (n = 5)."
         );
+    }
+
+    #[test]
+    fn a_comparison_counts_the_blocks_in_which_the_baseline_succeeded_too() {
+        let told = |pairs: usize| {
+            let row = serde_json::json!({
+                "link": "unshaped", "stack": "https", "workload": "download", "size_bytes": 1 << 20,
+                "n": 9, "failed": 0, "mean_s": 0.085, "stddev_s": 0.001, "ci95_s": null,
+                "baseline": "http", "overhead_n": pairs, "overhead_pct": 76.0,
+                "overhead_ci95_pct": [47.0, 111.0], "session_mean_s": null,
+                "session_overhead_pct": null, "session_overhead_ci95_pct": null,
+                "goodput_bps": null, "cpu_seconds": null, "limited_by": null, "not_shaped": false
+            });
+            measured(&serde_json::from_value(row).expect("a row")).expect("a sentence")
+        };
+        assert!(
+            told(6).ends_with(", +76.0 % [+47.0, +111.0] against HTTP (n = 6)."),
+            "{}",
+            told(6)
+        );
+        let few = told(2);
+        assert!(few.ends_with("; 2 runs support no comparison with HTTP, 5 are needed."), "{few}");
     }
 
     #[test]
