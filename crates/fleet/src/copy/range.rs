@@ -59,7 +59,7 @@ impl FileRange<'_> {
         let (directory, name) = (file.path.parent(), file.path.name());
         let Ok(name) = RelPath::single(name) else { return Ok(Ended::LeftToFile) };
         // of another size the ranges are others, too
-        let found = self.version(client, &name).await?;
+        let found = version_on_server(client, self.from, &file.path).await?;
         let Some((version, mode)) = found.filter(|(version, _)| version.size == file.size()) else {
             return Ok(Ended::LeftToFile);
         };
@@ -96,27 +96,27 @@ impl FileRange<'_> {
         blocking(move || part.finish_part(rules.fsync)).await??;
         Ok(Ended::Here)
     }
+}
 
-    /// Asks the server for the version of the file and its mode: a listing of a store knows no
-    /// times of files. `None` if there is no such file, or it cannot be read: its own item says so.
-    async fn version(
-        &self,
-        client: &mut Client,
-        name: &RelPath,
-    ) -> Result<Option<(FileVersion, u32)>, Error> {
-        let mut version = None;
-        let place = on_server(self.from, &self.file.path);
-        let listing = client.list(&place, |listed| {
-            let is_it = listed.path == *name && listed.kind == ListedKind::File;
-            let of_file = FileVersion { size: listed.size, mtime: listed.mtime };
-            version = is_it.then_some((of_file, listed.mode));
-        });
-        let listed = listing.await;
-        match listed {
-            Err(error) if !is_about_files(&error) => Err(error),
-            Err(_) => Ok(None),
-            Ok(()) => Ok(version),
-        }
+/// Asks a server for the version of a file and its mode: a listing of a store knows no times of
+/// files. `None` if there is no such file, or it cannot be read: its own item says so.
+pub(super) async fn version_on_server(
+    client: &mut Client,
+    directory: &[u8],
+    path: &RelPath,
+) -> Result<Option<(FileVersion, u32)>, Error> {
+    let mut version = None;
+    let place = on_server(directory, path);
+    let listing = client.list(&place, |listed| {
+        let is_it = listed.path.as_bytes() == path.name() && listed.kind == ListedKind::File;
+        let of_file = FileVersion { size: listed.size, mtime: listed.mtime };
+        version = is_it.then_some((of_file, listed.mode));
+    });
+    let listed = listing.await;
+    match listed {
+        Err(error) if !is_about_files(&error) => Err(error),
+        Err(_) => Ok(None),
+        Ok(()) => Ok(version),
     }
 }
 

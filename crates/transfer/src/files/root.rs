@@ -390,6 +390,23 @@ impl Root {
         }
     }
 
+    /// Returns the name of the upload of a file to which several servers store parts, if there is
+    /// one that [`Self::share_upload`] has begun. `None` on a disk.
+    ///
+    /// # Errors
+    /// The path cannot be one of a store, or the store refuses.
+    pub(crate) fn shared_upload(
+        &self,
+        path: &RelPath,
+        offer: &Offer,
+        mode: u32,
+    ) -> Result<Option<[u8; UPLOAD_BYTES]>, Error> {
+        match self {
+            Self::Disk(_) => Ok(None),
+            Self::Store(root) => root.shared_upload(path, offer, mode),
+        }
+    }
+
     /// Does what [`Self::begin_as`] does for a file of which other servers store parts, too.
     ///
     /// # Errors

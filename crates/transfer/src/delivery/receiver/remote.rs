@@ -10,6 +10,7 @@ use headroom_transfer_proto::path::RelPath;
 use super::in_flight::Done;
 use super::opening::Begun;
 use super::worker::{File, Worker, seal};
+use crate::claims::ANY_UPLOAD;
 use crate::connection::Connection;
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -301,14 +302,16 @@ fn begin(
     (connection, parts): (&Connection, Option<PartsRequest>),
 ) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
     let (pause, mut waits) = HANDOVER;
-    if parts.is_some_and(|parts| parts.upload.is_some() && parts.completes != Some(true)) {
+    let is_named = |parts: PartsRequest| parts.upload.is_some_and(|name| name != ANY_UPLOAD);
+    if parts.is_some_and(|parts| is_named(parts) && parts.completes != Some(true)) {
         // the server that has taken the upload over completes it
         waits = 0;
     }
     loop {
         match begin_once(root, path, offer, mode, parts) {
+            // an upload that is found may be taken over in the same moment
             Err(error)
-                if matches!(error.kind(), ErrorKind::Busy)
+                if matches!(error.kind(), ErrorKind::Busy | ErrorKind::UploadGone(_))
                     && waits > 0
                     && connection.close_reason().is_none() =>
             {
@@ -328,17 +331,22 @@ fn begin_once(
     parts: Option<PartsRequest>,
 ) -> Result<(Partial, Option<[u8; UPLOAD_BYTES]>), files::Error> {
     let shared = |role| root.begin_shared_upload(path, offer, mode, role);
-    let upload = match parts {
-        None | Some(PartsRequest { upload: None, completes: Some(true), .. }) => {
-            return Ok((root.begin_as(path, offer, mode)?, None));
-        }
-        Some(PartsRequest { upload: Some(upload), completes: Some(true), .. }) => {
-            return Ok((shared(UploadRole::TakeOver(upload))?, None));
-        }
-        Some(PartsRequest { upload: Some(upload), .. }) => upload,
-        Some(PartsRequest { upload: None, .. }) => {
-            root.share_upload(path, offer, mode)?.ok_or_else(|| files::Error::undivided(path))?
-        }
+    let whole = || root.begin_as(path, offer, mode).map(|partial| (partial, None));
+    let Some(PartsRequest { upload, completes, .. }) = parts else { return whole() };
+    let upload = match upload {
+        Some(ANY_UPLOAD) => root.shared_upload(path, offer, mode)?,
+        named => named,
     };
-    Ok((shared(UploadRole::Join(upload))?, Some(upload)))
+    match (upload, completes == Some(true)) {
+        (None, true) => whole(),
+        (Some(upload), true) => Ok((shared(UploadRole::TakeOver(upload))?, None)),
+        (upload, false) => {
+            let upload = match upload {
+                Some(upload) => Some(upload),
+                None => root.share_upload(path, offer, mode)?,
+            };
+            let upload = upload.ok_or_else(|| files::Error::undivided(path))?;
+            Ok((shared(UploadRole::Join(upload))?, Some(upload)))
+        }
+    }
 }

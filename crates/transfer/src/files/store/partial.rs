@@ -72,7 +72,7 @@ impl Root {
         mode: u32,
     ) -> Result<Option<Partial>, Error> {
         let begin = || {
-            let shared = match self.shared(path, offer, mode)? {
+            let shared = match self.shared_upload(path, offer, mode)? {
                 Some(shared) => Some(shared),
                 None => self.share_upload(path, offer, mode)?,
             };
@@ -83,7 +83,11 @@ impl Root {
         let (pause, mut waits) = BEGINNING;
         loop {
             match begin() {
-                Err(error) if matches!(error.kind(), ErrorKind::Busy) && waits > 0 => {
+                // another one may take the upload over in the moment in which this one finds it
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Busy | ErrorKind::UploadGone(_))
+                        && waits > 0 =>
+                {
                     waits -= 1;
                     std::thread::sleep(pause);
                 }
@@ -93,7 +97,7 @@ impl Root {
     }
 
     /// Returns the name of the upload of a file in which others may take part, if there is one.
-    fn shared(
+    pub(in crate::files) fn shared_upload(
         &self,
         path: &RelPath,
         offer: &Offer,

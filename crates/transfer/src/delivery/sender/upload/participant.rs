@@ -10,7 +10,7 @@ use headroom_transfer_proto::span::ChainingValue;
 use super::{Assigned, DividedUpload, State, Upload};
 use crate::delivery::sender::open_file::OpenFile;
 use crate::error::Error;
-use crate::files::{self, Found, SourceFile, SourceKind};
+use crate::files::{self, Found, Ranges, SourceFile, SourceKind};
 
 /// The least parts of each connection: a file of fewer is sent whole.
 const MIN_PARTS: u64 = 2;
@@ -52,7 +52,8 @@ impl DividedUpload {
 impl UploadParticipant {
     /// Returns what its request wants of the server.
     pub(crate) fn request(&self) -> PartsRequest {
-        let upload = self.upload.state().upload.map(|upload| upload.name);
+        let named = self.upload.state().upload.map(|upload| upload.name);
+        let upload = named.or(self.upload.asked);
         PartsRequest { upload, completes: None, one_server: self.upload.one_server }
     }
 
@@ -83,7 +84,10 @@ impl UploadParticipant {
                 let what = format!("it names another upload of {path} than other servers");
                 return Err(Error::Protocol(what));
             }
-            state.upload = Some(upload);
+            if state.upload.replace(upload).is_none() {
+                state.left = Ranges::default();
+                state.left.insert(&self.upload.wanted_in(part_spans));
+            }
             let parts = spans.count().div_ceil(part_spans);
             state.is_declined |= parts < MIN_PARTS * allocator.connections();
             Ok(())
