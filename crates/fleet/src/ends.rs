@@ -17,7 +17,7 @@ use headroom_transfer::{Client, Error as TransferError, Host};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use self::own_server::OwnServer;
+pub(crate) use self::own_server::OwnServer;
 pub(crate) use self::spool::{Scratch, Spool};
 use crate::engine::Item;
 use crate::job::{Direction, Tree};
