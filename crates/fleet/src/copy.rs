@@ -1,5 +1,6 @@
 //! Copies the entries of an item by the transfer's client.
 
+mod large;
 mod range;
 mod relay;
 
@@ -11,6 +12,7 @@ use headroom_transfer::path::RelPath;
 use headroom_transfer::{Client, Error, SyncOptions};
 use tokio::task::spawn_blocking;
 
+use self::large::LargeFile;
 use self::range::FileRange;
 pub(crate) use self::relay::Relay;
 use crate::ends::{Clients, OpenTree, Route, joined};
@@ -44,8 +46,17 @@ pub(crate) async fn copy(
         return copy_range(job, route, clients, (item, index), ledger).await;
     }
     match route {
-        Route::Up { from, to, .. } => {
-            up(job, &mut clients.client, &from.root().await?, to, item, ledger).await
+        Route::Up { from, to, here } => {
+            let (from, client) = (&from.root().await?, &mut clients.client);
+            if let (None, Step::Copy, [file]) = (here, item.step, item.entries.as_slice())
+                && file.ranges() > 0
+            {
+                let large = LargeFile { job, from, to, file };
+                if !large.is_up_to_date(client).await? {
+                    return large.complete(client, ledger).await;
+                }
+            }
+            up(job, client, from, to, item, ledger).await
         }
         Route::Down { from, to } => {
             let (rules, root) = (Rules::of(job, item), to.root().await?);
@@ -68,6 +79,11 @@ async fn copy_range(
     (item, index): (&Item, u32),
     ledger: &Arc<Ledger>,
 ) -> Result<(), Error> {
+    if let (Route::Up { from, to, here: None }, [file]) = (route, item.entries.as_slice()) {
+        clients.ranges_of = Some(file.number);
+        let large = LargeFile { job, from: &from.root().await?, to, file };
+        return large.send_range(&mut clients.client, index, ledger).await;
+    }
     let ends: Option<(&[u8], &OpenTree)> = match route {
         Route::Down { from, to } => Some((from.as_slice(), to)),
         // the process serves the source to itself

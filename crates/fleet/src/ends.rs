@@ -17,8 +17,9 @@ use headroom_transfer::{Client, Error as TransferError, Host};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use self::own_server::OwnServer;
+pub(crate) use self::own_server::OwnServer;
 pub(crate) use self::spool::{Scratch, Spool};
+use crate::engine::Item;
 use crate::job::{Direction, Tree};
 
 /// A tree that this process reads or writes by itself.
@@ -79,12 +80,22 @@ pub(crate) struct Clients {
     /// To the source, if that is on another server; if the process serves it to itself, as soon as
     /// it is needed.
     pub(crate) source: Option<Client>,
+    /// The number of the file of which ranges were sent to a server of the destination, which keeps
+    /// its partial file locked as long as the connection is open.
+    pub(crate) ranges_of: Option<u64>,
 }
 
 impl Clients {
     /// Whether a connection has ended, so that no request can use it.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed() || self.source.as_ref().is_some_and(Client::is_closed)
+    }
+
+    /// Whether the next item, if there is one, can use these connections: not if they keep a partial
+    /// file locked that the item is not about.
+    pub(crate) fn are_for(&self, next: Option<&Item>) -> bool {
+        let file = next.and_then(|item| item.entries.first()).map(|file| file.number);
+        self.ranges_of.is_none() || self.ranges_of == file
     }
 
     /// Limits later requests to this many bits of file content per second.
@@ -201,7 +212,7 @@ where
                 }
             }
         };
-        Ok(Clients { client, source })
+        Ok(Clients { client, source, ranges_of: None })
     }
 
     /// Connects to the server of the source.

@@ -8,9 +8,9 @@
 //! nothing: an item that is copied twice has one receipt for each file. Everything above an
 //! [`Engine`] is generic.
 //!
-//! A large file whose destination is a folder is several items first, its ranges, which any
-//! workers copy into one partial file; then it is an item as any other file, whose transfer finds
-//! what the ranges have brought. So nothing depends on them.
+//! A large file is several items first, its ranges, which any workers copy into one partial file or
+//! upload; then it is an item as any other file, whose transfer finds what the ranges have brought.
+//! So nothing depends on them.
 
 mod clock;
 mod copy;

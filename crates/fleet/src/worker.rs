@@ -68,11 +68,15 @@ where
             idle(stop).await;
             continue;
         }
-        let Some(item) = engine.take(&name, now_ms())? else {
+        let item = engine.take(&name, now_ms())?;
+        pulse.hold(item.as_ref().map(|item| item.lease));
+        if clients.as_ref().is_some_and(|clients| !clients.are_for(item.as_ref())) {
+            close(&mut clients).await;
+        }
+        let Some(item) = item else {
             idle(stop).await;
             continue;
         };
-        pulse.hold(Some(item.lease));
         let lease = item.lease;
         let work = Work { job, route: &route, pulse: &pulse, stop };
         let (mut settlement, fatal) = work.one(&mut clients, &mut dialer, item).await;
@@ -207,7 +211,7 @@ impl Work<'_> {
     where
         C: AsyncFnMut(&Host) -> Result<Client, TransferError>,
     {
-        let is_own = matches!(self.route, Route::Up { .. });
+        let is_own = matches!(self.route, Route::Up { here: Some(_), .. });
         if is_own && matches!(item.step, Step::Range(_)) && clients.source.is_none() {
             clients.source = Some(dialer.connect_to_source().await?);
         }

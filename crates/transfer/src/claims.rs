@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::path::RelPath;
 
+pub(crate) use self::uploads::{ANY_UPLOAD, FoundUpload, Others, Receiving, Wake};
 use self::uploads::{OpenSession, UploadTable};
-pub(crate) use self::uploads::{Others, Receiving, Wake};
 use crate::connection::Connection;
 use crate::error::Closing;
 use crate::key::PublicKey;

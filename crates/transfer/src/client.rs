@@ -15,5 +15,6 @@ mod sync;
 
 pub use connection::{Client, TIMEOUT, Trust, addresses, below_root};
 pub(crate) use copy::{here, make_directories, names_contents, names_directory, remove_if_failed};
+pub use parts::SentRange;
 pub use shares::{ShareOptions, SharedLink};
 pub use sync::SyncOptions;

@@ -59,7 +59,7 @@ impl FileRange<'_> {
         let (directory, name) = (file.path.parent(), file.path.name());
         let Ok(name) = RelPath::single(name) else { return Ok(Ended::LeftToFile) };
         // of another size the ranges are others, too
-        let found = self.version(client, &name).await?;
+        let found = version_on_server(client, self.from, &file.path).await?;
         let Some((version, mode)) = found.filter(|(version, _)| version.size == file.size()) else {
             return Ok(Ended::LeftToFile);
         };
@@ -96,27 +96,27 @@ impl FileRange<'_> {
         blocking(move || part.finish_part(rules.fsync)).await??;
         Ok(Ended::Here)
     }
+}
 
-    /// Asks the server for the version of the file and its mode: a listing of a store knows no
-    /// times of files. `None` if there is no such file, or it cannot be read: its own item says so.
-    async fn version(
-        &self,
-        client: &mut Client,
-        name: &RelPath,
-    ) -> Result<Option<(FileVersion, u32)>, Error> {
-        let mut version = None;
-        let place = on_server(self.from, &self.file.path);
-        let listing = client.list(&place, |listed| {
-            let is_it = listed.path == *name && listed.kind == ListedKind::File;
-            let of_file = FileVersion { size: listed.size, mtime: listed.mtime };
-            version = is_it.then_some((of_file, listed.mode));
-        });
-        let listed = listing.await;
-        match listed {
-            Err(error) if !is_about_files(&error) => Err(error),
-            Err(_) => Ok(None),
-            Ok(()) => Ok(version),
-        }
+/// Asks a server for the version of a file and its mode: a listing of a store knows no times of
+/// files. `None` if there is no such file, or it cannot be read: its own item says so.
+pub(super) async fn version_on_server(
+    client: &mut Client,
+    directory: &[u8],
+    path: &RelPath,
+) -> Result<Option<(FileVersion, u32)>, Error> {
+    let mut version = None;
+    let place = on_server(directory, path);
+    let listing = client.list(&place, |listed| {
+        let is_it = listed.path.as_bytes() == path.name() && listed.kind == ListedKind::File;
+        let of_file = FileVersion { size: listed.size, mtime: listed.mtime };
+        version = is_it.then_some((of_file, listed.mode));
+    });
+    let listed = listing.await;
+    match listed {
+        Err(error) if !is_about_files(&error) => Err(error),
+        Err(_) => Ok(None),
+        Ok(()) => Ok(version),
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::copy::copy;
-    use crate::ends;
+    use crate::ends::{self, OwnServer};
     use crate::engine::{Item, Lease, Step};
     use crate::entry::Kind;
     use crate::job::Job;
@@ -158,23 +158,32 @@ mod tests {
     /// A job from one folder to another one, with a file of 5 MiB, less a little, in three ranges.
     struct Ground {
         folder: tempfile::TempDir,
+        /// What serves the destination, if workers do not write it by themselves.
+        server: Option<OwnServer>,
         job: Job,
         file: Entry,
         content: Vec<u8>,
     }
 
-    /// A job without a server asks nobody to connect.
-    async fn no_server(_: &Host) -> Result<Client, Error> {
-        Err(Error::Usage("no server".to_owned()))
-    }
-
     impl Ground {
         fn new(settings: &str) -> Self {
+            Self::of("to", settings)
+        }
+
+        /// A job to a server.
+        fn to_server(settings: &str) -> Self {
+            let mut ground = Self::of("server:to", settings);
+            let root = Root::open(ground.folder.path()).expect("a folder");
+            ground.server = Some(OwnServer::start(root).expect("a port"));
+            ground
+        }
+
+        fn of(to: &str, settings: &str) -> Self {
             let folder = tempfile::tempdir().expect("a folder");
             for name in ["from/deep", "to"] {
                 fs::create_dir_all(folder.path().join(name)).expect("a folder");
             }
-            let text = format!("name = \"job\"\nfrom = \"from\"\nto = \"to\"\n{settings}\n");
+            let text = format!("name = \"job\"\nfrom = \"from\"\nto = \"{to}\"\n{settings}\n");
             fs::write(folder.path().join("job.toml"), text).expect("a file");
             let job = Job::read(&folder.path().join("job.toml")).expect("a job");
             let content: Vec<_> = (0..(5 << 20) - 7).map(|n| (n / 1000 % 251) as u8 + 1).collect();
@@ -185,7 +194,7 @@ mod tests {
             let mtime = Time { seconds: meta.mtime(), nanoseconds };
             let kind = Kind::File { size: meta.len(), mode: 0o644, mtime, ranges: 3 };
             let path = RelPath::parse(b"deep/big").expect("a path");
-            Self { folder, job, file: Entry { number: 7, path, kind }, content }
+            Self { folder, server: None, job, file: Entry { number: 7, path, kind }, content }
         }
 
         fn to(&self) -> PathBuf {
@@ -198,10 +207,14 @@ mod tests {
         }
 
         async fn work_on(&self, step: Step, was_taken: bool) -> Sorted {
-            let opened = ends::open(&self.job.direction, no_server).await;
+            let connect = async |_: &Host| match &self.server {
+                Some(server) => server.connect().await,
+                None => Err(Error::Usage("no server".to_owned())),
+            };
+            let opened = ends::open(&self.job.direction, connect).await;
             let (route, mut dialer) = opened.expect("it opens");
             let mut clients = dialer.connect().await.expect("a connection");
-            if step != Step::Copy {
+            if step != Step::Copy && self.server.is_none() {
                 clients.source = Some(dialer.connect_to_source().await.expect("a connection"));
             }
             let lease = Lease { item: 1, take: 1 };
@@ -257,19 +270,39 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn workers_share_a_file_that_goes_to_a_server_and_another_one_completes_it() {
+        for mode in ["copy", "sync"] {
+            let ground = Ground::to_server(&format!("mode = \"{mode}\"\nfsync = true"));
+            tokio::join!(ground.range(0), ground.range(1));
+            // again, as after a lease that has ended
+            ground.range(1).await;
+            let partial = only_file(&ground.to());
+            assert_ne!(partial.file_name(), Some("big".as_ref()), "{mode}");
+            let arrived = fs::read(&partial).expect("a file");
+            assert_eq!(arrived.len(), ground.content.len());
+            assert!(arrived[..4 << 20] == ground.content[..4 << 20], "{mode}");
+            // the third range was never sent, whatever its worker has said
+            ground.finish().await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_file_that_nobody_has_copied_a_range_of_is_copied_whole() {
-        Ground::new("").finish().await;
+        for ground in [Ground::new(""), Ground::to_server("")] {
+            ground.finish().await;
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_range_of_a_file_that_has_changed_or_vanished_is_left_to_the_file() {
-        let ground = Ground::new("");
-        let source = ground.folder.path().join("from/deep/big");
-        File::options().append(true).open(&source).expect("a file").set_len(7).expect("less");
-        ground.range(0).await;
-        fs::remove_file(&source).expect("it is there");
-        ground.range(1).await;
-        assert_eq!(fs::read_dir(ground.to()).expect("a folder").count(), 0);
+        for ground in [Ground::new(""), Ground::to_server("")] {
+            let source = ground.folder.path().join("from/deep/big");
+            File::options().append(true).open(&source).expect("a file").set_len(7).expect("less");
+            ground.range(0).await;
+            fs::remove_file(&source).expect("it is there");
+            ground.range(1).await;
+            assert_eq!(fs::read_dir(ground.to()).map_or(0, Iterator::count), 0);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -283,21 +316,25 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_file_that_a_killed_worker_may_have_stored_is_compared_by_its_hash() {
-        let ground = Ground::new("mode = \"sync\"");
-        let stored = ground.work(Step::Copy).await.copied;
-        assert!(stored[0].hash.is_some());
-        let found = ground.work(Step::Copy).await.copied;
-        assert_eq!((found.len(), found[0].hash), (1, None));
-        assert_eq!(ground.work_on(Step::Copy, true).await.copied, stored);
+        let sync = "mode = \"sync\"";
+        for ground in [Ground::new(sync), Ground::to_server(sync)] {
+            let stored = ground.work(Step::Copy).await.copied;
+            assert!(stored[0].hash.is_some());
+            let found = ground.work(Step::Copy).await.copied;
+            assert_eq!((found.len(), found[0].hash), (1, None));
+            assert_eq!(ground.work_on(Step::Copy, true).await.copied, stored);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn no_range_is_fetched_of_a_file_that_is_there() {
         for mode in ["copy", "sync"] {
-            let ground = Ground::new(&format!("mode = \"{mode}\""));
-            ground.finish().await;
-            ground.range(0).await;
-            assert_eq!(only_file(&ground.to()).file_name(), Some("big".as_ref()), "{mode}");
+            let mode = format!("mode = \"{mode}\"");
+            for ground in [Ground::new(&mode), Ground::to_server(&mode)] {
+                ground.finish().await;
+                ground.range(0).await;
+                assert_eq!(only_file(&ground.to()).file_name(), Some("big".as_ref()), "{mode}");
+            }
         }
     }
 }

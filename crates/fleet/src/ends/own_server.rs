@@ -12,7 +12,7 @@ use headroom_transfer::{Client, Error, Fingerprint, Host, Identity};
 
 /// A server on the loopback interface. It accepts one key, which is nowhere but in this process,
 /// and ends when this is dropped.
-pub(super) struct OwnServer {
+pub(crate) struct OwnServer {
     server: Server,
     host: Host,
     fingerprint: Fingerprint,
@@ -24,7 +24,7 @@ pub(super) struct OwnServer {
 
 impl OwnServer {
     /// Serves a root. Must be called within a tokio runtime.
-    pub(super) fn start(root: Root) -> Result<Self, Error> {
+    pub(crate) fn start(root: Root) -> Result<Self, Error> {
         let (servers_identity, identity) = (Identity::ephemeral()?, Identity::ephemeral()?);
         let mut keys = AuthorizedKeys::default();
         keys.insert(identity.public(), Access::default());
@@ -45,7 +45,7 @@ impl OwnServer {
     }
 
     /// Connects to it.
-    pub(super) async fn connect(&self) -> Result<Client, Error> {
+    pub(crate) async fn connect(&self) -> Result<Client, Error> {
         let fingerprint = Some(self.fingerprint);
         let trust = Trust { hosts: &self.hosts, authority: None, fingerprint };
         Client::connect(&self.host, &self.identity, trust).await

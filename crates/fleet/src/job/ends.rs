@@ -63,10 +63,11 @@ impl Direction {
         }
     }
 
-    /// Whether workers write the destination by themselves, so that several can write one file.
+    /// Whether several workers can copy ranges of one file: between two servers a whole file is
+    /// received first.
     #[must_use]
     pub const fn shares_files(&self) -> bool {
-        matches!(self, Self::Down { .. } | Self::Within { .. })
+        !matches!(self, Self::Across { .. })
     }
 
     /// Returns the trees that each worker reads or writes by itself: the source and the

@@ -19,6 +19,10 @@ const MAX_UPLOADS: usize = 8;
 /// The most spans of a file: the values of all are in memory, 40 bytes each.
 const MAX_SPANS: u64 = 1 << 20;
 
+/// Stands for the name of whichever upload of a file there is: several programs of one client take
+/// part in one upload without telling each other its name.
+pub(crate) const ANY_UPLOAD: UploadName = [0; UPLOAD_BYTES];
+
 /// Makes a session check again whether its ranges have arrived.
 pub(crate) type Wake = Box<dyn Fn() + Send>;
 
@@ -40,6 +44,8 @@ struct Table {
     uploads: HashMap<UploadName, Upload>,
     /// Sessions that have received ranges so far, each as often as it did.
     received: u64,
+    /// Files of which a session begins whichever upload there is to be.
+    beginning: HashSet<Slot>,
 }
 
 /// An upload. It ends when the file is stored, or with the last session that took part in it.
@@ -140,11 +146,42 @@ impl Drop for OpenSession {
     }
 }
 
+/// What a session finds that takes part in [`ANY_UPLOAD`] of a file.
+pub(crate) enum FoundUpload {
+    /// An upload, in which it takes part now.
+    Upload(UploadName, Arc<Partial>, Receiving),
+    /// None, and the right to begin one.
+    Nothing(Beginning),
+    /// None yet: another session of the client is about to begin one.
+    Begins,
+}
+
+/// The right to begin the upload of a file, as long as this is held.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    table: UploadTable,
+    slot: Slot,
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        self.table.lock().beginning.remove(&self.slot);
+    }
+}
+
 impl Table {
     /// Numbers a session that receives ranges.
     fn next_receiver(&mut self) -> u64 {
         self.received += 1;
         self.received
+    }
+
+    /// Returns the name of the upload of a file that has this name, or of [`ANY_UPLOAD`] of it.
+    fn find(&self, name: UploadName, slot: &Slot, size: u64, mtime: Time) -> Option<UploadName> {
+        let is_it = |(there, upload): &(&UploadName, &Upload)| {
+            (name == ANY_UPLOAD || **there == name) && upload.is_of(slot, size, mtime)
+        };
+        self.uploads.iter().find(is_it).map(|(name, _)| *name)
     }
 
     /// Removes uploads, and returns them.
@@ -220,17 +257,48 @@ impl FileClaims {
         (root, path, size, mtime): UploadedFile<'_>,
         connection: &Connection,
         wake: Wake,
-    ) -> Option<(Arc<Partial>, Receiving)> {
-        let slot = self.slot(root, path);
+    ) -> Option<(UploadName, Arc<Partial>, Receiving)> {
         let mut table = self.all.uploads.lock();
-        let is_open = table.sessions.contains(&connection.stable_id());
+        if !table.sessions.contains(&connection.stable_id()) {
+            return None;
+        }
+        let name = table.find(name, &self.slot(root, path), size, mtime)?;
         let number = table.next_receiver();
-        let upload = table.uploads.get_mut(&name);
-        let upload = upload.filter(|upload| is_open && upload.is_of(&slot, size, mtime))?;
+        let upload = table.uploads.get_mut(&name)?;
         upload.add(number, connection, wake);
         let partial = Arc::clone(&upload.partial);
         drop(table);
-        Some((partial, self.receiving(name, number)))
+        Some((name, partial, self.receiving(name, number)))
+    }
+
+    /// Takes part in whichever upload of a file there is, or says who begins one.
+    ///
+    /// # Errors
+    /// The session has ended; in words.
+    pub(crate) fn join_any_upload(
+        &self,
+        file: UploadedFile<'_>,
+        connection: &Connection,
+        wake: Wake,
+    ) -> Result<FoundUpload, String> {
+        if let Some((name, partial, receiving)) =
+            self.join_upload(ANY_UPLOAD, file, connection, wake)
+        {
+            return Ok(FoundUpload::Upload(name, partial, receiving));
+        }
+        let (root, path, size, mtime) = file;
+        let slot = self.slot(root, path);
+        let mut table = self.all.uploads.lock();
+        if !table.sessions.contains(&connection.stable_id()) {
+            return Err("the session has ended".to_owned());
+        }
+        // another session may just have begun it
+        let is_begun = table.find(ANY_UPLOAD, &slot, size, mtime).is_some();
+        if is_begun || !table.beginning.insert(slot.clone()) {
+            return Ok(FoundUpload::Begins);
+        }
+        drop(table);
+        Ok(FoundUpload::Nothing(Beginning { table: self.all.uploads.clone(), slot }))
     }
 
     fn receiving(&self, name: UploadName, number: u64) -> Receiving {
@@ -245,9 +313,8 @@ impl FileClaims {
         (root, path, size, mtime): UploadedFile<'_>,
         connection: &Connection,
     ) -> Option<(Arc<Partial>, Option<Claim>, Others)> {
-        let slot = self.slot(root, path);
         let mut table = self.all.uploads.lock();
-        table.uploads.get(&name).filter(|upload| upload.is_of(&slot, size, mtime))?;
+        let name = table.find(name, &self.slot(root, path), size, mtime)?;
         let upload = table.uploads.remove(&name)?;
         drop(table);
         let others = upload.others(connection);

@@ -4,7 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Listed, MAX_SOURCES, Message, TreeOptions, Wanted};
+use headroom_transfer_proto::message::{
+    Listed, MAX_SOURCES, Message, PartsRequest, TreeOptions, Wanted,
+};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
@@ -53,23 +55,22 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        self.put_or_complete(source, (to, rename), fsync, None, observer).await
+        self.put_or_complete(source, (to, rename), fsync, (None, None), observer).await
     }
 
-    /// Does what [`Self::put_source`] does. The source may be a file that was `divided`, and whose
-    /// ranges are stored.
+    /// Does what [`Self::put_source`] does. The source may be a file whose ranges are stored: then
+    /// `parts` says so, and it may have been `divided` by this process.
     pub(super) async fn put_or_complete(
         &mut self,
         source: Source,
         (to, rename): (Option<RelPath>, bool),
         fsync: bool,
-        divided: Option<Arc<DividedUpload>>,
+        (parts, divided): (Option<PartsRequest>, Option<Arc<DividedUpload>>),
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
         let offer = self.offer();
         let lanes = offer.as_ref().map(LaneOffer::message);
         let tree = self.tree_of_copy()?;
-        let parts = divided.as_ref().map(|divided| divided.completion());
         let request = Message::Put { to, rename, fsync, lanes, tree: Some(tree), parts };
         let (mut writer, mut reader, mut answer) = self.begin(&request, offer).await?;
         let mut kept = tree;

@@ -193,6 +193,9 @@ pub enum ErrorKind {
         "parts that an earlier transfer stored are not the file's any longer, and were discarded; send it again"
     )]
     StaleParts,
+    /// The store has the unfinished upload no longer, or not for this transfer; as a sentence.
+    #[error("{0}")]
+    UploadGone(Box<str>),
     /// Any other error of an object store, as a sentence.
     #[error("{0}")]
     Store(Box<str>),

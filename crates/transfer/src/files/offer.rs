@@ -31,6 +31,16 @@ pub(crate) enum PartialRole {
     /// It writes what is missing of the partial file with this name, and gives the file its name.
     /// Others stop.
     TakeOver([u8; UPLOAD_BYTES]),
+    /// As [`Self::TakeOver`] of the partial file that is there; if there is none, it begins the
+    /// whole file.
+    TakeOverAny,
+}
+
+impl PartialRole {
+    /// Whether it gives the file its name.
+    pub(crate) fn finishes(self) -> bool {
+        matches!(self, Self::TakeOver(_) | Self::TakeOverAny)
+    }
 }
 
 /// What a complete file must be and get.

@@ -364,7 +364,7 @@ impl Root {
         role: PartialRole,
     ) -> Result<Option<Partial>, Error> {
         Ok(match (self, role) {
-            (Self::Disk(_), PartialRole::TakeOver(_)) => Some(self.begin_as(path, offer, mode)?),
+            (Self::Disk(_), role) if role.finishes() => Some(self.begin_as(path, offer, mode)?),
             (Self::Disk(root), _) => {
                 root.begin_shared(path, offer)?.map(|partial| Partial::Disk(Box::new(partial)))
             }

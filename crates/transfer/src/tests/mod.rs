@@ -15,6 +15,7 @@ mod ranges;
 mod rate;
 mod resume;
 mod several_lanes;
+mod shared_uploads;
 mod spread;
 mod store;
 mod sync;

@@ -331,7 +331,7 @@ fn who_takes_part_in_no_upload_fails_and_the_upload_stays() {
                 "does not have the upload",
             ),
             (
-                PartsRequest { upload: Some([0; 16]), ..PartsRequest::default() },
+                PartsRequest { upload: Some([1; 16]), ..PartsRequest::default() },
                 "does not have the upload",
             ),
         ] {

@@ -4,8 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::Hosts;
 use super::ends::{files_as_they_are, make_store_tree};
+use super::{Hosts, SECRET, command};
+use crate::server::Server;
 
 /// In ranges of 1 MiB, of which the larger file has nine.
 const RANGES: &str = "[batch]\nfiles = 10\nrange = \"1MiB\"";
@@ -22,10 +23,13 @@ impl Hosts {
     }
 }
 
-#[test]
-fn workers_of_which_one_is_killed_fetch_ranges_of_one_file_from_a_server() {
-    let hosts = Hosts::new("fleet-ranges");
-    let (tree, to) = (hosts.ground.path("served/tree"), hosts.ground.path("here/to"));
+/// Copies a file in nine ranges and one in none, and kills a worker meanwhile.
+fn share_a_file(hosts: &Hosts, is_upload: bool) {
+    let [tree, to] = match is_upload {
+        true => ["here/tree", "served/to"],
+        false => ["served/tree", "here/to"],
+    };
+    let (tree, to) = (hosts.ground.path(tree), hosts.ground.path(to));
     make_store_tree(&tree);
     for n in 0..40 {
         // the large files alone
@@ -34,7 +38,7 @@ fn workers_of_which_one_is_killed_fetch_ranges_of_one_file_from_a_server() {
         }
     }
     // 10 MiB in at least 5 s
-    hosts.job(false, &format!("rate = \"16mbit\"\n{RANGES}"));
+    hosts.job(is_upload, &format!("rate = \"16mbit\"\n{RANGES}"));
     hosts.run_and_kill_a_worker(3);
     assert_eq!(files_as_they_are(&to), files_as_they_are(&tree));
     hosts.assert_receipts_of(&tree);
@@ -48,15 +52,23 @@ fn workers_of_which_one_is_killed_fetch_ranges_of_one_file_from_a_server() {
 }
 
 #[test]
-fn workers_of_which_one_is_killed_store_ranges_of_one_object() {
-    let hosts = Hosts::with_bucket("fleet-ranges-store");
-    let tree = hosts.ground.path("served/tree");
+fn workers_of_which_one_is_killed_fetch_ranges_of_one_file_from_a_server() {
+    share_a_file(&Hosts::new("fleet-ranges"), false);
+}
+
+#[test]
+fn workers_of_which_one_is_killed_send_ranges_of_one_file_to_a_server() {
+    share_a_file(&Hosts::new("fleet-ranges-up"), true);
+}
+
+/// Makes a file of four parts of an upload below a folder, has workers of which one is killed copy
+/// that to a place in four ranges, and compares the object in the bucket.
+fn share_an_object(hosts: &Hosts, folder: &str, (from, to): (&str, &str)) {
+    let tree = hosts.ground.path(folder);
     fs::create_dir_all(tree.join("a")).expect("a folder");
-    // four parts of an upload
     let content: Vec<_> = (0..30_usize << 20).map(|n| (n / 999 % 251) as u8).collect();
     fs::write(tree.join("a/large"), &content).expect("a file");
-    let from = hosts.server.place("tree");
-    hosts.job_between(&from, "s3://bucket/x", "rate = \"60mbit\"\n[batch]\nrange = \"8MiB\"");
+    hosts.job_between(from, to, "rate = \"60mbit\"\n[batch]\nrange = \"8MiB\"");
     hosts.run_and_kill_a_worker(3);
     assert_eq!(hosts.ranges_of("a/large"), 4);
     hosts.assert_receipts_of(&tree);
@@ -64,6 +76,25 @@ fn workers_of_which_one_is_killed_store_ranges_of_one_object() {
     assert!(object == content, "the object differs");
     let status = hosts.status().expect("figures");
     assert_eq!((&status["copied_files"], &status["bytes_in_flight"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn workers_of_which_one_is_killed_store_ranges_of_one_object() {
+    let hosts = Hosts::with_bucket("fleet-ranges-store");
+    let from = hosts.server.place("tree");
+    share_an_object(&hosts, "served/tree", (&from, "s3://bucket/x"));
+}
+
+#[test]
+fn workers_of_which_one_is_killed_send_ranges_of_one_object_to_a_server_of_a_store() {
+    let hosts = Hosts::with_bucket("fleet-ranges-up-store");
+    let words = ["serve", "--json", "--listen", "127.0.0.1:0", "--store", "s3://bucket"];
+    let mut serve = command(&hosts.ground, "store-server", &words);
+    serve.arg("--authorized-keys").arg(hosts.ground.path("authorized_keys"));
+    hosts.s3.as_ref().expect("a store").introduce(&mut serve, SECRET);
+    let there = Server::start(serve);
+    hosts.trust(&there);
+    share_an_object(&hosts, "here/tree", ("here/tree", &there.place("x")));
 }
 
 #[test]

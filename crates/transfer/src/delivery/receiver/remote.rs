@@ -8,6 +8,7 @@ use headroom_transfer_proto::path::RelPath;
 use super::in_flight::Done;
 use super::opening::Begun;
 use super::worker::{File, Worker, seal};
+use crate::claims::ANY_UPLOAD;
 use crate::connection::Connection;
 use crate::delivery::event::Event;
 use crate::error::Error;
@@ -301,13 +302,15 @@ fn begin(
 ) -> Result<Partial, files::Error> {
     let (pause, mut waits) = HANDOVER;
     if parts.is_some_and(|parts| parts.upload.is_some() && parts.completes != Some(true)) {
-        // the server that has taken the upload over completes it
+        // the server that has taken the upload over completes it; whichever upload there is, is
+        // waited for below
         waits = 0;
     }
     loop {
         match begin_once(root, path, offer, mode, parts) {
+            // an upload that is found may be taken over in the same moment
             Err(error)
-                if matches!(error.kind(), ErrorKind::Busy)
+                if matches!(error.kind(), ErrorKind::Busy | ErrorKind::UploadGone(_))
                     && waits > 0
                     && connection.close_reason().is_none() =>
             {
@@ -326,15 +329,16 @@ fn begin_once(
     mode: u32,
     parts: Option<PartsRequest>,
 ) -> Result<Partial, files::Error> {
-    let role = match parts {
-        None | Some(PartsRequest { upload: None, completes: Some(true), .. }) => {
-            return root.begin_as(path, offer, mode);
-        }
-        Some(PartsRequest { upload: Some(name), completes: Some(true), .. }) => {
-            PartialRole::TakeOver(name)
-        }
-        Some(PartsRequest { upload: Some(name), .. }) => PartialRole::Join(name),
-        Some(PartsRequest { upload: None, .. }) => PartialRole::Begin,
+    let Some(PartsRequest { upload, completes, .. }) = parts else {
+        return root.begin_as(path, offer, mode);
+    };
+    let role = match (upload, completes == Some(true)) {
+        (None, true) => return root.begin_as(path, offer, mode),
+        (Some(ANY_UPLOAD), true) => PartialRole::TakeOverAny,
+        (Some(name), true) => PartialRole::TakeOver(name),
+        (Some(ANY_UPLOAD), false) => PartialRole::JoinOrBegin,
+        (Some(name), false) => PartialRole::Join(name),
+        (None, false) => PartialRole::Begin,
     };
     let partial = root.begin_shared(path, offer, mode, role)?;
     partial.ok_or_else(|| files::Error::undivided(path))

@@ -13,7 +13,7 @@ use super::opening::{Begun, HANDOVER, LINGER};
 use super::sent::SentRanges;
 use super::shared::WorkerEvent;
 use super::worker::Worker;
-use crate::claims::{Claim, FileClaims, Others, Receiving, Wake};
+use crate::claims::{ANY_UPLOAD, Claim, FileClaims, FoundUpload, Others, Receiving, Wake};
 use crate::failure::Failure;
 use crate::files::{Offer, Partial};
 use crate::proof::random;
@@ -47,9 +47,10 @@ impl Worker {
                 partial.reopen();
                 Ok(self.open_known(id, partial, claim, None))
             }
+            (Some(claims), Some(ANY_UPLOAD)) => self.join_or_begin_upload(id, path, offer, claims),
             (Some(claims), Some(name)) => {
                 let joined = claims.join_upload(name, file, &self.connection, self.wake(id));
-                let Some((partial, receiving)) = joined else {
+                let Some((name, partial, receiving)) = joined else {
                     let reason = "this server does not have its upload, or not any more";
                     return Err(Failure::from(format!("{path} cannot be stored: {reason}")));
                 };
@@ -69,6 +70,36 @@ impl Worker {
         offer: &Offer,
     ) -> Result<Arc<Incoming>, Failure> {
         Ok(self.have(id, self.begin(path, offer)?)?)
+    }
+
+    /// Takes part in whichever upload of a file there is, and begins one where there is none. If
+    /// another session begins one, it is waited for: that may have to hash a large partial file.
+    fn join_or_begin_upload(
+        &self,
+        id: u64,
+        path: &RelPath,
+        offer: &Offer,
+        claims: &FileClaims,
+    ) -> Result<Arc<Incoming>, Failure> {
+        let file = (self.destination.root.path(), path, offer.size, offer.mtime);
+        let refused = |reason: String| format!("{path} cannot be stored: {reason}");
+        self.answers.flush();
+        while self.connection.close_reason().is_none() {
+            let found = claims.join_any_upload(file, &self.connection, self.wake(id));
+            match found.map_err(refused)? {
+                FoundUpload::Upload(name, partial, receiving) => {
+                    self.parts_begun(id, name, &partial);
+                    return Ok(self.open_known(id, partial, None, Some(receiving)));
+                }
+                FoundUpload::Nothing(beginning) => {
+                    let begun = self.begin_upload(id, path, offer, claims);
+                    drop(beginning);
+                    return begun;
+                }
+                FoundUpload::Begins => std::thread::sleep(HANDOVER.0),
+            }
+        }
+        Err(Failure::from(refused("the session has ended".to_owned())))
     }
 
     /// Begins an upload, in which other sessions may take part.

@@ -5,6 +5,9 @@
 //! consists of whole parts, and is confirmed when its server has stored them with the values of
 //! this side's spans. Ranges that a lost server has not confirmed are sent to another one. At last
 //! one server takes the upload over and completes it: that request sends what is still missing.
+//!
+//! Or each connection belongs to another process, and sends one range that it was given. These take
+//! part in whichever upload of the file there is.
 
 mod participant;
 
@@ -19,15 +22,23 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::Notify;
 
 use super::open_file::OpenFile;
+use crate::claims::ANY_UPLOAD;
 use crate::delivery::range_allocator::RangeAllocator;
 use crate::files::Ranges;
 
 pub(crate) use participant::UploadParticipant;
 
+/// The least bytes of the pieces in which the range of a process is sent.
+const MIN_OF_RANGE: u64 = 16 << 20;
+
 /// A file that several connections send, each in ranges of its own.
 pub(crate) struct DividedUpload {
     path: RelPath,
     spans: Spans,
+    /// The spans that are sent from here; a part belongs to where it begins.
+    wanted: Range<u64>,
+    /// The upload to ask for before a server has named one.
+    asked: Option<[u8; UPLOAD_BYTES]>,
     allocator: RangeAllocator,
     /// Whether all connections lead to one server.
     one_server: Option<bool>,
@@ -84,8 +95,28 @@ impl DividedUpload {
         one_server: bool,
     ) -> Arc<Self> {
         let spans = Spans::new(size);
+        let allocator = RangeAllocator::new(connections, range_bytes);
+        let whose = (None, one_server.then_some(true));
+        Self::of((path, spans), 0..spans.count(), allocator, whose)
+    }
+
+    /// Makes one of a file of `size` bytes of which this process sends what `bytes` touch, over one
+    /// connection. Other processes send the rest of the same upload, at the same server or at others
+    /// of its store.
+    pub(crate) fn range(path: RelPath, size: u64, bytes: Range<u64>) -> Arc<Self> {
+        let spans = Spans::new(size);
+        let allocator = RangeAllocator::new(1, MIN_OF_RANGE);
+        Self::of((path, spans), spans.touched(bytes), allocator, (Some(ANY_UPLOAD), Some(true)))
+    }
+
+    fn of(
+        (path, spans): (RelPath, Spans),
+        wanted: Range<u64>,
+        allocator: RangeAllocator,
+        (asked, one_server): (Option<[u8; UPLOAD_BYTES]>, Option<bool>),
+    ) -> Arc<Self> {
         let mut left = Ranges::default();
-        left.insert(&(0..spans.count()));
+        left.insert(&wanted);
         let state = State {
             upload: None,
             beginning: None,
@@ -100,8 +131,10 @@ impl DividedUpload {
         Arc::new(Self {
             path,
             spans,
-            allocator: RangeAllocator::new(connections, range_bytes),
-            one_server: one_server.then_some(true),
+            wanted,
+            asked,
+            allocator,
+            one_server,
             state: Mutex::new(state),
             changed: Notify::new(),
             opened: Mutex::default(),
@@ -127,7 +160,17 @@ impl DividedUpload {
 
     /// Whether all ranges are stored.
     pub(crate) fn is_whole(&self) -> bool {
-        self.state().stored_spans == self.spans.count()
+        let state = self.state();
+        let part_spans = state.upload.map_or(1, |upload| upload.part_spans);
+        let Range { start, end } = self.wanted_in(part_spans);
+        state.stored_spans == end - start
+    }
+
+    /// Returns the spans that are sent from here, of an upload with parts of so many spans.
+    fn wanted_in(&self, part_spans: u64) -> Range<u64> {
+        let all = self.spans.count();
+        let next_part = |span: u64| span.div_ceil(part_spans).saturating_mul(part_spans).min(all);
+        next_part(self.wanted.start)..next_part(self.wanted.end)
     }
 
     /// Whether no more of it is sent in ranges, however it ends.
@@ -145,6 +188,11 @@ impl DividedUpload {
         self.change(|state| {
             state.failure.get_or_insert(reason);
         });
+    }
+
+    /// Whether the servers store whole files, or the file has too few parts.
+    pub(crate) fn is_declined(&self) -> bool {
+        self.state().is_declined
     }
 
     /// Notes that a server takes no ranges. Before one has begun the upload, all are taken to be

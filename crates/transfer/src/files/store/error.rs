@@ -10,6 +10,7 @@ impl From<Error> for ErrorKind {
             Error::NotFound(_) => Self::Missing,
             Error::Busy(_) => Self::Busy,
             Error::Changed(_) => Self::Changed,
+            Error::Gone(reason) => Self::UploadGone(reason.into()),
             other => Self::Store(other.to_string().into()),
         }
     }

@@ -53,7 +53,7 @@ impl Root {
         role: PartialRole,
     ) -> Result<Option<Partial>, Error> {
         // a file may have become small before somebody takes it over
-        if offer.size <= MAX_AT_ONCE && !matches!(role, PartialRole::TakeOver(_)) {
+        if offer.size <= MAX_AT_ONCE && !role.finishes() {
             return Ok(None);
         }
         self.begin_partial(path, offer, mode, Some(role)).map(Some)
@@ -79,7 +79,7 @@ impl Root {
                 false => {
                     self.check_place(key)?;
                     let whole = Whole { size, mode, mtime: offer.mtime };
-                    if !matches!(role, None | Some(PartialRole::TakeOver(_))) {
+                    if role.is_some_and(|role| !role.finishes()) {
                         spool.remember();
                     }
                     let how = (offer.reuse, role);
@@ -101,6 +101,10 @@ impl Root {
         match role {
             None => self.store.begin_upload(key, offer),
             Some(PartialRole::TakeOver(name)) => self.store.take_over_upload(key, offer, name),
+            Some(PartialRole::TakeOverAny) => match self.store.find_released_upload(key, offer)? {
+                Some(name) => self.store.take_over_upload(key, offer, name),
+                None => self.store.begin_upload(key, offer),
+            },
             Some(PartialRole::Join(name)) => self.store.join_upload(key, offer, name),
             Some(PartialRole::Begin) => self.begin_and_join(key, offer),
             Some(PartialRole::JoinOrBegin) => self.join_or_begin(key, offer),
@@ -122,7 +126,8 @@ impl Root {
                 None => self.begin_and_join(key, offer),
             };
             match joined {
-                Err(StoreError::Busy(_)) if waits > 0 => {
+                // another one may take the upload over in the moment in which this one finds it
+                Err(StoreError::Busy(_) | StoreError::Gone(_)) if waits > 0 => {
                     waits -= 1;
                     std::thread::sleep(pause);
                 }

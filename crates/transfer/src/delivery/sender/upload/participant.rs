@@ -10,7 +10,7 @@ use headroom_transfer_proto::span::ChainingValue;
 use super::{Assigned, DividedUpload, State, Upload};
 use crate::delivery::sender::open_file::OpenFile;
 use crate::error::Error;
-use crate::files::{self, Found, SourceFile, SourceKind};
+use crate::files::{self, Found, Ranges, SourceFile, SourceKind};
 
 /// The least parts of each connection: a file of fewer is sent whole.
 const MIN_PARTS: u64 = 2;
@@ -52,7 +52,8 @@ impl DividedUpload {
 impl UploadParticipant {
     /// Returns what its request wants of the server.
     pub(crate) fn request(&self) -> PartsRequest {
-        let upload = self.upload.state().upload.map(|upload| upload.name);
+        let named = self.upload.state().upload.map(|upload| upload.name);
+        let upload = named.or(self.upload.asked);
         PartsRequest { upload, completes: None, one_server: self.upload.one_server }
     }
 
@@ -83,7 +84,10 @@ impl UploadParticipant {
                 let what = format!("it names another upload of {path} than other servers");
                 return Err(Error::Protocol(what));
             }
-            state.upload = Some(upload);
+            if state.upload.replace(upload).is_none() {
+                state.left = Ranges::default();
+                state.left.insert(&self.upload.wanted_in(part_spans));
+            }
             let parts = spans.count().div_ceil(part_spans);
             state.is_declined |= parts < MIN_PARTS * allocator.connections();
             Ok(())
@@ -207,6 +211,7 @@ mod tests {
     use headroom_transfer_proto::span::SPAN_BYTES;
 
     use super::*;
+    use crate::claims::ANY_UPLOAD;
 
     const NAME: [u8; UPLOAD_BYTES] = [5; UPLOAD_BYTES];
 
@@ -279,6 +284,34 @@ mod tests {
         upload.fail("a reason".to_owned());
         assert_eq!(one.try_next(), Next::End);
         assert_eq!(upload.failure().as_deref(), Some("a reason"));
+    }
+
+    #[test]
+    fn a_range_has_the_parts_that_begin_in_it_of_whichever_upload_there_is() {
+        let path = RelPath::parse(b"big").expect("a path");
+        let range = |spans: Range<u64>| {
+            let bytes = spans.start * SPAN_BYTES..spans.end * SPAN_BYTES;
+            let upload = DividedUpload::range(path.clone(), 60 * SPAN_BYTES - 5, bytes);
+            let part = upload.join().expect("the only one");
+            let any =
+                PartsRequest { upload: Some(ANY_UPLOAD), one_server: Some(true), completes: None };
+            assert_eq!(part.request(), any);
+            part.begun(NAME, 8).expect("an upload");
+            (upload, part)
+        };
+        let (upload, part) = range(9..30);
+        let spans = next(&part).expect("two parts");
+        assert_eq!(spans, 16..32);
+        assert!(!upload.is_whole());
+        store(&part, &spans);
+        assert!(upload.is_whole() && !upload.is_declined());
+        assert_eq!(part.try_next(), Next::End);
+        let (upload, part) = range(50..60);
+        assert_eq!(next(&part), Some(56..60), "the last one has less");
+        assert!(!upload.is_whole());
+        let (upload, part) = range(9..16);
+        assert_eq!(part.try_next(), Next::End, "no part begins there");
+        assert!(upload.is_whole());
     }
 
     #[test]
