@@ -329,6 +329,12 @@ impl Model {
         Duration::from_secs_f64(longest.max(0.0))
     }
 
+    /// Whether others could fill a queue so that it shows: it holds more than noise, as far as is
+    /// known.
+    pub(super) fn queue_can_stand(&self) -> bool {
+        self.held_queue().is_none_or(|held| held > self.threshold())
+    }
+
     /// Returns the longest queue that the path holds, if one has overflowed. One that was longer
     /// since, and did not, shows that it holds more.
     pub(super) fn held_queue(&self) -> Option<Duration> {
