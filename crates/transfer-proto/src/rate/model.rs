@@ -72,7 +72,7 @@ pub(super) struct Model {
     round_congested: bool,
     /// Share of packets lost at random, smoothed over rounds.
     chance_loss: f64,
-    /// The longest queue of late when a queue overflowed.
+    /// The longest queue of the last round in which it overflowed, or one that stood since.
     overflow: Option<Duration>,
 }
 
@@ -159,10 +159,18 @@ impl Model {
             Some(lost) if !self.round_congested => {
                 self.chance_loss += (lost - self.chance_loss) / 8.0;
             }
-            Some(lost) if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss) => {
-                self.overflow = Some(self.longest_queue());
+            Some(lost)
+                if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss)
+                    && !self.round_peak.is_zero() =>
+            {
+                self.overflow = Some(self.round_peak.saturating_sub(self.min_rtt()));
             }
             _ => {}
+        }
+        // a single long round trip may be a pause of a host; a round of them is a queue
+        if !self.round_congested && self.round_floor != Duration::MAX {
+            let stood = self.round_floor.saturating_sub(self.min_rtt());
+            self.overflow = self.overflow.map(|held| held.max(stood));
         }
         let empty = self.min_rtt() + (self.min_rtt() / 32).max(OWN_QUEUE);
         if !self.round_peak.is_zero() && self.round_peak <= empty {
@@ -336,9 +344,9 @@ impl Model {
     }
 
     /// Returns the longest queue that the path holds, if one has overflowed. One that was longer
-    /// since, and did not, shows that it holds more.
+    /// for a round since, and did not, shows that it holds more.
     pub(super) fn held_queue(&self) -> Option<Duration> {
-        self.overflow.map(|overflow| overflow.max(self.longest_queue()))
+        self.overflow
     }
 
     /// Returns the shortest delay that counts as a queue.
@@ -409,5 +417,21 @@ mod tests {
         assert_eq!(round(99, 1, 12 * ms, true), None, "no more than by chance");
         assert_eq!(round(80, 20, 12 * ms, true), Some(2 * ms));
         assert_eq!(round(100, 0, 15 * ms, false), Some(5 * ms), "it holds more");
+        assert_eq!(round(80, 20, 13 * ms, true), Some(3 * ms), "it holds less than it did");
+    }
+
+    #[test]
+    fn a_pause_of_a_host_does_not_show_that_a_queue_holds_more() {
+        let ms = Duration::from_millis(1);
+        let mut model = Model::new();
+        let report = |rtt: Duration| Report { acked: 80, rtt: Some(rtt), ..Report::default() };
+        model.report(ms, &report(10 * ms));
+        model.report(ms, &Report { lost: 20, ..report(12 * ms) });
+        model.note_congestion();
+        model.end_round();
+        model.report(ms, &report(15 * ms));
+        model.report(ms, &report(10 * ms));
+        model.end_round();
+        assert_eq!(model.held_queue(), Some(2 * ms));
     }
 }
