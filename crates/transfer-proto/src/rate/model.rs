@@ -16,6 +16,10 @@ const BANDWIDTH_ROUNDS: u64 = 10;
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// Milliseconds that the highest round trip is remembered. Ours: as long as the lowest.
 const MAX_RTT_MS: u64 = 10_000;
+/// Round trips in a row of which the lowest counts as a queue that lasts: a pause of a host makes
+/// some long ones. Ours: feedback comes eight times in a round trip, so that a pause of half of one
+/// does not show, and a probe of a whole one does; `a_pause_of_the_sender_is_not_a_long_queue`.
+const LASTING: usize = 5;
 /// Seconds that the highest bandwidth is remembered. Ours: longer than others need to fill a queue
 /// of a second (`a_deep_queue_beside_cubic_is_not_taken_for_the_path`).
 const HIGHEST_S: u64 = 30;
@@ -47,6 +51,8 @@ pub(super) struct Model {
     /// The latest rates: a single one may be wrong because the receiver was busy.
     latest: [f64; 3],
     rtt: Option<Duration>,
+    /// The latest round trips.
+    rtts: [Duration; LASTING],
     smoothed: Duration,
     min_rtt: Option<Duration>,
     min_rtt_at: Duration,
@@ -83,6 +89,7 @@ impl Model {
             highest: MaxFilter::new(HIGHEST_S),
             latest: [0.0; 3],
             rtt: None,
+            rtts: [Duration::MAX; LASTING],
             smoothed: Duration::ZERO,
             min_rtt: None,
             min_rtt_at: Duration::ZERO,
@@ -210,7 +217,9 @@ impl Model {
         self.rtt = Some(rtt);
         self.floor = self.floor.min(rtt);
         self.peak = self.peak.max(rtt);
-        self.max_rtt.push(now.as_millis() as u64, rtt.as_secs_f64());
+        self.rtts.rotate_right(1);
+        self.rtts[0] = rtt;
+        self.max_rtt.push(now.as_millis() as u64, self.lasting_rtt().as_secs_f64());
         // close to the lowest is as good: the queue was empty
         if self.min_rtt.is_none_or(|min| rtt <= min + min / 32) {
             self.min_rtt_at = now;
@@ -331,7 +340,12 @@ impl Model {
         self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
     }
 
-    /// Returns the longest queueing delay of late.
+    /// Returns the lowest of the latest round trips; there must have been one.
+    fn lasting_rtt(&self) -> Duration {
+        self.rtts.iter().copied().min().unwrap_or_default()
+    }
+
+    /// Returns the longest queueing delay of late that lasted.
     fn longest_queue(&self) -> Duration {
         let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
         Duration::from_secs_f64(longest.max(0.0))
@@ -397,6 +411,24 @@ mod tests {
         // the stretch begins with a packet that lay there for long: it seems short
         assert_eq!([160.0, 150.0, 100.0].map(&mut sees), [100.0; 3]);
         assert_eq!([200.0, 200.0, 200.0].map(&mut sees), [100.0, 100.0, 200.0]);
+    }
+
+    #[test]
+    fn a_pause_of_the_sender_is_not_a_long_queue() {
+        let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
+        let mut model = Model::new();
+        let sees = |model: &mut Model, tenths: &[u32]| {
+            tenths.iter().for_each(|&tenths| model.sample_rtt(s, ms * tenths / 10));
+        };
+        sees(&mut model, &[100; 8]);
+        // feedback of half of a round trip waited for the sender
+        sees(&mut model, &[150, 137, 125, 112, 100, 100, 100, 100]);
+        // and then a short queue is full
+        sees(&mut model, &[112; 5]);
+        assert!(model.queue_is_long());
+        sees(&mut model, &[150; 5]);
+        sees(&mut model, &[112; 5]);
+        assert!(!model.queue_is_long(), "there was a longer one");
     }
 
     #[test]
