@@ -96,7 +96,7 @@ impl Controller {
     /// the probe's.
     pub(super) fn yields(&self, from_round: u64) -> bool {
         let queue = (self.model.threshold() / 2).max(TRAIN);
-        self.model.rounds() > from_round + 1 && self.model.queue() > queue
+        self.model.rounds() > from_round + 1 && self.model.lasting_queue() > queue
     }
 
     /// Returns the longest queue that probing may cause.

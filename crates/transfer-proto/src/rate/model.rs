@@ -345,6 +345,12 @@ impl Model {
         self.rtts.iter().copied().min().unwrap_or_default()
     }
 
+    /// Returns the shortest queueing delay of the latest packets: a single long one may be a pause
+    /// of a host.
+    pub(super) fn lasting_queue(&self) -> Duration {
+        self.lasting_rtt().saturating_sub(self.min_rtt())
+    }
+
     /// Returns the longest queueing delay of late that lasted.
     fn longest_queue(&self) -> Duration {
         let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
