@@ -83,7 +83,8 @@ pub(crate) struct SentPackets {
     /// Delivered bytes up to which samples are application-limited.
     limited_until: u64,
     loss_at: Option<Duration>,
-    last: Option<Arrival>,
+    /// The first feedback about packets that were sent at once, so far.
+    spread_from: Option<Arrival>,
     /// From this number on, no packet is looked at for [`SentPackets::newest_sole`].
     repeats_below: u64,
 }
@@ -320,15 +321,19 @@ impl SentPackets {
         }
     }
 
-    /// Returns the capacity by what arrived since the last feedback, if the bottleneck spread it: it
-    /// was sent in half of the time.
+    /// Returns the capacity by what arrived since the first feedback about packets that were sent
+    /// at once, if the bottleneck spread them: they were sent in half of the time.
     fn capacity(&mut self, sent: Duration, arrived_us: u64) -> Option<Capacity> {
         let arrival = Arrival { sent, arrived_us, delivered: self.delivered };
-        let last = self.last.replace(arrival)?;
-        let sending = sent.saturating_sub(last.sent);
-        let took = Duration::from_micros(arrived_us.saturating_sub(last.arrived_us));
-        let bytes = (self.delivered - last.delivered) as f64;
-        (bytes >= MIN_SPREAD && sending < took / 2).then_some(Capacity { bytes, took })
+        let first = *self.spread_from.get_or_insert(arrival);
+        let sending = sent.saturating_sub(first.sent);
+        let took = Duration::from_micros(arrived_us.saturating_sub(first.arrived_us));
+        if sending >= took / 2 {
+            self.spread_from = Some(arrival);
+            return None;
+        }
+        let bytes = (self.delivered - first.delivered) as f64;
+        (bytes >= MIN_SPREAD).then_some(Capacity { bytes, took })
     }
 
     /// Declares packets lost whose time threshold has passed.
@@ -353,7 +358,7 @@ impl SentPackets {
         }
         self.in_flight = 0;
         self.loss_at = None;
-        self.last = None;
+        self.spread_from = None;
     }
 
     /// Makes the repeat of lost packet `number`, if it is in flight, responsible for the bytes.
@@ -628,27 +633,32 @@ mod tests {
         assert_eq!(outcome.rate.map(f64::round), Some(200_000.0));
     }
 
-    /// Ten packets that leave at once and arrive so many µs apart, with feedback about the first
-    /// and the last.
-    fn capacity_of_ten(apart_us: u64, sent_apart: Duration) -> Option<f64> {
+    /// Ten packets that leave at once and arrive so many µs apart, with feedback about these.
+    fn capacity_of_ten(apart_us: u64, sent_apart: Duration, told: &[u64]) -> Option<f64> {
+        const LEN: usize = 1200;
         let mut sent = SentPackets::default();
         for number in 0..10 {
             let at = sent_apart * number as u32;
             sent.push(at, number, SentFrame::Data(piece(number)), LEN);
         }
-        let now = 100 * MS;
-        let first = (0, 50_000, Duration::ZERO);
-        sent.acknowledge(now, first, [0..=0].into_iter(), &rtt(), |_| {});
-        let last = (9, 50_000 + 9 * apart_us, Duration::ZERO);
-        let outcome = sent.acknowledge(now, last, [0..=9].into_iter(), &rtt(), |_| {});
-        outcome.capacity.map(|Capacity { bytes, took }| (bytes / took.as_secs_f64()).round())
+        let mut capacity = None;
+        for &last in told {
+            let newest = (last, 50_000 + last * apart_us, Duration::ZERO);
+            let ranges = [0..=last].into_iter();
+            capacity = sent.acknowledge(100 * MS, newest, ranges, &rtt(), |_| {}).capacity;
+        }
+        capacity.map(|Capacity { bytes, took }| (bytes / took.as_secs_f64()).round())
     }
 
     #[test]
     fn a_bottleneck_that_spreads_packets_shows_its_capacity() {
         let at_once = Duration::ZERO;
-        assert_eq!(capacity_of_ten(1000, at_once), Some(1e6), "1000 bytes a millisecond");
-        assert_eq!(capacity_of_ten(1000, MS), None, "they were sent as far apart");
-        assert_eq!(capacity_of_ten(0, at_once), None, "nothing spread them");
+        // whichever one of four feedbacks is lost
+        for told in [&[0, 3, 6, 9][..], &[3, 6, 9], &[0, 6, 9], &[0, 3, 9], &[0, 3, 6], &[0, 9]] {
+            let capacity = capacity_of_ten(1500, at_once, told);
+            assert_eq!(capacity, Some(8e5), "1200 bytes in 1.5 ms, {told:?}");
+            assert_eq!(capacity_of_ten(1500, 2 * MS, told), None, "they were sent as far apart");
+            assert_eq!(capacity_of_ten(0, at_once, told), None, "nothing spread them");
+        }
     }
 }

@@ -45,7 +45,9 @@ impl Controller {
         if self.cycles == 1 && !self.model.queue_is_empty() {
             return self.cruise(now);
         }
-        self.mode = if self.saw_congestion || self.model.queue_stood() {
+        // where no queue can be seen, a probe for competitors costs two round trips and finds none
+        let is_crowded = self.saw_congestion && self.model.queue_can_stand();
+        self.mode = if is_crowded || self.model.queue_stood() {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
@@ -94,7 +96,7 @@ impl Controller {
     /// the probe's.
     pub(super) fn yields(&self, from_round: u64) -> bool {
         let queue = (self.model.threshold() / 2).max(TRAIN);
-        self.model.rounds() > from_round + 1 && self.model.queue() > queue
+        self.model.rounds() > from_round + 1 && self.model.lasting_queue() > queue
     }
 
     /// Returns the longest queue that probing may cause.

@@ -287,7 +287,7 @@ impl Controller {
             Mode::Down { .. } => DOWN_GAIN * bandwidth,
             Mode::Cruise { from_round, .. } if self.yields(from_round) => {
                 // drains the queue in one round trip
-                let queue = self.model.queue().as_secs_f64();
+                let queue = self.model.lasting_queue().as_secs_f64();
                 let gain = 1.0 - queue / self.model.smoothed().unwrap_or_default().as_secs_f64();
                 gain.clamp(DOWN_GAIN, YIELD_GAIN) * bandwidth
             }

@@ -16,6 +16,10 @@ const BANDWIDTH_ROUNDS: u64 = 10;
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// Milliseconds that the highest round trip is remembered. Ours: as long as the lowest.
 const MAX_RTT_MS: u64 = 10_000;
+/// Round trips in a row of which the lowest counts as a queue that lasts: a pause of a host makes
+/// some long ones. Ours: feedback comes eight times in a round trip, so that a pause of half of one
+/// does not show, and a probe of a whole one does; `a_pause_of_the_sender_is_not_a_long_queue`.
+const LASTING: usize = 5;
 /// Seconds that the highest bandwidth is remembered. Ours: longer than others need to fill a queue
 /// of a second (`a_deep_queue_beside_cubic_is_not_taken_for_the_path`).
 const HIGHEST_S: u64 = 30;
@@ -47,6 +51,8 @@ pub(super) struct Model {
     /// The latest rates: a single one may be wrong because the receiver was busy.
     latest: [f64; 3],
     rtt: Option<Duration>,
+    /// The latest round trips.
+    rtts: [Duration; LASTING],
     smoothed: Duration,
     min_rtt: Option<Duration>,
     min_rtt_at: Duration,
@@ -72,7 +78,7 @@ pub(super) struct Model {
     round_congested: bool,
     /// Share of packets lost at random, smoothed over rounds.
     chance_loss: f64,
-    /// The longest queue of late when a queue overflowed.
+    /// The longest queue of the last round in which it overflowed, or one that stood since.
     overflow: Option<Duration>,
 }
 
@@ -83,6 +89,7 @@ impl Model {
             highest: MaxFilter::new(HIGHEST_S),
             latest: [0.0; 3],
             rtt: None,
+            rtts: [Duration::MAX; LASTING],
             smoothed: Duration::ZERO,
             min_rtt: None,
             min_rtt_at: Duration::ZERO,
@@ -159,10 +166,18 @@ impl Model {
             Some(lost) if !self.round_congested => {
                 self.chance_loss += (lost - self.chance_loss) / 8.0;
             }
-            Some(lost) if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss) => {
-                self.overflow = Some(self.longest_queue());
+            Some(lost)
+                if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss)
+                    && !self.round_peak.is_zero() =>
+            {
+                self.overflow = Some(self.round_peak.saturating_sub(self.min_rtt()));
             }
             _ => {}
+        }
+        // a single long round trip may be a pause of a host; a round of them is a queue
+        if !self.round_congested && self.round_floor != Duration::MAX {
+            let stood = self.round_floor.saturating_sub(self.min_rtt());
+            self.overflow = self.overflow.map(|held| held.max(stood));
         }
         let empty = self.min_rtt() + (self.min_rtt() / 32).max(OWN_QUEUE);
         if !self.round_peak.is_zero() && self.round_peak <= empty {
@@ -202,7 +217,9 @@ impl Model {
         self.rtt = Some(rtt);
         self.floor = self.floor.min(rtt);
         self.peak = self.peak.max(rtt);
-        self.max_rtt.push(now.as_millis() as u64, rtt.as_secs_f64());
+        self.rtts.rotate_right(1);
+        self.rtts[0] = rtt;
+        self.max_rtt.push(now.as_millis() as u64, self.lasting_rtt().as_secs_f64());
         // close to the lowest is as good: the queue was empty
         if self.min_rtt.is_none_or(|min| rtt <= min + min / 32) {
             self.min_rtt_at = now;
@@ -323,16 +340,33 @@ impl Model {
         self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
     }
 
-    /// Returns the longest queueing delay of late.
+    /// Returns the lowest of the latest round trips; there must have been one.
+    fn lasting_rtt(&self) -> Duration {
+        self.rtts.iter().copied().min().unwrap_or_default()
+    }
+
+    /// Returns the shortest queueing delay of the latest packets: a single long one may be a pause
+    /// of a host.
+    pub(super) fn lasting_queue(&self) -> Duration {
+        self.lasting_rtt().saturating_sub(self.min_rtt())
+    }
+
+    /// Returns the longest queueing delay of late that lasted.
     fn longest_queue(&self) -> Duration {
         let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
         Duration::from_secs_f64(longest.max(0.0))
     }
 
+    /// Whether others could fill a queue so that it shows: it holds more than noise, as far as is
+    /// known.
+    pub(super) fn queue_can_stand(&self) -> bool {
+        self.held_queue().is_none_or(|held| held > self.threshold())
+    }
+
     /// Returns the longest queue that the path holds, if one has overflowed. One that was longer
-    /// since, and did not, shows that it holds more.
+    /// for a round since, and did not, shows that it holds more.
     pub(super) fn held_queue(&self) -> Option<Duration> {
-        self.overflow.map(|overflow| overflow.max(self.longest_queue()))
+        self.overflow
     }
 
     /// Returns the shortest delay that counts as a queue.
@@ -386,6 +420,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_of_the_sender_is_not_a_long_queue() {
+        let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
+        let mut model = Model::new();
+        let sees = |model: &mut Model, tenths: &[u32]| {
+            tenths.iter().for_each(|&tenths| model.sample_rtt(s, ms * tenths / 10));
+        };
+        sees(&mut model, &[100; 8]);
+        // feedback of half of a round trip waited for the sender
+        sees(&mut model, &[150, 137, 125, 112, 100, 100, 100, 100]);
+        // and then a short queue is full
+        sees(&mut model, &[112; 5]);
+        assert!(model.queue_is_long());
+        sees(&mut model, &[150; 5]);
+        sees(&mut model, &[112; 5]);
+        assert!(!model.queue_is_long(), "there was a longer one");
+    }
+
+    #[test]
     fn a_queue_that_overflows_shows_what_it_holds() {
         let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
         let mut model = Model::new();
@@ -403,5 +455,21 @@ mod tests {
         assert_eq!(round(99, 1, 12 * ms, true), None, "no more than by chance");
         assert_eq!(round(80, 20, 12 * ms, true), Some(2 * ms));
         assert_eq!(round(100, 0, 15 * ms, false), Some(5 * ms), "it holds more");
+        assert_eq!(round(80, 20, 13 * ms, true), Some(3 * ms), "it holds less than it did");
+    }
+
+    #[test]
+    fn a_pause_of_a_host_does_not_show_that_a_queue_holds_more() {
+        let ms = Duration::from_millis(1);
+        let mut model = Model::new();
+        let report = |rtt: Duration| Report { acked: 80, rtt: Some(rtt), ..Report::default() };
+        model.report(ms, &report(10 * ms));
+        model.report(ms, &Report { lost: 20, ..report(12 * ms) });
+        model.note_congestion();
+        model.end_round();
+        model.report(ms, &report(15 * ms));
+        model.report(ms, &report(10 * ms));
+        model.end_round();
+        assert_eq!(model.held_queue(), Some(2 * ms));
     }
 }

@@ -59,6 +59,24 @@ fn a_competitor_that_becomes_a_scavenger_retreats_at_once() {
 }
 
 #[test]
+fn congestion_leads_to_a_probe_for_competitors_only_where_that_can_find_some() {
+    let ms = Duration::from_millis(1);
+    for (overflows_at, probes_for_others) in [(11_u32, false), (14, true)] {
+        let mut control = Controller::new(RateConfig::default(), 1200);
+        control.model.sample_rtt(Duration::ZERO, 10 * ms);
+        let rtt = Some(overflows_at * ms);
+        let overflow = Report { acked: 80_000, lost: 20_000, rtt, ..Report::default() };
+        control.model.report(10 * ms, &overflow);
+        control.model.note_congestion();
+        control.model.end_round();
+        (control.cycles, control.saw_congestion) = (2, true);
+        control.end_cycle(20 * ms, &overflow);
+        let probed = matches!(control.mode, Mode::ProbeRtt { competing: true, .. });
+        assert_eq!(probed, probes_for_others, "{overflows_at} ms: {:?}", control.mode);
+    }
+}
+
+#[test]
 fn the_window_catches_up_with_others_and_not_with_its_own_queue() {
     let window = caught_up(1e6, 8e6, 12.5e6);
     let share = window / (window + 8e6);

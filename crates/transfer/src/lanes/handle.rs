@@ -265,23 +265,24 @@ impl LaneHandle {
         Ok(())
     }
 
-    /// Whether data may flow. With `patient`, waits until the lane is open or has failed to open in
-    /// time.
+    /// Whether data may flow. Waits until the lane is open or has failed to open in time: with
+    /// `patient` as long as a lane may take to open, otherwise for a round trip, counted from the
+    /// first time that somebody waits.
     pub(crate) async fn is_ready(&self, patient: bool) -> bool {
         // a measurement has no fallback to streams
-        let alone = self.negotiated.params.is_measurement();
-        if patient || alone {
-            let since = *self
-                .wanted_since
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get_or_insert_with(Instant::now);
-            let mut state = self.state.clone();
-            let known =
-                state.wait_for(|state| !matches!(state, LaneState::Idle | LaneState::Opening));
-            let opening = if alone { OPENING_ALONE } else { OPENING };
-            let _ = tokio::time::timeout_at(since + opening, known).await;
-        }
+        let opening = match patient {
+            _ if self.negotiated.params.is_measurement() => OPENING_ALONE,
+            true => OPENING,
+            false => self.connection.rtt().min(OPENING),
+        };
+        let since = *self
+            .wanted_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(Instant::now);
+        let mut state = self.state.clone();
+        let known = state.wait_for(|state| !matches!(state, LaneState::Idle | LaneState::Opening));
+        let _ = tokio::time::timeout_at(since + opening, known).await;
         *self.state.borrow() == LaneState::Ready
     }
 

@@ -13,8 +13,8 @@ const ETHERNET: usize = 14;
 /// A full packet on the link.
 const FULL: f64 = 1514.0;
 /// Round trips of a session before its lane opens: the handshake, and the request, which entries
-/// follow at once, with its answer (docs/transfer.md, "A delivery"). What ends a session travels
-/// with the last acknowledgement.
+/// follow at once, with its answer (docs/transfer.md, "A delivery"). A `put` ends with the server's
+/// answer, which travels with the last acknowledgement; a `get` when the client has everything.
 const SESSION_ROUND_TRIPS: u32 = 2;
 
 /// A link, and the transfer over it.
@@ -133,12 +133,19 @@ impl Point {
         let bytes = self.megabytes * 1_000_000;
         let rate = RateConfig { peer_buffer: Some(4 << 20), ..RateConfig::default() };
         world.add_ours(Duration::ZERO, Ours::opened_by(opener, seed, bytes, rate, 1472));
-        while world.ours(0).done_at.is_none() {
+        let done = loop {
             let until = world.now + 100 * MS;
             world.run(until);
+            let ours = world.ours(0);
+            let ended = match opener {
+                Opener::Sender => ours.done_at,
+                Opener::Receiver => ours.received_at,
+            };
+            if let Some(done) = ended {
+                break done;
+            }
             assert!(until < 120 * S, "{self:?} does not end");
-        }
-        let done = world.ours(0).done_at.expect("it has ended");
+        };
         let seconds = (done + SESSION_ROUND_TRIPS * self.rtt()).as_secs_f64();
         let capacity = self.mbps * 1425.0 / FULL;
         let full_at = world.goodput[0]

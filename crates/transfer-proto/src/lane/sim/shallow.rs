@@ -30,6 +30,25 @@ fn a_queue_of_fifty_packets_does_not_keep_it_from_the_rate_of_the_link() {
     assert!((dropped as f64) < 0.02 * sent as f64, "{dropped} of {sent} packets dropped");
 }
 
+/// A sender that pauses for 4 ms, ten times in a second, reads feedback that much too late.
+#[test]
+fn pauses_of_the_sender_do_not_hide_how_short_the_queue_is() {
+    let mut world = world();
+    world.run(300 * MS);
+    let (dropped, sent) = (world.link.dropped, world.ours(0).sent);
+    for at in (300_u32..2300).step_by(100) {
+        world.run(at * MS);
+        world.pause(0, (at + 4) * MS);
+    }
+    world.run(2300 * MS);
+    let (dropped, sent) = (world.link.dropped - dropped, world.ours(0).sent - sent);
+    let share = world.mbps(0, 300 * MS, 2300 * MS) / 500.0;
+    // the pauses take 4 % of the time
+    assert!(share >= 0.86, "{share}");
+    // probes of a quarter lose half of it
+    assert!((dropped as f64) < 0.03 * sent as f64, "{dropped} of {sent} packets dropped");
+}
+
 #[test]
 fn its_own_overflow_is_not_taken_for_others() {
     let mut world = world();

@@ -34,13 +34,18 @@ pub(super) struct Ours<K: FromSecret> {
     files: BTreeSet<u32>,
     /// What arrived: starts and ends, by file.
     arrived: BTreeMap<u32, BTreeMap<u64, u64>>,
+    /// Bytes of it.
+    received: u64,
     pub(super) checked: bool,
     pub(super) events: Vec<(Duration, Event)>,
     pub(super) receiver_events: Vec<(Duration, Event)>,
     /// Where the sender is seen from.
     pub(super) sender_at: SocketAddr,
     pub(super) receiver_at: SocketAddr,
+    /// When the sender knew that all had arrived.
     pub(super) done_at: Option<Duration>,
+    /// When all had arrived.
+    pub(super) received_at: Option<Duration>,
     pub(super) sent: u64,
 }
 
@@ -142,12 +147,14 @@ impl<K: FromSecret> Ours<K> {
             ahead: PART,
             files: BTreeSet::new(),
             arrived: BTreeMap::new(),
+            received: 0,
             checked: false,
             events: Vec::new(),
             receiver_events: Vec::new(),
             sender_at,
             receiver_at,
             done_at: None,
+            received_at: None,
             sent: 0,
         }
     }
@@ -342,6 +349,10 @@ impl<K: FromSecret> World<K> {
                     ours.receiver.handle(now, from, marked, &mut packet)
                 {
                     new = ours.note(file, offset, bytes);
+                    ours.received += new;
+                    if ours.left == 0 && ours.received == ours.given {
+                        ours.received_at.get_or_insert(now);
+                    }
                 }
             }
             (What::ToSender(mut packet, from), Flow::Ours(ours)) => {

@@ -25,7 +25,8 @@ use crate::lanes;
 const SPANS_OF_PIECE: usize = 8;
 /// The most spans of a hole.
 const SPANS_OF_HOLE: usize = (MAX_HOLE / SPAN_BYTES) as usize;
-/// The size from which a file waits for a lane to open. Shorter ones use streams meanwhile.
+/// The size from which a file waits as long as a lane may take to open. Shorter ones wait for a
+/// round trip at most, which the lane makes up for: on streams the first megabyte takes seven.
 const WORTH_WAITING: u64 = 4 << 20;
 /// How much later than the end of the lane answers may arrive.
 const ANSWERS_LATE: Duration = Duration::from_millis(50);
