@@ -16,9 +16,10 @@ use quinn_proto::{
 use rustls::version::TLS13;
 
 use super::*;
+use crate::access::AccessControl;
 use crate::identity::Identity;
 use crate::quic::{ALPN, quic_client, quic_server, transport};
-use crate::trust::{HostKeys, ServerVerifier, provider};
+use crate::trust::{Access, AccessPolicy, AuthorizedKeys, HostKeys, ServerVerifier, provider};
 
 const MS: Duration = Duration::from_millis(1);
 /// Bytes of IP and UDP ahead of a datagram, and those of Ethernet.
@@ -151,24 +152,29 @@ impl Link {
 
 impl Flow {
     fn new(congestion: Arc<dyn ControllerFactory + Send + Sync>, starts: Instant) -> Self {
-        let identity = Identity::ephemeral().expect("a key");
+        let [identity, own] = [(); 2].map(|()| Identity::ephemeral().expect("a key"));
+        let mut keys = AuthorizedKeys::default();
+        keys.insert(own.public(), Access::default());
+        let access_control = AccessControl::new(AccessPolicy { keys, ..AccessPolicy::default() });
         let (certificates, key) = identity.credentials();
         let tls = rustls::ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .expect("TLS 1.3")
-            .with_no_client_auth()
+            .with_client_cert_verifier(access_control)
             .with_single_cert(certificates, key)
             .expect("a certificate");
         let mut server: ServerConfig = quic_server(tls, &[ALPN]).expect("a configuration");
         let mut parameters = transport();
         server.transport_config(Arc::new(parameters));
         let host_keys = HostKeys::Keys(vec![identity.public()]);
+        let (certificates, key) = own.credentials();
         let tls = rustls::ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .expect("TLS 1.3")
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(host_keys, None)))
-            .with_no_client_auth();
+            .with_client_auth_cert(certificates, key)
+            .expect("a certificate");
         let mut client = quic_client(tls).expect("a configuration");
         parameters = transport();
         parameters.congestion_controller_factory(congestion);
@@ -279,6 +285,16 @@ fn streams() -> Arc<dyn ControllerFactory + Send + Sync> {
 
 fn cubic() -> Arc<dyn ControllerFactory + Send + Sync> {
     Arc::new(CubicConfig::default())
+}
+
+/// The handshake takes one round trip, in which the client shows its certificate.
+#[test]
+fn data_of_a_client_arrives_one_and_a_half_round_trips_after_it_begins() {
+    let mut world = World::new(1000.0, 1.0);
+    world.add(streams(), Duration::ZERO);
+    // the packets themselves take some ten microseconds each
+    world.run(3 * DELAY + MS);
+    assert!(world.flows[0].received > 0);
 }
 
 #[test]

@@ -25,6 +25,17 @@ async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
 
 /// The same, where the server says some messages only when it knows all entries.
 async fn answering_later(ground: &Ground, first: Vec<Message>, later: Vec<Message>) -> Client {
+    let is_end = |message: &Message| matches!(message, Message::EntriesEnd { .. });
+    answering_after(ground, first, is_end, later).await
+}
+
+/// The same, where the server says some messages only after one that `is_awaited`.
+pub(super) async fn answering_after(
+    ground: &Ground,
+    first: Vec<Message>,
+    mut is_awaited: impl FnMut(&Message) -> bool + Send + 'static,
+    later: Vec<Message>,
+) -> Client {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let access_control = AccessControl::new(ground.options().policy);
     let (endpoint, _lanes) =
@@ -41,7 +52,7 @@ async fn answering_later(ground: &Ground, first: Vec<Message>, later: Vec<Messag
         }
         writer.flush().await.expect("it is said");
         if !later.is_empty() {
-            while !matches!(reader.expect().await.expect("more"), Message::EntriesEnd { .. }) {}
+            while !is_awaited(&reader.expect().await.expect("more")) {}
         }
         for message in later {
             writer.send(&message).await.expect("it is said");

@@ -14,6 +14,7 @@ mod parts;
 mod ranges;
 mod rate;
 mod resume;
+mod round_trips;
 mod several_lanes;
 mod shared_uploads;
 mod spread;

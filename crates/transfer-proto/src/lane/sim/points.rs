@@ -12,6 +12,8 @@ const S: Duration = Duration::from_secs(1);
 const ETHERNET: usize = 14;
 /// A full packet on the link.
 const FULL: f64 = 1514.0;
+/// Bytes of a file in it.
+const CONTENT: f64 = 1425.0;
 /// Round trips of a session before its lane opens: the handshake, and the request, which entries
 /// follow at once, with its answer (docs/transfer.md, "A delivery"). A `put` ends with the server's
 /// answer, which travels with the last acknowledgement; a `get` when the client has everything.
@@ -113,6 +115,10 @@ struct Took {
     queue_ms: [f32; 2],
 }
 
+fn rate() -> RateConfig {
+    RateConfig { peer_buffer: Some(4 << 20), ..RateConfig::default() }
+}
+
 impl Point {
     fn rtt(&self) -> Duration {
         self.rtt * MS
@@ -131,8 +137,7 @@ impl Point {
     fn transfer(&self, opener: Opener, seed: u64) -> Took {
         let mut world = self.world(seed);
         let bytes = self.megabytes * 1_000_000;
-        let rate = RateConfig { peer_buffer: Some(4 << 20), ..RateConfig::default() };
-        world.add_ours(Duration::ZERO, Ours::opened_by(opener, seed, bytes, rate, 1472));
+        world.add_ours(Duration::ZERO, Ours::opened_by(opener, seed, bytes, rate(), 1472));
         let done = loop {
             let until = world.now + 100 * MS;
             world.run(until);
@@ -147,7 +152,7 @@ impl Point {
             assert!(until < 120 * S, "{self:?} does not end");
         };
         let seconds = (done + SESSION_ROUND_TRIPS * self.rtt()).as_secs_f64();
-        let capacity = self.mbps * 1425.0 / FULL;
+        let capacity = self.mbps * CONTENT / FULL;
         let full_at = world.goodput[0]
             .iter()
             .position(|&bytes| bytes as f64 * 8e-5 >= 0.9 * capacity)
@@ -187,6 +192,32 @@ fn startup_fills_long_links_in_three_round_trips() {
         let arrived = world.ours(0).bytes_arrived() as f64 / full;
         assert!(arrived >= 1.33, "{mbps} Mbit/s, {rtt} ms: {arrived} of what is on the way");
         assert_eq!(world.link.dropped, 0, "{mbps} Mbit/s, {rtt} ms");
+    }
+}
+
+/// Two round trips are the session's, one the first packets' and one the end's. The rest is for
+/// what startup sends at less than the rate of the link, and for half of a round trip on the way.
+#[test]
+fn a_mebibyte_on_a_lane_takes_at_most_five_round_trips_more_than_the_link_needs() {
+    const BYTES: u64 = 1 << 20;
+    let point = Point { loss: 0.0, ..POINTS[0] };
+    let needs = BYTES as f64 / CONTENT * FULL * 8e-6 / point.mbps;
+    for opener in [Opener::Sender, Opener::Receiver] {
+        let mut world = point.world(1);
+        world.add_ours(Duration::ZERO, Ours::opened_by(opener, 1, BYTES, rate(), 1472));
+        // the client is done
+        let is_done = |ours: &Ours<Cheap>| match opener {
+            Opener::Sender => ours.done_at.is_some(),
+            Opener::Receiver => ours.bytes_arrived() == BYTES,
+        };
+        while !is_done(world.ours(0)) {
+            let until = world.now + MS;
+            world.run(until);
+            assert!(until < 10 * S, "{opener:?}: it does not end");
+        }
+        let took = world.now + SESSION_ROUND_TRIPS * point.rtt();
+        let more = (took.as_secs_f64() - needs) / point.rtt().as_secs_f64();
+        assert!(more <= 5.0, "{opener:?}: {more:.2} round trips");
     }
 }
 
@@ -295,8 +326,7 @@ fn figures_over_time() {
     let rtts: u32 = std::env::var("RTTS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     let point = POINTS.iter().find(|point| point.name == chosen).expect("a point");
     let mut world = point.world(1);
-    let rate = RateConfig { peer_buffer: Some(4 << 20), ..RateConfig::default() };
-    world.add_ours(Duration::ZERO, Ours::opened_by(Opener::Sender, 1, u64::MAX, rate, 1472));
+    world.add_ours(Duration::ZERO, Ours::opened_by(Opener::Sender, 1, u64::MAX, rate(), 1472));
     let mut before = (String::new(), 0, 0);
     for step in 0..rtts * 8 {
         world.run(point.rtt() / 8 * step);

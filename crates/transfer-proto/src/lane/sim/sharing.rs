@@ -123,6 +123,24 @@ fn beside_cubic_with_a_deep_queue_each_gets_at_least_three_tenths() {
     }
 }
 
+/// RFC 3168, section 5: a mark has the effect of a loss. This CUBIC does not see them.
+#[test]
+fn marks_are_answered_beside_others() {
+    let share = |mark_above: f64| {
+        let mut link = Link::new(100.0, 50 * MS, 4.0);
+        link.mark_above = mark_above;
+        let mut world = World::new(link, 7);
+        world.add_ours(Duration::ZERO, ours(1));
+        world.add_tcp(Duration::ZERO);
+        world.run(30 * S);
+        let [ours, cubic] = [0, 1].map(|flow| world.mbps(flow, 10 * S, 30 * S));
+        ours / (ours + cubic)
+    };
+    // above one bandwidth-delay product
+    let [unmarked, marked] = [f64::INFINITY, 625_000.0].map(share);
+    assert!(marked < unmarked / 2.0, "{marked}, without marks {unmarked}");
+}
+
 #[test]
 fn a_deep_queue_beside_cubic_is_not_taken_for_the_path() {
     let mut world = World::new(Link::new(100.0, 50 * MS, 20.0), 7);
