@@ -35,7 +35,7 @@ impl Session {
     pub(crate) fn move_to(&mut self, path: Path, ctx: &mut Context<'_>) {
         self.path = path;
         for pending in self.sas.iter_mut().filter_map(|sa| sa.pending.as_mut()) {
-            pending.next_at = ctx.now;
+            pending.start_again(&ctx.config.timing, ctx.now);
         }
         self.moved(ctx);
         self.queue(Task::UpdateAddresses);

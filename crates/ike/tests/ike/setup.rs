@@ -568,6 +568,33 @@ fn an_initiator_with_another_address_goes_on() {
 }
 
 #[test]
+fn an_initiator_that_moves_after_its_last_transmission_goes_on() {
+    let configs = configs(PostQuantum::Off).map(|mut config| {
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+        connection.mobike = true;
+        config.timing.retransmissions = 2;
+        config
+    });
+    let mut world = World::new(configs, 39);
+    world.connect(A);
+    world.settle();
+    // the network of the old address is gone
+    world.rekey_child(A);
+    for _ in 0..2 {
+        world.in_flight.clear();
+        assert!(world.advance());
+    }
+    world.in_flight.clear();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    // and the first message from the new one is lost
+    assert!(world.advance());
+    world.lose(A);
+    world.settle();
+    world.check_agreement(1);
+    assert_eq!((world.hosts[A].installed, world.hosts[B].moved), (2, 1));
+}
+
+#[test]
 fn a_responder_sends_no_packets_to_an_address_that_does_not_answer() {
     let mut world = mobile();
     move_initiator(&mut world, [198, 51, 100, 7]);
