@@ -482,6 +482,10 @@ impl Session {
     /// Answers a malformed request; the IKE SA ends (RFC 7296 §2.21.3).
     fn violated(&mut self, spi: u64, request: &Header, what: &'static str, ctx: &mut Context<'_>) {
         self.refuse(spi, request, NotifyType::InvalidSyntax, ctx);
+        // it ends before the proof, and is kept for a while to answer retransmissions
+        if self.is_half_open() {
+            self.fail(Reason::Protocol(what), ctx);
+        }
         self.close(Reason::Protocol(what), ctx);
     }
 
