@@ -277,10 +277,15 @@ impl Children {
         Some(Origin { child: name, session, spis, was_in_force })
     }
 
-    /// Returns the oldest CHILD SA in force of a configuration and a session.
-    pub(super) fn in_force(&self, name: &str, session: SessionId) -> Option<ChildId> {
-        let is_one = |one: &Installed| one.session == session && !one.is_ending && !one.is_refused;
-        self.of(name).find(|(_, one)| is_one(one)).map(|(id, _)| id)
+    /// Returns the oldest other CHILD SA in force of the same configuration and session, and for some
+    /// of the same packets.
+    pub(super) fn twin(&self, id: ChildId) -> Option<ChildId> {
+        let new = self.installed.get(&id)?;
+        let is_one = |one: &Installed| {
+            let is_in_force = !one.is_ending && !one.is_refused;
+            is_in_force && one.session == new.session && overlap(&one.selectors, &new.selectors)
+        };
+        self.of(&new.child).find(|(other, one)| *other != id && is_one(one)).map(|(id, _)| id)
     }
 
     /// Tells whether a configuration has a CHILD SA.
@@ -584,15 +589,29 @@ impl Children {
                 }
             }
         } else {
-            let installed: Vec<&Installed> = all.collect();
-            let action = protect(&installed);
-            let narrowed = installed.first().map_or(&[][..], |one| &one.selectors);
-            policies.extend(narrowed.iter().enumerate().map(|(number, selector)| PolicySpec {
-                name: child.policy_name(number),
-                selector: selector.clone(),
-                action: action.clone(),
-            }));
-            protected.extend(narrowed);
+            // those for the same packets may replace each other; some peers have one per selector
+            let mut groups: Vec<Vec<&Installed>> = Vec::new();
+            for one in all {
+                let is_of =
+                    |group: &&mut Vec<&Installed>| overlap(&group[0].selectors, &one.selectors);
+                let mut is_apart = true;
+                for group in groups.iter_mut().filter(is_of) {
+                    group.push(one);
+                    is_apart = false;
+                }
+                if is_apart {
+                    groups.push(vec![one]);
+                }
+            }
+            for group in groups.iter().rev() {
+                let action = protect(group);
+                for selector in &group[0].selectors {
+                    let name = child.policy_name(policies.len());
+                    let (selector, action) = (selector.clone(), action.clone());
+                    policies.push(PolicySpec { name, selector, action });
+                }
+                protected.extend(&group[0].selectors);
+            }
         }
         let first = if child.is_shared { 0 } else { policies.len() };
         let rest = child.selectors.iter().filter(|selector| !protected.contains(selector));
@@ -618,6 +637,31 @@ fn protect(installed: &[&Installed]) -> Action {
         out: senders.iter().map(|one| one.outbound.clone()).collect(),
         inbound: installed.iter().map(|one| one.inbound.clone()).collect(),
     }
+}
+
+/// Tells whether some packets are selected by both.
+fn overlap(one: &[Selector], other: &[Selector]) -> bool {
+    let addresses = |one: &Addresses, other: &Addresses| match (one, other) {
+        (Addresses::Range(first, last), Addresses::Range(start, end)) => {
+            first <= end && start <= last
+        }
+        (Addresses::Any, _) | (_, Addresses::Any) => true,
+    };
+    let ports = |one: &Ports, other: &Ports| match (one, other) {
+        (Ports::Range(one), Ports::Range(other)) => {
+            one.start() <= other.end() && other.start() <= one.end()
+        }
+        (Ports::Opaque, Ports::Range(_)) | (Ports::Range(_), Ports::Opaque) => false,
+        (Ports::Any, _) | (_, Ports::Any) | (Ports::Opaque, Ports::Opaque) => true,
+    };
+    let both = |one: &Selector, other: &Selector| {
+        addresses(&one.local, &other.local)
+            && addresses(&one.remote, &other.remote)
+            && one.protocol.zip(other.protocol).is_none_or(|(one, other)| one == other)
+            && ports(&one.local_port, &other.local_port)
+            && ports(&one.remote_port, &other.remote_port)
+    };
+    one.iter().any(|one| other.iter().any(|other| both(one, other)))
 }
 
 fn first(addresses: &Addresses) -> Option<IpAddr> {

@@ -65,13 +65,13 @@ impl Negotiator {
                     child.retry.succeeded();
                     child.is_asked = false;
                 }
-                // both ends made one at the same time: the end that began gives up the older one
-                let twin = self.children.in_force(&sa.config.name, sa.session);
-                let twin = twin.filter(|_| {
-                    sa.replaces.is_none() && sa.resource.is_none() && session.initiated
-                });
+                let may_be_twin =
+                    sa.replaces.is_none() && sa.resource.is_none() && session.initiated;
                 let owner = session.identity.clone().unwrap_or_default();
+                let id = sa.child;
                 self.children.install(*sa, (session.local, session.remote), owner);
+                // both ends made one at the same time: the end that began gives up the older one
+                let twin = self.children.twin(id).filter(|_| may_be_twin);
                 if let Some(older) = twin {
                     let _ = self.endpoint.command(&Command::CloseChild(older), now);
                 }
