@@ -368,7 +368,7 @@ impl Children {
         self.of(child).find(|(_, one)| !one.is_ending && its(one)).map(|(id, _)| id)
     }
 
-    /// Tells whether something has changed since the last call.
+    /// Tells whether something has changed since the last call, or could not be put into the engine.
     pub(super) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
@@ -477,6 +477,7 @@ impl Children {
                         child.is_refused = false;
                     }
                 }
+                self.is_changed = true;
                 Err(error)
             }
         }

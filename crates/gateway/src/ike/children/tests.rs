@@ -275,9 +275,11 @@ fn what_the_kernel_refuses_is_put_into_force_later() {
     let mut gateway = Gateway::new(with_a_fixed_one());
     gateway.install(1, ("vpn", ALICE, 1), (0x1001, 0xaaaa));
     gateway.install(2, ("vpn", BOB, 2), (0x1002, 0xbbbb));
+    assert!(gateway.children.take_change() && !gateway.children.take_change());
     let no_socket = |_| Err(io::Error::other("no socket"));
     let refused = gateway.children.put(&gateway.engine, None, Duration::ZERO, no_socket);
     assert_eq!(refused.expect_err("the kernel's error").to_string(), "no socket");
+    assert!(gateway.children.take_change(), "it is tried again, whatever happens meanwhile");
     gateway.install(3, ("vpn", SessionId(3), 3), (0x1003, 0xcccc));
     assert_eq!(gateway.put(), [ChildId(1)]);
     assert_eq!(gateway.ways_to(2), [(0xbbbb, at(2))]);
