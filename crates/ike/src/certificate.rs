@@ -350,15 +350,7 @@ fn shown(certificate: &X509Certificate<'_>) -> String {
 /// Checks whether a certificate has a name (RFC 4945 §3.1): an address, a domain name or an e-mail
 /// address in subjectAltName, a distinguished name as subject, byte for byte.
 fn has_name(certificate: &X509Certificate<'_>, name: &Identity) -> bool {
-    // without case as RFC 5280 §7.2 and §7.5 say; of an e-mail address only the domain
-    let is_one = |one: &Identity| match (one, name) {
-        (Identity::Email(one), Identity::Email(name)) => {
-            let [one, name] = [one, name].map(|text| text.rsplit_once('@').unwrap_or((text, "")));
-            one.0 == name.0 && one.1.eq_ignore_ascii_case(name.1)
-        }
-        _ => one.matches(name),
-    };
-    names(certificate).iter().any(is_one)
+    names(certificate).iter().any(|one| one.matches(name))
 }
 
 /// Returns all names of a certificate in DER: those of its subjectAltName, then its subject.

@@ -67,7 +67,8 @@ pub struct Limits {
     pub half_open: usize,
     /// The most IKE SAs.
     pub sessions: usize,
-    /// The most CHILD SAs of an IKE SA.
+    /// The most CHILD SAs of an IKE SA that a peer makes, besides those of single resources
+    /// ([`ChildConfig::per_resource`]); as many again may replace them.
     pub children: usize,
     /// The number of requests of either end after which an IKE SA is rekeyed; after twice as many it
     /// is deleted, for message IDs must not repeat (RFC 7296 §2.2). At most 2³⁰.

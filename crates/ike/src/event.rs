@@ -243,7 +243,12 @@ impl Reason {
     pub fn is_failed_authentication(&self) -> bool {
         matches!(
             self,
-            Self::Identity(_) | Self::Authentication(_) | Self::Certificate { .. } | Self::Eap(_)
+            Self::Identity(_)
+                | Self::Authentication(_)
+                | Self::Certificate { .. }
+                | Self::Eap(_)
+                | Self::NoPpk
+                | Self::OtherPpk
         )
     }
 }

@@ -216,7 +216,7 @@ impl Exchange {
     /// Checks whether it makes or removes a CHILD SA, so that the IKE SA must not be rekeyed (RFC
     /// 7296 §2.25.2).
     pub(crate) fn is_about_child(&self) -> bool {
-        self.is_making_child() || matches!(self, Self::DeleteChild(_))
+        self.is_making_child() || matches!(self, Self::DeleteChild(_) | Self::DeleteUnused)
     }
 
     /// Checks whether it makes a CHILD SA.

@@ -77,7 +77,11 @@ impl Identity {
     pub(crate) fn folded(&self) -> Self {
         match self {
             Self::Fqdn(text) => Self::Fqdn(text.to_ascii_lowercase()),
-            Self::Email(text) => Self::Email(text.to_ascii_lowercase()),
+            // of an e-mail address only the domain has none (RFC 5280 §7.5)
+            Self::Email(text) => {
+                let (mailbox, domain) = text.split_at(text.rfind('@').unwrap_or(text.len()));
+                Self::Email(mailbox.to_owned() + &domain.to_ascii_lowercase())
+            }
             other => other.clone(),
         }
     }
@@ -85,12 +89,7 @@ impl Identity {
     /// Checks whether two names are the same; domain names have no case.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Fqdn(one), Self::Fqdn(other)) | (Self::Email(one), Self::Email(other)) => {
-                one.eq_ignore_ascii_case(other)
-            }
-            _ => self == other,
-        }
+        self.folded() == other.folded()
     }
 }
 
@@ -126,5 +125,9 @@ mod tests {
         assert_eq!(Identity::from_payload(&bytes), None);
         assert!(Identity::from_text("Gate.Example").matches(&Identity::from_text("gate.example")));
         assert!(!Identity::from_text("gate").matches(&Identity::KeyId(b"gate".to_vec())));
+        let [root, same, other] = ["root@gate.example", "root@Gate.Example", "Root@gate.example"]
+            .map(Identity::from_text);
+        assert!(root.matches(&same) && root.folded() == same.folded());
+        assert!(!root.matches(&other) && root.folded() != other.folded(), "another mailbox");
     }
 }

@@ -352,6 +352,13 @@ impl IkeSa {
 }
 
 impl Pending {
+    /// Is sent at once, and then as often as a new request: it goes between other addresses.
+    pub(crate) fn start_again(&mut self, timing: &Timing, now: Instant) {
+        self.transmissions = 0;
+        self.interval = timing.retransmit / 2;
+        self.next_at = now;
+    }
+
     /// Returns the datagrams again if it is time; an error with the number of transmissions if the
     /// peer is dead.
     pub(crate) fn retransmit(

@@ -1,6 +1,6 @@
 //! Reads `eap` and `[[ike.user]]`: users who prove who they are by EAP.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -100,6 +100,7 @@ impl Reader<'_> {
             return Err(problem(&surplus.name, message));
         }
         let mut users = HashMap::with_capacity(files.len());
+        let mut folded = HashSet::with_capacity(files.len());
         for file in files {
             let name = file.name.get_ref();
             let fits = (1..=MAX_LENGTH).contains(&name.chars().count());
@@ -110,10 +111,13 @@ impl Reader<'_> {
                 );
                 return Err(problem(&file.name, message));
             }
-            if users.insert(name.clone(), self.password(file)?).is_some() {
-                let message = format!("a user above is named `{}`", excerpt(name));
+            // IKE takes both for one peer, with the same addresses
+            if !folded.insert(name.to_ascii_lowercase()) {
+                let message =
+                    format!("a user above is named `{}`, in whatever case", excerpt(name));
                 return Err(problem(&file.name, message));
             }
+            users.insert(name.clone(), self.password(file)?);
         }
         Ok(users)
     }
@@ -211,6 +215,7 @@ mod tests {
             ("password = \"of bob\"", "password = 7", 15, "in quotes"),
             ("password = \"of bob\"", "password = \"x\"\npassword_file = \"y\"", 16, "both"),
             ("bob@example.org", "alice", 14, "a user above"),
+            ("bob@example.org", "Alice", 14, "in whatever case"),
             ("bob@example.org", "work\\\\bob", 14, "without backslash"),
             ("bob@example.org", "", 14, "1 to 256"),
         ] {

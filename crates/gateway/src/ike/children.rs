@@ -16,7 +16,7 @@ use headroom_ipsec::spec::{
 };
 use headroom_ipsec::{PolicySpec, SaSpec};
 
-use super::selectors::{first_address, is_of_one_version, selector};
+use super::selectors::{first_address, is_of_one_version, overlap, selector};
 use crate::config::{IkeChild, IkePeer};
 use crate::datapath::Datapath;
 
@@ -281,10 +281,15 @@ impl Children {
         Some(Origin { child: name, session, spis, was_in_force })
     }
 
-    /// Returns the oldest CHILD SA in force of a configuration and a session.
-    pub(super) fn in_force(&self, name: &str, session: SessionId) -> Option<ChildId> {
-        let is_one = |one: &Installed| one.session == session && !one.is_ending && !one.is_refused;
-        self.of(name).find(|(_, one)| is_one(one)).map(|(id, _)| id)
+    /// Returns the oldest other CHILD SA in force of the same configuration and session, and for some
+    /// of the same packets.
+    pub(super) fn twin(&self, id: ChildId) -> Option<ChildId> {
+        let new = self.installed.get(&id)?;
+        let is_one = |one: &Installed| {
+            let is_in_force = !one.is_ending && !one.is_refused;
+            is_in_force && one.session == new.session && overlap(&one.selectors, &new.selectors)
+        };
+        self.of(&new.child).find(|(other, one)| *other != id && is_one(one)).map(|(id, _)| id)
     }
 
     /// Tells whether a configuration has a CHILD SA.
@@ -367,7 +372,7 @@ impl Children {
         self.of(child).find(|(_, one)| !one.is_ending && its(one)).map(|(id, _)| id)
     }
 
-    /// Tells whether something has changed since the last call.
+    /// Tells whether something has changed since the last call, or could not be put into the engine.
     pub(super) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }

@@ -84,5 +84,9 @@ mod tests {
         assert!(line.contains("192.0.2.7:4500") && line.contains("user an\\nna has"), "{line}");
         assert_eq!(log.note(from, wrong(), start + INTERVAL / 2), None);
         assert!(log.line(start + INTERVAL).is_some());
+        for reason in [Reason::NoPpk, Reason::OtherPpk] {
+            let line = FailureLog::default().note(from, reason, start).expect("a line");
+            assert!(line.contains("post-quantum pre-shared key"), "{line}");
+        }
     }
 }

@@ -45,6 +45,9 @@ pub(super) struct Negotiator {
     next_wear: Instant,
     /// When it is looked at the ways to peers.
     next_roam: Instant,
+    /// When what has changed may be put into the engine, and why the last attempt failed.
+    next_apply: Instant,
+    unusable: Option<String>,
     /// The session at which the last look at routes ended.
     roamed: Option<SessionId>,
     datapath: Arc<Datapath>,
@@ -97,6 +100,8 @@ impl Negotiator {
             failures: FailureLog::default(),
             next_wear: now,
             next_roam: now,
+            next_apply: now,
+            unusable: None,
             roamed: None,
             datapath,
             key_log,
@@ -293,10 +298,21 @@ impl Negotiator {
         while let Some(event) = self.endpoint.event() {
             self.happened(event, Instant::now());
         }
-        if self.children.take_change() {
+        let now = Instant::now();
+        if self.next_apply <= now && self.children.take_change() {
             match self.children.apply(&self.datapath, None) {
-                Ok(refused) => self.refuse(refused),
-                Err(error) => self.say(format!("what was negotiated cannot be used: {error}")),
+                Ok(refused) => {
+                    self.unusable = None;
+                    self.refuse(refused);
+                }
+                Err(error) => {
+                    self.next_apply = now + LOOK;
+                    let unusable = format!("what was negotiated cannot be used: {error}");
+                    if self.unusable.as_ref() != Some(&unusable) {
+                        self.say(unusable.clone());
+                    }
+                    self.unusable = Some(unusable);
+                }
             }
             // at once, before those that come now
             for child in self.datapath.waiting() {

@@ -26,6 +26,31 @@ pub(super) fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Sel
     }
 }
 
+/// Tells whether some packets are selected by both.
+pub(super) fn overlap(one: &[Selector], other: &[Selector]) -> bool {
+    let addresses = |one: &Addresses, other: &Addresses| match (one, other) {
+        (Addresses::Range(first, last), Addresses::Range(start, end)) => {
+            first <= end && start <= last
+        }
+        (Addresses::Any, _) | (_, Addresses::Any) => true,
+    };
+    let ports = |one: &Ports, other: &Ports| match (one, other) {
+        (Ports::Range(one), Ports::Range(other)) => {
+            one.start() <= other.end() && other.start() <= one.end()
+        }
+        (Ports::Opaque, Ports::Range(_)) | (Ports::Range(_), Ports::Opaque) => false,
+        (Ports::Any, _) | (_, Ports::Any) | (Ports::Opaque, Ports::Opaque) => true,
+    };
+    let both = |one: &Selector, other: &Selector| {
+        addresses(&one.local, &other.local)
+            && addresses(&one.remote, &other.remote)
+            && one.protocol.zip(other.protocol).is_none_or(|(one, other)| one == other)
+            && ports(&one.local_port, &other.local_port)
+            && ports(&one.remote_port, &other.remote_port)
+    };
+    one.iter().any(|one| other.iter().any(|other| both(one, other)))
+}
+
 pub(super) fn is_of_one_version(selector: &Selector) -> bool {
     let version = |addresses| first_address(addresses).map(|one| one.is_ipv6());
     version(&selector.local) == version(&selector.remote)

@@ -46,9 +46,12 @@ impl Session {
             self.connection.as_ref().map(|one| &one.virtual_addresses),
             Some(VirtualAddresses::Assign(_))
         );
-        let most = match assigns && replaces.is_none() {
-            true => MAX_ASSIGNED_CHILDREN.min(ctx.config.limits.children),
-            false => ctx.config.limits.children,
+        let limit = ctx.config.limits.children.saturating_add(self.resources());
+        let most = match (assigns, replaces) {
+            // it is there beside the one that it replaces
+            (_, Some(_)) => limit.saturating_mul(2),
+            (true, None) => MAX_ASSIGNED_CHILDREN.min(limit),
+            (false, None) => limit,
         };
         let is_over = self.phase != Phase::Established || self.reauth.is_replaced;
         if is_over || self.children.len() >= most {
@@ -214,6 +217,12 @@ impl Session {
                 && child.status == ChildStatus::Installed
                 && Arc::ptr_eq(&child.config, config)
         })
+    }
+
+    /// Returns how many CHILD SAs there may be for single resources.
+    fn resources(&self) -> usize {
+        let children = self.connection.iter().flat_map(|connection| &connection.children);
+        children.map(|child| child.per_resource as usize).sum()
     }
 
     /// Returns what the CHILD SA is for that a peer asks for; none: there are enough of them.

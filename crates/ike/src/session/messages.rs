@@ -185,6 +185,10 @@ impl Session {
         ctx: &mut Context<'_>,
     ) {
         self.refuse(spi, request, NotifyType::InvalidSyntax, ctx);
+        // it ends before the proof, and is kept for a while to answer retransmissions
+        if self.is_half_open() {
+            self.fail(Reason::Protocol(what), ctx);
+        }
         self.close(Reason::Protocol(what), ctx);
     }
 

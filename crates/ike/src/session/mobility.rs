@@ -35,7 +35,7 @@ impl Session {
     pub(crate) fn move_to(&mut self, path: Path, ctx: &mut Context<'_>) {
         self.path = path;
         for pending in self.sas.iter_mut().filter_map(|sa| sa.pending.as_mut()) {
-            pending.next_at = ctx.now;
+            pending.start_again(&ctx.config.timing, ctx.now);
         }
         self.moved(ctx);
         self.queue(Task::UpdateAddresses);
@@ -96,8 +96,7 @@ impl Session {
         contents: &Contents<'_>,
         ctx: &mut Context<'_>,
     ) -> Option<Result<Hashes, NotifyType>> {
-        let asks = contents.has(NotifyType::NatDetectionDestinationIp);
-        if !self.mobility.is_on || !self.responds || !asks {
+        if !self.mobility.is_on || !self.responds {
             return None;
         }
         if contents.has(NotifyType::UpdateSaAddresses) {
@@ -115,7 +114,9 @@ impl Session {
                 _ => self.queue(Task::CheckRoutability),
             }
         }
-        self.nat_hashes(ctx.path, ctx).map(Ok)
+        // who forbids NATs, or does not know of them, does not ask (RFC 4555 §3.9)
+        let asks = contents.has(NotifyType::NatDetectionDestinationIp);
+        if asks { self.nat_hashes(ctx.path, ctx).map(Ok) } else { None }
     }
 
     pub(super) fn send_routability_check(&mut self, ctx: &mut Context<'_>) {

@@ -35,8 +35,11 @@ impl Session {
         }
     }
 
-    /// Asks for it later.
+    /// Asks for it later, unless the session ends: then nothing would take it from where it waits.
     pub(super) fn delay(&mut self, at: Instant, task: Task) {
+        if self.phase != Phase::Established {
+            return;
+        }
         self.delayed.retain(|(_, queued)| !queued.is_same(&task));
         self.delayed.push((at, task));
     }

@@ -102,6 +102,29 @@ fn a_child_that_is_rekeyed_before_the_answer_that_makes_it_is_rekeyed_later() {
 }
 
 #[test]
+fn a_refusal_that_comes_while_the_ike_sa_is_closed_leaves_nothing_due_for_ever() {
+    let mut world = plain();
+    world.create_child(A);
+    // B refuses for now, for it rekeys the IKE SA
+    world.rekey_ike(B);
+    world.lose(B);
+    world.close(A);
+    world.pass(A);
+    world.pass(B);
+    // nobody answers the deletion
+    let end = world.now + Duration::from_secs(60);
+    let mut polls = 0;
+    while let Some(due) = world.hosts[A].endpoint.next_deadline().filter(|due| *due < end) {
+        world.in_flight.clear();
+        world.now = world.now.max(due);
+        world.poll(A);
+        polls += 1;
+        assert!(polls < 20, "what is due is done");
+    }
+    assert!(polls > 5, "the deletion is sent again");
+}
+
+#[test]
 fn no_common_algorithms_of_a_child_leave_the_ike_sa_alone() {
     let [mut config_a, config_b] = configs(PostQuantum::Off);
     let connection = Arc::get_mut(&mut config_a.connections[0]).expect("ours alone");

@@ -12,6 +12,7 @@ use headroom_ike::wire::{
 use headroom_ike::{Auth, Config, Limits, PostQuantum, Reason, Transmit};
 use headroom_suite::Key;
 
+use crate::impostor::Impostor;
 use crate::world::{A, B, World, configs};
 
 /// The header of a first message.
@@ -480,4 +481,26 @@ fn a_source_that_fails_to_authenticate_is_ignored_for_a_while() {
     let later = world.now + Duration::from_secs(60);
     host.endpoint.handle(&first.datagram, first.from, first.to, later);
     assert!(host.endpoint.transmit().is_some(), "it may try again");
+}
+
+#[test]
+fn a_source_that_breaks_off_before_its_proof_does_not_fill_the_table_of_ike_sas() {
+    let mut world = World::new(configs(PostQuantum::Off), 19);
+    for _ in 0..30 {
+        world.connect(A);
+        world.deliver(0, false);
+        if world.in_flight.is_empty() {
+            continue;
+        }
+        world.deliver(0, false);
+        world.in_flight.clear();
+        let mut impostor = Impostor::of(&world, A);
+        impostor.next_id(|_| 1);
+        let answer = impostor.ask(&mut world, ExchangeType::IkeAuth, &[]).expect("an answer");
+        assert_eq!(answer.notifies(), [NotifyType::InvalidSyntax]);
+    }
+    let counters = world.hosts[B].endpoint.counters();
+    assert_eq!((counters.authentication_failures, counters.refused_after_failures), (10, 20));
+    assert_eq!(world.hosts[B].endpoint.sessions(), 10, "they answer retransmissions");
+    assert!(matches!(world.hosts[B].closed[..], [Reason::Protocol(_), ..]));
 }

@@ -235,6 +235,15 @@ fn an_answer_that_widens_is_not_accepted_and_what_it_made_is_deleted() {
         assert!(deleted, "{deletion:?}");
         assert!(stands(&world, A));
         assert_eq!(world.hosts[A].sends_on.len(), 1, "the old one is used on");
+        // the deletion would be forgotten with the IKE SA that it is sent on
+        let (number, protocol, spi) = (1, ProtocolId::Ike, &[7; 8]);
+        let proposals = vec![Proposal { number, protocol, spi, transforms: transforms() }];
+        let rekey = [
+            Payload::SecurityAssociation(SecurityAssociation { proposals }),
+            Payload::Nonce(Nonce(&[7; 32])),
+        ];
+        let refused = impostor.ask(&mut world, CreateChildSa, &rekey).expect("an answer");
+        assert_eq!(refused.notifies(), [NotifyType::TemporaryFailure]);
     }
 }
 

@@ -98,6 +98,20 @@ fn rekeying_keeps_what_a_child_sa_is_for() {
 }
 
 #[test]
+fn as_many_as_the_limit_of_child_sas_are_rekeyed_and_more_are_made() {
+    for number in [31, 40] {
+        let mut world = established([number; 2], 87);
+        for host in [A, B] {
+            assert!(world.hosts[host].failed_children.is_empty(), "{number}");
+            world.rekey_child(host);
+            world.settle();
+            world.check_children(number as usize + 1);
+            assert_eq!(resources(&world, host, number), all_of(number));
+        }
+    }
+}
+
+#[test]
 fn a_new_ike_sa_has_them_all_again() {
     let mut world = established([3; 2], 85);
     let session = world.hosts[A].session.expect("a session");

@@ -211,6 +211,7 @@ fn what_a_hostile_initiator_offers_makes_no_key() {
         let (world, answer) = ask_instead(same(PostQuantum::Off), &[offer(data)]);
         assert_eq!(answer, Some(vec![NotifyType::AuthenticationFailed]), "{data:?}");
         assert_eq!(world.hosts[B].closed, [Reason::NoPpk]);
+        assert_eq!(world.hosts[B].endpoint.counters().authentication_failures, 1);
         let lax = with_ppks(PostQuantum::Off, [ppk(Either, false), ppk(Either, false)]);
         let (world, answer) = ask_instead(lax, &[offer(data)]);
         assert_eq!(answer, Some(vec![]), "{data:?}");

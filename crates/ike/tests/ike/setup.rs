@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_ike::wire::{AddressRange, Message, NotifyType, Payload, TrafficSelector};
+use headroom_ike::wire::{
+    AddressRange, ExchangeType, Message, Notify, NotifyType, Payload, TrafficSelector,
+};
 use headroom_ike::{
     ChildSa, Command, Config, Endpoint, MessageReport, Mode, PacketFormat, Pool, PostQuantum, Ppk,
     PpkExchange, QEsp, Reason, UsedPpk, VirtualAddresses,
@@ -12,6 +14,7 @@ use headroom_ike::{
 
 use headroom_suite::Key;
 
+use crate::impostor::Impostor;
 use crate::world::{A, B, Host, World, configs};
 
 #[test]
@@ -568,6 +571,33 @@ fn an_initiator_with_another_address_goes_on() {
 }
 
 #[test]
+fn an_initiator_that_moves_after_its_last_transmission_goes_on() {
+    let configs = configs(PostQuantum::Off).map(|mut config| {
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+        connection.mobike = true;
+        config.timing.retransmissions = 2;
+        config
+    });
+    let mut world = World::new(configs, 39);
+    world.connect(A);
+    world.settle();
+    // the network of the old address is gone
+    world.rekey_child(A);
+    for _ in 0..2 {
+        world.in_flight.clear();
+        assert!(world.advance());
+    }
+    world.in_flight.clear();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    // and the first message from the new one is lost
+    assert!(world.advance());
+    world.lose(A);
+    world.settle();
+    world.check_agreement(1);
+    assert_eq!((world.hosts[A].installed, world.hosts[B].moved), (2, 1));
+}
+
+#[test]
 fn a_responder_sends_no_packets_to_an_address_that_does_not_answer() {
     let mut world = mobile();
     move_initiator(&mut world, [198, 51, 100, 7]);
@@ -581,6 +611,25 @@ fn a_responder_sends_no_packets_to_an_address_that_does_not_answer() {
     world.in_flight.clear();
     world.settle();
     assert_eq!(world.hosts[B].moved, 1, "the question is asked again");
+}
+
+#[test]
+fn an_initiator_that_forbids_nats_in_place_of_detecting_them_is_followed() {
+    // from port 500 in place of 4500
+    let here: [u8; 12] = [192, 0, 2, 1, 192, 0, 2, 2, 1, 244, 1, 244];
+    let elsewhere: [u8; 12] = [198, 51, 100, 7, 192, 0, 2, 2, 1, 244, 1, 244];
+    let nat = NotifyType::UnexpectedNatDetected;
+    for (addresses, refused, moved) in [(here, vec![], 1), (elsewhere, vec![nat], 0)] {
+        let mut world = mobile();
+        let mut impostor = Impostor::of(&world, A);
+        let update = [
+            Payload::Notify(Notify::new(NotifyType::UpdateSaAddresses, &[])),
+            Payload::Notify(Notify::new(NotifyType::NoNatsAllowed, &addresses)),
+        ];
+        let answer = impostor.ask(&mut world, ExchangeType::Informational, &update);
+        assert_eq!(answer.expect("an answer").notifies(), refused);
+        assert_eq!(world.hosts[B].moved, moved);
+    }
 }
 
 #[test]

@@ -79,6 +79,7 @@ impl Children {
                         child.is_refused = false;
                     }
                 }
+                self.is_changed = true;
                 Err(error)
             }
         }

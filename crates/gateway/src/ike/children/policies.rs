@@ -9,6 +9,7 @@ use headroom_ipsec::spec::{Action, Selector};
 
 use super::{Children, Installed};
 use crate::config::IkeChild;
+use crate::ike::selectors::overlap;
 
 impl Children {
     /// Returns the policies in force. What a configuration covers and no CHILD SA protects is dropped.
@@ -60,15 +61,29 @@ impl Children {
                 }
             }
         } else {
-            let installed: Vec<&Installed> = all.collect();
-            let action = protect(&installed);
-            let narrowed = installed.first().map_or(&[][..], |one| &one.selectors);
-            policies.extend(narrowed.iter().enumerate().map(|(number, selector)| PolicySpec {
-                name: child.policy_name(number),
-                selector: selector.clone(),
-                action: action.clone(),
-            }));
-            protected.extend(narrowed);
+            // those for the same packets may replace each other; some peers have one per selector
+            let mut groups: Vec<Vec<&Installed>> = Vec::new();
+            for one in all {
+                let is_of =
+                    |group: &&mut Vec<&Installed>| overlap(&group[0].selectors, &one.selectors);
+                let mut is_apart = true;
+                for group in groups.iter_mut().filter(is_of) {
+                    group.push(one);
+                    is_apart = false;
+                }
+                if is_apart {
+                    groups.push(vec![one]);
+                }
+            }
+            for group in groups.iter().rev() {
+                let action = protect(group);
+                for selector in &group[0].selectors {
+                    let name = child.policy_name(policies.len());
+                    let (selector, action) = (selector.clone(), action.clone());
+                    policies.push(PolicySpec { name, selector, action });
+                }
+                protected.extend(&group[0].selectors);
+            }
         }
         let first = if child.is_shared { 0 } else { policies.len() };
         let rest = child.selectors.iter().filter(|selector| !protected.contains(selector));

@@ -227,6 +227,29 @@ fn a_peer_that_authenticates_again_uses_both_ike_sas_until_the_old_one_is_gone()
     assert_eq!(gateway.ways_to(9), [(0xbbbb, at(9))]);
 }
 
+#[test]
+fn a_peer_may_have_a_child_sa_for_each_selector() {
+    let mut gateway = Gateway::new(empty());
+    let site = IkeChild { is_shared: false, ..configured("site") };
+    gateway.children.configured.push(site);
+    gateway.install_behind(9, 1, ("site", ALICE, 1), (0x1001, 0xaaaa));
+    gateway.install_behind(9, 2, ("site", ALICE, 2), (0x1002, 0xbbbb));
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(1), [(0xaaaa, at(9))]);
+    assert_eq!(gateway.ways_to(2), [(0xbbbb, at(9))]);
+    assert_eq!(gateway.children.twin(ChildId(2)), None);
+    // one is made again
+    gateway.install_behind(9, 3, ("site", ALICE, 1), (0x1003, 0xcccc));
+    assert_eq!(gateway.children.twin(ChildId(3)), Some(ChildId(1)));
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(1), [(0xaaaa, at(9)), (0xcccc, at(9))], "the oldest sends");
+    assert_eq!(gateway.ways_to(2), [(0xbbbb, at(9))]);
+    gateway.remove(1);
+    assert_eq!(gateway.put(), []);
+    assert_eq!(gateway.ways_to(1), [(0xcccc, at(9))]);
+    assert_eq!(gateway.ways_to(2), [(0xbbbb, at(9))]);
+}
+
 /// An engine with an association of a file, which has the inbound SPI 0x1001.
 fn with_a_fixed_one() -> Engine {
     let suite = "aes-256-gcm".parse().expect("a suite");
@@ -256,9 +279,11 @@ fn what_the_kernel_refuses_is_put_into_force_later() {
     let mut gateway = Gateway::new(with_a_fixed_one());
     gateway.install(1, ("vpn", ALICE, 1), (0x1001, 0xaaaa));
     gateway.install(2, ("vpn", BOB, 2), (0x1002, 0xbbbb));
+    assert!(gateway.children.take_change() && !gateway.children.take_change());
     let no_socket = |_| Err(io::Error::other("no socket"));
     let refused = gateway.children.put(&gateway.engine, None, Duration::ZERO, no_socket);
     assert_eq!(refused.expect_err("the kernel's error").to_string(), "no socket");
+    assert!(gateway.children.take_change(), "it is tried again, whatever happens meanwhile");
     gateway.install(3, ("vpn", SessionId(3), 3), (0x1003, 0xcccc));
     assert_eq!(gateway.put(), [ChildId(1)]);
     assert_eq!(gateway.ways_to(2), [(0xbbbb, at(2))]);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use headroom_ike::{Command, Event, Reason, SessionId};
+use headroom_ike::{Command, Event, Identity, Reason, SessionId};
 
 use super::{LOOK, Negotiator};
 use crate::config::ChildAction;
@@ -65,13 +65,13 @@ impl Negotiator {
                     child.retry.succeeded();
                     child.is_asked = false;
                 }
-                // both ends made one at the same time: the end that began gives up the older one
-                let twin = self.children.in_force(&sa.config.name, sa.session);
-                let twin = twin.filter(|_| {
-                    sa.replaces.is_none() && sa.resource.is_none() && session.initiated
-                });
+                let may_be_twin =
+                    sa.replaces.is_none() && sa.resource.is_none() && session.initiated;
                 let owner = session.identity.clone().unwrap_or_default();
+                let id = sa.child;
                 self.children.install(*sa, (session.local, session.remote), owner);
+                // both ends made one at the same time: the end that began gives up the older one
+                let twin = self.children.twin(id).filter(|_| may_be_twin);
                 if let Some(older) = twin {
                     let _ = self.endpoint.command(&Command::CloseChild(older), now);
                 }
@@ -146,8 +146,10 @@ impl Negotiator {
         if let Some(begun) = self.sessions.remove(id) {
             self.connecting.remove(&(begun.began, id));
         }
-        let (name, local, remote) = (session.peer.clone(), session.local, session.remote);
+        let (name, remote) = (session.peer.clone(), session.remote);
         let (initiated, peer) = (session.initiated, name.as_str());
+        let connection = self.connections.get(peer);
+        let yields = connection.is_some_and(|own| yields(&own.local, session.identity.as_deref()));
         let quantum = if session.post_quantum { "post-quantum" } else { "NOT post-quantum" };
         let assigned: Vec<String> =
             session.assigned.addresses.iter().map(IpAddr::to_string).collect();
@@ -166,14 +168,14 @@ impl Negotiator {
             peer.retry.succeeded();
         }
         self.peers.look(peer, now + LOOK);
-        // both hosts began: the one with the lower address gives up what it began
+        // both hosts began: one of them gives up what it began
         let stands = |one: &Session| one.established.is_some();
         let has_other =
             self.sessions.of(peer).any(|(other, one)| other != id && !one.initiated && stands(one));
         let mine = self.sessions.of(peer).filter(|(_, one)| one.initiated && stands(one));
         let mine: Vec<SessionId> = mine.map(|(id, _)| id).collect();
         let both = if initiated { has_other } else { !mine.is_empty() };
-        if both && (local.ip(), local.port()) < (remote.ip(), remote.port()) {
+        if both && yields {
             for mine in mine {
                 let _ = self.endpoint.command(&Command::Close(mine), now);
             }
@@ -227,5 +229,32 @@ impl Negotiator {
         }
         self.give_up(&peer);
         self.peers.look(&peer, now);
+    }
+}
+
+/// Tells whether this host, and not its peer, gives up what it began while the peer did. Both ends know
+/// both names; behind a NAT they know other addresses, and both would give up, again and again.
+fn yields(own: &Identity, peer: Option<&str>) -> bool {
+    peer.is_some_and(|peer| own.to_string().as_str() < peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_two_hosts_that_began_at_once_gives_up() {
+        for names in [
+            ["a.example", "b.example"],
+            ["gate@example.org", "192.0.2.1"],
+            ["10.0.0.5", "10.1.0.7"],
+            ["2001:db8::1", "host"],
+        ] {
+            let [one, other] = names.map(Identity::from_text);
+            let both = [(&one, &other), (&other, &one)];
+            let [here, there] = both.map(|(own, peer)| yields(own, Some(&peer.to_string())));
+            assert!(here != there, "{names:?}");
+            assert!(!yields(&one, None), "it is not known who the peer is");
+        }
     }
 }
