@@ -114,17 +114,18 @@ pub struct Overhead {
 /// Overhead of paired times: `pairs` holds, block by block, the stack's time
 /// and its baseline's, both above 0. `None` of nothing.
 pub fn paired_overhead(pairs: &[(f64, f64)]) -> Option<Overhead> {
-    let logs: Vec<f64> = pairs
-        .iter()
-        .filter(|(time, base)| *time > 0.0 && *base > 0.0)
-        .map(|(time, base)| (time / base).ln())
-        .collect();
     let to_pct = |log: f64| 100.0 * log.exp_m1();
-    mean(&logs).map(|m| Overhead {
+    mean(&log_ratios(pairs)).map(|m| Overhead {
         n: m.n,
         pct: to_pct(m.mean),
         ci95_pct: m.ci95.map(|ci| ci.map(to_pct)),
     })
+}
+
+/// Returns the logarithms of the ratios of paired times; a pair with a time of 0 has none.
+pub fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
+    let positive = pairs.iter().filter(|(time, base)| *time > 0.0 && *base > 0.0);
+    positive.map(|(time, base)| (time / base).ln()).collect()
 }
 
 /// A part of a sum: the variance of its mean, and how well that is known.
