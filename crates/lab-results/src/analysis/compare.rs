@@ -237,7 +237,7 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
             ("headroom".to_owned(), machine.headroom.clone()),
         ]);
         for program in &machine.programs {
-            facts.insert(program.name.clone(), program.version.clone());
+            facts.insert(program.name.clone(), program.build());
         }
         facts
     };
