@@ -5,7 +5,7 @@ use headroom_units::{chosen_size, rate, rounded, seconds, three};
 use super::added::{self, Added, Pair, span};
 use super::main_link;
 use crate::analysis::measured::{Estimate, Measured};
-use crate::analysis::stats::MIN_RUNS;
+use crate::analysis::stats::{self, MIN_RUNS};
 use crate::schema::Results;
 
 /// One claim.
@@ -292,15 +292,10 @@ fn is_nothing([lo, hi]: [f64; 2]) -> bool {
     lo.abs().max(hi.abs()) < SAME_S / 2.0
 }
 
-/// Names the smallest additional time that would have been significant with a probability of 80 %:
-/// half of the interval, of logarithms, is 1.96 standard errors for many runs, and 0.84 more are
-/// needed. The report's page computes it alike (`visible` in page/js/costs.js).
+/// Names the smallest additional time that would have been significant.
 fn visible(slower: &Estimate) -> String {
-    let Some([lo, hi]) = slower.ci95.map(|ends| ends.map(|pct| (pct / 100.0).ln_1p())) else {
-        return String::new();
-    };
-    let pct = 100.0 * ((hi - lo) / 2.0 * (1.0 + 0.84 / 1.96)).exp_m1();
-    if pct.is_finite() { format!("; {} % would show", three(pct)) } else { String::new() }
+    let pct = slower.ci95.and_then(stats::visible_pct);
+    pct.map_or_else(String::new, |pct| format!("; {} % would show", three(pct)))
 }
 
 impl Compared {
