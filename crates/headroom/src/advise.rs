@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use headroom_lab::Error;
 use headroom_lab::plan::Plan;
 use headroom_lab::stack::Stack;
+use headroom_lab_host::command::quote;
 use headroom_lab_results::analysis::advise::{
     self, Basis, Property, Question, StackFacts, back_test,
 };
@@ -136,7 +137,8 @@ fn facts(name: &str) -> StackFacts {
 /// The largest file of a plan.
 const LARGEST_MEASURED: u64 = 1 << 30;
 
-/// The command that measures what was asked, with files of 1 GiB where they are larger.
+/// The command that measures what was asked, with files of 1 GiB where they are larger, as a
+/// shell reads it.
 fn settle(arguments: &Advise) -> String {
     let shown = |name: &str, value: String| format!(" --{name} {value}");
     let mut command = "headroom lab advise".to_owned();
@@ -153,7 +155,7 @@ fn settle(arguments: &Advise) -> String {
         command += &shown("need", arguments.need.join(","));
     }
     if let Some(from) = &arguments.from {
-        command += &shown("from", from.display().to_string());
+        command += &shown("from", quote(&from.display().to_string()));
     }
     command + " --measure"
 }
@@ -230,15 +232,28 @@ mod tests {
         assert_eq!(stacks, ["ftps", "sftp"]);
     }
 
-    #[test]
-    fn the_command_that_settles_it_asks_for_files_that_a_plan_may_have() {
+    /// The command that settles what these arguments ask.
+    fn settled(more: &[&str]) -> String {
         use crate::arguments::{Arguments, Command, Lab};
         use clap::Parser;
 
-        let line = "headroom lab advise --rate 200mbit --rtt 80ms --files 10GB";
-        let parsed = Arguments::try_parse_from(line.split(' ')).expect("arguments");
+        let line = "headroom lab advise --rate 200mbit --rtt 80ms";
+        let words = line.split(' ').chain(more.iter().copied());
+        let parsed = Arguments::try_parse_from(words).expect("arguments");
         let Command::Lab(Lab::Advise(asked)) = parsed.command else { panic!("another command") };
-        assert!(settle(&asked).ends_with("--files 1x1GiB --measure"), "{}", settle(&asked));
+        settle(&asked)
+    }
+
+    #[test]
+    fn the_command_that_settles_it_asks_for_files_that_a_plan_may_have() {
+        let command = settled(&["--files", "10GB"]);
+        assert!(command.ends_with("--files 1x1GiB --measure"), "{command}");
+    }
+
+    #[test]
+    fn the_command_that_settles_it_names_the_run_as_a_shell_reads_it() {
+        let command = settled(&["--files", "1MiB", "--from", "results/my run"]);
+        assert!(command.ends_with(" --from 'results/my run' --measure"), "{command}");
     }
 
     #[test]

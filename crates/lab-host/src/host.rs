@@ -223,6 +223,14 @@ impl Host {
         Ok(text.unwrap_or_else(|| format!("(the content of {})\n", path.display())))
     }
 
+    /// The BLAKE3 digest of a file, in hexadecimal.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn digest(&self, path: &Path) -> Result<String> {
+        self.agent()?.files(Request::Digest { path: path.to_owned() })
+    }
+
     /// Makes folders, with those above them.
     pub fn make_folders(&self, paths: &[PathBuf]) -> Result<()> {
         paths.iter().for_each(|path| self.note(|| format!("mkdir -p {}", path.display())));

@@ -184,19 +184,18 @@ impl All {
         }
         for ((_, what, link_bps, loss, least), run) in LINKS.into_iter().zip(&self.links) {
             let found = run.as_ref().and_then(|run| after_start(run, OURS));
-            let aim = 0.95 * possible(link_bps, loss);
+            let aim = goodput_aim(link_bps, loss, least);
             let shown = found.map(|found| found.shown(|bps| percent(bps / link_bps)));
             row(
                 &format!("goodput at {what}, after the start, of the link"),
                 &percent(least),
                 &percent(aim / link_bps),
                 shown,
-                // a link's share of payload may put the aim below the bar
                 &verdict_of(
                     run.as_ref().map_or(0, Run::blocks),
                     found.map(|found| found.value),
                     least * link_bps,
-                    aim.max(least * link_bps),
+                    aim,
                 ),
             );
         }
@@ -339,6 +338,12 @@ fn possible(link_bps: f64, loss: f64) -> f64 {
     link_bps * LANE_PAYLOAD / LANE_FRAME * (1.0 - loss)
 }
 
+/// The goodput to aim for: 95 % of what is possible, and no less than the least, a share of the
+/// link, which payload and losses can put above that.
+fn goodput_aim(link_bps: f64, loss: f64, least: f64) -> f64 {
+    (0.95 * possible(link_bps, loss)).max(least * link_bps)
+}
+
 /// Bits of file a second between the ends of the smallest and the largest transfer.
 fn after_start(run: &Run, stack: &str) -> Option<Estimate> {
     let sizes = run.figures().sizes("download");
@@ -361,4 +366,18 @@ fn after_start(run: &Run, stack: &str) -> Option<Estimate> {
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_aim_is_below_what_is_asked_at_least() {
+        for (plan, _, link_bps, loss, least) in LINKS {
+            let aim = goodput_aim(link_bps, loss, least);
+            assert!(aim >= least * link_bps, "{plan}: {}", percent(aim / link_bps));
+        }
+        assert_eq!(percent(goodput_aim(100e6, 0.0, 0.5) / 100e6), "88.1 %");
+    }
 }

@@ -127,6 +127,30 @@ fn compares_nothing_on_three_runs() {
 }
 
 #[test]
+fn a_comparison_of_secured_stacks_counts_the_blocks_that_both_have() {
+    let mut results = disturbed_demo();
+    // the fastest lacks one block, the others lack another: ten sessions each, nine pairs
+    for sample in &mut results.samples {
+        let large = sample.workload == "download" && sample.size_bytes == 64 << 20;
+        let lacks = match sample.stack.as_str() {
+            "https" => 0,
+            "ftps" | "sftp" => 1,
+            _ => continue,
+        };
+        sample.ok &= !(large && sample.block == lacks);
+    }
+    let mut results = analysed(results);
+    let large = |one: &&String| one.starts_with("A session with a 64 MiB");
+    let compared = results.answer.iter().find(large).expect("a comparison").clone();
+    assert!(compared.ends_with("(n = 9)."), "{compared}");
+    results.answer = vec![compared.clone()];
+    assert_eq!(read::contradictions(&results), Vec::<String>::new());
+    results.answer = vec![compared.replace("(n = 9)", "(n = 10)")];
+    let found = read::contradictions(&results);
+    assert!(found.iter().any(|why| why.contains("fewest blocks has 9")), "{found:#?}");
+}
+
+#[test]
 fn a_time_that_can_be_nothing_is_not_said_to_be_added() {
     let mut results = analysed(disturbed_demo());
     // its uploads of 1 KiB take +23 % [-73, 473]

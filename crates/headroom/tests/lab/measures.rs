@@ -77,6 +77,11 @@ fn what_runs_over_ssh() {
         let trips = number(wire(&results, stack, "download", 1024), "round_trips");
         assert!(trips >= 5.0, "{stack} logs in before it asks for a file: {trips}");
     }
+    let programs = array(&results["environment"], "programs");
+    for name in ["sftp", "scp"] {
+        let is_named = programs.iter().any(|program| text(program, "name") == name);
+        assert!(is_named, "{name} prints no version, and is recorded: {programs:?}");
+    }
 }
 
 #[test]
@@ -400,6 +405,9 @@ fn assert_consistent(results: &Value) {
     for program in array(environment, "programs") {
         let origin = text(program, "origin");
         assert!(["system", "cache", "pinned", "built-in"].contains(&origin), "{program}");
+        // what prints no version is told apart by its digest
+        let digits = program["blake3"].as_str().map_or(0, str::len);
+        assert_eq!(digits, if text(program, "version").is_empty() { 64 } else { 0 }, "{program}");
     }
     for stack in array(&results["plan"], "stacks") {
         let facts = &environment["stacks"][text(stack, "name")];

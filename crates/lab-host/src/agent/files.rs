@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::content::{Content, ContentKind, make, tree_name, verify};
+use crate::content::{Content, ContentKind, digest, make, tree_name, verify};
 use crate::error::{Doing, Result};
 
 /// An operation on files.
@@ -16,6 +16,8 @@ pub(crate) enum Request {
     Write { path: PathBuf, content: String },
     /// Reads a text: `String`.
     Read { path: PathBuf },
+    /// Hashes a file: `String`, its BLAKE3 digest in hexadecimal.
+    Digest { path: PathBuf },
     /// Makes folders with those above them; nothing is answered.
     MakeFolders { paths: Vec<PathBuf> },
     /// Makes a file: its [`Content`].
@@ -38,6 +40,7 @@ pub(super) fn answer(request: Request) -> Result<Value> {
         Request::Read { path } => {
             value(&std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?)
         }
+        Request::Digest { path } => value(&digest(&path)?),
         Request::MakeFolders { paths } => {
             paths.iter().try_for_each(|path| make_folder(path))?;
             Ok(Value::Null)

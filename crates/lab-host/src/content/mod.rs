@@ -47,6 +47,20 @@ pub(crate) fn make(path: &Path, size: u64, seed: u64, kind: ContentKind) -> Resu
     Ok(Content { size, hash: hasher.finalize() })
 }
 
+/// The BLAKE3 digest of a file, in hexadecimal.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn digest(path: &Path) -> Result<String> {
+    Ok(hash_of(path).doing(|| format!("read {}", path.display()))?.to_hex().to_string())
+}
+
+fn hash_of(path: &Path) -> std::io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize())
+}
+
 /// Says whether the file at `path` is what was sent, byte for byte.
 ///
 /// # Errors
@@ -65,11 +79,8 @@ pub(crate) fn verify(path: &Path, expected: Content) -> Result<()> {
             expected.size
         )));
     }
-    let mut hasher = blake3::Hasher::new();
-    File::open(path)
-        .and_then(|file| hasher.update_reader(file).map(|_| ()))
-        .doing(|| format!("read {} for verification", path.display()))?;
-    if hasher.finalize() != expected.hash {
+    let hash = hash_of(path).doing(|| format!("read {} for verification", path.display()))?;
+    if hash != expected.hash {
         return Err(Error::Failed(format!(
             "the transferred file {name} has the right length but wrong content"
         )));
@@ -88,6 +99,7 @@ mod tests {
         let path = folder.join("f3000");
         let content = make(&path, 3000, 7, ContentKind::Random).expect("made");
         verify(&path, content).expect("as made");
+        assert_eq!(digest(&path).expect("a digest"), content.hash.to_hex().to_string());
 
         let good = std::fs::read(&path).expect("read");
         let mut changed = good.clone();
@@ -98,6 +110,7 @@ mod tests {
         assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("2999 bytes")));
         std::fs::remove_file(&path).expect("remove");
         assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("not there")));
+        assert!(digest(&path).is_err());
         std::fs::remove_dir_all(&folder).expect("clean");
     }
 }

@@ -188,9 +188,7 @@ pub(super) fn time(sample: &Sample) -> Option<f64> {
 fn overheads(results: &Results, cells: &Cells<'_>, key: &Key) -> Option<Vec<f64>> {
     let planned = results.plan.stacks.iter().find(|s| s.name == key.1)?;
     let base = (key.0.clone(), planned.baseline.clone()?, key.2.clone(), key.3);
-    let pairs = pairs(&cells[key], cells.get(&base)?, time);
-    let logs = pairs.iter().filter(|(t, base)| *t > 0.0 && *base > 0.0);
-    Some(logs.map(|(t, base)| (t / base).ln()).collect())
+    Some(stats::log_ratios(&pairs(&cells[key], cells.get(&base)?, time)))
 }
 
 /// The change from one list of logarithms of times to another; its probability is not corrected.
@@ -239,7 +237,7 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
             ("headroom".to_owned(), machine.headroom.clone()),
         ]);
         for program in &machine.programs {
-            facts.insert(program.name.clone(), program.version.clone());
+            facts.insert(program.name.clone(), program.build());
         }
         facts
     };

@@ -103,8 +103,9 @@ fn setup_timeouts_s(costs: &Costs, link: &Link) -> f64 {
 
 /// Foretells the downloads that were measured on `checks` from the main link's
 /// costs. Nothing where the main link itself loses packets, or a validation link does
-/// and the congestion control's answer to that is not known here; and nothing from or for a
-/// link that follows a trace, which has no single rate.
+/// and that is not modelled: the answer of another congestion control than CUBIC, losses in
+/// bursts, or more of them one way than the other; and nothing from or for a link that follows a
+/// trace, which has no single rate.
 pub fn predictions(
     portable: &[Portable],
     summary: &[Summary],
@@ -121,7 +122,8 @@ pub fn predictions(
     let near_s = (main_rtt_s - 2.0 * main.delay_ms / 1e3).max(0.0);
     let mut all = Vec::new();
     for check in checks {
-        if check.follows_trace() || (check.loss_pct > 0.0 && congestion_control != "cubic") {
+        let is_modelled = congestion_control == "cubic" && check.loses_as_modelled();
+        if check.follows_trace() || (check.is_lossy() && !is_modelled) {
             continue;
         }
         let link = Link {
@@ -241,6 +243,48 @@ mod tests {
         let limited = body_s(&COSTS, &link(1e6, 0.05, 0.001), 1e7);
         let unlimited = body_s(&COSTS, &link(1e6, 0.05, 0.0), 1e7);
         assert!((limited / unlimited - 1.0).abs() < 0.01, "a slow link hides loss");
+    }
+
+    #[test]
+    fn a_link_with_losses_that_are_not_modelled_is_not_predicted() {
+        let of = |spec: &str| {
+            let spec: headroom_link_spec::LinkSpec = spec.parse().expect("a link");
+            LinkReport::new(&spec, "emulator", "on")
+        };
+        let main = LinkReport { rtt_us: Some(50.0), ..of("unshaped") };
+        let portable = serde_json::json!({
+            "stack": "ftp", "round_trips": 10, "work_s": 0.005, "line_bytes_per_byte": 1.06
+        });
+        let portable: Portable = serde_json::from_value(portable).expect("costs");
+        let predicted = |spec: &str, congestion_control: &str| {
+            let check = of(spec);
+            let row = serde_json::json!({
+                "link": check.name, "stack": "ftp", "workload": "download", "size_bytes": 1024,
+                "n": 5, "failed": 0, "mean_s": 1.0, "stddev_s": null, "ci95_s": null,
+                "baseline": null, "overhead_pct": null, "overhead_ci95_pct": null,
+                "session_mean_s": 1.0, "session_overhead_pct": null,
+                "session_overhead_ci95_pct": null, "goodput_bps": null, "cpu_seconds": null,
+                "limited_by": null, "not_shaped": false
+            });
+            let row: Summary = serde_json::from_value(row).expect("a row");
+            let (portable, summary) = (std::slice::from_ref(&portable), [row]);
+            predictions(portable, &summary, &main, &[check], SEGMENT, congestion_control).len()
+        };
+        for (spec, congestion_control, expected) in [
+            ("10mbit", "reno", 1),
+            ("10mbit,loss=1%", "cubic", 1),
+            ("10mbit,loss=20%", "cubic", 1),
+            ("10mbit,loss=1%", "reno", 0),
+            ("10mbit,loss=0%,up-loss=1%", "cubic", 0),
+            ("10mbit,loss=1%,up-loss=2%", "cubic", 0),
+            ("10mbit,loss=1%,burst=3", "cubic", 0),
+        ] {
+            assert_eq!(
+                predicted(spec, congestion_control),
+                expected,
+                "{spec} {congestion_control}"
+            );
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Until {
     /// known, because everything fails, is not repeated for that.
     pub fn decide(&self, blocks: u32, widths: &[Width]) -> Decision {
         let wide = |width: &&Width| {
-            width.half_width_pct.is_none_or(|half_width| half_width >= self.half_width_pct)
+            width.half_width_pct.is_none_or(|half| half.is_nan() || half >= self.half_width_pct)
         };
         let unknown = |width: &Width| width.half_width_pct.unwrap_or(f64::INFINITY);
         if widths.iter().all(|width| width.half_width_pct.is_none()) {
@@ -83,11 +83,7 @@ pub fn widths(samples: &[&Sample], stacks: &[StackRecord]) -> Vec<Width> {
     let overheads: Vec<Width> = present()
         .filter_map(|(stack, cell)| {
             let base = of(stack.baseline.as_deref()?)?;
-            let ratios: Vec<f64> = pairs(&cell, &base, |s| s.seconds)
-                .iter()
-                .map(|(t, base)| (t / base).ln())
-                .collect();
-            Some(width(stack, &ratios))
+            Some(width(stack, &stats::log_ratios(&pairs(&cell, &base, |s| s.seconds))))
         })
         .collect();
     if !overheads.is_empty() {
@@ -95,8 +91,8 @@ pub fn widths(samples: &[&Sample], stacks: &[StackRecord]) -> Vec<Width> {
     }
     present()
         .map(|(stack, cell)| {
-            let logs: Vec<f64> = cell.iter().filter_map(|s| s.seconds).map(f64::ln).collect();
-            width(stack, &logs)
+            let times = cell.iter().filter_map(|s| s.seconds.filter(|s| *s > 0.0));
+            width(stack, &times.map(f64::ln).collect::<Vec<f64>>())
         })
         .collect()
 }
@@ -143,6 +139,7 @@ mod tests {
         let failing = [width("ftps", None), width("sftp", Some(9.0))];
         assert_eq!(until.decide(20, &failing), Decision::Exhausted(failing[0].clone()));
         assert_eq!(until.decide(10, &[width("ftps", None)]), Decision::Enough);
+        assert_eq!(until.decide(10, &[width("ftps", Some(f64::NAN))]), Decision::Continue);
     }
 
     #[test]
@@ -168,6 +165,32 @@ mod tests {
         let alone: Vec<&Sample> = all.iter().copied().filter(|s| s.stack == "ftp").collect();
         let found = widths(&alone, &stacks);
         assert!(found.len() == 1 && found[0].half_width_pct.expect("five times") > 50.0);
+    }
+
+    #[test]
+    fn a_time_of_zero_does_not_make_a_width_unknown() {
+        let record = |name: &str, baseline: Option<&str>| StackRecord {
+            name: name.into(),
+            baseline: baseline.map(str::to_owned),
+        };
+        let stacks = [record("ftp", None), record("ftps", Some("ftp"))];
+        let samples: Vec<Sample> = (0..5)
+            .flat_map(|block| {
+                let seconds = if block == 3 { 0.0 } else { 1.0 + 0.1 * f64::from(block) };
+                [sample("ftp", block, 1.0), sample("ftps", block, seconds)]
+            })
+            .collect();
+        let of = |stacks: &[StackRecord], wanted: &str| {
+            let all: Vec<&Sample> =
+                samples.iter().filter(|s| wanted == "both" || s.stack == wanted).collect();
+            widths(&all, stacks)[0].half_width_pct
+        };
+        let paired = of(&stacks, "both").expect("four pairs");
+        let alone = of(&[record("ftps", None)], "ftps").expect("four times");
+        assert!(
+            (20.0..50.0).contains(&paired) && (20.0..50.0).contains(&alone),
+            "{paired} {alone}"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use headroom_units as units;
 use super::columns::{aligned, wrapped};
 use super::table::Table;
 use crate::analysis::compare::{CellChange, Change, Comparison};
+use crate::analysis::stats;
 
 /// Lists differences of the environments, then a table: of two runs with the largest change
 /// first, of more with a column each.
@@ -32,8 +33,9 @@ pub fn text(comparisons: &[Comparison], limit_pct: Option<f64>, width: usize) ->
         &format!(
             "Time: ratio of the geometric means of the session times, less one, with Welch's 95 % interval on their \
              logarithms; blocks of two runs are not paired.{overhead} A question mark: chance alone makes such a \
-             difference somewhere among so many cells in more than 5 % of comparisons (Holm's method). Fewer than \
-             five runs on a side support no comparison."
+             difference somewhere among so many cells in more than 5 % of comparisons (Holm's method). Would show: the \
+             smallest difference whose interval would have excluded 0 with a probability of 80 %. Fewer than five runs on \
+             a side support no comparison."
         ),
         width,
     )
@@ -101,20 +103,26 @@ fn of_many(comparisons: &[Comparison], limit_pct: Option<f64>) -> Table {
 fn row(cell: &CellChange, limit_pct: Option<f64>) -> Vec<String> {
     let overhead = cell.overhead_change.as_ref().map_or_else(|| "–".to_owned(), change);
     let [a, b] = cell.change.n;
-    let verdict = verdict(cell, limit_pct).to_owned();
+    let verdict = verdict(cell, limit_pct);
     vec![cell.name(), format!("{a}, {b}"), change(&cell.change), overhead, verdict]
 }
 
-fn verdict(cell: &CellChange, limit_pct: Option<f64>) -> &'static str {
-    match cell.change.ci95_pct {
+/// Says whether a cell changed, or, where its interval includes 0, which change would have shown.
+fn verdict(cell: &CellChange, limit_pct: Option<f64>) -> String {
+    let word = match cell.change.ci95_pct {
         _ if limit_pct.is_some_and(|limit| cell.is_slower_than(limit)) => "TOO SLOW",
         _ if !cell.change.is_comparable() => "too few runs",
         Some([lo, _]) if lo > 0.0 && cell.change.is_certain() => "slower",
         Some([_, hi]) if hi < 0.0 && cell.change.is_certain() => "faster",
         Some([lo, _]) if lo > 0.0 => "slower?",
         Some([_, hi]) if hi < 0.0 => "faster?",
-        Some(_) | None => "",
-    }
+        Some(ends) => {
+            let would_show = |pct| format!("would show: {} %", units::three(pct));
+            return stats::visible_pct(ends).map_or_else(String::new, would_show);
+        }
+        None => "",
+    };
+    word.to_owned()
 }
 
 fn change(change: &Change) -> String {
@@ -127,5 +135,42 @@ pub(super) fn signed(pct: f64, ci95_pct: Option<[f64; 2]>) -> String {
     match ci95_pct {
         Some([lo, hi]) => format!("{} % [{}, {}]", signed(pct), signed(lo), signed(hi)),
         None => format!("{} %", signed(pct)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_without_a_significant_change_says_which_one_would_have_shown() {
+        let cell = |ci95_pct, n| CellChange {
+            link: "unshaped".to_owned(),
+            stack: "ftp".to_owned(),
+            workload: "download".to_owned(),
+            size_bytes: 1024,
+            change: Change { pct: 1.0, ci95_pct, n, p: Some(0.5) },
+            overhead_change: None,
+        };
+        for (ci95_pct, n, expected) in [
+            (Some([-3.0, 5.2]), [5, 5], "would show: 5.97 %"),
+            (Some([-100.0, f64::INFINITY]), [5, 5], ""),
+            (Some([-3.0, 5.2]), [5, 4], "too few runs"),
+            (Some([0.5, 1.5]), [5, 5], "slower?"),
+        ] {
+            assert_eq!(verdict(&cell(ci95_pct, n), None), expected, "{ci95_pct:?} {n:?}");
+        }
+        let comparison = Comparison {
+            cells: vec![cell(Some([-3.0, 5.2]), [5, 5])],
+            doubts: [None, None],
+            differences: Vec::new(),
+            only_in_a: Vec::new(),
+            only_in_b: Vec::new(),
+            broken: Vec::new(),
+        };
+        let of_two = text(std::slice::from_ref(&comparison), None, 100);
+        assert!(of_two.lines().any(|line| line.ends_with(" would show: 5.97 %")), "{of_two}");
+        let of_three = text(&[comparison.clone(), comparison], None, 100);
+        assert!(of_three.contains("+1 % [-3, +5.2] would show: 5.97 %"), "{of_three}");
     }
 }

@@ -172,6 +172,16 @@ impl LinkReport {
         self.loss_pct > 0.0 || self.directions.as_ref().is_some_and(|both| both.up.loss_pct > 0.0)
     }
 
+    /// Whether it loses packets as the models of loss assume: the same share either way, each
+    /// packet independently of others.
+    pub fn loses_as_modelled(&self) -> bool {
+        self.directions.as_ref().is_none_or(|both| {
+            both.down.loss_pct.total_cmp(&both.up.loss_pct).is_eq()
+                && !both.down.loses_in_bursts()
+                && !both.up.loses_in_bursts()
+        })
+    }
+
     /// A link that was made by this backend, in words, with this offload.
     pub fn new(spec: &LinkSpec, backend: &str, offload: &str) -> Self {
         let (down, up) = (&spec.down, &spec.up);
@@ -239,6 +249,13 @@ impl DirectionReport {
             },
             aqm: direction.aqm.map(|aqm| aqm.name().to_owned()),
         }
+    }
+
+    /// Whether losses follow each other more often than by chance.
+    fn loses_in_bursts(&self) -> bool {
+        // bursts of independent losses have 1 / (1 - loss) packets on average
+        let by_chance = 1.0 / (1.0 - self.loss_pct / 100.0);
+        self.loss_burst.is_some_and(|burst| burst > 1.05 * by_chance)
     }
 }
 

@@ -27,13 +27,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Lists servers, clients and tunnels with their versions; without what makes the testbed.
+    /// Lists servers, clients and tunnels with their versions; without what makes the testbed, and
+    /// what prints no version.
     pub fn programs_under_test(&self) -> Vec<String> {
         const OF_TESTBED: [&str; 10] = [
             "ethtool", "ip", "mount", "nft", "nsenter", "openssl", "ssh", "sysctl", "tc", "unshare",
         ];
         let programs = self.programs.iter();
         programs
+            .filter(|program| !program.version.is_empty())
             .filter(|program| !OF_TESTBED.contains(&program.name.as_str()))
             .map(|program| {
                 let says_its_name = program.version.starts_with(&program.name);
@@ -78,10 +80,27 @@ pub struct HostRecord {
 #[allow(missing_docs, reason = "named as what they hold")]
 pub struct ProgramRecord {
     pub name: String,
+    /// Empty: it prints none.
     pub version: String,
+    /// BLAKE3 digest of the file of a program that prints no version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blake3: Option<String>,
     pub path: String,
     /// `system`, `cache` or `built-in`.
     pub origin: String,
+}
+
+impl ProgramRecord {
+    /// Says what tells one build of it from another: its version, else the first 12 digits of
+    /// its digest.
+    pub fn build(&self) -> String {
+        match &self.blake3 {
+            Some(digest) if self.version.is_empty() => {
+                format!("BLAKE3 {}", digest.get(..12).unwrap_or(digest))
+            }
+            _ => self.version.clone(),
+        }
+    }
 }
 
 /// One continuation of a run.

@@ -171,6 +171,7 @@ impl PlanFile {
         {
             return Err(at(unshaped.0, "a validation link needs a rate"));
         }
+        self.require_different_links(&link, &validation_links)?;
         let has_trace = |link: &LinkSpec| link.traces().next().is_some();
         if let Some(written) = self.validation_links.first()
             && (has_trace(&link) || validation_links.iter().any(has_trace))
@@ -295,6 +296,17 @@ impl PlanFile {
         let span = span.or(self.repetitions.as_ref().map(Spanned::span)).unwrap_or(0..0);
         super::check_until(until, repetitions).map_err(|message| At { span, message })?;
         Ok(Some(until))
+    }
+
+    /// Two links of one name would fall into the same cells of the results.
+    fn require_different_links(&self, link: &LinkSpec, checks: &[LinkSpec]) -> Result<(), At> {
+        let mut seen = BTreeSet::from([link.to_string()]);
+        for (check, written) in checks.iter().zip(&self.validation_links) {
+            if !seen.insert(check.to_string()) {
+                return Err(at(written, format!("the plan has the link `{check}` twice")));
+            }
+        }
+        Ok(())
     }
 
     /// Two workloads of one name and size would fall into one cell of the results.

@@ -196,6 +196,14 @@ fn every_mistake_is_named_with_its_line() {
             GOOD.replace("link", "validation-links = [\"unshaped\"]\nlink"),
             "5: a validation link needs a rate",
         ),
+        (
+            GOOD.replace("link =", "validation-links = [\"10mbit\", \"0.1gbit\"]\nlink ="),
+            "5: the plan has the link `100mbit` twice",
+        ),
+        (
+            GOOD.replace("link =", "validation-links = [\"10mbit\", \"10mbit\"]\nlink ="),
+            "5: the plan has the link `10mbit` twice",
+        ),
         (format!("{GOOD}[baselines]\nftps = \"http\"\n"), "11: `http` is not one of"),
         (format!("{GOOD}[baselines]\nftp = \"ftp\"\n"), "11: a stack cannot be its own"),
         (

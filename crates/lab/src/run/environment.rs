@@ -29,9 +29,15 @@ pub(super) fn record(
     programs.dedup();
     let found = |host: &Host, program: Program, name: String| {
         let located = host.locate(program).ok()?;
+        let version = host.version(program);
+        let blake3 = match version {
+            Some(_) => None,
+            None => host.digest(&located.path).ok(),
+        };
         Some(ProgramRecord {
             name,
-            version: host.version(program)?,
+            version: version.unwrap_or_default(),
+            blake3,
             path: located.path.display().to_string(),
             origin: located.origin.name().to_owned(),
         })
@@ -50,6 +56,7 @@ pub(super) fn record(
     records.push(ProgramRecord {
         name: "headroom fetch".to_owned(),
         version: client_version.to_owned(),
+        blake3: None,
         path: "this program".to_owned(),
         origin: "built-in".to_owned(),
     });
@@ -186,7 +193,7 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
             facts.insert(format!("cores of the {}", host.role), host.cores.to_string());
         }
         let programs = environment.programs.iter();
-        facts.extend(programs.map(|program| (program.name.clone(), program.version.clone())));
+        facts.extend(programs.map(|program| (program.name.clone(), program.build())));
         facts
     };
     let (before, now) = (facts(before), facts(now));
@@ -205,9 +212,8 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn files_elsewhere_and_other_builds_of_the_same_versions_are_changes() {
-        let with = |settings: &[(&str, &str)]| Environment {
+    fn with(settings: &[(&str, &str)]) -> Environment {
+        Environment {
             started: String::new(),
             finished: String::new(),
             headroom: "1".into(),
@@ -220,7 +226,30 @@ mod tests {
             programs: Vec::new(),
             stacks: BTreeMap::new(),
             settings: settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        }
+    }
+
+    #[test]
+    fn another_build_of_a_program_without_a_version_is_a_change() {
+        let of = |digest: &str| {
+            let program = ProgramRecord {
+                name: "uftp".to_owned(),
+                version: String::new(),
+                blake3: Some(digest.to_owned()),
+                path: "/usr/bin/uftp".to_owned(),
+                origin: "system".to_owned(),
+            };
+            Environment { programs: vec![program], ..with(&[]) }
         };
+        let (before, now) = (of("0123456789abcdef"), of("fedcba9876543210"));
+        assert_eq!(changes(&before, &before), [""; 0]);
+        let expected = ["uftp: `BLAKE3 fedcba987654` instead of `BLAKE3 0123456789ab`"];
+        assert_eq!(changes(&before, &now), expected);
+        assert_eq!(now.programs_under_test(), [""; 0], "texts name programs by their versions");
+    }
+
+    #[test]
+    fn files_elsewhere_and_other_builds_of_the_same_versions_are_changes() {
         let before = with(&[(FILES, "on tmpfs"), (PINNED_PROGRAMS, "debian-1"), ("run", "a")]);
         let same = with(&[(FILES, "on tmpfs"), (PINNED_PROGRAMS, "debian-1"), ("run", "b")]);
         assert_eq!(changes(&before, &same), [""; 0], "each process has a name of its own");

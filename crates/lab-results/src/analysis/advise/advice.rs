@@ -304,6 +304,11 @@ fn outside(basis: &Basis, question: &Question) -> Vec<String> {
     // of an interrupted run the last link may have been set up and not measured
     let measured = [false, true].into_iter().flat_map(|lossy| basis.shaped_links(lossy));
     let links: Vec<&BasisLink> = measured.map(|index| &basis.links[index]).collect();
+    if links.is_empty() {
+        let sentence = "the run measured no link with a rate, so no rate and no round-trip time is \
+                        near to what it measured";
+        return vec![sentence.to_owned()];
+    }
     let ends = |values: &mut dyn Iterator<Item = f64>| {
         values.fold(None, |ends: Option<[f64; 2]>, value| {
             let [lo, hi] = ends.unwrap_or([value; 2]);
@@ -506,6 +511,17 @@ mod tests {
         assert!(advise(&basis(), &lossy, plain).is_ok(), "a link loses 1 %");
         let refusal = advise(&basis().without_link(6), &lossy, plain).expect_err("0.1 % is left");
         assert!(refusal.reasons[0].contains("the largest measured one is 0.1 %"), "{refusal:?}");
+    }
+
+    #[test]
+    fn a_run_without_a_link_that_has_a_rate_answers_nothing() {
+        let mut unshaped = basis();
+        for link in (1..unshaped.links.len()).rev() {
+            unshaped = unshaped.without_link(link);
+        }
+        let refusal = advise(&unshaped, &question(), plain).expect_err("no link has a rate");
+        assert!(refusal.measurable, "{refusal:?}");
+        assert!(refusal.reasons[0].starts_with("the run measured no link with a rate"));
     }
 
     #[test]

@@ -184,13 +184,13 @@ impl Basis {
                     .to_owned(),
             );
         }
-        // the model has one loss for both ways
+        // the model has one loss for both ways, each packet independent of the others
         let reports = std::iter::once(&results.link).chain(&results.validation_links);
-        let loses_alike: Vec<bool> = reports.map(loses_alike).collect();
+        let is_modelled: Vec<bool> = reports.map(LinkReport::loses_as_modelled).collect();
         let mut cells: BTreeMap<(usize, usize, u32, u64), Vec<&Sample>> = BTreeMap::new();
         for sample in downloads {
             let link = links.iter().position(|link| link.name == sample.link);
-            let link = link.filter(|&index| loses_alike[index]);
+            let link = link.filter(|&index| is_modelled[index]);
             let stack = stacks.iter().position(|stack| stack.name == sample.stack);
             if let (Some(link), Some(stack)) = (link, stack) {
                 let key = (link, stack, sample.files.max(1), sample.size_bytes);
@@ -274,12 +274,6 @@ fn is_download(sample: &Sample) -> bool {
     plain && matches!(kind, Some(WorkloadKind::Download | WorkloadKind::Many))
 }
 
-/// Whether a link loses as many packets one way as the other.
-fn loses_alike(link: &LinkReport) -> bool {
-    let both = link.directions.as_ref();
-    both.is_none_or(|both| both.down.loss_pct.total_cmp(&both.up.loss_pct).is_eq())
-}
-
 fn stack(results: &Results, downloads: &[&Sample], name: &str) -> Option<BasisStack> {
     let portable = results.portable.iter().find(|row| row.stack == name)?;
     let line_bytes_per_byte =
@@ -342,15 +336,8 @@ mod tests {
     use super::super::tests::basis;
     use super::*;
 
-    #[test]
-    fn the_shipped_basis_and_what_is_printed_can_be_read() {
-        assert_eq!(Basis::shipped().shaped_links(false).len(), 7);
-        let text = serde_json::to_string(&basis()).expect("JSON");
-        assert_eq!(Basis::parse(&text), Ok(basis()));
-    }
-
-    #[test]
-    fn a_link_that_loses_packets_one_way_is_none_without_loss() {
+    /// The kept run on four links without loss, as if it had moved a larger file as well.
+    fn of_two_sizes() -> Results {
         let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
         let mut results = crate::report::read_file(kept.as_ref()).expect("the kept results");
         let mut larger = results.samples.clone();
@@ -361,16 +348,43 @@ mod tests {
             }
         }
         results.samples.extend(larger);
-        let basis = |results: &mut Results| {
-            crate::analysis::derive(results, &BTreeMap::new());
-            Basis::of(results).expect("downloads of two sizes")
-        };
-        assert_eq!(basis(&mut results).shaped_links(false), [0, 1, 2, 3]);
+        crate::analysis::derive(&mut results, &BTreeMap::new());
+        results
+    }
+
+    #[test]
+    fn the_shipped_basis_and_what_is_printed_can_be_read() {
+        assert_eq!(Basis::shipped().shaped_links(false).len(), 7);
+        let text = serde_json::to_string(&basis()).expect("JSON");
+        assert_eq!(Basis::parse(&text), Ok(basis()));
+    }
+
+    #[test]
+    fn a_link_that_loses_packets_one_way_is_none_without_loss() {
+        let mut results = of_two_sizes();
+        let basis = |results: &Results| Basis::of(results).expect("downloads of two sizes");
+        assert_eq!(basis(&results).shaped_links(false), [0, 1, 2, 3]);
         let link = &mut results.validation_links[2];
         link.directions.as_mut().expect("both").up.loss_pct = 2.0;
-        let basis = basis(&mut results);
+        let basis = basis(&results);
         assert_eq!(basis.shaped_links(false), [0, 1, 2]);
         assert!(basis.shaped_links(true).is_empty(), "nor is it one that loses both ways");
+    }
+
+    #[test]
+    fn a_link_that_loses_packets_in_bursts_does_not_count() {
+        let mut results = of_two_sizes();
+        let mut lossy = |burst: Option<f64>| {
+            let link = &mut results.validation_links[2];
+            link.loss_pct = 1.0;
+            let both = link.directions.as_mut().expect("both");
+            for direction in [&mut both.down, &mut both.up] {
+                (direction.loss_pct, direction.loss_burst) = (1.0, burst);
+            }
+            Basis::of(&results).expect("downloads of two sizes").shaped_links(true)
+        };
+        assert_eq!(lossy(Some(1.0 / 0.99)), [3], "each packet independently");
+        assert!(lossy(Some(3.0)).is_empty(), "three at once");
     }
 
     #[test]

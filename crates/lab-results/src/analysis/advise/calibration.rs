@@ -140,7 +140,8 @@ impl Calibration {
 
     /// Half of the 95 % interval of the logarithm of one stack's time over another's: both
     /// were left out on the same links, where errors that they share cancel. Of a pair that
-    /// shares no cell, what pairs have in the middle; none of no pair.
+    /// shares cells of fewer than two links, that of two errors which share nothing, each of the
+    /// least spread, 1 % of the time, times the calibration's factor; none without a factor.
     pub fn half_width_of_ratio(&self, [a, b]: [&str; 2], lossy: bool) -> Option<f64> {
         let mut links: Vec<usize> = Vec::new();
         let mut squares: Vec<f64> = Vec::new();
@@ -210,5 +211,10 @@ mod tests {
         assert!(lo < 0.99 * time && hi > 1.01 * time && lo > 0.9 * time, "{lo} {hi} {time}");
         let narrow = calibration.half_width_of_ratio(["quick", "slow"], false);
         assert!(narrow.expect("a pair") < 0.05, "{narrow:?}");
+        let factor = calibration.factors[0].expect("calibrated");
+        let unrelated = calibration.half_width_of_ratio(["quick", "absent"], false);
+        assert_eq!(unrelated, Some(2.0_f64.sqrt() * factor * MIN_SPREAD));
+        let nothing = fewer.half_width_of_ratio(["quick", "absent"], true);
+        assert_eq!(nothing, None, "one link with loss makes no factor");
     }
 }

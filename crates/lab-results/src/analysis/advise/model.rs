@@ -199,7 +199,8 @@ impl Basis {
         let at = |share: f64| logs[((logs.len() - 1) as f64 * share).round() as usize];
         let middle = at(0.5);
         arithmetic.total_s = middle.exp();
-        arithmetic.losses_s = middle.exp() - clear_s;
+        // a simulated body takes no less than one without loss; its logarithm rounds
+        arithmetic.losses_s = (middle.exp() - clear_s).max(0.0);
         Predicted {
             arithmetic,
             log_s: middle,
@@ -417,6 +418,18 @@ mod tests {
         assert!(lossy.arithmetic.losses_s > 0.0 && clear.arithmetic.losses_s == 0.0);
         assert!(lossy.above > 0.0 && lossy.below > 0.0 && clear.above == 0.0);
         assert_eq!(of(0.01), lossy, "the same seeds");
+    }
+
+    #[test]
+    fn losses_never_take_time_away() {
+        let basis = basis();
+        let model = basis.fit(0).expect("downloads");
+        let link = BasisLink { loss: 1e-9, ..basis.links[3].clone() };
+        for segments in 1..=50 {
+            let task = Task { files: 1, bytes: f64::from(segments) * basis.payload_bytes };
+            let found = basis.predict(&model, &basis.stacks[0], &link, task, 1).arithmetic;
+            assert!((0.0..1e-3).contains(&found.losses_s), "{segments}: {found:?}");
+        }
     }
 
     #[test]

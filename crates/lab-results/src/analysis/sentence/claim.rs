@@ -5,7 +5,7 @@ use headroom_units::{chosen_size, rate, rounded, seconds, three};
 use super::added::{self, Added, Pair, span};
 use super::main_link;
 use crate::analysis::measured::{Estimate, Measured};
-use crate::analysis::stats::MIN_RUNS;
+use crate::analysis::stats::{self, MIN_RUNS};
 use crate::schema::Results;
 
 /// One claim.
@@ -73,7 +73,7 @@ pub struct Compared {
     pub sessions: Vec<(String, f64)>,
     /// Additional time of each but the first over the first, percent.
     pub slower_pct: Vec<Estimate>,
-    /// Runs of the cell that has the fewest.
+    /// Blocks that have both stacks, of the comparison with the fewest.
     pub n: usize,
 }
 
@@ -292,15 +292,10 @@ fn is_nothing([lo, hi]: [f64; 2]) -> bool {
     lo.abs().max(hi.abs()) < SAME_S / 2.0
 }
 
-/// Names the smallest additional time that would have been significant with a probability of 80 %:
-/// half of the interval, of logarithms, is 1.96 standard errors for many runs, and 0.84 more are
-/// needed. The report's page computes it alike (`visible` in page/js/costs.js).
+/// Names the smallest additional time that would have been significant.
 fn visible(slower: &Estimate) -> String {
-    let Some([lo, hi]) = slower.ci95.map(|ends| ends.map(|pct| (pct / 100.0).ln_1p())) else {
-        return String::new();
-    };
-    let pct = 100.0 * ((hi - lo) / 2.0 * (1.0 + 0.84 / 1.96)).exp_m1();
-    if pct.is_finite() { format!("; {} % would show", three(pct)) } else { String::new() }
+    let pct = slower.ci95.and_then(stats::visible_pct);
+    pct.map_or_else(String::new, |pct| format!("; {} % would show", three(pct)))
 }
 
 impl Compared {
@@ -347,15 +342,16 @@ impl Compared {
                 found.push(format!("sessions of {name} do not take {}", seconds(*told)));
             }
         }
-        let runs = |(name, _): &(String, f64)| {
-            run.mean(name, &self.workload, self.size_bytes, clock).and_then(|mean| mean.n)
+        let ratio_of = |(name, _): &(String, f64)| {
+            run.ratio([name, fastest], &self.workload, self.size_bytes, clock)
         };
-        let fewest = self.sessions.iter().filter_map(runs).min();
-        if fewest.is_some_and(|fewest| fewest != self.n) {
-            found.push(format!("its cell of the fewest runs has {}", fewest.unwrap_or(0)));
+        let ratios: Vec<Option<Estimate>> = others.iter().map(ratio_of).collect();
+        if let Some(fewest) = ratios.iter().flatten().filter_map(|ratio| ratio.n).min()
+            && fewest != self.n
+        {
+            found.push(format!("its comparison of the fewest blocks has {fewest}"));
         }
-        for ((name, _), told) in others.iter().zip(&self.slower_pct) {
-            let ratio = run.ratio([name, fastest], &self.workload, self.size_bytes, clock);
+        for (((name, _), told), ratio) in others.iter().zip(&self.slower_pct).zip(ratios) {
             let is_slower = |of: &Estimate, least: f64| of.ci95.is_some_and(|[lo, _]| lo > least);
             // a stack that is said to be slower is, and one that is not said to be is not
             if ratio.is_none_or(|ratio| is_slower(&ratio, 1.0) != is_slower(told, 0.0)) {

@@ -50,19 +50,21 @@ fn compared(results: &Results, stacks: &[&str], size_bytes: u64) -> Option<Sente
         })
         .collect();
     sessions.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
-    let n = sessions.iter().filter_map(|(_, found)| found.n).min()?;
     let (fastest, others) = sessions.split_first()?;
-    if others.is_empty() || n < MIN_RUNS {
-        return None;
-    }
     let slower = others.iter().map(|(stack, _)| {
         let ratio = run.ratio([stack, &fastest.0], "download", size_bytes, clock)?;
         Some(ratio.map(|ratio| 100.0 * (ratio - 1.0)))
     });
+    let slower_pct = slower.collect::<Option<Vec<Estimate>>>()?;
+    // a comparison has the blocks of both stacks
+    let n = slower_pct.iter().filter_map(|slower| slower.n).min()?;
+    if n < MIN_RUNS {
+        return None;
+    }
     let compared = Compared {
         workload: "download".to_owned(),
         size_bytes,
-        slower_pct: slower.collect::<Option<_>>()?,
+        slower_pct,
         sessions: sessions.into_iter().map(|(stack, found)| (stack, found.value)).collect(),
         n,
     };

@@ -36,7 +36,7 @@ function stackFactTable(facts) {
 
 function programTable(programs) {
   if (!programs.length) return make('p', {}, 'The results name no program.');
-  const rows = programs.map((program) => make('tr', {}, rowHead(program.name), ...['version', 'origin', 'path'].map((key) => make('td', { class: 'text' }, asText(program[key] ?? '–')))));
+  const rows = programs.map((program) => make('tr', {}, rowHead(program.name), ...['version', 'origin', 'path'].map((key) => make('td', { class: 'text' }, asText(program[key] || '–')))));
   return make('table', {}, make('caption', {}, 'Programs under test, and their origin'), make('thead', {}, make('tr', {}, ...['Program', 'Version', 'Origin', 'Path'].map((name) => columnHead(name, { class: 'text' })))), make('tbody', {}, ...rows));
 }
 
