@@ -16,6 +16,14 @@ pub(crate) struct Transfer {
     pub(crate) bytes: u64,
     /// See `FetchReport::tls`.
     pub(crate) tls: Vec<String>,
+    /// Whether the server has sent its certificate in the handshake that is going on.
+    certificate: bool,
+    pub(crate) full_handshakes: u32,
+    pub(crate) resumed_handshakes: u32,
+    /// Whether the first line of an answer ends the transfer, and its connection.
+    pub(crate) ends_at_answer: bool,
+    /// Whether such a line has come.
+    pub(crate) is_answered: bool,
     /// Version of the last HTTP answer, `HTTP/2`.
     pub(crate) http: Option<String>,
 }
@@ -49,12 +57,14 @@ impl Handler for Transfer {
         }
     }
 
+    fn header(&mut self, _line: &[u8]) -> bool {
+        self.is_answered = true;
+        !self.ends_at_answer
+    }
+
     fn debug(&mut self, kind: InfoType, data: &[u8]) {
-        if matches!(kind, InfoType::Text)
-            && let Some(tls) = negotiated(data)
-            && !self.tls.contains(&tls)
-        {
-            self.tls.push(tls);
+        if matches!(kind, InfoType::Text) {
+            self.note_handshake(data);
         }
         if matches!(kind, InfoType::HeaderIn)
             && let Some(version) = http_version(data)
@@ -64,6 +74,24 @@ impl Handler for Transfer {
         let sent = matches!(kind, InfoType::HeaderOut);
         if sent && self.request_ns.is_none() && is_data_command(data) {
             self.request_ns = Some(now_ns());
+        }
+    }
+}
+
+impl Transfer {
+    /// Reads libcurl's messages about TLS handshakes.
+    fn note_handshake(&mut self, text: &[u8]) {
+        self.certificate |= is_certificate(text);
+        let Some(tls) = negotiated(text) else { return };
+        // in a resumed session the key of the earlier one proves who the server is (RFC 8446
+        // §2.2, RFC 5246 §7.3)
+        if std::mem::take(&mut self.certificate) {
+            self.full_handshakes += 1;
+        } else {
+            self.resumed_handshakes += 1;
+        }
+        if !self.tls.contains(&tls) {
+            self.tls.push(tls);
         }
     }
 }
@@ -79,6 +107,13 @@ fn negotiated(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?.strip_prefix("SSL connection using ")?;
     let mut words = text.trim().split(" / ");
     Some(format!("{} / {}", words.next()?, words.next()?))
+}
+
+/// Checks whether libcurl says that the server's message Certificate came, whose type is 11 (RFC
+/// 8446 §4; vtls/openssl.c: `VERSION (IN), TLS handshake, NAME (TYPE):`).
+fn is_certificate(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    text.contains("(IN), TLS handshake, ") && text.trim_end().ends_with(" (11):")
 }
 
 /// Parses the version in a status line.
@@ -104,6 +139,39 @@ mod tests {
         assert_eq!(negotiated(said).as_deref(), Some("TLSv1.2 / AES128-SHA"));
         assert_eq!(negotiated(b"SSL connection using \xff / x"), None);
         assert_eq!(negotiated(b"Trying [::1]:21..."), None);
+    }
+
+    #[test]
+    fn a_handshake_without_a_certificate_resumes_a_session() {
+        const CERTIFICATE: &str = "TLSv1.3 (IN), TLS handshake, Certificate (11):\n";
+        const AGREED: &str =
+            "SSL connection using TLSv1.3 / TLS_AES_128_GCM_SHA256 / [blank] / UNDEF\n";
+        let mut transfer = Transfer::default();
+        for text in [
+            "TLSv1.3 (OUT), TLS handshake, Client hello (1):\n",
+            CERTIFICATE,
+            AGREED,
+            "TLSv1.3 (IN), TLS handshake, Newsession Ticket (4):\n",
+            // a client's own certificate, and another message
+            "TLSv1.3 (OUT), TLS handshake, Certificate (11):\n",
+            "TLSv1.3 (IN), TLS handshake, Finished (20):\n",
+            AGREED,
+            AGREED,
+            CERTIFICATE,
+            AGREED,
+        ] {
+            transfer.debug(InfoType::Text, text.as_bytes());
+        }
+        assert_eq!((transfer.full_handshakes, transfer.resumed_handshakes), (2, 2));
+        assert_eq!(transfer.tls, ["TLSv1.3 / TLS_AES_128_GCM_SHA256"]);
+    }
+
+    #[test]
+    fn the_first_line_of_an_answer_ends_a_transfer_that_asks_for_no_more() {
+        let mut transfer = Transfer { ends_at_answer: true, ..Transfer::default() };
+        assert!(!transfer.header(b"HTTP/1.1 200 OK\r\n") && transfer.is_answered);
+        transfer.ends_at_answer = false;
+        assert!(transfer.header(b"HTTP/1.1 200 OK\r\n"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod handler;
 mod option;
 
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,6 +53,20 @@ pub struct Options {
     pub user: Option<String>,
     /// Speak HTTP/2 over TLS, in place of HTTP/1.1.
     pub http2: bool,
+    /// Which TLS handshakes resume an earlier session.
+    pub resumption: Resumption,
+}
+
+/// Which TLS handshakes resume an earlier session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Resumption {
+    /// None: each is a full handshake.
+    #[default]
+    Off,
+    /// Those of FTP's data connections resume the session of their control connection.
+    DataConnections,
+    /// All (HTTP): a session that a connection of its own sets up before the requests.
+    Session,
 }
 
 /// Version of libcurl and of its TLS library, for the record.
@@ -61,11 +76,25 @@ pub fn version() -> String {
 }
 
 /// Runs the requests one after the other over one handle, connections reused.
-pub fn run(requests: &[Request], options: &Options) -> FetchReport {
+///
+/// With [`Resumption::Session`] it calls `ready` when the session that they resume is set up; its
+/// error ends the run.
+pub fn run(
+    requests: &[Request],
+    options: &Options,
+    ready: impl FnOnce() -> io::Result<()>,
+) -> FetchReport {
     let mut report = FetchReport { client: version(), ..FetchReport::default() };
     let mut easy = Easy2::new(Transfer::default());
     if let Err(error) = configure(&mut easy, options) {
         report.error = Some(format!("cannot configure libcurl: {error}"));
+        return report;
+    }
+    if options.resumption == Resumption::Session
+        && let Err(error) = set_up_session(&mut easy, requests)
+            .and_then(|()| ready().map_err(|error| format!("nobody asked for a transfer: {error}")))
+    {
+        report.error = Some(error);
         return report;
     }
     for request in requests {
@@ -88,6 +117,8 @@ pub fn run(requests: &[Request], options: &Options) -> FetchReport {
     report.request_ns = easy.get_ref().request_ns;
     report.bytes = easy.get_ref().bytes;
     report.tls.clone_from(&easy.get_ref().tls);
+    report.full_handshakes = easy.get_ref().full_handshakes;
+    report.resumed_handshakes = easy.get_ref().resumed_handshakes;
     report
     // dropping the handle closes the session (FTP: QUIT), after the clock
 }
@@ -103,7 +134,7 @@ fn configure(easy: &mut Easy2<Transfer>, options: &Options) -> Result<(), curl::
     easy.tcp_nodelay(true)?;
     easy.proxy("")?; // a proxy in the environment would be measured instead
     easy.connect_timeout(Duration::from_secs(20))?;
-    easy.ssl_sessionid_cache(false)?;
+    easy.ssl_sessionid_cache(options.resumption != Resumption::Off)?;
     easy.http_version(if options.http2 { HttpVersion::V2TLS } else { HttpVersion::V11 })?;
     if let Some(ca) = &options.ca {
         easy.cainfo(ca)?;
@@ -130,6 +161,33 @@ fn configure(easy: &mut Easy2<Transfer>, options: &Options) -> Result<(), curl::
     let mut headers = curl::easy::List::new();
     headers.append("Expect:")?; // else curl waits a round trip before a large PUT
     easy.http_headers(headers)
+}
+
+/// Sets up a TLS session that later connections of the handle resume: asks for the head of the
+/// first file. The server's tickets come before its answer, which ends the connection.
+fn set_up_session(easy: &mut Easy2<Transfer>, requests: &[Request]) -> Result<(), String> {
+    let Some(first) = requests.first() else { return Ok(()) };
+    easy.get_mut().ends_at_answer = true;
+    let asked = easy
+        .url(&first.url)
+        .and_then(|()| easy.nobody(true))
+        .and_then(|()| easy.forbid_reuse(true))
+        .and_then(|()| easy.fail_on_error(false)) // what is to be uploaded is not there yet
+        .and_then(|()| easy.perform());
+    let seen = std::mem::take(easy.get_mut());
+    let failed = match (seen.is_answered, seen.full_handshakes, asked) {
+        (true, 1, _) => {
+            let reset = easy
+                .nobody(false)
+                .and_then(|()| easy.forbid_reuse(false))
+                .and_then(|()| easy.fail_on_error(true));
+            return reset.map_err(|error| format!("cannot configure libcurl: {error}"));
+        }
+        (true, full, _) => format!("{full} full TLS handshakes in place of one"),
+        (false, _, Err(error)) => error.to_string(),
+        (false, _, Ok(())) => "no answer".to_owned(),
+    };
+    Err(format!("{}: cannot set up the TLS session to resume: {failed}", first.url))
 }
 
 fn one(easy: &mut Easy2<Transfer>, request: &Request) -> Result<Duration, String> {

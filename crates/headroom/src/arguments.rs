@@ -558,6 +558,17 @@ pub(crate) struct Fetch {
     /// HTTP/2 over TLS, in place of HTTP/1.1
     #[arg(long)]
     pub(crate) http2: bool,
+    /// TLS handshakes that resume an earlier session; none: each is a full one
+    #[arg(long)]
+    pub(crate) tls_resumption: Option<TlsResumption>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum TlsResumption {
+    /// Those of FTP's data connections, by the session of the control connection
+    DataConnections,
+    /// All, by a session that is set up first; then prints `ready` and waits for a line
+    Session,
 }
 
 #[derive(Debug, Args)]

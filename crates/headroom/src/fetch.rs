@@ -1,12 +1,14 @@
 //! `headroom fetch`: the lab's FTP and HTTP client as a process.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use headroom_fetch::{LocalFile, Options, Request};
+use headroom_fetch::{LocalFile, Options, Request, Resumption};
+use headroom_lab_trace::READY;
 
-use crate::arguments::Fetch;
+use crate::arguments::{Fetch, TlsResumption};
 
 pub(crate) fn run(arguments: Fetch) -> anyhow::Result<ExitCode> {
     let requests = match (&arguments.url, &arguments.output, &arguments.upload, &arguments.list) {
@@ -26,10 +28,24 @@ pub(crate) fn run(arguments: Fetch) -> anyhow::Result<ExitCode> {
         tls_groups: arguments.tls_groups,
         user: arguments.user,
         http2: arguments.http2,
+        resumption: match arguments.tls_resumption {
+            None => Resumption::Off,
+            Some(TlsResumption::DataConnections) => Resumption::DataConnections,
+            Some(TlsResumption::Session) => Resumption::Session,
+        },
     };
-    let report = headroom_fetch::run(&requests, &options);
+    let report = headroom_fetch::run(&requests, &options, wait_for_start);
     println!("{}", serde_json::to_string(&report)?);
     Ok(if report.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reports that all is ready, and returns when a line on standard input asks for the transfer.
+fn wait_for_start() -> io::Result<()> {
+    println!("{READY}");
+    match io::stdin().read_line(&mut String::new())? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Each URL of the list goes to the file of its last part's name.

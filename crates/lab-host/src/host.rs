@@ -273,6 +273,15 @@ impl Host {
         self.agent()?.files(Request::Remove { paths })
     }
 
+    /// Starts clients that have a prelude, one after the other, and waits until it is over;
+    /// `timeout` is that of one prelude. [`Host::run_jobs`] lets them go on in the same order.
+    ///
+    /// # Errors
+    /// One cannot be started. A prelude that fails is in the outcome of its run.
+    pub fn prepare_jobs(&self, jobs: Vec<Job>, timeout: Duration) -> Result<()> {
+        self.agent()?.prepare(jobs, timeout)
+    }
+
     /// Runs client processes at once and waits for all of them.
     /// Those that take longer than `patience` may hang on something dead: `watch`
     /// looks, and its error ends the waiting.

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The line that a client prints when what is not measured of it is over.
+pub const READY: &str = "ready";
+
 /// The line of JSON that `headroom fetch` prints.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct FetchReport {
@@ -19,6 +22,10 @@ pub struct FetchReport {
     pub bytes: u64,
     /// Each negotiated version and cipher suite, once: `TLSv1.3 / TLS_AES_128_GCM_SHA256`.
     pub tls: Vec<String>,
+    /// Full TLS handshakes: the server showed its certificate.
+    pub full_handshakes: u32,
+    /// TLS handshakes that resumed an earlier session.
+    pub resumed_handshakes: u32,
     /// The error that ended it; later requests were not tried.
     pub error: Option<String>,
 }

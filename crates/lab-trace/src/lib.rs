@@ -17,7 +17,7 @@ mod time;
 mod totals;
 mod trace;
 
-pub use client_report::{BrowserReport, CopyEvent, FetchReport};
+pub use client_report::{BrowserReport, CopyEvent, FetchReport, READY};
 pub use expectation::{Expectation, Login, TimeHints};
 pub use flow::Flow;
 pub use marker::{Marker, MarkerSearch};

@@ -139,6 +139,11 @@ pub(crate) fn follow(packets: &[Packet]) -> Vec<State> {
                     *at = At::Secured;
                     state.ends_handshake = true;
                 }
+                // TLS up to 1.2 that resumes a session: the server's Finished came first
+                (At::Handshake, Head::TlsFinished) if packet.from_client => {
+                    *at = At::Secured;
+                    state.ends_handshake = true;
+                }
                 (At::Handshake, Head::TlsHandshake(false)) if packet.from_client => {
                     *at = At::Finishing;
                 }

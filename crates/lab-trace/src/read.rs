@@ -158,7 +158,7 @@ mod tests {
     const SYN: &[u8] = b"<syn>";
     const HELLO: &[u8] = &[22, 3, 1, 0, 200, 1, 0];
     const SERVER_HELLO: &[u8] = &[22, 3, 3, 0, 90, 2, 0];
-    const HELLO_AGAIN: &[u8] = &[20, 3, 3, 0, 1, 1, 22, 3, 3, 0, 200, 1];
+    const HELLO_AGAIN: &[u8] = &[20, 3, 3, 0, 1, 1, 22, 3, 3, 0, 200, 1, 0, 0, 196];
     const FINISHED: &[u8] = &[20, 3, 3, 0, 1, 1, 23, 3, 3, 0, 50];
     const RECORD: &[u8] = &[23, 3, 3, 0, 50];
 
@@ -372,6 +372,41 @@ mod tests {
         assert_eq!((handshake.packets, handshake.round_trips), (5, 2));
         assert!((record.phases.handshake - 0.009).abs() < 1e-9, "{:?}", record.phases);
         assert!(record.phases.body + record.phases.idle >= 0.009, "{:?}", record.phases);
+    }
+
+    #[test]
+    fn a_resumed_handshake_of_tls_1_2_ends_with_the_clients_finished() {
+        // encrypted: as a hello, but for its length
+        let finished = [20, 3, 3, 0, 1, 1, 22, 3, 3, 0, 40, 1, 0, 0, 40];
+        let body = [23, 3, 3, 4].repeat(300);
+        for upload in [false, true] {
+            let trace = trace(
+                &[21, 50_000],
+                &[
+                    (0, 0, true, SYN),
+                    (0, 0, false, SYN),
+                    (1, 0, true, b"EPSV"),
+                    (2, 1, true, SYN),
+                    (2, 1, false, SYN),
+                    (2, 1, true, b""),
+                    (3, 1, true, HELLO),
+                    (4, 1, false, SERVER_HELLO),
+                    (5, 1, true, &finished),
+                    (7, 1, upload, &body),
+                    (9, 1, upload, &body),
+                    (10, 0, false, b"226"),
+                ],
+            );
+            let hints = TimeHints { request_ns: Some(1_000_000), ..TimeHints::default() };
+            let expected = Expectation { hints, upload, ..expect(21, true) };
+            let record = read(&trace, &expected).expect("a session");
+            assert_eq!((record.handshakes, record.hello_retries), (1, 0));
+            let handshake = record.data_handshake.expect("of the data connection");
+            assert_eq!((handshake.packets, handshake.round_trips), (3, 1));
+            assert!((handshake.seconds - 0.002).abs() < 1e-9, "{handshake:?}");
+            let phases = record.phases;
+            assert!((phases.body + phases.idle - 0.005).abs() < 1e-9, "{phases:?}");
+        }
     }
 
     #[test]

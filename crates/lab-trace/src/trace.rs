@@ -220,6 +220,9 @@ pub(crate) enum Head {
     Plain,
     /// A TLS handshake record in the clear; true for a ClientHello.
     TlsHandshake(bool),
+    /// A change-cipher-spec with the encrypted Finished behind it, of TLS up to 1.2 (RFC 5246
+    /// §7.3).
+    TlsFinished,
     /// Encrypted TLS records, perhaps after a change-cipher-spec.
     TlsData,
     /// `SSH-2.0-…`, which starts a key exchange.
@@ -237,8 +240,11 @@ pub(crate) enum Head {
 pub(crate) fn classify(payload: &[u8]) -> Head {
     const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
     // RFC 8446 §5: one such record may stand before any other, for middleboxes
-    let record = payload.strip_prefix(CHANGE_CIPHER_SPEC).unwrap_or(payload);
+    let changed = payload.strip_prefix(CHANGE_CIPHER_SPEC);
+    let record = changed.unwrap_or(payload);
     match record {
+        // TLS 1.3 has a second ClientHello there, which is in the clear
+        [22, 3, 1..=4, ..] if changed.is_some() && !is_client_hello(record) => Head::TlsFinished,
         // type handshake, legacy version 3.x, length, ClientHello or other
         [22, 3, 1..=4, _, _, kind, ..] => Head::TlsHandshake(*kind == 1),
         [23, 3, 3, ..] => Head::TlsData,
@@ -249,4 +255,12 @@ pub(crate) fn classify(payload: &[u8]) -> Head {
         [b'5', b'0'..=b'5', b'0'..=b'9', b' ', ..] => Head::FtpRefusal,
         _ => Head::Plain,
     }
+}
+
+/// Tells whether a handshake record is a ClientHello alone: an encrypted one may begin with the
+/// same type, but hardly with a length that is the record's.
+fn is_client_hello(record: &[u8]) -> bool {
+    let [22, _, _, high, low, 1, 0, length @ ..] = record else { return false };
+    let of_record = usize::from(u16::from_be_bytes([*high, *low]));
+    matches!(length, [high, low, ..] if usize::from(u16::from_be_bytes([*high, *low])) + 4 == of_record)
 }

@@ -26,6 +26,7 @@ mod rootless;
 mod sessions;
 mod studies;
 mod study;
+mod tls_resumption;
 mod two_machines;
 mod video;
 mod webrtc;

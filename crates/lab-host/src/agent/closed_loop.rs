@@ -101,7 +101,8 @@ mod tests {
         argv.push(file.display().to_string());
         let command = Resolved { argv, environment: BTreeMap::new() };
         let content = Content { size: 3, hash: blake3::hash(b"abc") };
-        LoopClient { job: Job { command, dialogue: None }, file, content }
+        let job = Job { command, dialogue: None, has_prelude: false };
+        LoopClient { job, file, content }
     }
 
     fn folder(name: &str) -> PathBuf {

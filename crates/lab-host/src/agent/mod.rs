@@ -50,6 +50,12 @@ pub use serve::serve;
 /// handle returns.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
+    /// Start the clients of the next runs that have a prelude, one after the other, and wait
+    /// until it is over.
+    Prepare {
+        jobs: Vec<Job>,
+        timeout_s: f64,
+    },
     /// Run all at once, wait for all.
     Run {
         jobs: Vec<Job>,
@@ -234,6 +240,15 @@ impl Agent {
                 Err(error)
             }
         }
+    }
+
+    /// Starts clients that have a prelude, and waits until it is over. [`Agent::run`] lets them
+    /// go on in the same order; those of an earlier call that it did not are ended.
+    ///
+    /// # Errors
+    /// One cannot be started. A prelude that fails is in the outcome of its run.
+    pub(crate) fn prepare(&mut self, jobs: Vec<Job>, timeout: Duration) -> Result<()> {
+        self.ask(&Request::Prepare { jobs, timeout_s: timeout.as_secs_f64() })
     }
 
     /// Runs jobs at once and waits for all of them.

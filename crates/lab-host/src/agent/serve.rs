@@ -1,6 +1,6 @@
 //! The agent's side of the conversation: serves requests until its input ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::closed_loop::{self, Limits, LoopClient, LoopOutcome};
 use super::daemon::Server;
 use super::files::{self, value};
-use super::job::{self, Job, Outcome};
+use super::job::{self, Job, Outcome, Waiting};
 use super::{Reply, Request, probe, remote_capture, sockets};
 use crate::capture::RunningCapture;
 use crate::command;
@@ -55,6 +55,8 @@ struct State {
     servers: BTreeMap<String, Server>,
     capture: Option<RunningCapture>,
     meter: Option<Meter>,
+    /// Clients whose prelude is over, in the order of their runs.
+    waiting: VecDeque<Waiting>,
 }
 
 impl State {
@@ -70,12 +72,20 @@ impl State {
 
 fn answer(request: Request, state: &mut State) -> Result<Value> {
     match request {
+        Request::Prepare { jobs, timeout_s } => {
+            state.waiting.clear();
+            for job in &jobs {
+                let waiting = Waiting::start(job, Duration::from_secs_f64(timeout_s))?;
+                state.waiting.push_back(waiting);
+            }
+            Ok(Value::Null)
+        }
         Request::Run { jobs, timeout_s } => {
-            value(&run_all(&jobs, Duration::from_secs_f64(timeout_s))?)
+            value(&run_all(jobs, &mut state.waiting, Duration::from_secs_f64(timeout_s))?)
         }
         Request::RunLoop { clients, seconds, timeout_s } => {
             let time = Duration::from_secs_f64(seconds);
-            value(&run_loop(&clients, time, Duration::from_secs_f64(timeout_s))?)
+            value(&run_loop(clients, time, Duration::from_secs_f64(timeout_s))?)
         }
         Request::Start { name, command } => {
             state.servers.insert(name, Server::start(&command)?);
@@ -127,24 +137,48 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
     }
 }
 
-fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
-    if let [job] = jobs {
-        return Ok(vec![job::run(job, timeout)?]);
+/// Runs clients at once; those that have a prelude are the next that wait.
+fn run_all(
+    jobs: Vec<Job>,
+    waiting: &mut VecDeque<Waiting>,
+    timeout: Duration,
+) -> Result<Vec<Outcome>> {
+    let mut clients = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let prepared = if job.has_prelude {
+            let next = waiting.pop_front();
+            Some(next.ok_or_else(|| Error::Failed("a client was not prepared for its run".into()))?)
+        } else {
+            None
+        };
+        clients.push((job, prepared));
     }
-    at_once(jobs, |job| job::run(job, timeout))
+    let run = |(job, prepared): (Job, Option<Waiting>)| match prepared {
+        Some(waiting) => waiting.go_on(timeout),
+        None => job::run(&job, timeout),
+    };
+    match <[_; 1]>::try_from(clients) {
+        Ok([client]) => Ok(vec![run(client)?]),
+        Err(clients) => at_once(clients, run),
+    }
 }
 
-fn run_loop(clients: &[LoopClient], time: Duration, timeout: Duration) -> Result<Vec<LoopOutcome>> {
+fn run_loop(
+    clients: Vec<LoopClient>,
+    time: Duration,
+    timeout: Duration,
+) -> Result<Vec<LoopOutcome>> {
     let most = closed_loop::MAX_SESSIONS / clients.len().max(1);
     let (started, limits) = (Instant::now(), Limits { time, timeout, most });
-    at_once(clients, |client| closed_loop::run(client, started, limits))
+    at_once(clients, |client| closed_loop::run(&client, started, limits))
 }
 
 /// Does the same with each item, in a thread each.
-fn at_once<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+fn at_once<T: Send, R: Send>(items: Vec<T>, act: impl Fn(T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let act = &act;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || act(item))).collect();
+        let threads: Vec<_> =
+            items.into_iter().map(|item| scope.spawn(move || act(item))).collect();
         let lost = || Err(Error::Failed("a thread of the agent panicked".into()));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     })

@@ -178,11 +178,13 @@ pub struct Invocation {
     pub environment: BTreeMap<String, String>,
     /// Commands said one by one to its standard input.
     pub dialogue: Option<Vec<String>>,
+    /// Whether the client begins with a prelude, which is over before the clocks begin.
+    pub(crate) has_prelude: bool,
 }
 
 impl Invocation {
     pub(crate) fn new(command: Command) -> Self {
-        Self { command, environment: BTreeMap::new(), dialogue: None }
+        Self { command, environment: BTreeMap::new(), dialogue: None, has_prelude: false }
     }
 }
 

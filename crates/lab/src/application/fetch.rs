@@ -5,7 +5,7 @@ use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_trace::{FetchReport, TimeHints};
 
-use super::tls::Tls;
+use super::tls::{Resumption, Tls};
 use super::{ClientReport, Invocation, Site};
 use crate::workload::Task;
 
@@ -44,6 +44,10 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
     if account.http2 {
         argv.push("--http2".to_owned());
     }
+    let resumption = account.tls.map_or(Resumption::Off, |tls| tls.resumption);
+    if let Some(what) = resumption.argument() {
+        argv.extend(["--tls-resumption".to_owned(), what.to_owned()]);
+    }
     let url = |remote: &str| {
         format!("{}://{}:{}/{remote}", account.scheme, site.server_host(), site.server.port())
     };
@@ -71,7 +75,9 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
             return Err(Error::Plan("this client only moves files".into()));
         }
     }
-    Ok(Invocation::new(argv.into()))
+    // it sets up the session that it resumes
+    let has_prelude = resumption == Resumption::Session;
+    Ok(Invocation { has_prelude, ..Invocation::new(argv.into()) })
 }
 
 /// Reads the client's report and checks it against the requested TLS.
@@ -85,7 +91,11 @@ pub(super) fn report(outcome: &Outcome, tls: Option<&Tls>) -> ClientReport {
                 done_ns: printed.done_ns,
                 login_ns: None,
             },
-            error: printed.error.or_else(|| tls.and_then(|tls| tls.objection(&printed.tls))),
+            error: printed.error.or_else(|| {
+                let tls = tls?;
+                let (full, resumed) = (printed.full_handshakes, printed.resumed_handshakes);
+                tls.objection(&printed.tls).or_else(|| tls.resumption.objection(full, resumed))
+            }),
             load: None,
             realtime: None,
         },

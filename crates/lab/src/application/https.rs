@@ -11,7 +11,7 @@ use super::browser::{self, CHROMIUM, OPTION};
 use super::fetch::{self, Account};
 use super::http3::{self, CURL, OverQuic};
 use super::nginx::{NGINX, Protocol, Records};
-use super::tls::Tls;
+use super::tls::{Key, Resumption, Tls};
 use super::{Application, ClientReport, Invocation, SessionCount, Site, ktls, nginx};
 use crate::catalogue::{Entry, Fact, Make, stated, titled};
 use crate::properties::Properties;
@@ -22,7 +22,7 @@ struct Https {
     /// first, of which the server takes the best that it knows.
     key_exchange: Option<KeyExchange>,
     version: Version,
-    /// The kind of the server's certificate is an option, the rest is pinned.
+    /// The kind of the server's certificate and what is resumed are options, the rest is pinned.
     tls: Tls,
     /// Who encrypts what the server sends.
     records: Records,
@@ -39,6 +39,8 @@ const HTTP2: &str = "h2";
 /// The option for a certificate that resists quantum computers. The client's TLS library verifies
 /// it without being asked to.
 const ML_DSA: &str = "mldsa65";
+/// The option for connections that resume a TLS session.
+const RESUMPTION: &str = "resumption";
 /// The option for records that the server's kernel encrypts.
 const KTLS: &str = "ktls";
 
@@ -79,8 +81,9 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
         known: || {
             "h2 (HTTP/2), h3 (HTTP/3, by curl; needs nginx 1.25 and a curl that has it), browser (Chromium \
              in place of libcurl), x25519 or mlkem768 (the only key exchange that libcurl offers; mlkem768 \
-             needs OpenSSL 3.5), mldsa65 (certificate of ML-DSA-65; needs OpenSSL 3.5), ktls (the server's kernel \
-             encrypts what is sent; needs its module tls: `lab doctor`), alone or with h2"
+             needs OpenSSL 3.5), mldsa65 (certificate of ML-DSA-65; needs OpenSSL 3.5), resumption (of a TLS \
+             session that was set up before), ktls (the server's kernel encrypts what is sent; needs its \
+             module tls: `lab doctor`), alone or with h2"
                 .to_owned()
         },
         read: |options| {
@@ -101,39 +104,36 @@ pub(super) const ENTRY: Entry<dyn Application> = Entry {
                 match (option, chosen, https.key_exchange) {
                     (_, Some(_), None) => https.key_exchange = chosen,
                     (HTTP2, ..) => https.version = Version::Http2,
-                    (ML_DSA, ..) => https.tls = Tls::POST_QUANTUM,
+                    (ML_DSA, ..) => https.tls.key = Key::MlDsa65,
+                    (RESUMPTION, ..) => https.tls.resumption = Resumption::Session,
                     (KTLS, ..) => https.records = Records::ByKernel,
                     _ => return Err(options.unknown(option)),
                 }
             }
-            let ktls = https.has_ktls().then_some(KTLS);
-            let chosen = https.options_without_ktls().into_iter().chain(ktls);
-            Ok((chosen.map(str::to_owned).collect(), Arc::new(https)))
+            let chosen = https.options().into_iter().map(str::to_owned).collect();
+            Ok((chosen, Arc::new(https)))
         },
     },
 };
 
 impl Https {
-    /// Whether the server's certificate resists quantum computers.
-    fn has_ml_dsa(&self) -> bool {
-        self.tls == Tls::POST_QUANTUM
-    }
-
     /// Whether the server's kernel encrypts what is sent.
     fn has_ktls(&self) -> bool {
         self.records == Records::ByKernel
     }
 
-    /// Lists its options in the order of results, but for that of the kernel.
-    fn options_without_ktls(&self) -> Vec<&'static str> {
-        let certificate = self.has_ml_dsa().then_some(ML_DSA);
-        self.options_of_connection().into_iter().chain(certificate).collect()
+    /// Lists its options in the order of results.
+    fn options(&self) -> Vec<&'static str> {
+        let certificate = (self.tls.key == Key::MlDsa65).then_some(ML_DSA);
+        let resumption = (self.tls.resumption == Resumption::Session).then_some(RESUMPTION);
+        let ktls = self.has_ktls().then_some(KTLS);
+        self.version_and_keys().chain(certificate).chain(resumption).chain(ktls).collect()
     }
 
-    /// The same but for that of the certificate, too.
-    fn options_of_connection(&self) -> Vec<&'static str> {
+    /// The first of them: the version of HTTP and the key exchange.
+    fn version_and_keys(&self) -> impl Iterator<Item = &'static str> {
         let version = (self.version == Version::Http2).then_some(HTTP2);
-        version.into_iter().chain(self.key_exchange.map(KeyExchange::option)).collect()
+        version.into_iter().chain(self.key_exchange.map(KeyExchange::option))
     }
 }
 
@@ -163,18 +163,16 @@ impl Application for Https {
     }
 
     fn baselines(&self) -> Vec<String> {
-        // what differs in one thing alone comes first
-        let with_openssl = || titled(ENTRY.name, &self.options_without_ktls());
-        let with_ecdsa = || titled(ENTRY.name, &self.options_of_connection());
+        // what differs in one thing alone comes first: one option fewer, and one more fewer
+        let options = self.options();
+        let fewer = (self.version_and_keys().count()..options.len()).rev();
+        let fewer = fewer.map(|kept| titled(ENTRY.name, &options[..kept]));
         let nearest = match (self.version, self.key_exchange) {
             (Version::Http2, _) => Some("https"),
             (Version::Http1, Some(KeyExchange::Mlkem768)) => Some("https(x25519)"),
             (Version::Http1, _) => None,
         };
-        let others = nearest.into_iter().chain(["http"]).map(str::to_owned);
-        let with_openssl = self.has_ktls().then(with_openssl);
-        let with_ecdsa = self.has_ml_dsa().then(with_ecdsa);
-        with_openssl.into_iter().chain(with_ecdsa).chain(others).collect()
+        fewer.chain(nearest.into_iter().chain(["http"]).map(str::to_owned)).collect()
     }
 
     fn port(&self) -> u16 {
@@ -182,7 +180,10 @@ impl Application for Https {
     }
 
     fn accepts(&self, kind: WorkloadKind) -> bool {
-        kind.moves_files() || kind == WorkloadKind::Page
+        // in a closed loop the set-up of each session to resume would be a part of the load
+        let has_prelude = self.tls.resumption == Resumption::Session;
+        (kind.moves_files() || kind == WorkloadKind::Page)
+            && !(has_prelude && kind.is_closed_loop())
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
@@ -225,8 +226,17 @@ impl Application for Https {
             Version::Http1 => "HTTP/1.1",
             Version::Http2 => "HTTP/2, one request at a time",
         };
+        let resumption = match self.tls.resumption {
+            Resumption::Off | Resumption::DataConnections => {
+                "off: each connection is a full handshake"
+            }
+            Resumption::Session => {
+                "each connection resumes a TLS session that the client set up before, with a key exchange and \
+                 without early data; each sample verifies it"
+            }
+        };
         facts.extend(stated([
-            ("resumption", "off: each connection is a full handshake"),
+            ("resumption", resumption),
             ("version", version),
             ("verification", "each record by TLS, none of the whole file"),
         ]));
@@ -293,6 +303,7 @@ impl Application for InBrowser {
 #[cfg(test)]
 mod tests {
     use crate::application::ALL;
+    use crate::workload::WorkloadKind;
 
     #[test]
     fn writes_options_in_one_order_and_names_its_baselines() {
@@ -317,14 +328,46 @@ mod tests {
                 "https(mlkem768,mldsa65,ktls)",
                 "https(mlkem768,mldsa65) https(mlkem768) https(x25519) http",
             ),
+            ("https(resumption)", "https(resumption)", "https http"),
+            ("https(resumption,h2)", "https(h2,resumption)", "https(h2) https http"),
+            (
+                "https(ktls,resumption,mldsa65,mlkem768)",
+                "https(mlkem768,mldsa65,resumption,ktls)",
+                "https(mlkem768,mldsa65,resumption) https(mlkem768,mldsa65) https(mlkem768) \
+                 https(x25519) http",
+            ),
         ] {
             let chosen = ALL.parse(written).expect(written);
             let found = (chosen.title(), chosen.baselines().join(" "));
             assert_eq!(found, (title.to_owned(), baselines.to_owned()));
         }
-        for refused in ["x25519,mlkem768", "h3,mldsa65", "browser,mldsa65", "h3,ktls", "mldsa44"] {
+        for refused in [
+            "x25519,mlkem768",
+            "h3,mldsa65",
+            "browser,mldsa65",
+            "h3,ktls",
+            "h3,resumption",
+            "browser,resumption",
+            "mldsa44",
+        ] {
             let error = ALL.parse(&format!("https({refused})")).map(drop).expect_err(refused);
             assert!(error.contains("`https` has no option"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_resumed_session_is_a_setting_of_the_record_and_no_part_of_a_closed_loop() {
+        let resumption = |written: &str| {
+            let facts = ALL.parse(written).expect(written).facts();
+            facts.into_iter().find(|(what, _)| *what == "resumption").map(|(_, fact)| fact)
+        };
+        assert!(resumption("https").is_some_and(|fact| fact.starts_with("off")));
+        let fact = resumption("https(resumption)").expect("a fact");
+        assert!(fact.starts_with("each connection resumes") && fact.contains("without early data"));
+        for (written, accepts) in [("https", true), ("https(resumption)", false)] {
+            let https = ALL.parse(written).expect(written);
+            assert_eq!(https.accepts(WorkloadKind::Sessions), accepts, "{written}");
+            assert!(https.accepts(WorkloadKind::Download) && https.accepts(WorkloadKind::Page));
         }
     }
 

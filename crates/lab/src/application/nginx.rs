@@ -7,7 +7,7 @@ use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 
 use super::Site;
-use super::tls::Tls;
+use super::tls::{Resumption, Tls};
 
 pub(super) const NGINX: Program =
     Program::new("nginx", "nginx-light", &["-v"]).only_on(Role::Server);
@@ -67,6 +67,19 @@ impl Records {
     }
 }
 
+/// Directives about sessions to resume.
+fn sessions(resumption: Resumption) -> &'static str {
+    match resumption {
+        // the client asks for the head of a file, which is not there yet if it is to be uploaded
+        Resumption::Session => {
+            "    ssl_session_cache none;\n    ssl_session_tickets on;\n    log_not_found off;\n"
+        }
+        Resumption::Off | Resumption::DataConnections => {
+            "    ssl_session_cache off;\n    ssl_session_tickets off;\n"
+        }
+    }
+}
+
 pub(super) fn server(site: &Site<'_>, protocol: Protocol) -> Result<ServerSpec> {
     server_with(site, protocol, &Tls::MODERN, Records::ByOpenssl)
 }
@@ -88,10 +101,11 @@ pub(super) fn server_with(
         let [key, certificate] = tls.server_files(site)?;
         format!(
             "    ssl_certificate {};\n    ssl_certificate_key {};\n    ssl_protocols TLSv1.3;\n    \
-             ssl_conf_command Ciphersuites {};\n    ssl_session_cache off;\n    ssl_session_tickets off;\n{}",
+             ssl_conf_command Ciphersuites {};\n{}{}",
             certificate.display(),
             key.display(),
             tls.cipher,
+            sessions(tls.resumption),
             records.directives(),
         )
     };

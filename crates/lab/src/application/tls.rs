@@ -20,6 +20,47 @@ pub(super) struct Tls {
     /// In OpenSSL's notation.
     pub(super) cipher: &'static str,
     pub(super) key: Key,
+    pub(super) resumption: Resumption,
+}
+
+/// Which handshakes resume an earlier session (RFC 8446 §2.2, RFC 5246 §7.3): none of them shows
+/// a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resumption {
+    /// None.
+    Off,
+    /// Those of FTP's data connections: the session of the control connection.
+    DataConnections,
+    /// All: a session that the client has set up before the clocks begin.
+    Session,
+}
+
+impl Resumption {
+    /// Its value for `headroom fetch --tls-resumption`; none: it goes without.
+    pub(super) fn argument(self) -> Option<&'static str> {
+        match self {
+            Self::Off => None,
+            Self::DataConnections => Some("data-connections"),
+            Self::Session => Some("session"),
+        }
+    }
+
+    /// Compares the handshakes, which the client counts, with what they should have been.
+    pub(super) fn objection(self, full: u32, resumed: u32) -> Option<String> {
+        let (is_so, wanted) = match self {
+            Self::Off => (resumed == 0, "all should be full"),
+            Self::DataConnections => (
+                full == 1 && resumed > 0,
+                "that of the control connection should be full, and all others resume its session",
+            ),
+            Self::Session => {
+                (full == 0 && resumed > 0, "all should resume the session that was set up before")
+            }
+        };
+        (!is_so).then(|| {
+            format!("TLS handshakes of the client: {full} full, {resumed} resumed; {wanted}")
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +90,12 @@ impl Key {
 }
 
 impl Tls {
-    pub(super) const MODERN: Self =
-        Self { version: Version::Tls13, cipher: CIPHER, key: Key::Ecdsa };
-
-    /// The same with a certificate that resists quantum computers.
-    pub(super) const POST_QUANTUM: Self = Self { key: Key::MlDsa65, ..Self::MODERN };
+    pub(super) const MODERN: Self = Self {
+        version: Version::Tls13,
+        cipher: CIPHER,
+        key: Key::Ecdsa,
+        resumption: Resumption::Off,
+    };
 
     /// Whether keys of the moment are agreed on: TLS 1.3 always does, of the suites of TLS 1.2
     /// those with ECDHE.
@@ -188,7 +230,35 @@ mod tests {
             assert!(lack(other).is_some(), "{other:?}");
         }
         assert!(Tls::MODERN.require_on("the server", || None).is_ok());
-        assert!(Tls::POST_QUANTUM.require_on("the server", || None).is_err());
+        let post_quantum = Tls { key: Key::MlDsa65, ..Tls::MODERN };
+        assert!(post_quantum.require_on("the server", || None).is_err());
+    }
+
+    #[test]
+    fn handshakes_are_full_or_resumed_as_pinned_or_an_error() {
+        use Resumption::{DataConnections, Off, Session};
+        for (resumption, full, resumed) in
+            [(Off, 1, 0), (Off, 51, 0), (DataConnections, 1, 1), (DataConnections, 1, 50)]
+        {
+            assert_eq!(resumption.objection(full, resumed), None, "{resumption:?}");
+        }
+        assert_eq!(Session.objection(0, 1), None);
+        for (resumption, full, resumed, words) in [
+            (Off, 1, 1, "1 full, 1 resumed; all should be full"),
+            (
+                DataConnections,
+                2,
+                0,
+                "TLS handshakes of the client: 2 full, 0 resumed; that of the control",
+            ),
+            (DataConnections, 2, 1, "that of the control connection should be full"),
+            (DataConnections, 0, 2, "that of the control connection should be full"),
+            (Session, 1, 0, "all should resume the session that was set up before"),
+            (Session, 0, 0, "all should resume"),
+        ] {
+            let objection = resumption.objection(full, resumed).expect(words);
+            assert!(objection.contains(words), "{objection}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! offloads off in runs of their own.
 
 use std::path::Path;
+use std::slice::from_ref;
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::testbed::Counters;
@@ -39,6 +40,7 @@ impl Bench<'_> {
         let (mut nth, mut recounted) = (0, 0);
         while nth < times {
             let prepared = self.prepare(cell)?;
+            self.prepare_clients(cell, from_ref(&prepared))?;
             // the last words of an earlier transfer are not this one's
             if let Some(capture) = &self.testbed.router_capture {
                 capture.settle();

@@ -1,6 +1,8 @@
 //! The clear-text check: each stack moves a file full of a marker both ways, and
 //! the router looks for it.
 
+use std::slice::from_ref;
+
 use headroom_lab_host::content::Content;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::schema::ClearText;
@@ -28,6 +30,7 @@ impl Bench<'_> {
         let capture = self.testbed.capture_whole(MarkerSearch::new(marker.clone()))?;
         for (cell, prepared) in self.marker_transfers(stack, link, &marker)? {
             self.resume(&cell)?;
+            self.prepare_clients(&cell, from_ref(&prepared))?;
             let (seen, _) = self.transfer_whole(&cell, &prepared)?;
             self.quiesce(&cell)?;
             let wrong = self.verify(&prepared)?;

@@ -2,6 +2,7 @@
 //! and what they transferred is verified when the clocks have stopped.
 
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::resources::cpu::Spent;
@@ -67,10 +68,12 @@ impl Bench<'_> {
     /// Transfers, and once more where frames were lost: the machine may be busy for a moment.
     fn transfer_before_it_counts(&mut self, cell: &Cell) -> Result<(Prepared, Seen)> {
         let mut prepared = self.prepare(cell)?;
+        self.prepare_clients(cell, from_ref(&prepared))?;
         let mut seen = self.transfer(cell, &prepared);
         if matches!(seen, Err(Error::FramesLost(_))) {
             self.remove(&prepared)?;
             prepared = self.prepare(cell)?;
+            self.prepare_clients(cell, from_ref(&prepared))?;
             seen = self.transfer(cell, &prepared);
         }
         Ok((prepared, seen?))
@@ -87,6 +90,7 @@ impl Bench<'_> {
         let prepared = (0..cell.batch()).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
         self.reseed_login_delay(cell)?;
         self.resume(cell)?;
+        self.prepare_clients(cell, &prepared)?;
         let counted = self.session_count(cell)?;
         let (before, watch) = (self.testbed.read_cpu()?, self.testbed.watch()?);
         let seen = match self.transfers(cell, &prepared) {

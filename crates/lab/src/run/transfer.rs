@@ -100,6 +100,19 @@ impl Bench<'_> {
         if paths.is_empty() { Ok(()) } else { self.testbed.host(*role).remove(paths) }
     }
 
+    /// Starts the clients of transfers that have a prelude, until it is over. What it takes is
+    /// in no clock, no CPU time and no count.
+    pub(super) fn prepare_clients(&self, cell: &Cell, prepared: &[Prepared]) -> Result<()> {
+        let mut jobs = Vec::new();
+        for one in prepared {
+            jobs.extend(self.jobs(one)?.into_iter().filter(|job| job.has_prelude));
+        }
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        self.testbed.client.prepare_jobs(jobs, cell.timeout())
+    }
+
     /// Runs one prepared transfer and reads its trace.
     pub(super) fn transfer(&mut self, cell: &Cell, prepared: &Prepared) -> Result<Seen> {
         match prepared.transfer.repeated_for {
@@ -187,7 +200,8 @@ impl Bench<'_> {
         let job = |invocation: &Invocation| {
             let mut command = self.testbed.client.resolve(&invocation.command)?;
             command.environment.extend(invocation.environment.clone());
-            Ok(Job { command, dialogue: invocation.dialogue.clone() })
+            let dialogue = invocation.dialogue.clone();
+            Ok(Job { command, dialogue, has_prelude: invocation.has_prelude })
         };
         prepared.invocations.iter().map(job).collect()
     }
