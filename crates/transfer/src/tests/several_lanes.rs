@@ -127,6 +127,41 @@ fn a_tree_is_fetched_on_several_lanes() {
 }
 
 #[test]
+fn directories_have_no_more_permissions_than_at_the_server_while_files_are_fetched() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    const MODES: [(&str, u32); 4] =
+        [("tree", 0o711), ("tree/a", 0o700), ("tree/a/b", 0o750), ("tree/a/c", 0o700)];
+    let ground = Ground::new();
+    write(&ground.served("tree/a/b/small"), &content(3000));
+    write(&ground.served("tree/a/c/big"), &content(9 << 20));
+    for (name, mode) in MODES {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(ground.served(name), permissions).expect("chmod");
+    }
+    run(async {
+        let (server, made, to) = (ground.start(), Made::default(), ground.here("to/"));
+        let (seen, folder) = (Arc::new(Mutex::new(Vec::new())), to.clone());
+        let notes = Arc::clone(&seen);
+        let watch = Watch::holding(None, move || {
+            for (name, mode) in MODES {
+                if let Ok(here) = folder.join(name).metadata() {
+                    notes.lock().expect("nobody panicked").push((name, mode, here.mode() & 0o777));
+                }
+            }
+            true
+        });
+        let got = lanes(&ground, &server, &made, &watch).get(&[b"tree".to_vec()], &to, false).await;
+        assert_eq!(got.expect("it is fetched").failed, 0, "{:?}", watch.notes);
+        let seen = seen.lock().expect("nobody panicked").clone();
+        for (name, mode, here) in &seen {
+            assert_eq!(here & !mode, 0, "{name} had the mode {here:o}");
+        }
+        assert!(MODES.iter().all(|(name, _)| seen.iter().any(|(seen, ..)| seen == name)));
+        assert_eq!(tree(&to.join("tree")), tree(&ground.served("tree")));
+    });
+}
+
+#[test]
 fn lanes_are_opened_only_when_there_is_something_to_divide() {
     let ground = Ground::new();
     write(&ground.served("small"), &content(70_000));

@@ -32,7 +32,7 @@ impl Worker {
             && let Some(parent) = path.parent()
         {
             // the request at the end gives it its mode, which may hide what is in it from others
-            make_directories_as(root, &parent, 0o700)?;
+            make_directories_as(root, &parent, &|_| 0o700)?;
         }
         let file = (root.path(), path, offer.size, offer.mtime);
         let is_complete = parts.completes == Some(true);
