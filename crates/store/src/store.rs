@@ -355,7 +355,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Gone`]: it is not there any more, or the offer is another one. [`Error::Busy`]:
-    /// another server has taken it over. [`Error::Refused`]: 256 have joined already, or the store
+    /// another server has taken it over. [`Error::Refused`]: 2048 have joined already, or the store
     /// ignores the conditions of writes. Otherwise as those of
     /// [`begin_upload`](Self::begin_upload).
     pub fn join_upload(

@@ -267,9 +267,19 @@ fn no_more_than_some_take_part() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    (0..256).for_each(|_| drop(join(&first, nonce)));
+    // each range of a large file of a fleet, and one of them again
+    (0..257).for_each(|_| drop(join(&first, nonce)));
+    let main = journals(&memory).into_iter().find(|name| !name.contains(".parts/"));
+    let main = main.expect("a journal");
+    let beside = |n: u32| format!("{main}.parts/{n:04}");
+    let fill = |n: u32| {
+        let (key, content, none) = (beside(n), Bytes::from_static(b"x"), Metadata::new());
+        runtime.block_on(memory.put(&key, content, &none, &Condition::Any)).expect("it is stored");
+    };
+    (257..2047).for_each(fill);
+    drop(join(&second, nonce));
     let Err(error) = second.join_upload("a", &offer(), nonce) else { panic!("it takes part") };
-    assert!(matches!(&error, Error::Refused(_)) && error.to_string().contains("256"), "{error}");
+    assert!(matches!(&error, Error::Refused(_)) && error.to_string().contains("2048"), "{error}");
     // who takes it over makes room
     assert_eq!(share(&second), nonce);
     assert_eq!(journals(&memory).len(), 1);
@@ -312,9 +322,9 @@ fn damaged_and_forged_journals_of_contributors_are_removed_and_too_many_are_an_e
     let Err(error) = second.begin_upload("a", &offer()) else { panic!("it is begun") };
     assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("remove"), "{error}");
     runtime.block_on(memory.delete(&beside("vast"))).expect("it is removed");
-    (0..513).for_each(|n| forge(&format!("{n:04}"), Bytes::from_static(b"x")));
+    (0..4097).for_each(|n| forge(&format!("{n:04}"), Bytes::from_static(b"x")));
     let Err(error) = second.begin_upload("a", &offer()) else { panic!("it is begun") };
-    assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("512"), "{error}");
+    assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("4096"), "{error}");
     assert_eq!(memory.uploads(), 2, "nothing is given up");
 }
 

@@ -23,8 +23,10 @@ use crate::owner;
 use crate::pages::Pages;
 use crate::version::Condition;
 
-/// The most journals of contributors of one upload: a server writes one each time it takes part.
-const MAX_CONTRIBUTORS: usize = 256;
+/// The most journals of contributors of one upload: a server writes one each time it takes part, and
+/// it counts until the upload is taken over. A fleet has a file of at most 256 ranges, and tries
+/// each five times unless its job says otherwise; lost workers begin some once more.
+const MAX_CONTRIBUTORS: usize = 2048;
 
 /// The most that are read: several servers may begin to take part at once.
 const MAX_JOURNALS: usize = 2 * MAX_CONTRIBUTORS;
