@@ -43,8 +43,9 @@ pub(super) struct Listed {
 ///
 /// # Errors
 ///
-/// [`Error::Gone`]: it is not there, or another one. [`Error::Busy`]: it is not shared any more.
-/// [`Error::Refused`]: too many have taken part, or the store ignores the conditions of writes.
+/// [`Error::Gone`]: it is not there, or another one. [`Error::Busy`]: it is not shared any more, or
+/// another server has taken it over meanwhile. [`Error::Refused`]: too many have taken part, or the
+/// store ignores the conditions of writes.
 pub(crate) async fn join(
     client: &Arc<Client>,
     key: Key,
@@ -85,7 +86,9 @@ pub(crate) async fn join(
     // a server that has taken it over meanwhile may have listed the journals too early for this one
     let is_shared = match client.head(&main).await {
         Ok(Some(there)) if there.version == shared_version => Ok(()),
-        Ok(_) => Err(gone(&key)),
+        // perhaps only to begin at the same time: then it is shared again at once
+        Ok(Some(_)) => Err(busy(&key)),
+        Ok(None) => Err(gone(&key)),
         Err(error) => Err(error),
     };
     if let Err(error) = is_shared {
