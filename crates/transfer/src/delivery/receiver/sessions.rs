@@ -123,7 +123,7 @@ impl Worker {
         }
         let incoming = Arc::new(Incoming {
             _claim: claim,
-            _receiving: receiving,
+            receiving,
             ranges: None,
             sent: self.receives_parts().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),
