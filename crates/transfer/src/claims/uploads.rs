@@ -13,12 +13,10 @@ use headroom_transfer_proto::span::Spans;
 use super::{Claim, FileClaims, Slot};
 use crate::connection::Connection;
 use crate::error::Closing;
-use crate::files::Partial;
+use crate::files::{MAX_REMEMBERED, Partial};
 
 /// The most uploads of one client at once.
 const MAX_UPLOADS: usize = 8;
-/// The most spans of a file: the values of all are in memory, 40 bytes each.
-const MAX_SPANS: u64 = 1 << 20;
 
 /// Makes a session check again whether its ranges have arrived.
 pub(crate) type Wake = Box<dyn Fn() + Send>;
@@ -174,10 +172,10 @@ impl FileClaims {
     }
 
     fn may_begin(&self, table: &Table, size: u64) -> Result<(), String> {
-        if Spans::new(size).count() > MAX_SPANS {
+        if Spans::new(size).count() > MAX_REMEMBERED {
             return Err(format!(
                 "it is larger than {} TiB, the limit of an upload in ranges: send it whole",
-                MAX_SPANS >> 20
+                MAX_REMEMBERED >> 20
             ));
         }
         let own = table.uploads.values().filter(|upload| upload.slot.2 == self.key).count();

@@ -15,7 +15,7 @@ use super::session::{Job, Phase, is_about_files};
 use crate::client::Client;
 use crate::delivery::{DividedFile, Event, FileVersion, StoredWhole, Summary};
 use crate::error::Error;
-use crate::files::{self, Root};
+use crate::files::{self, ErrorKind, Root};
 
 impl<O> Servers<'_, O> {
     /// Whether a file of this size in bytes is divided.
@@ -39,7 +39,8 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     }
 
     /// Begins a file that all servers are then asked for, in the version that this server has. If
-    /// it cannot be begun, it is fetched whole: that request reports why.
+    /// it cannot be begun, it is fetched whole: that request reports why, unless the file only has
+    /// too many ranges.
     ///
     /// # Errors
     /// The server is lost, or refuses.
@@ -68,7 +69,13 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                 let (root, large) = (to.clone(), large.clone());
                 let how = (self.servers.sessions(), self.servers.range_bytes);
                 let begin = move || begin(&root, &large, (version, &*named_by), how);
-                spawn_blocking(begin).await.ok().and_then(Result::ok).flatten()
+                let begun = spawn_blocking(begin).await;
+                if let Ok(Err(error)) = &begun
+                    && matches!(error.kind(), ErrorKind::TooLargeForRanges(_))
+                {
+                    self.servers.observer.event(Event::Warning { reason: &error.to_string() });
+                }
+                begun.ok().and_then(Result::ok).flatten()
             }
             _ => None,
         };
