@@ -370,7 +370,8 @@ impl Store {
     }
 
     /// Does what [`begin_upload`](Self::begin_upload) does. If the upload has this nonce, this also
-    /// takes it over from contributors that still work, and stops them.
+    /// takes it over from contributors and from a server that completes it, whether they still work
+    /// or were killed: those that work are stopped, and store nothing more once they notice.
     ///
     /// # Errors
     ///

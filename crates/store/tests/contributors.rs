@@ -198,6 +198,31 @@ fn an_active_contributor_keeps_others_out_unless_they_name_the_upload() {
 }
 
 #[test]
+fn who_names_an_upload_does_not_wait_for_the_server_that_was_completing_it() {
+    let runtime = runtime();
+    let (memory, [first, second]) = open(&runtime);
+    let nonce = share(&first);
+    let one = join(&first, nonce);
+    put_parts(&one, &[0, 1]);
+    one.release().expect("it is released");
+    drop(one);
+    // this one has perhaps been killed
+    let former = first.take_over_upload("a", &offer(), nonce).expect("it is taken over");
+    assert!(matches!(second.begin_upload("a", &offer()), Err(Error::Busy(_))));
+    let whole = second.take_over_upload("a", &offer(), nonce).expect("it is taken over again");
+    assert_eq!(stored(&whole), [0, 1]);
+    // or it is still there
+    for stopped in [former.abandon(), former.release(), put_part(&former, 2)] {
+        assert!(matches!(stopped, Err(Error::Busy(_))), "{stopped:?}");
+    }
+    drop(former);
+    put_parts(&whole, &[2, 3, 4]);
+    whole.complete_over([9; 32]).expect("it is complete");
+    drop(whole);
+    assert_whole(&memory, &first);
+}
+
+#[test]
 fn a_part_that_two_have_stored_is_stored_again() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
