@@ -317,7 +317,8 @@ fn prepare_entry(rules: Rules, root: &Root, entry: &Entry) -> Result<Prepared, f
     }
 }
 
-/// Makes the directories that a path is in, unless this item has made them.
+/// Makes the directories that a path is in, unless this item has made them. An item does not know
+/// their modes: until the directories are finished, they are private.
 fn make_parents(
     root: &Root,
     path: &RelPath,
@@ -327,7 +328,7 @@ fn make_parents(
         return Ok(());
     };
     make_parents(root, &directory, made)?;
-    root.make_directory(&directory, 0o777)?;
+    root.make_directory(&directory, 0o700)?;
     made.insert(directory);
     Ok(())
 }
@@ -400,6 +401,9 @@ mod tests {
         assert_eq!(names(Some("a")), ["one", "two"]);
         assert_eq!(names(None), ["three"]);
         assert!(ground.path().join("a/empty").is_dir());
+        // a directory whose mode the item does not have is private until the last step
+        let made = fs::metadata(ground.path().join("a")).expect("it is there");
+        assert_eq!(made.mode() & 0o777, 0o700);
         assert!(ground.path().join("a/inside").is_symlink());
         assert!(!ground.path().join("a/outside").is_symlink());
         let sorted = ledger.sorted(entries);

@@ -355,7 +355,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Gone`]: it is not there any more, or the offer is another one. [`Error::Busy`]:
-    /// another server has taken it over. [`Error::Refused`]: 256 have joined already, or the store
+    /// another server has taken it over. [`Error::Refused`]: 2048 have joined already, or the store
     /// ignores the conditions of writes. Otherwise as those of
     /// [`begin_upload`](Self::begin_upload).
     pub fn join_upload(
@@ -370,7 +370,8 @@ impl Store {
     }
 
     /// Does what [`begin_upload`](Self::begin_upload) does. If the upload has this nonce, this also
-    /// takes it over from contributors that still work, and stops them.
+    /// takes it over from contributors and from a server that completes it, whether they still work
+    /// or were killed: those that work are stopped, and store nothing more once they notice.
     ///
     /// # Errors
     ///

@@ -198,6 +198,31 @@ fn an_active_contributor_keeps_others_out_unless_they_name_the_upload() {
 }
 
 #[test]
+fn who_names_an_upload_does_not_wait_for_the_server_that_was_completing_it() {
+    let runtime = runtime();
+    let (memory, [first, second]) = open(&runtime);
+    let nonce = share(&first);
+    let one = join(&first, nonce);
+    put_parts(&one, &[0, 1]);
+    one.release().expect("it is released");
+    drop(one);
+    // this one has perhaps been killed
+    let former = first.take_over_upload("a", &offer(), nonce).expect("it is taken over");
+    assert!(matches!(second.begin_upload("a", &offer()), Err(Error::Busy(_))));
+    let whole = second.take_over_upload("a", &offer(), nonce).expect("it is taken over again");
+    assert_eq!(stored(&whole), [0, 1]);
+    // or it is still there
+    for stopped in [former.abandon(), former.release(), put_part(&former, 2)] {
+        assert!(matches!(stopped, Err(Error::Busy(_))), "{stopped:?}");
+    }
+    drop(former);
+    put_parts(&whole, &[2, 3, 4]);
+    whole.complete_over([9; 32]).expect("it is complete");
+    drop(whole);
+    assert_whole(&memory, &first);
+}
+
+#[test]
 fn a_part_that_two_have_stored_is_stored_again() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
@@ -267,9 +292,19 @@ fn no_more_than_some_take_part() {
     let runtime = runtime();
     let (memory, [first, second]) = open(&runtime);
     let nonce = share(&first);
-    (0..256).for_each(|_| drop(join(&first, nonce)));
+    // each range of a large file of a fleet, and one of them again
+    (0..257).for_each(|_| drop(join(&first, nonce)));
+    let main = journals(&memory).into_iter().find(|name| !name.contains(".parts/"));
+    let main = main.expect("a journal");
+    let beside = |n: u32| format!("{main}.parts/{n:04}");
+    let fill = |n: u32| {
+        let (key, content, none) = (beside(n), Bytes::from_static(b"x"), Metadata::new());
+        runtime.block_on(memory.put(&key, content, &none, &Condition::Any)).expect("it is stored");
+    };
+    (257..2047).for_each(fill);
+    drop(join(&second, nonce));
     let Err(error) = second.join_upload("a", &offer(), nonce) else { panic!("it takes part") };
-    assert!(matches!(&error, Error::Refused(_)) && error.to_string().contains("256"), "{error}");
+    assert!(matches!(&error, Error::Refused(_)) && error.to_string().contains("2048"), "{error}");
     // who takes it over makes room
     assert_eq!(share(&second), nonce);
     assert_eq!(journals(&memory).len(), 1);
@@ -312,9 +347,9 @@ fn damaged_and_forged_journals_of_contributors_are_removed_and_too_many_are_an_e
     let Err(error) = second.begin_upload("a", &offer()) else { panic!("it is begun") };
     assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("remove"), "{error}");
     runtime.block_on(memory.delete(&beside("vast"))).expect("it is removed");
-    (0..513).for_each(|n| forge(&format!("{n:04}"), Bytes::from_static(b"x")));
+    (0..4097).for_each(|n| forge(&format!("{n:04}"), Bytes::from_static(b"x")));
     let Err(error) = second.begin_upload("a", &offer()) else { panic!("it is begun") };
-    assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("512"), "{error}");
+    assert!(matches!(&error, Error::Reply(_)) && error.to_string().contains("4096"), "{error}");
     assert_eq!(memory.uploads(), 2, "nothing is given up");
 }
 

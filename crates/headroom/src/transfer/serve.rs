@@ -107,7 +107,7 @@ fn metrics(arguments: &Serve, server: &Server) -> anyhow::Result<Option<Metrics>
     let (address, url) = (metrics.address(), metrics.url());
     if !address.ip().is_loopback() {
         eprintln!(
-            "headroom: warning: whoever reaches {address} can read this server's counts, without a key and without encryption"
+            "headroom: warning: anyone who can reach {address} can read this server's counts, without a key and without encryption"
         );
     }
     if arguments.json {

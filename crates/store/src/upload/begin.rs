@@ -20,7 +20,8 @@ use crate::version::{Condition, Version};
 const ATTEMPTS: u32 = 3;
 
 /// Begins an upload, or takes over what an earlier one of the same tag and its contributors have
-/// stored. Contributors of the upload with the nonce `shared` are stopped.
+/// stored. Contributors of the upload with the nonce `shared`, and a server that completes it, are
+/// stopped: who names it was told so by the client that began it.
 ///
 /// # Errors
 ///
@@ -124,7 +125,9 @@ async fn taken(
         tracing::warn!(key = key.as_str(), "a damaged journal is replaced");
         return fresh(client, key, name, plan, offer, &condition).await;
     };
-    if is_held(client, &journal, found.modified).await? {
+    let may_stop = shared == Some(journal.nonce.as_str());
+    // one that is stopped notices with its next write of the journal
+    if !may_stop && is_held(client, &journal, found.modified).await? {
         return Err(busy(key));
     }
     let places = plan.places(&journal).filter(|_| journal.key == key.as_str());
@@ -133,7 +136,6 @@ async fn taken(
         // ours to give up
         return fresh(client, key, name, plan, offer, &condition).await;
     };
-    let may_stop = shared == Some(journal.nonce.as_str());
     let merging = contributors::merge(client, name, (key, &journal), plan, &mut places, may_stop);
     let contributors = merging.await?;
     let mut metadata = offer.metadata.clone();

@@ -23,8 +23,10 @@ use crate::owner;
 use crate::pages::Pages;
 use crate::version::Condition;
 
-/// The most journals of contributors of one upload: a server writes one each time it takes part.
-const MAX_CONTRIBUTORS: usize = 256;
+/// The most journals of contributors of one upload: a server writes one each time it takes part, and
+/// it counts until the upload is taken over. A fleet has a file of at most 256 ranges, and tries
+/// each five times unless its job says otherwise; lost workers begin some once more.
+const MAX_CONTRIBUTORS: usize = 2048;
 
 /// The most that are read: several servers may begin to take part at once.
 const MAX_JOURNALS: usize = 2 * MAX_CONTRIBUTORS;
@@ -41,8 +43,9 @@ pub(super) struct Listed {
 ///
 /// # Errors
 ///
-/// [`Error::Gone`]: it is not there, or another one. [`Error::Busy`]: it is not shared any more.
-/// [`Error::Refused`]: too many have taken part, or the store ignores the conditions of writes.
+/// [`Error::Gone`]: it is not there, or another one. [`Error::Busy`]: it is not shared any more, or
+/// another server has taken it over meanwhile. [`Error::Refused`]: too many have taken part, or the
+/// store ignores the conditions of writes.
 pub(crate) async fn join(
     client: &Arc<Client>,
     key: Key,
@@ -83,7 +86,9 @@ pub(crate) async fn join(
     // a server that has taken it over meanwhile may have listed the journals too early for this one
     let is_shared = match client.head(&main).await {
         Ok(Some(there)) if there.version == shared_version => Ok(()),
-        Ok(_) => Err(gone(&key)),
+        // perhaps only to begin at the same time: then it is shared again at once
+        Ok(Some(_)) => Err(busy(&key)),
+        Ok(None) => Err(gone(&key)),
         Err(error) => Err(error),
     };
     if let Err(error) = is_shared {

@@ -152,6 +152,21 @@ fn joining_an_upload_that_is_taken_over_meanwhile_leaves_nothing() {
 }
 
 #[test]
+fn joining_an_upload_that_another_server_begins_at_the_same_time_is_tried_again() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let main = faulty.memory.keys().remove(0);
+    // before the journal of the contributor is written, another server takes the upload over, and
+    // leaves it to contributors again
+    faulty.will("put", [Fault::Copies(main.clone(), main.clone())]);
+    let error = store.join_upload("a", &offer(1), nonce).expect_err("it is refused");
+    assert!(matches!(error, Error::Busy(_)) && error.is_passing(), "{error}");
+    assert_eq!(faulty.memory.keys(), [main]);
+    drop(store.join_upload("a", &offer(1), nonce).expect("it takes part"));
+}
+
+#[test]
 fn joining_an_upload_at_which_the_store_does_not_let_it_look_leaves_nothing() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::message::{Time, UPLOAD_BYTES};
@@ -12,12 +13,10 @@ use headroom_transfer_proto::span::Spans;
 use super::{Claim, FileClaims, Slot};
 use crate::connection::Connection;
 use crate::error::Closing;
-use crate::files::Partial;
+use crate::files::{MAX_REMEMBERED, Partial};
 
 /// The most uploads of one client at once.
 const MAX_UPLOADS: usize = 8;
-/// The most spans of a file: the values of all are in memory, 40 bytes each.
-const MAX_SPANS: u64 = 1 << 20;
 
 /// Stands for the name of whichever upload of a file there is: several programs of one client take
 /// part in one upload without telling each other its name.
@@ -55,6 +54,8 @@ struct Upload {
     /// The transfer that began it.
     transfer: u64,
     partial: Arc<Partial>,
+    /// Whether a session has received bytes that were there, or that another one was writing.
+    overlaps: Arc<AtomicBool>,
     /// Dropped after the lock of `partial`, therefore declared after it.
     claim: Option<Claim>,
     /// Sessions that took part, and are open.
@@ -85,6 +86,12 @@ impl Upload {
     fn add(&mut self, number: u64, connection: &Connection, wake: Wake) {
         self.sessions.insert(connection.stable_id());
         self.receivers.push(Receiver { number, connection: connection.clone(), wake });
+    }
+
+    /// Makes all sessions check their ranges, but for the receiver of this number.
+    fn wake_others(&self, number: u64) {
+        let others = self.receivers.iter().filter(|other| other.number != number);
+        others.for_each(|other| (other.wake)());
     }
 
     /// Returns the connections that receive ranges, but for this one.
@@ -202,10 +209,10 @@ impl FileClaims {
     }
 
     fn may_begin(&self, table: &Table, size: u64) -> Result<(), String> {
-        if Spans::new(size).count() > MAX_SPANS {
+        if Spans::new(size).count() > MAX_REMEMBERED {
             return Err(format!(
                 "it is larger than {} TiB, the limit of an upload in ranges: send it whole",
-                MAX_SPANS >> 20
+                MAX_REMEMBERED >> 20
             ));
         }
         let own = table.uploads.values().filter(|upload| upload.slot.2 == self.key).count();
@@ -234,11 +241,13 @@ impl FileClaims {
         if !table.sessions.contains(&connection.stable_id()) {
             return Err("the session has ended".to_owned());
         }
+        let overlaps = Arc::<AtomicBool>::default();
         let mut upload = Upload {
             slot: self.slot(root, path),
             mtime,
             transfer: self.transfer,
             partial,
+            overlaps: Arc::clone(&overlaps),
             claim,
             sessions: HashSet::new(),
             receivers: Vec::new(),
@@ -247,7 +256,7 @@ impl FileClaims {
         upload.add(number, connection, wake);
         table.uploads.insert(name, upload);
         drop(table);
-        Ok(self.receiving(name, number))
+        Ok(self.receiving(name, number, overlaps))
     }
 
     /// Takes part in an upload; `None` if there is none of this name for this file.
@@ -266,9 +275,9 @@ impl FileClaims {
         let number = table.next_receiver();
         let upload = table.uploads.get_mut(&name)?;
         upload.add(number, connection, wake);
-        let partial = Arc::clone(&upload.partial);
+        let (partial, overlaps) = (Arc::clone(&upload.partial), Arc::clone(&upload.overlaps));
         drop(table);
-        Some((name, partial, self.receiving(name, number)))
+        Some((name, partial, self.receiving(name, number, overlaps)))
     }
 
     /// Takes part in whichever upload of a file there is, or says who begins one.
@@ -301,8 +310,8 @@ impl FileClaims {
         Ok(FoundUpload::Nothing(Beginning { table: self.all.uploads.clone(), slot }))
     }
 
-    fn receiving(&self, name: UploadName, number: u64) -> Receiving {
-        Receiving { table: self.all.uploads.clone(), name, number }
+    fn receiving(&self, name: UploadName, number: u64, overlaps: Arc<AtomicBool>) -> Receiving {
+        Receiving { table: self.all.uploads.clone(), name, number, overlaps }
     }
 
     /// Ends an upload, whose file is then stored; `None` as [`Self::join_upload`] says. When the
@@ -347,6 +356,24 @@ pub(crate) struct Receiving {
     table: UploadTable,
     name: UploadName,
     number: u64,
+    overlaps: Arc<AtomicBool>,
+}
+
+impl Receiving {
+    /// Notes that of `len` bytes that arrived, `new` were written. The others were there, or another
+    /// session was writing them: a range whose last bytes are such is complete only when that
+    /// session has written them. So from then on every write makes the other sessions check.
+    pub(crate) fn wrote(&self, len: u64, new: u64) {
+        if new < len {
+            self.overlaps.store(true, SeqCst);
+        }
+        // what was written counts before this is read, and who overlaps checks after it has set it
+        if self.overlaps.load(SeqCst)
+            && let Some(upload) = self.table.lock().uploads.get(&self.name)
+        {
+            upload.wake_others(self.number);
+        }
+    }
 }
 
 impl Drop for Receiving {
@@ -354,7 +381,7 @@ impl Drop for Receiving {
         let mut table = self.table.lock();
         if let Some(upload) = table.uploads.get_mut(&self.name) {
             upload.receivers.retain(|other| other.number != self.number);
-            upload.receivers.iter().for_each(|other| (other.wake)());
+            upload.wake_others(self.number);
         }
     }
 }

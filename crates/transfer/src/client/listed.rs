@@ -106,7 +106,9 @@ impl Client {
 
     /// Fetches files of one directory, at most 1024: `names` in the directory `directory` below
     /// `from`, which is below the server's root, into the directory of the same path below `to`.
-    /// That is made if it is missing; no link below `to` is followed. Events have the names alone.
+    /// That is made if it is missing, with all permissions that the process gives new directories:
+    /// the caller has made a private one before. No link below `to` is followed. Events have the
+    /// names alone.
     ///
     /// # Errors
     /// As those of [`Self::get`].

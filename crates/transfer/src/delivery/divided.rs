@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::message::{Attributes, Time};
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, Tree};
+use headroom_transfer_proto::span::{ChainingValue, Spans, Tree};
 use tokio::sync::oneshot;
 
 use super::range_allocator::RangeAllocator;
-use crate::files::{self, Offer, Partial, PartialRole, Ranges, Root, Seal};
+use crate::files::{self, MAX_REMEMBERED, Offer, Partial, PartialRole, Ranges, Root, Seal};
 
 /// The least bytes of a range of a file of which this process fetches a part.
 const MIN_OF_PART: u64 = 16 << 20;
@@ -105,14 +105,17 @@ impl DividedFile {
     /// of another one. `None` if the root is an object store. Blocks.
     ///
     /// # Errors
-    /// The name belongs to something that no file replaces, another transfer has the partial file,
-    /// or the disk refuses.
+    /// It has more than 1 TiB, the name belongs to something that no file replaces, another transfer
+    /// has the partial file, or the disk refuses.
     pub fn begin(
         root: &Root,
         path: &RelPath,
         (version, named_by): (FileVersion, &str),
         (connections, range_bytes): (usize, u64),
     ) -> Result<Option<Arc<Self>>, files::Error> {
+        if Spans::new(version.size).count() > MAX_REMEMBERED {
+            return Err(files::Error::too_large_for_ranges(path, MAX_REMEMBERED >> 20));
+        }
         let partial = root.begin(path, &version.offer())?;
         if !partial.remember() {
             return Ok(None);
@@ -128,8 +131,8 @@ impl DividedFile {
     /// one upload, which the first one begins; there a part of the upload belongs to the bytes in
     /// which it begins, and `mode` must be that of the file. [`Self::finish_part`] leaves what is
     /// complete to a transfer of the whole file, which finds it, compares it with the sender's,
-    /// and stores the file. `None` if a store takes the file in one request, or the disk may not
-    /// have room for the whole file. Blocks.
+    /// and stores the file. `None` if a store takes the file in one request, the disk may not have
+    /// room for the whole file, or the part has more than 1 TiB. Blocks.
     ///
     /// # Errors
     /// The name belongs to something that no file replaces, a transfer of the whole file has the
@@ -141,9 +144,13 @@ impl DividedFile {
         mode: u32,
         bytes: Range<u64>,
     ) -> Result<Option<Arc<Self>>, files::Error> {
+        let touched = Spans::new(version.size).touched(bytes);
+        if touched.end.saturating_sub(touched.start) > MAX_REMEMBERED {
+            return Ok(None);
+        }
         let begun = root.begin_shared(path, &version.offer(), mode, PartialRole::JoinOrBegin)?;
         let Some(partial) = begun else { return Ok(None) };
-        let (touched, all) = (partial.spans().touched(bytes), partial.spans().count());
+        let all = partial.spans().count();
         let wanted = match partial.part_spans() {
             Some(part) => {
                 let next_part = |span: u64| span.div_ceil(part).saturating_mul(part).min(all);
@@ -413,7 +420,7 @@ impl Drop for Part {
 
 #[cfg(test)]
 mod tests {
-    use headroom_transfer_proto::span::{SPAN_BYTES, Spans};
+    use headroom_transfer_proto::span::SPAN_BYTES;
     use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
@@ -573,6 +580,22 @@ mod tests {
         let version = FileVersion { size: 1 << 60, mtime: MTIME };
         let begun = DividedFile::begin_part(&root, &path, (version, "a"), 0o640, 0..SPAN_BYTES);
         assert!(begun.expect("a disk").is_none());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn no_more_spans_are_remembered_than_fit_into_memory_whatever_a_server_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(folder.path()).expect("a folder");
+        let path = RelPath::parse(b"big").expect("a path");
+        for size in [(1 << 40) + 1, 1 << 62] {
+            let version = FileVersion { size, mtime: MTIME };
+            let begun = DividedFile::begin(&root, &path, (version, "a"), (3, 64 << 20));
+            let error = begun.expect_err("it has too many spans").to_string();
+            assert!(error.contains("more than 1 TiB"), "{error}");
+            let part = DividedFile::begin_part(&root, &path, (version, "a"), 0o640, 0..size);
+            assert!(part.expect("a disk").is_none());
+        }
         assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 

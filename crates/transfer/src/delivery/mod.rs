@@ -20,6 +20,8 @@ pub use delta::Delta;
 pub(crate) use divided::Participant;
 pub use divided::{DividedFile, FileVersion, StoredWhole};
 pub use event::{Event, Observer};
-pub(crate) use receiver::{DataSession, Destination, Receiver, SyncMode, make_directories};
+pub(crate) use receiver::{
+    DataSession, Destination, Receiver, SyncMode, make_directories, make_directories_as,
+};
 pub(crate) use sender::{DividedUpload, Offering, Sender, Terms, UploadParticipant};
 pub use summary::Summary;

@@ -57,7 +57,7 @@ use crate::owners::Owners;
 use crate::rate::RateLimits;
 
 pub(crate) use data_session::{Arrived, DataSession};
-pub(crate) use destination::{Destination, make_directories};
+pub(crate) use destination::{Destination, make_directories, make_directories_as};
 pub(crate) use sync_mode::SyncMode;
 
 /// Events for the worker, and answers, that wait.

@@ -73,6 +73,11 @@ pub enum ErrorKind {
     /// The file system does not support files of that size.
     #[error("the file system does not support a file of {}", size(*.0))]
     TooLarge(u64),
+    /// A file is larger than this limit in TiB of files that are fetched in ranges.
+    #[error(
+        "it has more than {0} TiB, the limit of a file that is fetched in ranges; fetch it whole"
+    )]
+    TooLargeForRanges(u64),
     /// Another transfer holds the lock.
     #[error("another transfer of the same file is in progress; wait until it has ended")]
     Busy,
@@ -244,6 +249,12 @@ impl Error {
     pub(crate) fn undivided(path: &RelPath) -> Self {
         let reason = "it is stored in one request; send it whole to one server";
         Self::new(path.as_bytes(), "divided", ErrorKind::Store(reason.into()))
+    }
+
+    /// Makes the error for a file that is larger than this limit in TiB of files that are fetched in
+    /// ranges.
+    pub(crate) fn too_large_for_ranges(path: &RelPath, limit: u64) -> Self {
+        Self::new(path.as_bytes(), "divided", ErrorKind::TooLargeForRanges(limit))
     }
 
     /// Makes an error that `path` cannot be `done`, a participle.

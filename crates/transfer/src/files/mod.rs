@@ -48,6 +48,7 @@ pub use metadata::Metadata;
 pub(crate) use metadata::set_mtime_at;
 pub(crate) use offer::PartialRole;
 pub use offer::{Offer, Seal, Stored};
+pub(crate) use partial::MAX_REMEMBERED;
 pub use partial::Partial;
 pub(crate) use progress::KnownSpan;
 pub(crate) use ranges::Ranges;

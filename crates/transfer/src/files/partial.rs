@@ -11,6 +11,10 @@ use super::offer::{Seal, Stored};
 use super::progress::KnownSpan;
 use super::{disk, store};
 
+/// The most spans of a file that are [remembered](Partial::remember): 1 TiB, and up to 90 MiB of
+/// memory. The other side says how large a file is, and spans that are holes cost it nothing.
+pub(crate) const MAX_REMEMBERED: u64 = 1 << 20;
+
 /// A partial file. Several threads may write to it at once.
 ///
 /// When this is dropped, received data stays for the next transfer of the same offer; an
@@ -169,8 +173,8 @@ impl Partial {
         }
     }
 
-    /// Keeps the values of spans that arrive from now on, 40 bytes of memory for each, for
-    /// [`Self::known`]. Returns whether this is possible: in a store only of a file of which others
+    /// Keeps the values of spans that arrive from now on, up to 90 bytes of memory for each, for
+    /// [`Self::known`]: the caller lets no more than [`MAX_REMEMBERED`] arrive. Returns whether this is possible: in a store only of a file of which others
     /// store parts, and whose values are kept in any case.
     pub(crate) fn remember(&self) -> bool {
         match self {

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
+use tokio::task::spawn_blocking;
 
 use super::batch::with_parents;
 use super::queue::{Batch, Work};
@@ -40,7 +41,13 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                 client.sync_listed(from, paths, to, fsync, record.clone()).await
             }
             Job::Get { to, .. } => {
-                let (from, directory) = (from.as_os_str().as_bytes(), batch.directory.as_ref());
+                if let Some(directory) = batch.directory.clone() {
+                    let root = to.clone();
+                    // the request reports why it cannot be made
+                    let _ = spawn_blocking(move || directory.make(&root)).await;
+                }
+                let directory = batch.directory.as_ref().map(|directory| &directory.path);
+                let from = from.as_os_str().as_bytes();
                 let names: Vec<_> = batch.files.iter().map(|(name, _)| name.clone()).collect();
                 let mut all = Summary::default();
                 for names in names.chunks(files_of_request(from, directory)) {

@@ -13,9 +13,9 @@ use super::record::Record;
 use super::servers::{Returned, Servers, SpreadObserver, is_divided};
 use super::session::{Job, Phase, is_about_files};
 use crate::client::Client;
-use crate::delivery::{DividedFile, Event, FileVersion, StoredWhole, Summary, make_directories};
+use crate::delivery::{DividedFile, Event, FileVersion, StoredWhole, Summary};
 use crate::error::Error;
-use crate::files::{self, Root};
+use crate::files::{self, ErrorKind, Root};
 
 impl<O> Servers<'_, O> {
     /// Whether a file of this size in bytes is divided.
@@ -39,7 +39,8 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     }
 
     /// Begins a file that all servers are then asked for, in the version that this server has. If
-    /// it cannot be begun, it is fetched whole: that request reports why.
+    /// it cannot be begun, it is fetched whole: that request reports why, unless the file only has
+    /// too many ranges.
     ///
     /// # Errors
     /// The server is lost, or refuses.
@@ -68,7 +69,13 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
                 let (root, large) = (to.clone(), large.clone());
                 let how = (self.servers.sessions(), self.servers.range_bytes);
                 let begin = move || begin(&root, &large, (version, &*named_by), how);
-                spawn_blocking(begin).await.ok().and_then(Result::ok).flatten()
+                let begun = spawn_blocking(begin).await;
+                if let Ok(Err(error)) = &begun
+                    && matches!(error.kind(), ErrorKind::TooLargeForRanges(_))
+                {
+                    self.servers.observer.event(Event::Warning { reason: &error.to_string() });
+                }
+                begun.ok().and_then(Result::ok).flatten()
             }
             _ => None,
         };
@@ -99,7 +106,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         let observer = Arc::clone(&self.servers.observer);
         let record = Record::new(observer, Arc::clone(&self.told), None, &[]);
         let from = open.large.from.as_os_str().as_bytes();
-        let place = (open.large.directory.as_ref(), &open.large.name);
+        let place = (open.large.directory_path(), &open.large.name);
         let gone = client.gone();
         let (part, leaving) = file.join(client.address().to_string());
         let fetching = client.get_part(from, place, part, record.clone());
@@ -198,7 +205,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
 
 /// Asks a server for the version of a file: a listing of the directory may have less of it.
 async fn look(client: &mut Client, large: &LargeFile) -> Result<Option<FileVersion>, Error> {
-    let above = large.directory.as_ref().map_or(&b""[..], RelPath::as_bytes);
+    let above = large.directory_path().map_or(&b""[..], RelPath::as_bytes);
     let place = joined([large.from.as_os_str().as_bytes(), above, large.name.as_bytes()]);
     look_at(client, &place, large.name.name()).await
 }
@@ -233,8 +240,8 @@ fn begin(
 ) -> Result<Option<Arc<DividedFile>>, files::Error> {
     let below = match &large.directory {
         Some(directory) => {
-            make_directories(root, directory)?;
-            root.below(directory)?
+            directory.make(root)?;
+            root.below(&directory.path)?
         }
         None => root.clone(),
     };

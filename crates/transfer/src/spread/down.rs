@@ -11,6 +11,7 @@ use headroom_transfer_proto::path::{RelPath, shown};
 use tokio::task::spawn_blocking;
 
 use super::batch::Batcher;
+use super::directory::ListedDirectory;
 use super::large::LargeFile;
 use super::queue::{Batch, Directory};
 use super::record::{Last, add};
@@ -114,12 +115,13 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         let phase = Phase::new(self, job, fsync);
         let Named { directories: trees, files, large, mut others } = named;
         let starts = trees.iter().map(|tree| match &tree.listed {
-            Some(_) => {
+            Some(listed) => {
                 let above = tree.path.as_ref().and_then(RelPath::parent);
                 let from = remote(above.as_ref().map_or(&b""[..], RelPath::as_bytes));
-                Directory { from, path: tree.name() }
+                let below = |name| ListedDirectory::new(None, name, listed.mode);
+                Directory { from, below: tree.name().map(below) }
             }
-            None => Directory { from: remote(&tree.from), path: None },
+            None => Directory { from: remote(&tree.from), below: None },
         });
         let mut batches = Vec::new();
         for (above, files) in files {
@@ -192,7 +194,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         let root = open(to).await?;
         let job = Job::Get { to: &root, is_sync: true, excludes: &options.excludes };
         let phase = Phase::new(self, job, options.fsync);
-        phase.queue.fill(Vec::new(), vec![Directory { from: remote(from), path: None }]);
+        phase.queue.fill(Vec::new(), vec![Directory { from: remote(from), below: None }]);
         phase.run(async {}).await?;
         let last = self.last(&phase);
         let sync = async |mut client: Client| {

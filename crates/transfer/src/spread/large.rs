@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use headroom_transfer_proto::path::RelPath;
 
+use super::directory::ListedDirectory;
 use crate::delivery::{DividedFile, DividedUpload};
 
 /// A file that is to be divided.
@@ -14,7 +15,7 @@ pub(super) struct LargeFile {
     /// The directory below which it is: of the servers in a download, of this machine in an upload.
     pub(super) from: Arc<Path>,
     /// The directory below that, which it is also in here.
-    pub(super) directory: Option<RelPath>,
+    pub(super) directory: Option<ListedDirectory>,
     pub(super) name: RelPath,
     /// The name of the single file of a transfer, in a download the one that it gets here: no other
     /// request of the queue copies that one.
@@ -28,7 +29,7 @@ pub(super) struct LargeFile {
 impl LargeFile {
     /// Makes one of a file in a directory.
     pub(super) fn new(
-        (from, directory): (&Arc<Path>, Option<&RelPath>),
+        (from, directory): (&Arc<Path>, Option<&ListedDirectory>),
         name: RelPath,
         size: u64,
         is_named: bool,
@@ -37,10 +38,15 @@ impl LargeFile {
         Self { from, directory, name, alone_as: None, size, is_named }
     }
 
+    /// Returns the path of its directory below the one that was named.
+    pub(super) fn directory_path(&self) -> Option<&RelPath> {
+        self.directory.as_ref().map(|directory| &directory.path)
+    }
+
     /// Returns its path in events.
     pub(super) fn path(&self) -> RelPath {
         let name = self.alone_as.as_ref().unwrap_or(&self.name);
-        let joined = self.directory.as_ref().and_then(|directory| directory.join(name).ok());
+        let joined = self.directory_path().and_then(|directory| directory.join(name).ok());
         joined.unwrap_or_else(|| name.clone())
     }
 }

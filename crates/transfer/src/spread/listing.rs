@@ -6,6 +6,7 @@ use headroom_transfer_proto::message::{Listed, ListedKind};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
+use super::directory::ListedDirectory;
 use super::large::LargeFile;
 use super::queue::{Batch, Directory};
 use super::servers::SpreadObserver;
@@ -33,8 +34,8 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
     ) -> Result<(Vec<Batch>, Vec<Directory>), Error> {
         let Job::Get { to, is_sync, excludes } = self.job else { return Ok((vec![], vec![])) };
         let from = directory.from.as_os_str().as_bytes();
-        let place = match &directory.path {
-            Some(path) => [from, b"/", path.as_bytes()].concat(),
+        let place = match &directory.below {
+            Some(below) => [from, b"/", below.path.as_bytes()].concat(),
             None if from.is_empty() => b".".to_vec(),
             None => from.to_vec(),
         };
@@ -73,7 +74,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         for (_, Listed { path, size, .. }) in files {
             if self.servers.divides(size) {
                 batcher.pass(size);
-                let place = (&directory.from, directory.path.as_ref());
+                let place = (&directory.from, directory.below.as_ref());
                 large.push(LargeFile::new(place, path, size, false));
                 continue;
             }
@@ -83,7 +84,7 @@ impl<O: SpreadObserver + 'static> Phase<'_, '_, O> {
         full.push(batcher.take());
         let batch = |files| Batch {
             from: directory.from.clone(),
-            directory: directory.path.clone(),
+            directory: directory.below.clone(),
             files,
             is_named: false,
         };
@@ -129,7 +130,8 @@ impl<'a> Listing<'a> {
         if self.files.len() + self.directories.len() >= MAX_NAMES {
             return Ok(());
         }
-        let above = self.directory.path.as_ref();
+        let directory = self.directory.below.as_ref();
+        let above = directory.map(|directory| &directory.path);
         // the last request reports a path that is too long
         let Ok(path) = above.map_or_else(|| Ok(name.clone()), |above| above.join(name)) else {
             return Ok(());
@@ -141,7 +143,8 @@ impl<'a> Listing<'a> {
         match listed.kind {
             ListedKind::Directory => {
                 let from = self.directory.from.clone();
-                self.directories.push(Directory { from, path: Some(path) });
+                let below = Some(ListedDirectory::new(directory, path, listed.mode));
+                self.directories.push(Directory { from, below });
             }
             ListedKind::File => self.files.push((path, listed)),
             // the last request makes links, and leaves out the others

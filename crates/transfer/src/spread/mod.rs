@@ -11,6 +11,7 @@
 
 mod batch;
 mod copying;
+mod directory;
 mod divided;
 mod down;
 mod large;

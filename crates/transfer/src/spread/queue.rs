@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::Notify;
 
+use super::directory::ListedDirectory;
 use super::large::{BegunFile, LargeFile};
 use crate::delivery::DividedUpload;
 
@@ -22,7 +23,7 @@ pub(super) struct Batch {
     /// download.
     pub(super) from: Arc<Path>,
     /// The directory below that which names are relative to.
-    pub(super) directory: Option<RelPath>,
+    pub(super) directory: Option<ListedDirectory>,
     /// Their names, with sizes in bytes.
     pub(super) files: Vec<(RelPath, u64)>,
     /// Whether the user named each of them.
@@ -43,8 +44,8 @@ impl Batch {
 pub(super) struct Directory {
     /// The directory that was named.
     pub(super) from: Arc<Path>,
-    /// The path below that.
-    pub(super) path: Option<RelPath>,
+    /// The one below that, if it is not that itself.
+    pub(super) below: Option<ListedDirectory>,
 }
 
 /// What one connection does next.
@@ -373,12 +374,15 @@ mod tests {
 
     fn directory(name: &str) -> Directory {
         let path = RelPath::parse(name.as_bytes()).expect("a path");
-        Directory { from: Path::new("x").into(), path: Some(path) }
+        let below = ListedDirectory::new(None, path, 0o755);
+        Directory { from: Path::new("x").into(), below: Some(below) }
     }
 
     fn name(work: &Work) -> String {
         match work {
-            Work::List(directory) => format!("list {}", directory.path.as_ref().expect("a path")),
+            Work::List(directory) => {
+                format!("list {}", directory.below.as_ref().expect("a path").path)
+            }
             Work::Copy(batch) => format!("copy {}", batch.files[0].0),
             Work::Begin(large) => format!("begin {}", large.name),
             Work::Ranges(open) => format!("ranges of {}", open.large.name),

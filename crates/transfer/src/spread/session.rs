@@ -305,7 +305,8 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
                 Work::Copy(batch) => {
                     client.limit(self.share_bps());
                     let observer = Arc::clone(&self.servers.observer);
-                    let (told, directory) = (Arc::clone(&self.told), batch.directory.clone());
+                    let told = Arc::clone(&self.told);
+                    let directory = batch.directory.as_ref().map(|below| below.path.clone());
                     let record = Record::new(observer, told, directory, &batch.files);
                     let copied = tokio::select! {
                         copied = self.copy(client, &batch, &record) => copied,

@@ -6,7 +6,7 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use quinn::Connection;
 
 use super::hostile::{Raw, assert_others_go_on, file};
-use super::spread::Watch;
+use super::spread::{Watch, until};
 use super::*;
 use crate::TreeOptions;
 use crate::claims::{ClaimTable, Wake};
@@ -122,6 +122,41 @@ fn a_tree_is_fetched_on_several_lanes() {
         let got = got.expect("it is fetched");
         // 41 files, the tree and four directories in it
         assert_eq!((got.stored, got.failed), (46, 0), "{got:?} {:?}", watch.notes);
+        assert_eq!(tree(&to.join("tree")), tree(&ground.served("tree")));
+    });
+}
+
+#[test]
+fn directories_have_no_more_permissions_than_at_the_server_while_files_are_fetched() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    const MODES: [(&str, u32); 4] =
+        [("tree", 0o711), ("tree/a", 0o700), ("tree/a/b", 0o750), ("tree/a/c", 0o700)];
+    let ground = Ground::new();
+    write(&ground.served("tree/a/b/small"), &content(3000));
+    write(&ground.served("tree/a/c/big"), &content(9 << 20));
+    for (name, mode) in MODES {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(ground.served(name), permissions).expect("chmod");
+    }
+    run(async {
+        let (server, made, to) = (ground.start(), Made::default(), ground.here("to/"));
+        let (seen, folder) = (Arc::new(Mutex::new(Vec::new())), to.clone());
+        let notes = Arc::clone(&seen);
+        let watch = Watch::holding(None, move || {
+            for (name, mode) in MODES {
+                if let Ok(here) = folder.join(name).metadata() {
+                    notes.lock().expect("nobody panicked").push((name, mode, here.mode() & 0o777));
+                }
+            }
+            true
+        });
+        let got = lanes(&ground, &server, &made, &watch).get(&[b"tree".to_vec()], &to, false).await;
+        assert_eq!(got.expect("it is fetched").failed, 0, "{:?}", watch.notes);
+        let seen = seen.lock().expect("nobody panicked").clone();
+        for (name, mode, here) in &seen {
+            assert_eq!(here & !mode, 0, "{name} had the mode {here:o}");
+        }
+        assert!(MODES.iter().all(|(name, _)| seen.iter().any(|(seen, ..)| seen == name)));
         assert_eq!(tree(&to.join("tree")), tree(&ground.served("tree")));
     });
 }
@@ -259,15 +294,21 @@ async fn leave((mut writer, mut reader): (MessageWriter, MessageReader)) {
     assert_eq!(end, Message::End { stored: 0, failed: 0 });
 }
 
-/// Sends the first span on a stream.
-async fn send_span(raw: &Raw, span: &[u8]) {
+/// Sends bytes on a stream.
+async fn send_bytes(raw: &Raw, offset: usize, bytes: &[u8]) {
     let mut head = Vec::new();
-    let header = DataHeader { id: 0, offset: 0, len: MIB, zstd: None };
+    let (offset, len) = (offset as u64, bytes.len() as u64);
+    let header = DataHeader { id: 0, offset, len, zstd: None };
     header.frame(&mut head).expect("a header");
     let mut stream = raw.connection.open_uni().await.expect("a stream");
     stream.write_all(&head).await.expect("it is open");
-    stream.write_all(span).await.expect("it is open");
+    stream.write_all(bytes).await.expect("it is open");
     stream.finish().expect("it is open");
+}
+
+/// Sends the first span on a stream.
+async fn send_span(raw: &Raw, span: &[u8]) {
+    send_bytes(raw, 0, span).await;
 }
 
 /// Begins an upload of `file`, and has its first span stored.
@@ -439,6 +480,44 @@ fn directories_of_a_divided_file_are_private_until_they_get_their_modes() {
             assert_eq!(made.mode() & 0o777, 0o700, "{name}");
         }
     });
+}
+
+#[test]
+fn a_range_is_stored_as_soon_as_another_session_has_written_the_rest_of_it() {
+    let ground = Ground::new();
+    let span = content(MIB as usize);
+    run(async {
+        let server = ground.start();
+        let one = Raw::connect(&ground, &server).await;
+        let other = Raw::connect(&ground, &server).await;
+        let (_writer, _reader, upload) = begin(&one, "file").await;
+        let (mut writer, mut reader) = offer(&other, "file", own(Some(upload))).await;
+        let begun = reader.expect().await.expect("an answer");
+        assert_eq!(begun, Message::PartsBegun { id: 0, upload, part_spans: 1 });
+        let have = reader.expect().await.expect("nothing is there");
+        assert!(matches!(have, Message::Have { last: true, .. }), "{have:?}");
+        // it sends once more what the first session has written
+        let (quarter, half) = (span.len() / 4, span.len() / 2);
+        for (raw, bytes) in [(&one, &span[..quarter]), (&other, &span[..half])] {
+            send_bytes(raw, 0, bytes).await;
+            let folder = ground.served("");
+            until(|| only_file(&folder).is_some_and(|file| file.starts_with(bytes))).await;
+        }
+        let value = Spans::new(20 * MIB).value(0, &span).expect("a span");
+        let sent = Message::RangeSent { id: 0, first_span: 0, values: vec![value] };
+        writer.send(&sent).await.expect("it is open");
+        // the first session stays
+        send_bytes(&one, half, &span[half..]).await;
+        let stored = reader.expect().await.expect("an answer");
+        assert_eq!(stored, Message::RangeStored { id: 0, first_span: 0, spans: 1 });
+        assert!(one.connection.close_reason().is_none());
+    });
+}
+
+/// The content of the only file in a folder.
+fn only_file(folder: &Path) -> Option<Vec<u8>> {
+    let entry = std::fs::read_dir(folder).ok()?.next()?.ok()?;
+    std::fs::read(entry.path()).ok()
 }
 
 #[test]

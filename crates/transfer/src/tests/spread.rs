@@ -141,7 +141,7 @@ fn hold_until(is_so: impl Fn() -> bool) {
 }
 
 /// Waits until it is so, or for too long.
-async fn until(is_so: impl Fn() -> bool) {
+pub(super) async fn until(is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() && begun.elapsed() < PATIENCE {
         tokio::time::sleep(Duration::from_millis(1)).await;

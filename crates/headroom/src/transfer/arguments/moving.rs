@@ -105,7 +105,7 @@ pub(crate) struct Trees {
     #[arg(long)]
     pub(crate) numeric_ids: bool,
     /// Send a file that changes while it is read, with a warning, instead of failing; big files
-    /// then go on QUIC streams
+    /// are then sent over QUIC streams, not lanes
     #[arg(long)]
     pub(crate) allow_changing: bool,
 }

@@ -119,8 +119,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MS", requires = "web", hide = true)]
     pub(crate) web_rotate: Option<u64>,
     /// Serve metrics (/metrics, for Prometheus) and health (/healthz) over HTTP at this TCP address
-    /// [default: port 4862 of 127.0.0.1]. Whoever reaches another one reads them, without a key and
-    /// without encryption
+    /// [default: port 4862 of 127.0.0.1]. Anyone who can reach another address reads them, without a
+    /// key and without encryption
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1)]
     pub(crate) metrics: Option<Option<SocketAddr>>,
     /// How long running transfers may take to finish after SIGTERM, up to an hour; new ones are

@@ -162,20 +162,20 @@ impl Destination {
 
 /// Makes a directory and its missing parents.
 pub(crate) fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
-    make_directories_as(root, path, 0o777)
+    make_directories_as(root, path, &|_| 0o777)
 }
 
-/// Does what [`make_directories`] does, with these permissions.
-pub(super) fn make_directories_as(
+/// Does what [`make_directories`] does, with permissions for the path and each of its parents.
+pub(crate) fn make_directories_as(
     root: &Root,
     path: &RelPath,
-    mode: u32,
+    mode: &dyn Fn(&RelPath) -> u32,
 ) -> Result<(), files::Error> {
-    match root.make_directory(path, mode) {
+    match root.make_directory(path, mode(path)) {
         Err(error) if matches!(error.kind(), ErrorKind::Missing) => {
             let Some(parent) = path.parent() else { return Err(error) };
             make_directories_as(root, &parent, mode)?;
-            root.make_directory(path, mode)
+            root.make_directory(path, mode(path))
         }
         made => made,
     }

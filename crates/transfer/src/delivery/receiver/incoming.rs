@@ -15,7 +15,7 @@ pub(super) struct Incoming {
     /// Dropped after the lock of `partial`, therefore declared after it.
     pub(super) _claim: Option<Claim>,
     /// Its part in an upload that several sessions share. Dropped when nothing is being written.
-    pub(super) _receiving: Option<Receiving>,
+    pub(super) receiving: Option<Receiving>,
     /// The ranges that were asked for, if not the whole file is.
     pub(super) ranges: Option<AskedRanges>,
     /// The ranges that were sent and are not stored, if others receive other parts.
@@ -44,6 +44,14 @@ impl Incoming {
     /// Whether somebody has not counted yet what was written.
     pub(super) fn is_writing(&self) -> bool {
         self.writing.load(SeqCst) > 0
+    }
+
+    /// Notes that of `len` bytes that arrived, `new` were written: sessions that share the file may
+    /// wait for them.
+    pub(super) fn wrote(&self, len: u64, new: u64) {
+        if let Some(receiving) = &self.receiving {
+            receiving.wrote(len, new);
+        }
     }
 
     /// Whether bytes were asked for.

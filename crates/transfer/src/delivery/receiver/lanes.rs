@@ -56,7 +56,8 @@ impl Target for LaneTarget {
 
     fn write(&self, offset: u64, bytes: &[u8]) {
         let Some(incoming) = self.incoming.upgrade() else { return };
-        if !incoming.is_asked_for(offset, bytes.len() as u64) {
+        let len = bytes.len() as u64;
+        if !incoming.is_asked_for(offset, len) {
             if let Some(events) = self.events.upgrade() {
                 let _ = events.blocking_send(WorkerEvent::NotAsked(offset));
             }
@@ -70,6 +71,7 @@ impl Target for LaneTarget {
                 counts.on_lanes += bytes;
             });
             self.shared.observer.event(Event::Moved { bytes });
+            incoming.wrote(len, bytes);
         }
         drop(writing);
         let news = match written {

@@ -93,7 +93,7 @@ impl Worker {
         let incoming = Arc::new(Incoming {
             partial: Arc::new(partial),
             _claim: claim,
-            _receiving: None,
+            receiving: None,
             ranges: None,
             sent: self.receives_parts().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),

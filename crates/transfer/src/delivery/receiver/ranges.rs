@@ -41,7 +41,7 @@ impl Worker {
         let incoming = Arc::new(Incoming {
             partial: part.partial(),
             _claim: None,
-            _receiving: None,
+            receiving: None,
             ranges: Some(AskedRanges::new(part)),
             sent: None,
             sealed: AtomicU64::new(u64::MAX),

@@ -32,7 +32,7 @@ impl Worker {
             && let Some(parent) = path.parent()
         {
             // the request at the end gives it its mode, which may hide what is in it from others
-            make_directories_as(root, &parent, 0o700)?;
+            make_directories_as(root, &parent, &|_| 0o700)?;
         }
         let file = (root.path(), path, offer.size, offer.mtime);
         let is_complete = parts.completes == Some(true);
@@ -154,7 +154,7 @@ impl Worker {
         }
         let incoming = Arc::new(Incoming {
             _claim: claim,
-            _receiving: receiving,
+            receiving,
             ranges: None,
             sent: self.receives_parts().then(SentRanges::default),
             sealed: AtomicU64::new(u64::MAX),

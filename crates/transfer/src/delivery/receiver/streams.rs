@@ -145,6 +145,7 @@ async fn take_piece(
             counts.saved += saved;
         });
         drop(counting);
+        incoming.wrote(bytes, moved);
         shared.observer.event(Event::Moved { bytes: moved });
         if saved > 0 {
             shared.observer.event(Event::Saved { bytes: saved });

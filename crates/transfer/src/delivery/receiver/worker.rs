@@ -232,6 +232,7 @@ impl Worker {
         }
         match file.incoming.partial.write_zeros(offset, len) {
             Ok(new) => {
+                file.incoming.wrote(len, new);
                 file.holes += new;
                 self.shared.counts.add(|counts| counts.holes += len);
                 self.shared.observer.event(Event::Hole { bytes: len });
