@@ -213,10 +213,12 @@ export class Queue extends EventTarget {
   async remove(transfer) {
     this.transfers = this.transfers.filter(other => other !== transfer)
     this.unsaved.delete(transfer.id)
-    this.releases.get(transfer.id)?.()
     this.#removeParts(transfer)
     this.#emit('removed', transfer)
     await store.forgetTransfer(transfer.id).catch(() => {})
+    // another tab that waits for it reads what is kept
+    this.releases.get(transfer.id)?.()
+    this.releases.delete(transfer.id)
   }
 
   // Removes what the browser's storage has of a download. Not before the entry goes: a browser

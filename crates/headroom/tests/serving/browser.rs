@@ -35,6 +35,11 @@ fn the_page_paces_and_saves_transfers() {
 }
 
 #[test]
+fn the_page_keeps_its_queue_over_a_reload() {
+    run("queue.test.js");
+}
+
+#[test]
 fn the_page_moves_files_from_and_to_a_real_server() {
     run("page.test.js");
 }
