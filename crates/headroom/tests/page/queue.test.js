@@ -51,3 +51,26 @@ test('a transfer that is removed is free for other tabs when it is forgotten, no
   await new Promise(setImmediate)
   assert.deepEqual(log, ['readwrite', 'released'])
 })
+
+test('a folder that was not counted before a reload is counted as it comes', async () => {
+  const record = { id: 'b', server: 'scope', direction: 'down', name: 'tree', state: 'running', paths: ['tree'], entries: [{ type: 'directory', path: 'tree' }], target: { kind: 'browser' }, created: 1, order: 1, bytes: 30, failures: 0, error: null }
+  kept.transfers.set('b', { ...record, total: 30, count: 3, complete: false })
+  kept.transfers.set('c', { ...record, id: 'c', total: 500, count: 5, complete: true, state: 'paused' })
+  const queue = new Queue()
+  let arrive
+  const session = {
+    scope: 'scope',
+    async *list() {
+      await new Promise(() => {})
+    },
+    download: (paths, sink, { onprogress }) => new Promise(() => (arrive = onprogress)),
+  }
+  await queue.use(session)
+  const [transfer, counted] = [queue.find('b'), queue.find('c')]
+  assert.deepEqual([transfer.state, transfer.complete, transfer.total], ['interrupted', false, 30])
+  assert.deepEqual([counted.complete, counted.total, counted.count], [true, 500, 5])
+  await queue.resume(transfer)
+  arrive({ file: 'tree/d', bytes: 10, total: 100, state: 'moving' })
+  assert.deepEqual([transfer.bytes, transfer.total, transfer.left], [10, 100, undefined])
+  assert.equal(kept.transfers.get('b').complete, false)
+})
