@@ -497,7 +497,7 @@ export async function countBelow(session, path, signal, onprogress) {
   return counted
 }
 
-const CODES = new Set(['unauthorized', 'refused', 'lost', 'changed', 'exists', 'no-space', 'not-found', 'protocol', 'read-only', 'share-ended', 'share-used', 'not-shared'])
+const CODES = new Set(['unauthorized', 'refused', 'lost', 'changed', 'exists', 'no-space', 'not-found', 'protocol', 'read-only', 'share-ended', 'share-used', 'not-shared', 'superseded'])
 
 // Makes what can be kept and shown of an error: of the session, or of this computer's files.
 export function errorOf(error) {

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 const web = new URL('../../../page/web/', import.meta.url)
+const { Link } = await import(new URL('link.js', web))
+const { MuxTransport } = await import(new URL('mux.js', web))
 const { saveToDirectory } = await import(new URL('sinks.js', web))
 const { Pace } = await import(new URL('pace.js', web))
 
@@ -45,4 +47,32 @@ test('a download into a folder makes a file when it is verified, not before', as
   await failing.abort()
   await arriving.close()
   assert.deepEqual(written, { 'tree/arriving': 'abc' })
+})
+
+// The error of a page that signs in while the server closes its WebSocket.
+async function closed(code, reason = '') {
+  let socket
+  globalThis.WebSocket = class extends EventTarget {
+    constructor() {
+      super()
+      socket = this
+    }
+    send() {}
+  }
+  const link = new Link(new MuxTransport('wss://server/'), 'websocket', {})
+  const failing = link.signIn(null).catch(error => link.why(error))
+  await new Promise(setImmediate)
+  socket.onclose({ code, reason })
+  const { code: kind, message } = await failing
+  return [kind, message]
+}
+
+test('a connection that the server closes ends with what the server said', async () => {
+  assert.deepEqual(await closed(4003, 'too many connections'), ['lost', 'too many connections'])
+  assert.deepEqual(await closed(4001, 'the server is shutting down'), ['lost', 'the server is shutting down'])
+  assert.deepEqual(await closed(4003), ['lost', 'the server has too many connections'])
+  // another attempt would take over from the newer one, or fail as well
+  assert.equal((await closed(4004))[0], 'superseded')
+  assert.equal((await closed(4002))[0], 'protocol')
+  assert.deepEqual(await closed(1006), ['lost', 'the connection was lost'])
 })
