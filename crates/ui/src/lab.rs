@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -116,10 +116,11 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state());
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state());
         let version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         self.changed.send_replace(version);
+        changed
     }
 
     fn of_run(&self, id: u64, change: impl FnOnce(&mut Run)) {
@@ -189,53 +190,8 @@ impl Lab {
         if !plan.is_file() {
             return Err(ApiError::new("not-found", format!("{} is not a file", plan.display())));
         }
-        let name = plan.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (id, out) = {
-            let mut state = self.inner.state();
-            if state.runs.iter().any(|run| run.status.is_active()) {
-                return Err(ApiError::new(
-                    "refused",
-                    "a run goes on: two at once would disturb each other",
-                ));
-            }
-            state.next_id += 1;
-            let out = self.folder.join("results").join(format!(
-                "{name}-{}-{}",
-                now_ms() / 1000,
-                state.next_id
-            ));
-            (state.next_id, out)
-        };
-        let mut command = Command::new(&self.program);
-        command.args(["lab", "run"]).arg(plan).arg("--out").arg(&out);
-        if let Some(scale) = scale {
-            command.args(["--scale", scale]);
-        }
-        // a group of its own: Ctrl-C in the terminal is for this program, which stops it
-        command.current_dir(&self.folder).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .map_err(|error| ApiError::system("the lab cannot be started", &error))?;
-        let pid = i32::try_from(child.id()).ok().map(Pid::from_raw);
-        let run = Run {
-            id,
-            plan: plan.to_owned(),
-            out: out.clone(),
-            pid,
-            status: Status::Running,
-            lines: VecDeque::new(),
-            repetitions: 0,
-            cells: BTreeMap::new(),
-            started: now_ms(),
-            finished: 0,
-        };
-        self.inner.change(|state| {
-            if state.runs.len() == MAX_RUNS {
-                state.runs.pop_front();
-            }
-            state.runs.push_back(run);
-        });
+        // in one step: of two requests at the same time one starts a run
+        let (id, out, mut child) = self.inner.change(|state| self.spawn(state, plan, scale))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         if let Some(stdout) = stdout {
             self.follow(id, stdout);
@@ -257,6 +213,53 @@ impl Lab {
             }
         });
         Ok(json!({"id": id}))
+    }
+
+    /// Starts the process of a run, unless another run goes on.
+    fn spawn(
+        &self,
+        state: &mut State,
+        plan: &Path,
+        scale: Option<&str>,
+    ) -> Result<(u64, PathBuf, Child), ApiError> {
+        if state.runs.iter().any(|run| run.status.is_active()) {
+            return Err(ApiError::new(
+                "refused",
+                "a run goes on: two at once would disturb each other",
+            ));
+        }
+        state.next_id += 1;
+        let id = state.next_id;
+        let name = plan.file_stem().unwrap_or_default().to_string_lossy();
+        let out = self.folder.join("results").join(format!("{name}-{}-{id}", now_ms() / 1000));
+        let mut command = Command::new(&self.program);
+        command.args(["lab", "run"]).arg(plan).arg("--out").arg(&out);
+        if let Some(scale) = scale {
+            command.args(["--scale", scale]);
+        }
+        // a group of its own: Ctrl-C in the terminal is for this program, which stops it
+        command.current_dir(&self.folder).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command
+            .spawn()
+            .map_err(|error| ApiError::system("the lab cannot be started", &error))?;
+        let run = Run {
+            id,
+            plan: plan.to_owned(),
+            out: out.clone(),
+            pid: i32::try_from(child.id()).ok().map(Pid::from_raw),
+            status: Status::Running,
+            lines: VecDeque::new(),
+            repetitions: 0,
+            cells: BTreeMap::new(),
+            started: now_ms(),
+            finished: 0,
+        };
+        if state.runs.len() == MAX_RUNS {
+            state.runs.pop_front();
+        }
+        state.runs.push_back(run);
+        Ok((id, out, child))
     }
 
     /// Keeps what a run prints.
