@@ -24,9 +24,10 @@ use crate::error::ApiError;
 use crate::local::path_of;
 use crate::names::encode;
 
-/// Runs that are kept in memory, and lines of each.
+/// Runs that are kept in memory, and of what each prints the last lines and their bytes.
 const MAX_RUNS: usize = 20;
 const MAX_LINES: usize = 500;
+const MAX_PRINTED: usize = 128 << 10;
 const MAX_LINE: usize = 4000;
 /// Names in a listing, and addresses of reports.
 const MAX_NAMES: usize = 1000;
@@ -69,13 +70,19 @@ struct Run {
     out: PathBuf,
     pid: Option<Pid>,
     status: Status,
-    /// What it prints.
-    lines: VecDeque<String>,
+    printed: Printed,
     /// Blocks per cell that the plan asks for at least.
     repetitions: u64,
     cells: BTreeMap<(String, String, u64), Cell>,
     started: u64,
     finished: u64,
+}
+
+/// The last lines that a run printed.
+#[derive(Debug, Default)]
+struct Printed {
+    lines: VecDeque<String>,
+    bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,7 +256,7 @@ impl Lab {
             out: out.clone(),
             pid: i32::try_from(child.id()).ok().map(Pid::from_raw),
             status: Status::Running,
-            lines: VecDeque::new(),
+            printed: Printed::default(),
             repetitions: 0,
             cells: BTreeMap::new(),
             started: now_ms(),
@@ -274,12 +281,7 @@ impl Lab {
                     Ok(_) => {}
                 }
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                inner.of_run(id, |run| {
-                    if run.lines.len() == MAX_LINES {
-                        run.lines.pop_front();
-                    }
-                    run.lines.push_back(line);
-                });
+                inner.of_run(id, |run| run.printed.add(line));
             }
         });
     }
@@ -362,6 +364,18 @@ impl Status {
     }
 }
 
+impl Printed {
+    /// Adds a line, in the place of the oldest ones.
+    fn add(&mut self, line: String) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.lines.len() > MAX_LINES || self.bytes > MAX_PRINTED {
+            let Some(oldest) = self.lines.pop_front() else { return };
+            self.bytes -= oldest.len();
+        }
+    }
+}
+
 impl Run {
     fn json(&self) -> Value {
         let cells = self.cells.iter().map(|((stack, workload, size), cell)| {
@@ -372,7 +386,7 @@ impl Run {
         let name = self.out.file_name().map(|name| encode(name.as_bytes()));
         json!({
             "id": self.id, "plan": bytes(&self.plan), "folder": bytes(&self.out), "name": name,
-            "state": self.status.name(), "lines": self.lines, "repetitions": self.repetitions, "cells": cells,
+            "state": self.status.name(), "lines": self.printed.lines, "repetitions": self.repetitions, "cells": cells,
             "started": self.started, "finished": self.finished, "report": self.out.join("report.html").is_file(),
         })
     }
@@ -487,4 +501,23 @@ fn listed(folder: &Path) -> Value {
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_last_lines_within_a_bound() {
+        let mut printed = Printed::default();
+        for number in 0..2 * MAX_LINES {
+            printed.add(number.to_string());
+        }
+        assert_eq!((printed.lines.len(), &*printed.lines[0]), (MAX_LINES, "500"));
+        for _ in 0..MAX_LINES {
+            printed.add("\u{fffd}".repeat(MAX_LINE));
+        }
+        assert!(printed.lines.iter().map(String::len).sum::<usize>() <= MAX_PRINTED);
+        assert_eq!(printed.lines.len(), MAX_PRINTED / (3 * MAX_LINE));
+    }
 }
