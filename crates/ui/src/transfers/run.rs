@@ -68,10 +68,11 @@ impl Transfers {
     }
 
     fn ended(&self, transfer: &Transfer, outcome: Option<Result<Summary, Error>>) {
-        let intent = *transfer.intent.borrow();
         let failed = transfer.counts.failed.load(Ordering::Relaxed);
         let stored = transfer.counts.stored.load(Ordering::Relaxed);
         let mut state = transfer.state();
+        // as long as the state is locked nobody asks for another
+        let intent = *transfer.intent.borrow();
         let status = match (outcome, intent) {
             (Some(Ok(summary)), _) => {
                 state.cipher = summary
@@ -96,11 +97,8 @@ impl Transfers {
             }
             (None, Intent::Run) => Status::Failed,
         };
-        if !status.is_open() {
-            state.finished = now_ms();
-        }
+        self.enter(&mut state, status);
         drop(state);
-        self.set(transfer, status);
         self.tell();
     }
 }
