@@ -23,9 +23,10 @@ impl Transfers {
         }
         transfer.begin_anew();
         let rate_bps = rate.map(|bytes| bytes.saturating_mul(8));
-        if let Job::Put { sources, .. } = &transfer.job {
-            look_ahead(sources.clone(), transfer);
-        }
+        let _looking = match &transfer.job {
+            Job::Put { sources, .. } => Some(look_ahead(sources.clone(), transfer)),
+            _ => None,
+        };
         let observer: Arc<dyn Observer> = Arc::new(Watching(Arc::clone(transfer)));
         let lost = |_: &Error| {
             transfer.begin_anew();
