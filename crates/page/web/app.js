@@ -133,6 +133,7 @@ function showNotice() {
   if (state === 'reconnecting') {
     const seconds = Math.ceil(((retryAt ?? 0) - Date.now()) / 1000)
     text = seconds > 0 ? t('reconnecting.in', { time: duration(seconds) }) : t('reconnecting.now')
+    if (reason) text += ` (${visible(reason)})`
     clearTimeout(showNotice.timer)
     showNotice.timer = setTimeout(showNotice, 1000)
   } else if (state === 'refused' && session) text = reason ? `${t('connection.refused')}: ${visible(reason)}` : t('connection.refused')

@@ -1,5 +1,5 @@
 // Errors of transfers. `code` is one of unauthorized, refused, lost, changed, exists, no-space,
-// not-found, protocol, or a code of the server's refusals (ErrorCode in the protocol): read-only,
+// not-found, protocol, superseded, or a code of the server's refusals (ErrorCode in the protocol): read-only,
 // invitation, share-ended, share-used, not-shared. `message` is for people, and may quote the server: show it as text.
 
 export class TransferError extends Error {

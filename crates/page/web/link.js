@@ -20,6 +20,23 @@ export function within(ms, promise, what) {
 export const lost = error => error instanceof TransferError ? error
   : new TransferError('lost', `the connection was lost${error?.message ? `: ${error.message}` : ''}`);
 
+// The codes with which a server closes a connection, and what is said where it gives no reason.
+const CLOSED = {
+  1: ['lost', 'the server was stopped'],
+  2: ['protocol', 'the server reports a violation by this page'],
+  3: ['lost', 'the server has too many connections'],
+  4: ['superseded', 'a newer transfer took its place'],
+  5: ['lost', 'the rights of this key have changed'],
+  6: ['lost', 'the server ended it'],
+};
+
+function closedWith({ closeCode, reason }) {
+  const [code, words] = CLOSED[closeCode] ?? [];
+  if (!code) return null;
+  const told = reason || words;
+  return Object.assign(new TransferError(code, told), { told });
+}
+
 const fromHex = text => new Uint8Array(text.match(/../g).map(it => parseInt(it, 16)));
 
 // Reads messages of a stream.
@@ -130,14 +147,27 @@ export class Link {
   nextId = 0;
   granted = null;
   ended = false;
+  // the error that stands for how the server closed it, if it said
+  #closing = null;
 
   constructor(transport, kind, config) {
     this.transport = transport;
     this.kind = kind;
     this.config = config;
     this.uni = transport.incomingUnidirectionalStreams.getReader();
-    const end = () => { this.ended = true; };
+    const end = info => {
+      this.ended = true;
+      this.#closing = closedWith(info ?? {});
+    };
     this.closed = transport.closed.then(end, end);
+  }
+
+  // Returns what the server said when it closed the connection in the place of a loss.
+  async why(error) {
+    if (error.code !== 'lost') return error;
+    // streams fail in the task in which the end of all is known
+    await Promise.race([this.closed, new Promise(resolve => setTimeout(resolve))]);
+    return this.#closing ?? error;
   }
 
   // Connects by WebTransport.

@@ -8,7 +8,8 @@ export class Pace {
   #next = 0;
   #going = Promise.resolve();
   #go = null;
-  #changed = null;
+  // wakes those that wait for the rate
+  #waiting = new Set();
 
   constructor(above = null) {
     this.#above = above;
@@ -17,7 +18,7 @@ export class Pace {
   setRate(bytesPerSecond) {
     this.#rate = bytesPerSecond > 0 ? bytesPerSecond : null;
     this.#next = Math.min(this.#next, performance.now());
-    this.#changed?.();
+    for (const wake of this.#waiting) wake();
   }
 
   pause() {
@@ -52,11 +53,13 @@ export class Pace {
       const wait = Math.min(start, this.#next) - performance.now();
       if (wait <= 0) break;
       await new Promise(resolve => {
-        const timer = setTimeout(resolve, wait);
-        this.#changed = () => {
+        const wake = () => {
           clearTimeout(timer);
+          this.#waiting.delete(wake);
           resolve();
         };
+        const timer = setTimeout(wake, wait);
+        this.#waiting.add(wake);
       });
       if (start <= performance.now()) break;
     }

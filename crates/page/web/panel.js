@@ -12,7 +12,7 @@ import { isOpen } from './transfers.js'
 const FILES_SHOWN = 200
 const ENDED = new Set(['done', 'cancelled'])
 // Errors of which the page's own text says all.
-const COMPLETE = new Set(['share-ended', 'share-used'])
+const COMPLETE = new Set(['share-ended', 'share-used', 'superseded'])
 const LIMITS = [0, 0.5, 1, 2, 5, 10, 25, 50, 100] // MB/s; 0 is none
 
 export class Panel {

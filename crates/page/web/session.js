@@ -178,8 +178,9 @@ export class Session {
     try {
       await fresh.signIn(this.#key, { ...this.#secrets, share: this.#shareSecret });
     } catch (error) {
+      const why = await fresh.why(error);
       fresh.close();
-      throw error;
+      throw why;
     }
     this.server.readOnly = fresh.granted.readOnly;
     this.listed = fresh.granted.known;
@@ -223,7 +224,7 @@ export class Session {
         signal?.throwIfAborted();
         const wait = BACKOFF_MS[Math.min(turn, BACKOFF_MS.length - 1)];
         if (error.code !== 'lost' || this.#closed || Date.now() + wait > until) throw error;
-        this.#tell('reconnecting', { retryAt: Date.now() + wait, reason: error.message });
+        this.#tell('reconnecting', { retryAt: Date.now() + wait, reason: error.told });
         await sleep(wait, signal);
       }
     }
@@ -239,18 +240,20 @@ export class Session {
       signal?.throwIfAborted();
       return await this.#again(async () => {
         const link = this.#names = await this.#signed(this.#names);
-        const { reader, writer } = await (isAsked ? link.ask(message) : link.request(message));
-        writer.close();
-        this.#tell('connected');
-        const stop = () => reader.cancel();
-        signal?.addEventListener('abort', stop, { once: true });
         try {
-          return await handle(reader);
+          const { reader, writer } = await (isAsked ? link.ask(message) : link.request(message));
+          writer.close();
+          this.#tell('connected');
+          const stop = () => reader.cancel();
+          signal?.addEventListener('abort', stop, { once: true });
+          try {
+            return await handle(reader);
+          } finally {
+            signal?.removeEventListener('abort', stop);
+          }
         } catch (error) {
           if (signal?.aborted) throw aborted(signal);
-          throw error;
-        } finally {
-          signal?.removeEventListener('abort', stop);
+          throw await link.why(error);
         }
       }, signal);
     } catch (error) {
@@ -391,7 +394,8 @@ export class Session {
         link = await this.#signed(link);
         if (signal?.aborted) throw aborted(signal);
         this.#tell('connected');
-        const result = await work.run(link, pace, signal, ticket => this.#joined(ticket));
+        const running = work.run(link, pace, signal, ticket => this.#joined(ticket));
+        const result = await running.catch(async error => { throw await link.why(error); });
         if (!link.ended && this.#idle.length < 2) this.#idle.push(link);
         else link.close();
         return result;
@@ -403,7 +407,7 @@ export class Session {
         if (work.moved > moved) [turn, since] = [0, Date.now()];
         const wait = BACKOFF_MS[Math.min(turn++, BACKOFF_MS.length - 1)];
         if (Date.now() + wait > since + PATIENCE_MS) throw error;
-        this.#tell('reconnecting', { retryAt: Date.now() + wait, reason: error.message });
+        this.#tell('reconnecting', { retryAt: Date.now() + wait, reason: error.told });
         await sleep(wait, signal);
       } finally {
         signal?.removeEventListener('abort', stop);

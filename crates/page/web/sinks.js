@@ -157,19 +157,20 @@ async function copy(file, to) {
   await file.stream().pipeTo(writable);
 }
 
-// Wraps a sink in OPFS: each file is copied to `target(path)` when it is verified.
+// Wraps a sink in OPFS: each file is copied when it is verified. `target(path)` resolves with a
+// function that makes the file then: what failed leaves none under its name.
 function through(name, target, directory = async () => {}) {
   const kept = opfs({ name });
   return {
     directory,
     async open(path, size, more) {
-      const to = await target(path);
+      const make = await target(path);
       const file = await kept.open(path, size, more);
       return {
         ...file,
         async close(verified) {
           await file.close(verified);
-          await copy(await kept.file(path), to);
+          await copy(await kept.file(path), await make());
           await kept.removeFile(path);
         },
       };
@@ -181,7 +182,7 @@ function through(name, target, directory = async () => {}) {
 
 // Saves one file to the user's file.
 export function saveToFile(file, { name = `file ${file.name}` } = {}) {
-  return through(name, async () => file);
+  return through(name, async () => async () => file);
 }
 
 // Saves files into the user's directory, with their directories.
@@ -215,7 +216,8 @@ export function saveToDirectory(root, { name = `directory ${root.name}` } = {}) 
     const parts = path.split('/');
     const last = parts.pop();
     const safe = own(parts.map(part => `/${part}`).join(''), last);
-    return (await folder(parts)).getFileHandle(safe, { create: true });
+    const at = await folder(parts);
+    return () => at.getFileHandle(safe, { create: true });
   };
   return through(name, target, path => folder(path.split('/')));
 }

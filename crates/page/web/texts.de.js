@@ -211,6 +211,7 @@ export default {
   'error.refused': 'Der Server lehnt das ab: Sie dürfen es dort nicht.',
   'error.lost': 'Die Verbindung ging verloren. Versuchen Sie es erneut, wenn Sie online sind: Nur was fehlt, wird gesendet.',
   'error.changed': 'Die Datei änderte sich, während sie gelesen wurde; was ankam, wäre kein Stand von ihr. Versuchen Sie es erneut, wenn nichts mehr in sie schreibt.',
+  'error.superseded': 'Eine neuere Übertragung derselben Datei, durch diesen Browser oder mit seinem Schlüssel, hat sie abgelöst.',
   'error.exists': 'Eine Datei dieses Namens gibt es schon. Ersetzen Sie sie, oder benennen Sie eine von beiden um.',
   'error.no-space': 'Die Platte des Empfängers ist voll. Schaffen Sie Platz und versuchen Sie es erneut: Was ankam, bleibt erhalten.',
   'error.not-found': 'Das gibt es dort nicht mehr. Es wurde umbenannt, verschoben oder gelöscht.',

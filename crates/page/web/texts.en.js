@@ -212,6 +212,7 @@ export default {
   'error.refused': 'The server refuses this: you may not do it there.',
   'error.lost': 'The connection was lost. Try again when you are online: only what is missing is sent.',
   'error.changed': 'The file changed while it was read, so what arrived would be no state of it. Try again when nothing writes to it.',
+  'error.superseded': 'A newer transfer of the same file, by this browser or with its key, took its place.',
   'error.exists': 'There is already a file of this name. Replace it, or rename one of them.',
   'error.no-space': 'The disk of the receiver is full. Free some space and try again: what arrived is kept.',
   'error.not-found': 'It is no longer there. It was renamed, moved or deleted.',

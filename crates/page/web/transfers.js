@@ -47,12 +47,12 @@ class Transfer {
 
   // What the browser's database keeps.
   record(server) {
-    const { id, direction, name, more, folder, directory, source, destination, paths, entries, target, origin, state, replace, created, started, finished, total, count, order } = this
+    const { id, direction, name, more, folder, directory, source, destination, paths, entries, target, origin, state, replace, created, started, finished, total, count, complete, order } = this
     // Files without handles are not kept: the database would copy their content.
     const kept = origin?.handles ? { handles: origin.handles, names: origin.names } : undefined
     return {
       id, server, direction, name, more, folder, directory, source, destination, paths, entries, target, origin: kept,
-      names: origin?.names, state, replace, created, started, finished, total, count, order, bytes: this.bytes, failures: this.failures, error: this.error,
+      names: origin?.names, state, replace, created, started, finished, total, count, complete, order, bytes: this.bytes, failures: this.failures, error: this.error,
     }
   }
 
@@ -140,14 +140,13 @@ export class Queue extends EventTarget {
         continue
       }
       const verified = await store.verifiedOf(record.id)
-      const transfer = new Transfer({ ...record, complete: record.total > 0 })
+      const transfer = new Transfer(record)
       Object.assign(transfer, { error: record.error, failures: isOpen(record) ? 0 : record.failures })
       for (const { file, size, hash, time } of verified) {
         transfer.files.set(file, { bytes: size, total: size, state: 'verified', hash, time })
         transfer.bytes += size
         transfer.verified += 1
       }
-      transfer.count = record.count
       transfer.bytesKept = record.bytes
       if (isOpen(transfer)) {
         const again = transfer.direction === 'up' ? transfer.origin : transfer.target
@@ -213,10 +212,12 @@ export class Queue extends EventTarget {
   async remove(transfer) {
     this.transfers = this.transfers.filter(other => other !== transfer)
     this.unsaved.delete(transfer.id)
-    this.releases.get(transfer.id)?.()
     this.#removeParts(transfer)
     this.#emit('removed', transfer)
     await store.forgetTransfer(transfer.id).catch(() => {})
+    // another tab that waits for it reads what is kept
+    this.releases.get(transfer.id)?.()
+    this.releases.delete(transfer.id)
   }
 
   // Removes what the browser's storage has of a download. Not before the entry goes: a browser
@@ -397,9 +398,10 @@ export class Queue extends EventTarget {
     for (const [path, file] of transfer.files) {
       if (file.state === 'verified') continue
       transfer.bytes -= file.bytes
-      if (!transfer.complete) transfer.total -= file.total
       transfer.files.delete(path)
     }
+    // what is not counted yet grows with what comes
+    if (!transfer.complete) transfer.total = transfer.bytes
     transfer.failures = 0
   }
 
@@ -495,7 +497,7 @@ export async function countBelow(session, path, signal, onprogress) {
   return counted
 }
 
-const CODES = new Set(['unauthorized', 'refused', 'lost', 'changed', 'exists', 'no-space', 'not-found', 'protocol', 'read-only', 'share-ended', 'share-used', 'not-shared'])
+const CODES = new Set(['unauthorized', 'refused', 'lost', 'changed', 'exists', 'no-space', 'not-found', 'protocol', 'read-only', 'share-ended', 'share-used', 'not-shared', 'superseded'])
 
 // Makes what can be kept and shown of an error: of the session, or of this computer's files.
 export function errorOf(error) {

@@ -459,7 +459,7 @@ function showState(state) {
 }
 
 // Shows why there is nothing more to do here.
-function end(key) {
+function end(key, text = t(`${key}.text`)) {
   if (showState.ended) return
   showState.ended = true
   api?.close?.()
@@ -469,7 +469,7 @@ function end(key) {
   document.body.classList.add('signing-in')
   document.body.classList.remove('ready')
   show('files')
-  $('files').append(h('div.sign-in', {}, h('div.sheet', { role: 'alert' }, h('h2', {}, t(key)), h('p.lead', {}, t(`${key}.text`)))))
+  $('files').append(h('div.sign-in', {}, h('div.sheet', { role: 'alert' }, h('h2', {}, t(key)), h('p.lead', {}, text))))
 }
 
 async function leave() {
@@ -487,5 +487,5 @@ async function leave() {
 
 start().catch(error => {
   console.error(error)
-  end('ui.token')
+  end('ui.failed', errorText(error))
 })

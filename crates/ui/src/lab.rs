@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -24,9 +24,10 @@ use crate::error::ApiError;
 use crate::local::path_of;
 use crate::names::encode;
 
-/// Runs that are kept in memory, and lines of each.
+/// Runs that are kept in memory, and of what each prints the last lines and their bytes.
 const MAX_RUNS: usize = 20;
 const MAX_LINES: usize = 500;
+const MAX_PRINTED: usize = 128 << 10;
 const MAX_LINE: usize = 4000;
 /// Names in a listing, and addresses of reports.
 const MAX_NAMES: usize = 1000;
@@ -69,13 +70,19 @@ struct Run {
     out: PathBuf,
     pid: Option<Pid>,
     status: Status,
-    /// What it prints.
-    lines: VecDeque<String>,
+    printed: Printed,
     /// Blocks per cell that the plan asks for at least.
     repetitions: u64,
     cells: BTreeMap<(String, String, u64), Cell>,
     started: u64,
     finished: u64,
+}
+
+/// The last lines that a run printed.
+#[derive(Debug, Default)]
+struct Printed {
+    lines: VecDeque<String>,
+    bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,10 +123,11 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state());
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state());
         let version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         self.changed.send_replace(version);
+        changed
     }
 
     fn of_run(&self, id: u64, change: impl FnOnce(&mut Run)) {
@@ -189,53 +197,8 @@ impl Lab {
         if !plan.is_file() {
             return Err(ApiError::new("not-found", format!("{} is not a file", plan.display())));
         }
-        let name = plan.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (id, out) = {
-            let mut state = self.inner.state();
-            if state.runs.iter().any(|run| run.status.is_active()) {
-                return Err(ApiError::new(
-                    "refused",
-                    "a run goes on: two at once would disturb each other",
-                ));
-            }
-            state.next_id += 1;
-            let out = self.folder.join("results").join(format!(
-                "{name}-{}-{}",
-                now_ms() / 1000,
-                state.next_id
-            ));
-            (state.next_id, out)
-        };
-        let mut command = Command::new(&self.program);
-        command.args(["lab", "run"]).arg(plan).arg("--out").arg(&out);
-        if let Some(scale) = scale {
-            command.args(["--scale", scale]);
-        }
-        // a group of its own: Ctrl-C in the terminal is for this program, which stops it
-        command.current_dir(&self.folder).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .map_err(|error| ApiError::system("the lab cannot be started", &error))?;
-        let pid = i32::try_from(child.id()).ok().map(Pid::from_raw);
-        let run = Run {
-            id,
-            plan: plan.to_owned(),
-            out: out.clone(),
-            pid,
-            status: Status::Running,
-            lines: VecDeque::new(),
-            repetitions: 0,
-            cells: BTreeMap::new(),
-            started: now_ms(),
-            finished: 0,
-        };
-        self.inner.change(|state| {
-            if state.runs.len() == MAX_RUNS {
-                state.runs.pop_front();
-            }
-            state.runs.push_back(run);
-        });
+        // in one step: of two requests at the same time one starts a run
+        let (id, out, mut child) = self.inner.change(|state| self.spawn(state, plan, scale))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         if let Some(stdout) = stdout {
             self.follow(id, stdout);
@@ -259,6 +222,53 @@ impl Lab {
         Ok(json!({"id": id}))
     }
 
+    /// Starts the process of a run, unless another run goes on.
+    fn spawn(
+        &self,
+        state: &mut State,
+        plan: &Path,
+        scale: Option<&str>,
+    ) -> Result<(u64, PathBuf, Child), ApiError> {
+        if state.runs.iter().any(|run| run.status.is_active()) {
+            return Err(ApiError::new(
+                "refused",
+                "a run goes on: two at once would disturb each other",
+            ));
+        }
+        state.next_id += 1;
+        let id = state.next_id;
+        let name = plan.file_stem().unwrap_or_default().to_string_lossy();
+        let out = self.folder.join("results").join(format!("{name}-{}-{id}", now_ms() / 1000));
+        let mut command = Command::new(&self.program);
+        command.args(["lab", "run"]).arg(plan).arg("--out").arg(&out);
+        if let Some(scale) = scale {
+            command.args(["--scale", scale]);
+        }
+        // a group of its own: Ctrl-C in the terminal is for this program, which stops it
+        command.current_dir(&self.folder).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command
+            .spawn()
+            .map_err(|error| ApiError::system("the lab cannot be started", &error))?;
+        let run = Run {
+            id,
+            plan: plan.to_owned(),
+            out: out.clone(),
+            pid: i32::try_from(child.id()).ok().map(Pid::from_raw),
+            status: Status::Running,
+            printed: Printed::default(),
+            repetitions: 0,
+            cells: BTreeMap::new(),
+            started: now_ms(),
+            finished: 0,
+        };
+        if state.runs.len() == MAX_RUNS {
+            state.runs.pop_front();
+        }
+        state.runs.push_back(run);
+        Ok((id, out, child))
+    }
+
     /// Keeps what a run prints.
     fn follow(&self, id: u64, output: impl Read + Send + 'static) {
         let inner = Arc::clone(&self.inner);
@@ -271,12 +281,7 @@ impl Lab {
                     Ok(_) => {}
                 }
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                inner.of_run(id, |run| {
-                    if run.lines.len() == MAX_LINES {
-                        run.lines.pop_front();
-                    }
-                    run.lines.push_back(line);
-                });
+                inner.of_run(id, |run| run.printed.add(line));
             }
         });
     }
@@ -359,6 +364,18 @@ impl Status {
     }
 }
 
+impl Printed {
+    /// Adds a line, in the place of the oldest ones.
+    fn add(&mut self, line: String) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.lines.len() > MAX_LINES || self.bytes > MAX_PRINTED {
+            let Some(oldest) = self.lines.pop_front() else { return };
+            self.bytes -= oldest.len();
+        }
+    }
+}
+
 impl Run {
     fn json(&self) -> Value {
         let cells = self.cells.iter().map(|((stack, workload, size), cell)| {
@@ -369,7 +386,7 @@ impl Run {
         let name = self.out.file_name().map(|name| encode(name.as_bytes()));
         json!({
             "id": self.id, "plan": bytes(&self.plan), "folder": bytes(&self.out), "name": name,
-            "state": self.status.name(), "lines": self.lines, "repetitions": self.repetitions, "cells": cells,
+            "state": self.status.name(), "lines": self.printed.lines, "repetitions": self.repetitions, "cells": cells,
             "started": self.started, "finished": self.finished, "report": self.out.join("report.html").is_file(),
         })
     }
@@ -484,4 +501,23 @@ fn listed(folder: &Path) -> Value {
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_last_lines_within_a_bound() {
+        let mut printed = Printed::default();
+        for number in 0..2 * MAX_LINES {
+            printed.add(number.to_string());
+        }
+        assert_eq!((printed.lines.len(), &*printed.lines[0]), (MAX_LINES, "500"));
+        for _ in 0..MAX_LINES {
+            printed.add("\u{fffd}".repeat(MAX_LINE));
+        }
+        assert!(printed.lines.iter().map(String::len).sum::<usize>() <= MAX_PRINTED);
+        assert_eq!(printed.lines.len(), MAX_PRINTED / (3 * MAX_LINE));
+    }
 }

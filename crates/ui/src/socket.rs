@@ -17,8 +17,6 @@ use crate::state::Shared;
 
 /// The most bytes of a message of the page, which sends nothing but the token.
 const MAX_MESSAGE: usize = 1 << 10;
-/// The most bytes that wait to be written.
-const MAX_WAITING: usize = 8 << 20;
 /// How long the token may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the page hears of what runs.
@@ -31,10 +29,11 @@ const NO_TOKEN: u16 = 4001;
 
 pub(crate) async fn serve(shared: &Arc<Shared>, upgrade: OnUpgrade) -> Result<(), hyper::Error> {
     let stream = TokioIo::new(upgrade.await?);
+    // what waits to be written has no limit of its own: it is one message, as long as the state
+    // that it shows, and a page that was refused it would ask for the same again
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
-        .max_frame_size(Some(MAX_MESSAGE))
-        .max_write_buffer_size(MAX_WAITING);
+        .max_frame_size(Some(MAX_MESSAGE));
     let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let first = tokio::time::timeout(PATIENCE, socket.next()).await;
     let is_known = match first {

@@ -48,8 +48,13 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Options)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let options = options(folder.path(), "127.0.0.1:0");
+        let mut options = options(folder.path(), "127.0.0.1:0");
+        change(&mut options);
         let (sender, receiver) = std::sync::mpsc::channel();
         let serving = std::thread::spawn(move || {
             let served = headroom_transfer::block_on(async {
@@ -95,6 +100,30 @@ impl Ground {
         )
     }
 
+    /// Opens the WebSocket of events.
+    fn events(&self) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let request = format!(
+            "GET /api/events HTTP/1.1\r\nhost: {0}\r\norigin: http://{0}\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+            self.address
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("an answer");
+            head.extend(byte);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+        let token = serde_json::json!({"token": self.token}).to_string();
+        // a text of less than 126 bytes, masked with zeros
+        let length = u8::try_from(token.len()).expect("a short text");
+        let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0][..], token.as_bytes()].concat();
+        stream.write_all(&frame).expect("it reads");
+        stream
+    }
+
     fn bearer(&self) -> String {
         format!("authorization: Bearer {}\r\n", self.token)
     }
@@ -110,6 +139,26 @@ impl Ground {
         let path = self.folder.path().join(name);
         path.to_str().expect("a text").trim_start_matches('/').to_owned()
     }
+}
+
+/// Reads the content of a WebSocket's next frame (RFC 6455, section 5.2).
+fn frame(stream: &mut TcpStream) -> Vec<u8> {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).expect("a frame");
+    let mut length = [0; 8];
+    let more = match head[1] {
+        126 => 2,
+        127 => 8,
+        short => {
+            length[7] = short;
+            0
+        }
+    };
+    stream.read_exact(&mut length[8 - more..]).expect("a length");
+    let length = usize::try_from(u64::from_be_bytes(length)).expect("a length");
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).expect("all of it");
+    content
 }
 
 impl Drop for Ground {
@@ -247,6 +296,24 @@ fn refuses_large_bodies_and_malformed_calls() {
         let _ = stream.write_all(garbage);
     }
     assert_eq!(ground.call("status", &serde_json::json!({})).0, 200);
+}
+
+#[test]
+fn events_show_all_transfers_however_many_bytes_they_take() {
+    let ground = Ground::with(|options| {
+        options.servers.push("nas".to_owned());
+        options.connect.resolve = |_| Err("nobody is there".to_owned());
+    });
+    let name = "x".repeat(4_000_000);
+    let labels = serde_json::json!({"name": name, "more": 0, "source": "", "destination": ""});
+    for _ in 0..3 {
+        let copy = serde_json::json!({"server": "nas", "upload": true, "from": ["a"], "to": "", "labels": labels});
+        assert_eq!(ground.call("copy", &copy).0, 200);
+    }
+    let mut events = ground.events();
+    let greeting = String::from_utf8(frame(&mut events)).expect("a text");
+    assert!(greeting.contains("\"program\":"), "{greeting}");
+    assert!(frame(&mut events).len() > 12_000_000);
 }
 
 #[test]

@@ -331,6 +331,20 @@ withCommand('does without the token what it can: it says so', { served: false },
   await check(wrong)
 })
 
+withCommand('says what failed at its start', { served: false }, async command => {
+  const context = await browser.newContext({ locale: 'en-GB' })
+  await context.addInitScript(() => {
+    const { getItem } = Storage.prototype
+    Storage.prototype.getItem = function (name) {
+      if (name === 'headroom.left') throw new Error('the storage is broken')
+      return getItem.call(this, name)
+    }
+  })
+  const page = await command.open(browser, { context })
+  await page.getByRole('heading', { name: 'The page could not start' }).waitFor()
+  await page.getByText('the storage is broken').waitFor()
+})
+
 withCommand('bounds connections', { served: false }, async command => {
   const { port } = new URL(command.origin)
   const sockets = await Promise.all(Array.from({ length: 80 }, () => new Promise(resolve => {

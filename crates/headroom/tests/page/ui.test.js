@@ -74,6 +74,12 @@ onPage('keeps its rows under a button that is pressed', {}, async page => {
   assert.equal(await active(page), 'Notes.md')
 })
 
+onPage('says why the server closed the connection', {}, async page => {
+  await shown(page)
+  await page.evaluate(() => fakeControl.state({ state: 'reconnecting', retryAt: Date.now(), reason: 'the server is shutting down' }))
+  await page.locator('#notice', { hasText: '(the server is shutting down)' }).waitFor()
+})
+
 onPage('filters by what is typed after a slash', {}, async page => {
   await shown(page)
   await page.locator('.list').focus()

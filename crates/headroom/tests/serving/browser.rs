@@ -28,6 +28,17 @@ fn the_page_uploads_on_as_many_connections_as_help() {
     run("upload-links.test.js");
 }
 
+/// Other modules of the page alone.
+#[test]
+fn the_page_paces_and_saves_transfers() {
+    run("modules.test.js");
+}
+
+#[test]
+fn the_page_keeps_its_queue_over_a_reload() {
+    run("queue.test.js");
+}
+
 #[test]
 fn the_page_moves_files_from_and_to_a_real_server() {
     run("page.test.js");

@@ -79,13 +79,20 @@ impl Transfers {
     }
 
     fn set(&self, transfer: &Transfer, status: Status) {
-        let mut state = transfer.state();
+        self.enter(&mut transfer.state(), status);
+    }
+
+    /// Changes the status of a locked state: what decided it still holds.
+    fn enter(&self, state: &mut State, status: Status) {
         state.status = status;
         if !status.is_active() {
             state.rate = 0.0;
             state.current = None;
         }
-        self.touch(&mut state);
+        if !status.is_open() {
+            state.finished = now_ms();
+        }
+        self.touch(state);
     }
 
     /// Adds a transfer.
@@ -138,10 +145,11 @@ impl Transfers {
             }
             for transfer in queue.list.iter().filter(|_| !queue.is_closed) {
                 let key = (&*transfer.server.id, lane(transfer));
-                if transfer.state().status == Status::Waiting && !busy.contains(&key) {
+                let mut state = transfer.state();
+                if state.status == Status::Waiting && !busy.contains(&key) {
                     busy.push(key);
                     transfer.intent.send_replace(Intent::Run);
-                    self.set(transfer, Status::Running);
+                    self.enter(&mut state, Status::Running);
                     starting.push((Arc::clone(transfer), queue.rate));
                 }
             }
@@ -157,16 +165,14 @@ impl Transfers {
         self.tell();
     }
 
-    /// Stops a transfer that runs; another just becomes this.
+    /// Stops a transfer that runs; another that is not finished just becomes this.
     fn stop(&self, transfer: &Transfer, status: Status) {
-        let is_active = transfer.state().status.is_active();
-        if is_active {
+        let mut state = transfer.state();
+        if state.status.is_active() {
             transfer.intent.send_replace(Intent::Stop(status));
-        } else {
-            self.set(transfer, status);
-            if !status.is_open() {
-                transfer.state().finished = now_ms();
-            }
+        } else if state.status.is_open() {
+            self.enter(&mut state, status);
+            drop(state);
             self.tell();
         }
     }
@@ -179,20 +185,26 @@ impl Transfers {
             "pause" if status.is_open() && status != Status::Paused => {
                 self.stop(&transfer, Status::Paused);
             }
-            "resume" if !status.is_active() && status != Status::Waiting => {
-                self.set(&transfer, Status::Waiting);
-                self.next();
+            "resume" => {
+                let mut state = transfer.state();
+                if !state.status.is_active() && state.status != Status::Waiting {
+                    self.enter(&mut state, Status::Waiting);
+                    drop(state);
+                    self.next();
+                }
             }
             "cancel" if status.is_open() => self.stop(&transfer, Status::Cancelled),
-            "remove" if !status.is_active() => {
-                self.queue().list.retain(|other| other.id != id);
+            "remove" => {
+                // nothing is started as long as the queue is locked
+                let stays = |it: &Arc<Transfer>| it.id != id || it.state().status.is_active();
+                self.queue().list.retain(stays);
                 self.version.fetch_add(1, Ordering::Relaxed);
                 self.tell();
             }
             "earlier" => self.shift(id, -1),
             "later" => self.shift(id, 1),
             // it is so already
-            "pause" | "resume" | "cancel" | "remove" => {}
+            "pause" | "cancel" => {}
             _ => return Err(ApiError::usage("there is no such action")),
         }
         Ok(())
@@ -224,7 +236,7 @@ impl Transfers {
             }
         }
         if let Some(transfer) = stopped {
-            self.stop(&transfer, Status::Waiting);
+            transfer.requeue();
         }
         self.version.fetch_add(1, Ordering::Relaxed);
         self.next();
@@ -252,14 +264,7 @@ impl Transfers {
             queue.list.iter().filter(|it| it.state().status.is_active()).cloned().collect()
         };
         for transfer in running {
-            // one that is being paused or cancelled stays so
-            transfer.intent.send_if_modified(|intent| {
-                let runs = *intent == Intent::Run;
-                if runs {
-                    *intent = Intent::Stop(Status::Waiting);
-                }
-                runs
-            });
+            transfer.requeue();
         }
         self.version.fetch_add(1, Ordering::Relaxed);
         self.tell();
@@ -330,4 +335,66 @@ impl Transfers {
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use headroom_transfer::client::TIMEOUT;
+    use headroom_transfer::ssh::Ssh;
+
+    use super::*;
+    use crate::servers::ConnectOptions;
+
+    /// A queue that starts nothing, and two uploads to one server in it.
+    fn queue() -> (Arc<Transfers>, [Arc<Transfer>; 2]) {
+        let servers = Arc::new(Servers::new(ConnectOptions {
+            identity: PathBuf::new(),
+            known_hosts: PathBuf::new(),
+            resolve: |host| Ok((host.clone(), None)),
+            suggest: Vec::new,
+            ssh: Ssh::default(),
+            timeout: TIMEOUT,
+        }));
+        let (server, _) = servers.add("nas", false).expect("an address");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let transfers = Transfers::new(servers, runtime.handle().clone());
+        transfers.queue().is_closed = true;
+        let uploads = [(), ()].map(|()| {
+            let job = Job::Put { sources: Vec::new(), to: Vec::new() };
+            let id = transfers.add(Arc::clone(&server), job, Value::Null).expect("a place");
+            transfers.find(id).expect("it is there")
+        });
+        (transfers, uploads)
+    }
+
+    #[test]
+    fn one_that_has_ended_before_it_is_paused_stays_so() {
+        let (transfers, [done, _]) = queue();
+        transfers.set(&done, Status::Done);
+        transfers.stop(&done, Status::Paused);
+        assert_eq!(done.state().status, Status::Done);
+    }
+
+    #[test]
+    fn precedence_of_another_does_not_undo_a_pause() {
+        let (transfers, [first, second]) = queue();
+        transfers.set(&first, Status::Running);
+        transfers.control(first.id, "pause").expect("it runs");
+        transfers.control(second.id, "earlier").expect("it waits");
+        assert_eq!(*first.intent.borrow(), Intent::Stop(Status::Paused));
+    }
+
+    #[test]
+    fn one_that_runs_is_neither_removed_nor_started_again() {
+        let (transfers, [running, waiting]) = queue();
+        transfers.set(&running, Status::Running);
+        for action in ["remove", "resume"] {
+            transfers.control(running.id, action).expect("an action");
+        }
+        transfers.control(waiting.id, "remove").expect("an action");
+        assert_eq!(running.state().status, Status::Running);
+        assert!(transfers.find(running.id).is_ok() && transfers.find(waiting.id).is_err());
+    }
 }

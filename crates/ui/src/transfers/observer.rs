@@ -1,8 +1,8 @@
 //! Counts what happens to a transfer, and what there is to send.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use data_encoding::HEXLOWER;
 use headroom_transfer::files::{Source, SourceKind};
@@ -84,17 +84,53 @@ impl Observer for Watching {
     }
 }
 
-/// Counts what is to be sent while it is being sent.
-pub(super) fn look_ahead(sources: Vec<PathBuf>, transfer: &Arc<Transfer>) {
+/// Ends a walk ahead of a transfer when it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct LookAhead(Arc<()>);
+
+/// Counts what is to be sent while it is being sent, until the result is dropped.
+pub(super) fn look_ahead(sources: Vec<PathBuf>, transfer: &Arc<Transfer>) -> LookAhead {
     let transfer = Arc::clone(transfer);
     let links = if transfer.server.is_ssh { Links::Keep } else { Links::Inside };
+    let looking = LookAhead::default();
+    let wanted = Arc::downgrade(&looking.0);
     std::thread::spawn(move || {
-        let sizes = Source::new(sources, links).flatten().map(|found| match found.kind {
-            SourceKind::File(file) => file.metadata().size,
-            _ => 0,
-        });
-        let sum = sizes.sum();
+        let Some(sum) = total_bytes(Source::new(sources, links), &wanted) else { return };
         let total = &transfer.counts.total;
         let _ = total.compare_exchange(UNKNOWN, sum, Ordering::Relaxed, Ordering::Relaxed);
     });
+    looking
+}
+
+/// Returns the bytes of all files; `None` if that is no longer wanted.
+fn total_bytes(source: Source, wanted: &Weak<()>) -> Option<u64> {
+    let mut sum = 0;
+    for found in source.flatten() {
+        if wanted.strong_count() == 0 {
+            return None;
+        }
+        if let SourceKind::File(file) = found.kind {
+            sum += file.metadata().size;
+        }
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_ends_with_the_transfer_that_it_is_ahead_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["a", "b"] {
+            std::fs::write(folder.path().join(name), "four").expect("a file");
+        }
+        let source = || Source::new([folder.path().to_owned()], Links::Inside);
+        let looking = LookAhead::default();
+        let wanted = Arc::downgrade(&looking.0);
+        assert_eq!(total_bytes(source(), &wanted), Some(8));
+        drop(looking);
+        assert_eq!(total_bytes(source(), &wanted), None);
+    }
 }

@@ -23,9 +23,10 @@ impl Transfers {
         }
         transfer.begin_anew();
         let rate_bps = rate.map(|bytes| bytes.saturating_mul(8));
-        if let Job::Put { sources, .. } = &transfer.job {
-            look_ahead(sources.clone(), transfer);
-        }
+        let _looking = match &transfer.job {
+            Job::Put { sources, .. } => Some(look_ahead(sources.clone(), transfer)),
+            _ => None,
+        };
         let observer: Arc<dyn Observer> = Arc::new(Watching(Arc::clone(transfer)));
         let lost = |_: &Error| {
             transfer.begin_anew();
@@ -68,10 +69,11 @@ impl Transfers {
     }
 
     fn ended(&self, transfer: &Transfer, outcome: Option<Result<Summary, Error>>) {
-        let intent = *transfer.intent.borrow();
         let failed = transfer.counts.failed.load(Ordering::Relaxed);
         let stored = transfer.counts.stored.load(Ordering::Relaxed);
         let mut state = transfer.state();
+        // as long as the state is locked nobody asks for another
+        let intent = *transfer.intent.borrow();
         let status = match (outcome, intent) {
             (Some(Ok(summary)), _) => {
                 state.cipher = summary
@@ -96,11 +98,8 @@ impl Transfers {
             }
             (None, Intent::Run) => Status::Failed,
         };
-        if !status.is_open() {
-            state.finished = now_ms();
-        }
+        self.enter(&mut state, status);
         drop(state);
-        self.set(transfer, status);
         self.tell();
     }
 }

@@ -116,6 +116,17 @@ impl Transfer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes one that runs wait for its turn again, unless it is being paused or cancelled.
+    pub(super) fn requeue(&self) {
+        self.intent.send_if_modified(|intent| {
+            let runs = *intent == Intent::Run;
+            if runs {
+                *intent = Intent::Stop(Status::Waiting);
+            }
+            runs
+        });
+    }
+
     /// Returns when it shall stop.
     pub(super) async fn stopped(&self) {
         let _ = self.intent.subscribe().wait_for(|intent| *intent != Intent::Run).await;
