@@ -533,6 +533,24 @@ fn fragments_in_any_order_and_twice_make_one_message() {
 }
 
 #[test]
+fn fragments_of_a_request_and_of_an_answer_do_not_disturb_each_other() {
+    let mut world = plain();
+    let session = world.hosts[B].session.expect("a session");
+    world.command(B, &Command::CheckLiveness(session));
+    let asked = world.in_flight.remove(0);
+    let mut impostor = Impostor::of(&world, A);
+    let (first, inner) = filling(1400);
+    let request = impostor.seal(Informational, (first, &inner), Some(FRAGMENT_MIN));
+    let answer = impostor.seal_answer(&asked, (first, &inner), Some(FRAGMENT_MIN));
+    assert_eq!((request.len(), answer.len()), (3, 3));
+    for fragment in request.iter().zip(&answer).flat_map(|(one, other)| [one, other]) {
+        world.hand_over(fragment);
+    }
+    assert_eq!(world.in_flight.len(), 1, "the request is answered");
+    assert_eq!(world.hosts[B].endpoint.next_deadline(), None, "and the answer has arrived");
+}
+
+#[test]
 fn fewer_fragments_than_before_are_ignored_and_more_replace_them() {
     let mut world = plain();
     let mut impostor = Impostor::of(&world, A);
