@@ -120,9 +120,9 @@ impl Session {
             }
             Exchange::DeleteChild(child) => self.child_deleted(child, ctx),
             Exchange::DeleteIke => self.ike_deleted(spi, ctx),
-            Exchange::Liveness => self.liveness_response(&contents),
+            Exchange::Liveness => self.liveness_response(spi, &contents),
             Exchange::DeleteUnused => {}
-            Exchange::UpdateAddresses(path) => self.update_response(path, &contents, ctx),
+            Exchange::UpdateAddresses(path) => self.update_response(spi, path, &contents, ctx),
             Exchange::Routability(path, cookie) => {
                 self.routability_response((path, &cookie), &contents, ctx);
             }

@@ -42,7 +42,7 @@ impl Session {
     }
 
     pub(super) fn send_update(&mut self, ctx: &mut Context<'_>) {
-        let Some(hashes) = self.nat_hashes(self.path, ctx) else { return };
+        let Some(hashes) = self.nat_hashes(self.current, self.path, ctx) else { return };
         let [source, destination] = hashes.payloads();
         let update = Payload::Notify(Notify::new(NotifyType::UpdateSaAddresses, &[]));
         let payloads = [update, source, destination];
@@ -50,9 +50,10 @@ impl Session {
         self.send(self.current, ExchangeType::Informational, &payloads, exchange, ctx);
     }
 
-    /// Takes the answer to our new address.
+    /// Takes the answer to our new address, on the IKE SA that has this SPI.
     pub(super) fn update_response(
         &mut self,
+        spi: u64,
         sent_from: Path,
         contents: &Contents<'_>,
         ctx: &mut Context<'_>,
@@ -64,23 +65,26 @@ impl Session {
         if let Some(error) = contents.error() {
             return self.close(Reason::Refused(error.notify_type), ctx);
         }
-        self.mobility.seen_at = seen_at(contents);
-        self.detect_nat(contents, self.path, ctx);
+        // of an IKE SA that was replaced they say nothing to the next signs of life
+        self.mobility.seen_at = seen_at(contents).filter(|_| spi == self.current);
+        self.detect_nat(spi, contents, self.path, ctx);
     }
 
     /// Asks for a sign of life, and how the responder sees us.
     pub(super) fn send_liveness(&mut self, ctx: &mut Context<'_>) {
-        let hashes = if self.can_move() { self.nat_hashes(self.path, ctx) } else { None };
+        let hashes =
+            if self.can_move() { self.nat_hashes(self.current, self.path, ctx) } else { None };
         let payloads = hashes.as_ref().map(Hashes::payloads);
         let payloads = payloads.as_ref().map_or(&[][..], |payloads| &payloads[..]);
         let exchange = Exchange::Liveness;
         self.send(self.current, ExchangeType::Informational, payloads, exchange, ctx);
     }
 
-    /// Takes a sign of life. A NAT that gave us another mapping shows in it (RFC 4555 §3.8).
-    pub(super) fn liveness_response(&mut self, contents: &Contents<'_>) {
+    /// Takes a sign of life on the IKE SA that has this SPI. A NAT that gave us another mapping shows in
+    /// it (RFC 4555 §3.8).
+    pub(super) fn liveness_response(&mut self, spi: u64, contents: &Contents<'_>) {
         let seen = seen_at(contents);
-        if !self.can_move() || seen.is_none() {
+        if !self.can_move() || spi != self.current || seen.is_none() {
             return;
         }
         let before = std::mem::replace(&mut self.mobility.seen_at, seen);
@@ -93,6 +97,7 @@ impl Session {
     /// ones.
     pub(super) fn update_request(
         &mut self,
+        spi: u64,
         contents: &Contents<'_>,
         ctx: &mut Context<'_>,
     ) -> Option<Result<Hashes, NotifyType>> {
@@ -106,7 +111,7 @@ impl Session {
                 return Some(Err(NotifyType::UnexpectedNatDetected));
             }
             self.path = ctx.path;
-            self.detect_nat(contents, ctx.path, ctx);
+            self.detect_nat(spi, contents, ctx.path, ctx);
             match self.mobility.told {
                 Some(told) if told == ctx.path => {}
                 Some(told) if told.remote.ip() == ctx.path.remote.ip() => self.moved(ctx),
@@ -116,7 +121,7 @@ impl Session {
         }
         // who forbids NATs, or does not know of them, does not ask (RFC 4555 §3.9)
         let asks = contents.has(NotifyType::NatDetectionDestinationIp);
-        if asks { self.nat_hashes(ctx.path, ctx).map(Ok) } else { None }
+        if asks { self.nat_hashes(spi, ctx.path, ctx).map(Ok) } else { None }
     }
 
     pub(super) fn send_routability_check(&mut self, ctx: &mut Context<'_>) {
@@ -152,9 +157,10 @@ impl Session {
         });
     }
 
-    /// Finds out whether there is a NAT on the new path; then ESP goes in UDP.
-    fn detect_nat(&mut self, contents: &Contents<'_>, path: Path, ctx: &mut Context<'_>) {
-        let Some(spis) = self.sa(self.current).map(|sa| sa.spis) else { return };
+    /// Finds out whether there is a NAT on the new path; then ESP goes in UDP. The hashes are of the
+    /// SPIs of the message, on the IKE SA that has `spi`: it may have been rekeyed meanwhile.
+    fn detect_nat(&mut self, spi: u64, contents: &Contents<'_>, path: Path, ctx: &mut Context<'_>) {
+        let Some(spis) = self.sa(spi).map(|sa| sa.spis) else { return };
         let pretended = ctx.config.force_encapsulation;
         let nat = Nat::detect(contents, spis, path.local, path.remote, pretended);
         let was_there = std::mem::replace(&mut self.nat, nat).is_there();
@@ -163,8 +169,8 @@ impl Session {
         }
     }
 
-    fn nat_hashes(&self, path: Path, ctx: &mut Context<'_>) -> Option<Hashes> {
-        let sa = self.sas.iter().find(|sa| sa.local_spi() == self.current)?;
+    fn nat_hashes(&self, spi: u64, path: Path, ctx: &mut Context<'_>) -> Option<Hashes> {
+        let sa = self.sas.iter().find(|sa| sa.local_spi() == spi)?;
         Some(ctx.nat_hashes(sa.spis, path))
     }
 }

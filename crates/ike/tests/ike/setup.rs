@@ -614,6 +614,43 @@ fn a_responder_sends_no_packets_to_an_address_that_does_not_answer() {
 }
 
 #[test]
+fn an_update_that_a_rekeying_overtakes_finds_no_nat() {
+    let mut world = mobile();
+    let before = world.hosts[A].address.ip();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    let update = world.hold(A);
+    // the initiator is reached at its former address still
+    world.hosts[A].address.set_ip(before);
+    world.rekey_ike(B);
+    world.pass(B);
+    world.pass(A);
+    world.hosts[A].address.set_ip([198, 51, 100, 7].into());
+    world.give(&update);
+    world.settle();
+    world.check_agreement(1);
+    assert_eq!(world.hosts[B].moved, 1);
+    assert!(world.hosts.iter().all(|host| !host.in_udp && host.rekeyed == 1));
+}
+
+#[test]
+fn the_answer_to_an_update_that_a_rekeying_overtakes_shows_no_nat() {
+    let mut world = mobile();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    world.pass(A);
+    let answer = world.hold(B);
+    // the question for the cookie, and the cookie
+    world.pass(B);
+    world.pass(A);
+    world.rekey_ike(B);
+    world.pass(B);
+    world.give(&answer);
+    assert_eq!((world.hosts[A].moved, world.hosts[A].in_udp), (1, false));
+    world.settle();
+    world.check_agreement(1);
+    assert!(world.hosts.iter().all(|host| host.moved == 1 && host.rekeyed == 1));
+}
+
+#[test]
 fn an_initiator_that_forbids_nats_in_place_of_detecting_them_is_followed() {
     // from port 500 in place of 4500
     let here: [u8; 12] = [192, 0, 2, 1, 192, 0, 2, 2, 1, 244, 1, 244];
