@@ -190,10 +190,10 @@ fn forward(
 
 fn describe(event: &Event) -> String {
     match event {
-        Event::PeerMoved(PeerMoved { configured, now, changes: 1 }) => {
+        Event::PeerMoved(PeerMoved { configured, now, changes: 1, .. }) => {
             format!("the peer {configured} is now at {now}")
         }
-        Event::PeerMoved(PeerMoved { configured, now, changes }) => {
+        Event::PeerMoved(PeerMoved { configured, now, changes, .. }) => {
             format!("the peer {configured} is now at {now}: change {changes}")
         }
         Event::Lifetime { sa, stage: Stage::Active } => format!("`{sa}` is in use"),
