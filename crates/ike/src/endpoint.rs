@@ -176,6 +176,7 @@ impl Endpoint {
             | Command::Reauthenticate(session)
             | Command::Close(session)
             | Command::Move(session, ..)
+            | Command::Follow(session, _)
             | Command::CheckLiveness(session) => *session,
             Command::RekeyChild(child) | Command::CloseChild(child) | Command::Heard(child) => {
                 *self.by_child.get(child).ok_or(NoSuch("CHILD SA"))?
@@ -521,6 +522,7 @@ impl Session {
             Command::Move(_, local, remote) => {
                 self.move_to(Path { local: *local, remote: *remote }, ctx);
             }
+            Command::Follow(_, remote) => self.esp_moved(*remote, ctx),
             Command::CheckLiveness(_) => self.queue(Task::Liveness),
         }
         self.run_tasks(ctx);

@@ -84,8 +84,10 @@ pub fn run(
             }
             Ok(GatewayEvent::Event(TunnelEvent::Datapath(event))) => {
                 log(&describe(&event));
-                if let Event::Lifetime { sa, stage: Stage::Expired } = &event {
-                    tunnel.expired(sa);
+                match &event {
+                    Event::Lifetime { sa, stage: Stage::Expired } => tunnel.expired(sa),
+                    Event::Lifetime { .. } => {}
+                    Event::PeerMoved(moved) => tunnel.moved(moved),
                 }
                 continue;
             }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use headroom_ipsec::spec::Action;
-use headroom_ipsec::{Engine, Event, PolicySpec, SaSpec};
+use headroom_ipsec::{Engine, Event, PeerMoved, PolicySpec, SaSpec};
 use headroom_netio::Tun;
 
 use super::error::{Doing, Error};
@@ -316,6 +316,13 @@ impl Tunnel {
     pub(super) fn expired(&self, association: &str) {
         if let Some(ike) = &self.ike {
             ike.expired(association);
+        }
+    }
+
+    /// A peer's packets arrive from another address: its IKE SA follows them there.
+    pub(super) fn moved(&self, moved: &PeerMoved) {
+        if let Some(ike) = &self.ike {
+            ike.moved(moved);
         }
     }
 

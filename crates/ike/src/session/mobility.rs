@@ -1,6 +1,9 @@
-//! An initiator that changes its address (MOBIKE, RFC 4555).
+//! Peers that change their address: an initiator that says so (MOBIKE, RFC 4555), and one behind a NAT
+//! that gives it another mapping.
 
-use super::{Context, Path, Session, Task};
+use std::net::SocketAddr;
+
+use super::{Context, Path, Phase, Session, Task};
 use crate::contents::Contents;
 use crate::event::{Event, Reason};
 use crate::exchange::Exchange;
@@ -16,6 +19,8 @@ pub(super) struct Mobility {
     seen_at: Option<Vec<u8>>,
     /// The addresses that the caller was told.
     pub(super) told: Option<Path>,
+    /// Where the peer's ESP arrives from, if that is another address than it has told us.
+    pub(super) esp_from: Option<SocketAddr>,
 }
 
 impl Mobility {
@@ -34,11 +39,44 @@ impl Session {
     /// Goes on between other addresses. What waits for an answer is sent again at once.
     pub(crate) fn move_to(&mut self, path: Path, ctx: &mut Context<'_>) {
         self.path = path;
+        self.send_again(ctx);
+        self.moved(ctx);
+        self.queue(Task::UpdateAddresses);
+    }
+
+    fn send_again(&mut self, ctx: &mut Context<'_>) {
         for pending in self.sas.iter_mut().filter_map(|sa| sa.pending.as_mut()) {
             pending.start_again(&ctx.config.timing, ctx.now);
         }
-        self.moved(ctx);
-        self.queue(Task::UpdateAddresses);
+    }
+
+    /// Follows a peer behind a NAT to its new mapping (RFC 7296 §2.23). One that has MOBIKE says so
+    /// itself.
+    pub(super) fn follow(&mut self, path: Path, ctx: &mut Context<'_>) {
+        if path == self.path || !self.is_behind_nat() || self.mobility.is_on {
+            return;
+        }
+        self.path = path;
+        if self.phase == Phase::Established {
+            self.moved(ctx);
+        }
+    }
+
+    /// ESP arrives from another address of a peer behind a NAT. One that has MOBIKE may not know of its
+    /// new mapping: until it says another address, what it does not answer is sent to the mapping, too,
+    /// which changes nothing for it (RFC 4555 §3.8).
+    pub(crate) fn esp_moved(&mut self, remote: SocketAddr, ctx: &mut Context<'_>) {
+        if !self.is_behind_nat() {
+            return;
+        }
+        self.send_again(ctx);
+        self.follow(Path { remote, ..self.path }, ctx);
+        self.mobility.esp_from = Some(remote).filter(|at| *at != self.path.remote);
+    }
+
+    /// Checks whether the peer is behind a NAT, and we are not.
+    fn is_behind_nat(&self) -> bool {
+        self.nat.remote && !self.nat.local
     }
 
     pub(super) fn send_update(&mut self, ctx: &mut Context<'_>) {
@@ -149,6 +187,7 @@ impl Session {
     /// Tells the caller between which addresses packets go now.
     pub(super) fn moved(&mut self, ctx: &mut Context<'_>) {
         self.mobility.told = Some(self.path);
+        self.mobility.esp_from = None;
         ctx.events.push_back(Event::Moved {
             session: self.id,
             local_address: self.path.local,
