@@ -227,9 +227,9 @@ impl Tunnel {
         });
         if let Err(error) = reloaded {
             // the present engine continues: the ledger must track it again
-            self.adopt(&present, false)?;
-            self.setup.replace(&setup)?;
-            return Err(error);
+            let ledger = self.adopt(&present, false);
+            let host = self.setup.replace(&setup).map_err(Error::from);
+            return Err(error.after_undoing([ledger, host]));
         }
         let state = state_of(&self.options, &[&setup]);
         self.options.run.write_state(&self.name, &state)?;
@@ -357,7 +357,7 @@ impl Tunnel {
         // threads end and the interface vanishes; the `prohibit` routes remain
         drop(datapath);
         let settled = ledger_writer.map_or(Ok(()), LedgerWriter::stop);
-        undo(&setup.undo())?;
+        host::undo_all(&setup.undo())?;
         options.run.forget(&name);
         Ok(settled?)
     }
@@ -466,23 +466,9 @@ pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
             held => break held?,
         }
     };
-    undo(&Setup { before: state.before, after: state.after }.undo())?;
+    host::undo_all(&Setup { before: state.before, after: state.after }.undo())?;
     run.forget(name);
     Ok(())
-}
-
-/// Runs all commands, even if some fail. Ignores errors about objects that are gone already.
-fn undo(commands: &[host::Command]) -> Result<(), Error> {
-    let gone = |error: &host::Error| {
-        let said = error.to_string();
-        ["No such file", "No such process", "No such device", "FIB table does not exist"]
-            .iter()
-            .any(|words| said.contains(words))
-    };
-    match host::run_all(commands).into_iter().find(|error| !gone(error)) {
-        None => Ok(()),
-        Some(error) => Err(error.into()),
-    }
 }
 
 fn settings_of(config: &Config) -> Settings {
