@@ -231,11 +231,13 @@ impl Tunnel {
             let host = self.setup.replace(&setup).map_err(Error::from);
             return Err(error.after_undoing([ledger, host]));
         }
-        let state = state_of(&self.options, &[&setup]);
-        self.options.run.write_state(&self.name, &state)?;
         self.setup = setup;
         self.policies = config.policies.clone();
         let mut said = config.warnings.clone();
+        // it is in force; the file that was written first has its changes, and former ones
+        let state = state_of(&self.options, &[&self.setup]);
+        let written = self.options.run.write_state(&self.name, &state);
+        said.extend(written.err().map(|error| error.to_string()));
         let specs = config.associations.iter().map(|association| &association.spec);
         said.extend(host::missing_addresses(specs));
         let settings = Settings { ike: self.settings.ike.clone(), ..settings_of(&config) };
