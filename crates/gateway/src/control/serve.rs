@@ -1,6 +1,6 @@
 //! The gateway's process: brings a tunnel up, serves requests, and takes it down on request.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use headroom_ipsec::{Event, PeerMoved, Stage};
@@ -100,7 +100,7 @@ pub fn run(
                 continue;
             }
         };
-        return down(tunnel, &server, reply, &mut log);
+        return down(tunnel, &server, happened, reply, &mut log);
     }
 }
 
@@ -133,6 +133,7 @@ fn reload(tunnel: &mut Tunnel, new_keys: bool) -> Result<Vec<String>, Error> {
 fn down(
     tunnel: Tunnel,
     server: &Server,
+    happened: Receiver<GatewayEvent>,
     reply: Option<Sender<Reply>>,
     log: &mut impl FnMut(&str),
 ) -> Result<(), Error> {
@@ -150,7 +151,7 @@ fn down(
     };
     let _ = reply.send(Reply::Answer(answer));
     drop(reply);
-    server.finish();
+    server.finish(happened);
     outcome
 }
 
@@ -165,7 +166,7 @@ fn catch_signals() -> Result<SigSet, Error> {
 /// Forwards signals and the datapath's events.
 fn forward(
     signals: SigSet,
-    events: std::sync::mpsc::Receiver<TunnelEvent>,
+    events: Receiver<TunnelEvent>,
     happens: &Sender<GatewayEvent>,
 ) -> Result<(), Error> {
     let thread = |name: &str| std::thread::Builder::new().name(name.into());
