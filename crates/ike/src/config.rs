@@ -65,6 +65,9 @@ pub struct Limits {
     pub cookie_threshold: usize,
     /// The most half-open IKE SAs as responder.
     pub half_open: usize,
+    /// The most of them that one source has: an IPv4 address, or an IPv6 network of 64 bits. More than
+    /// `cookie_threshold`, so that nobody who writes another's address fills what that one may have.
+    pub half_open_of_source: usize,
     /// The most IKE SAs.
     pub sessions: usize,
     /// The most CHILD SAs of an IKE SA that a peer makes, besides those of single resources
@@ -322,6 +325,7 @@ impl Default for Limits {
         Self {
             cookie_threshold: 32,
             half_open: 1024,
+            half_open_of_source: 64,
             sessions: 16 * 1024,
             children: 32,
             requests: 1 << 30,

@@ -1,8 +1,10 @@
 //! What an endpoint counts, and the peers that failed to prove who they are.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use crate::path::site;
 
 /// What an endpoint has counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -80,14 +82,6 @@ impl Failures {
         };
         let most = if count(self.all.as_ref()) < MAX_OF_ALL { MAX_OF_SOURCE } else { 1 };
         !self.by_source.is_empty() && count(self.by_source.get(&site(source))) >= most
-    }
-}
-
-/// Returns what one peer can have many addresses of: an IPv6 network of 64 bits.
-fn site(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V4(_) => source,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

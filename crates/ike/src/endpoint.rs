@@ -11,6 +11,7 @@ use crate::cookie::Cookies;
 use crate::counters::{Counters, Failures};
 use crate::crypto::Random;
 use crate::event::{ChildId, Command, Event, NoSuch, Reason, SessionId, Transmit};
+use crate::half_open::HalfOpen;
 use crate::ids::Ids;
 use crate::leases::Leases;
 use crate::path::Path;
@@ -35,8 +36,7 @@ pub struct Endpoint {
     by_child: HashMap<ChildId, SessionId>,
     /// When something is due, and of which session.
     deadlines: BTreeSet<(Instant, SessionId)>,
-    /// Half-open sessions by what their first message had, for its retransmissions.
-    half_open: HashMap<(u64, SocketAddr), SessionId>,
+    half_open: HalfOpen,
     cookies: Cookies,
     counters: Counters,
     failures: Failures,
@@ -74,7 +74,7 @@ impl Endpoint {
             by_spi: HashMap::new(),
             by_child: HashMap::new(),
             deadlines: BTreeSet::new(),
-            half_open: HashMap::new(),
+            half_open: HalfOpen::default(),
             counters: Counters::default(),
             failures: Failures::default(),
             ids: Ids::default(),
@@ -176,6 +176,7 @@ impl Endpoint {
             | Command::Reauthenticate(session)
             | Command::Close(session)
             | Command::Move(session, ..)
+            | Command::Follow(session, _)
             | Command::CheckLiveness(session) => *session,
             Command::RekeyChild(child) | Command::CloseChild(child) | Command::Heard(child) => {
                 *self.by_child.get(child).ok_or(NoSuch("CHILD SA"))?
@@ -267,7 +268,7 @@ impl Endpoint {
     /// Returns the number of IKE SAs whose initiator is not authenticated yet.
     #[must_use]
     pub fn half_open(&self) -> usize {
-        self.half_open.len()
+        self.half_open.count()
     }
 
     /// Returns the number of sessions, with those that end.
@@ -321,7 +322,6 @@ impl Endpoint {
         }
         let key = (header.spi_initiator, path.remote);
         if let Some(id) = self.half_open.get(&key) {
-            let id = *id;
             let Some(session) = self.sessions.remove(&id) else { return };
             self.with(path, now, |ctx| session.repeat_init(raw, ctx));
             self.put_back(session);
@@ -331,7 +331,7 @@ impl Endpoint {
             self.counters.refused_after_failures += 1;
             return;
         }
-        if self.half_open.len() >= self.config.limits.cookie_threshold {
+        if self.half_open.count() >= self.config.limits.cookie_threshold {
             let spi = header.spi_initiator;
             let cookie = contents.notify(NotifyType::Cookie).map_or(&[][..], |one| one.data);
             if !self.cookies.check(cookie, nonce, path.remote, spi) {
@@ -342,8 +342,12 @@ impl Endpoint {
                 return self.refuse(header, &refusal, path, now);
             }
         }
+        // behind the cookies, so that nobody fills what another source may have
         let limits = &self.config.limits;
-        if self.half_open.len() >= limits.half_open || self.sessions.len() >= limits.sessions {
+        if self.half_open.count() >= limits.half_open
+            || self.half_open.count_of(path.remote.ip()) >= limits.half_open_of_source
+            || self.sessions.len() >= limits.sessions
+        {
             self.counters.refused_by_limit += 1;
             return;
         }
@@ -518,6 +522,7 @@ impl Session {
             Command::Move(_, local, remote) => {
                 self.move_to(Path { local: *local, remote: *remote }, ctx);
             }
+            Command::Follow(_, remote) => self.esp_moved(*remote, ctx),
             Command::CheckLiveness(_) => self.queue(Task::Liveness),
         }
         self.run_tasks(ctx);

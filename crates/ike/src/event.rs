@@ -53,6 +53,8 @@ pub enum Command {
     CheckLiveness(SessionId),
     /// Go on between other addresses (RFC 4555): ours, and the peer's.
     Move(SessionId, SocketAddr, SocketAddr),
+    /// The peer's ESP arrives from this address now. Messages follow a peer behind a NAT (RFC 7296 §2.23).
+    Follow(SessionId, SocketAddr),
     /// Tells that a packet arrived on the CHILD SA: the peer uses it, so we may.
     Heard(ChildId),
 }

@@ -14,6 +14,7 @@ pub mod eap;
 mod endpoint;
 mod event;
 mod exchange;
+mod half_open;
 mod identity;
 mod ids;
 mod leases;

@@ -323,6 +323,12 @@ impl Answer {
     pub(crate) fn emit<'a>(&self, protocol: ProtocolId, spi: &'a [u8]) -> Proposal<'a> {
         Proposal { number: self.number, protocol, spi, transforms: self.transforms.clone() }
     }
+
+    /// Returns the SPI of an IKE SA that its sender gave the chosen proposal; each may have another.
+    pub(crate) fn spi_of(&self, proposals: &[Proposal<'_>]) -> Option<u64> {
+        let chosen = proposals.iter().find(|one| one.number == self.number)?;
+        chosen.spi.try_into().ok().map(u64::from_be_bytes).filter(|&spi| spi != 0)
+    }
 }
 
 fn proposals<'a, T>(

@@ -64,7 +64,8 @@ pub(crate) struct IkeSa {
     next_request: u32,
     next_expected: u32,
     last_response: Option<Vec<Vec<u8>>>,
-    reassembly: Option<Reassembly>,
+    /// The fragments of a request and of a response: both may be under way at once.
+    reassembly: [Option<Reassembly>; 2],
 }
 
 /// The keys, and what uses them.
@@ -108,7 +109,6 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 struct Reassembly {
     message_id: u32,
-    response: bool,
     total: u16,
     first: PayloadType,
     parts: BTreeMap<u16, Vec<u8>>,
@@ -131,7 +131,7 @@ impl IkeSa {
             next_request: 0,
             next_expected: 0,
             last_response: None,
-            reassembly: None,
+            reassembly: [None, None],
         }
     }
 
@@ -213,7 +213,7 @@ impl IkeSa {
             None => (encrypted.first, inner),
             Some(fragment) => self.reassemble(&header, encrypted, fragment, inner)?,
         };
-        self.reassembly = None;
+        self.reassembly[usize::from(header.response)] = None;
         if !header.response {
             self.next_expected = self.next_expected.saturating_add(1);
             self.last_response = None;
@@ -234,15 +234,13 @@ impl IkeSa {
         }
         let fresh = || Reassembly {
             message_id: header.message_id,
-            response: header.response,
             total: fragment.total,
             first: PayloadType::None,
             parts: BTreeMap::new(),
         };
-        let kept = self.reassembly.get_or_insert_with(fresh);
-        let other = kept.message_id != header.message_id || kept.response != header.response;
+        let kept = self.reassembly[usize::from(header.response)].get_or_insert_with(fresh);
         // RFC 7383 §2.6: a larger total is a new attempt in shorter fragments
-        if other || fragment.total > kept.total {
+        if kept.message_id != header.message_id || fragment.total > kept.total {
             *kept = fresh();
         }
         let len: usize = kept.parts.values().map(Vec::len).sum();

@@ -169,6 +169,7 @@ fn spec(case: &Case, sa: Association) -> Result<SaSpec> {
         lifetime: Lifetime::default(),
         udp: case.udp.then_some(UdpPorts { source: UDP_PORT, destination: UDP_PORT }),
         follow_peer: false,
+        peer_group: 0,
         dscp: Dscp::Copy,
         ecn: true,
         dont_fragment: DontFragment::Copy,

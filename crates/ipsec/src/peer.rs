@@ -12,11 +12,13 @@ use crate::spec::{Direction, SaSpec};
 /// packet.
 const BETWEEN_MESSAGES: Duration = Duration::from_secs(10);
 
-/// The configured ends of ESP in UDP. Associations of one path share a peer and a NAT mapping.
+/// The configured ends of ESP in UDP. Associations of one path share a peer and a NAT mapping; another
+/// group has another peer, which may have got the mapping after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+    pub(crate) group: u64,
 }
 
 /// A peer whose address is followed.
@@ -47,6 +49,8 @@ pub struct PeerMoved {
     pub now: SocketAddr,
     /// The number of changes so far.
     pub changes: u64,
+    /// The group of its associations ([`SaSpec::peer_group`]).
+    pub group: u64,
 }
 
 impl Path {
@@ -55,10 +59,11 @@ impl Path {
         let ports = spec.udp?;
         let source = SocketAddr::new(spec.source, ports.source);
         let destination = SocketAddr::new(spec.destination, ports.destination);
-        Some(match spec.direction {
-            Direction::Out => Self { local: source, remote: destination },
-            Direction::In => Self { local: destination, remote: source },
-        })
+        let (local, remote) = match spec.direction {
+            Direction::Out => (source, destination),
+            Direction::In => (destination, source),
+        };
+        Some(Self { local, remote, group: spec.peer_group })
     }
 }
 
@@ -118,7 +123,7 @@ impl Peer {
 
     /// Whether an address is that of another host, of the family of the open sockets.
     fn is_usable(&self, at: SocketAddr) -> bool {
-        let Path { local, remote } = self.path;
+        let Path { local, remote, .. } = self.path;
         let usable = match at.ip() {
             IpAddr::V4(v4) => !v4.is_broadcast(),
             // a link-local address says nothing without its interface
@@ -143,7 +148,8 @@ impl Peer {
         }
         *reported = Reported { changes, at: Some(now) };
         let endpoint = self.address_of(self.endpoint());
-        Some(PeerMoved { configured: self.configured(), now: endpoint, changes })
+        let (configured, group) = (self.configured(), self.path.group);
+        Some(PeerMoved { configured, now: endpoint, changes, group })
     }
 
     fn endpoint(&self) -> [u64; 3] {
@@ -186,7 +192,7 @@ mod tests {
     }
 
     fn peer(local: &str, remote: &str) -> Peer {
-        Peer::new(Path { local: address(local), remote: address(remote) })
+        Peer::new(Path { local: address(local), remote: address(remote), group: 0 })
     }
 
     #[test]

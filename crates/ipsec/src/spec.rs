@@ -41,6 +41,9 @@ pub struct SaSpec {
     pub udp: Option<UdpPorts>,
     /// For inbound ESP in UDP in tunnel mode: packets to the peer go where its newest packet came from.
     pub follow_peer: bool,
+    /// Associations in UDP between the same addresses share the peer that is followed if they have the same
+    /// number: with key management, peers may have one address after another.
+    pub peer_group: u64,
     /// The DSCP of the outer header when sending, and of the inner one when receiving.
     pub dscp: Dscp,
     /// ECN's normal mode (RFC 6040, section 4.1); else compatibility mode.
@@ -84,6 +87,7 @@ impl SaSpec {
             lifetime: Lifetime::default(),
             udp: None,
             follow_peer: false,
+            peer_group: 0,
             dscp: if direction == Direction::Out { Dscp::Copy } else { Dscp::Keep },
             ecn: true,
             dont_fragment: DontFragment::Copy,
@@ -105,7 +109,7 @@ impl SaSpec {
     #[must_use]
     pub fn between(&self, (source, destination): (IpAddr, IpAddr), udp: Option<UdpPorts>) -> Self {
         let Self { direction, mode, spi, extended_sequence, window, follow_peer, .. } = *self;
-        let Self { ecn, classes, queue, ah_alignment, .. } = *self;
+        let Self { peer_group, ecn, classes, queue, ah_alignment, .. } = *self;
         Self {
             name: self.name.clone(),
             protection: self.protection.copy(),
@@ -122,6 +126,7 @@ impl SaSpec {
             window,
             udp,
             follow_peer: follow_peer && udp.is_some(),
+            peer_group,
             ecn,
             classes,
             queue,

@@ -188,6 +188,33 @@ fn a_reload_remembers_where_it_is_while_it_is_followed() {
 }
 
 #[test]
+fn a_peer_at_the_former_address_of_another_is_not_followed_with_it() {
+    let (there, back) = ((HERE, PEER), (PEER, HERE));
+    let mut associations = vec![
+        sa("out", Direction::Out, there, 0x1000, 4500),
+        sa("in", Direction::In, back, 0x2000, 4500),
+        sa("out-next", Direction::Out, there, 0x1001, 4500),
+        sa("in-next", Direction::In, back, 0x2001, 4500),
+    ];
+    for (spec, group) in associations.iter_mut().zip([1, 1, 2, 2]) {
+        spec.peer_group = group;
+        spec.follow_peer = spec.direction == Direction::In;
+    }
+    let copies = associations.iter().map(SaSpec::copy).collect();
+    let first = engine_of(associations, None);
+    let moved = nat(seal(&peer(0x2000), &packet()).expect("sealed"), [198, 51, 100, 7], 40_001);
+    assert!(open(&first, &moved).is_ok());
+    for engine in [&first, &engine_of(copies, Some(&first))] {
+        assert_eq!(way(engine, "out"), "198.51.100.7:40001");
+        assert_eq!(way(engine, "out-next"), "192.0.2.2:4500");
+    }
+    let [Event::PeerMoved(moved)] = &first.tick(Duration::from_secs(1))[..] else {
+        panic!("an event")
+    };
+    assert_eq!(moved.group, 1);
+}
+
+#[test]
 fn in_transport_mode_and_without_udp_no_peer_is_followed() {
     let refused = |change: fn(&mut SaSpec)| {
         let mut spec = sa("in", Direction::In, (PEER, HERE), 0x2000, 4500);

@@ -51,6 +51,7 @@ impl Reader<'_> {
                 .map_or(Ok(Lifetime::default()), |l| options::lifetime(l.get_ref()))?,
             udp: options::udp(file, self.purpose)?,
             follow_peer: options::follow_peer(file)?,
+            peer_group: 0,
             dscp: options::dscp(file)?,
             ecn: file.ecn.unwrap_or(true),
             dont_fragment: options::dont_fragment(file)?,

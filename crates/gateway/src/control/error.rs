@@ -43,6 +43,16 @@ pub enum Error {
         /// What failed.
         cause: Box<Error>,
     },
+    /// A reload failed, and what it had changed is not all undone.
+    #[error(
+        "{cause}. What the reload had changed is not all undone: {undoing}. Take the tunnel down and up again"
+    )]
+    HalfReloaded {
+        /// What failed first.
+        cause: Box<Error>,
+        /// What failed when it was undone.
+        undoing: String,
+    },
     /// A reload cannot make this change.
     #[error(
         "a reload cannot change `{0}`: take the tunnel down and up again. The former configuration is still in \
@@ -71,9 +81,19 @@ impl Error {
         match self {
             Self::Config(_) | Self::Engine { .. } | Self::Fixed(_) => 2,
             Self::Host(host::Error::Missing(..)) => 3,
-            Self::HalfUp { cause, .. } => cause.exit_code(),
+            Self::HalfUp { cause, .. } | Self::HalfReloaded { cause, .. } => cause.exit_code(),
             Self::Answered { code, .. } => *code,
             _ => 1,
+        }
+    }
+
+    /// Adds what failed when a reload was undone that had failed with this error.
+    pub(super) fn after_undoing(self, undone: impl IntoIterator<Item = Result<(), Self>>) -> Self {
+        let failed = undone.into_iter().filter_map(Result::err);
+        let undoing = failed.map(|error| error.to_string()).collect::<Vec<_>>().join("; ");
+        match undoing.is_empty() {
+            true => self,
+            false => Self::HalfReloaded { cause: Box::new(self), undoing },
         }
     }
 }
@@ -92,4 +112,26 @@ impl<T> Doing<T> for io::Result<T> {
 /// `verb` and a path, for [`Doing`].
 pub(super) fn path(verb: &str, path: &Path) -> String {
     format!("{verb} {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_when_a_reload_is_undone_does_not_hide_why_it_failed() {
+        let failed = |doing: &str| Error::System {
+            doing: doing.to_owned(),
+            cause: io::Error::other("no space"),
+        };
+        let alone = Error::Fixed("queues").after_undoing([Ok(()), Ok(())]);
+        assert!(matches!(alone, Error::Fixed("queues")), "{alone}");
+        let undone = [Err(failed("write the ledger")), Err(failed("add a route"))];
+        let error = Error::Fixed("queues").after_undoing(undone);
+        assert_eq!(error.exit_code(), 2, "that of the first");
+        let said = error.to_string();
+        for part in ["`queues`", "write the ledger: no space; cannot add a route: no space"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The gateway's process: brings a tunnel up, serves requests, and takes it down on request.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use headroom_ipsec::{Event, PeerMoved, Stage};
@@ -84,8 +84,10 @@ pub fn run(
             }
             Ok(GatewayEvent::Event(TunnelEvent::Datapath(event))) => {
                 log(&describe(&event));
-                if let Event::Lifetime { sa, stage: Stage::Expired } = &event {
-                    tunnel.expired(sa);
+                match &event {
+                    Event::Lifetime { sa, stage: Stage::Expired } => tunnel.expired(sa),
+                    Event::Lifetime { .. } => {}
+                    Event::PeerMoved(moved) => tunnel.moved(moved),
                 }
                 continue;
             }
@@ -98,7 +100,7 @@ pub fn run(
                 continue;
             }
         };
-        return down(tunnel, &server, reply, &mut log);
+        return down(tunnel, &server, happened, reply, &mut log);
     }
 }
 
@@ -131,6 +133,7 @@ fn reload(tunnel: &mut Tunnel, new_keys: bool) -> Result<Vec<String>, Error> {
 fn down(
     tunnel: Tunnel,
     server: &Server,
+    happened: Receiver<GatewayEvent>,
     reply: Option<Sender<Reply>>,
     log: &mut impl FnMut(&str),
 ) -> Result<(), Error> {
@@ -148,7 +151,7 @@ fn down(
     };
     let _ = reply.send(Reply::Answer(answer));
     drop(reply);
-    server.finish();
+    server.finish(happened);
     outcome
 }
 
@@ -163,7 +166,7 @@ fn catch_signals() -> Result<SigSet, Error> {
 /// Forwards signals and the datapath's events.
 fn forward(
     signals: SigSet,
-    events: std::sync::mpsc::Receiver<TunnelEvent>,
+    events: Receiver<TunnelEvent>,
     happens: &Sender<GatewayEvent>,
 ) -> Result<(), Error> {
     let thread = |name: &str| std::thread::Builder::new().name(name.into());
@@ -190,10 +193,10 @@ fn forward(
 
 fn describe(event: &Event) -> String {
     match event {
-        Event::PeerMoved(PeerMoved { configured, now, changes: 1 }) => {
+        Event::PeerMoved(PeerMoved { configured, now, changes: 1, .. }) => {
             format!("the peer {configured} is now at {now}")
         }
-        Event::PeerMoved(PeerMoved { configured, now, changes }) => {
+        Event::PeerMoved(PeerMoved { configured, now, changes, .. }) => {
             format!("the peer {configured} is now at {now}: change {changes}")
         }
         Event::Lifetime { sa, stage: Stage::Active } => format!("`{sa}` is in use"),

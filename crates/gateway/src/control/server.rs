@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
@@ -70,8 +70,14 @@ impl Server {
         Ok(Self { clients })
     }
 
-    /// Waits until all clients have their responses, at most 2 s.
-    pub(super) fn finish(&self) {
+    /// Closes the connections whose `requests` wait for a response that will not come, and waits until
+    /// all others have theirs, at most 2 s.
+    pub(super) fn finish<T>(&self, requests: Receiver<T>) {
+        drop(requests);
+        self.wait();
+    }
+
+    fn wait(&self) {
         let end = Instant::now() + Duration::from_secs(2);
         while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));

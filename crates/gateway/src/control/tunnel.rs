@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use headroom_ipsec::spec::Action;
-use headroom_ipsec::{Engine, Event, PolicySpec, SaSpec};
+use headroom_ipsec::{Engine, Event, PeerMoved, PolicySpec, SaSpec};
 use headroom_netio::Tun;
 
 use super::error::{Doing, Error};
@@ -227,15 +227,17 @@ impl Tunnel {
         });
         if let Err(error) = reloaded {
             // the present engine continues: the ledger must track it again
-            self.adopt(&present, false)?;
-            self.setup.replace(&setup)?;
-            return Err(error);
+            let ledger = self.adopt(&present, false);
+            let host = self.setup.replace(&setup).map_err(Error::from);
+            return Err(error.after_undoing([ledger, host]));
         }
-        let state = state_of(&self.options, &[&setup]);
-        self.options.run.write_state(&self.name, &state)?;
         self.setup = setup;
         self.policies = config.policies.clone();
         let mut said = config.warnings.clone();
+        // it is in force; the file that was written first has its changes, and former ones
+        let state = state_of(&self.options, &[&self.setup]);
+        let written = self.options.run.write_state(&self.name, &state);
+        said.extend(written.err().map(|error| error.to_string()));
         let specs = config.associations.iter().map(|association| &association.spec);
         said.extend(host::missing_addresses(specs));
         let settings = Settings { ike: self.settings.ike.clone(), ..settings_of(&config) };
@@ -319,6 +321,13 @@ impl Tunnel {
         }
     }
 
+    /// A peer's packets arrive from another address: its IKE SA follows them there.
+    pub(super) fn moved(&self, moved: &PeerMoved) {
+        if let Some(ike) = &self.ike {
+            ike.moved(moved);
+        }
+    }
+
     /// To be called about once per second. Fails if a thread of the datapath has ended.
     pub(super) fn tick(&mut self) -> Result<(), Error> {
         self.rates.update(&self.datapath.engine(), self.datapath.now());
@@ -350,7 +359,7 @@ impl Tunnel {
         // threads end and the interface vanishes; the `prohibit` routes remain
         drop(datapath);
         let settled = ledger_writer.map_or(Ok(()), LedgerWriter::stop);
-        undo(&setup.undo())?;
+        host::undo_all(&setup.undo())?;
         options.run.forget(&name);
         Ok(settled?)
     }
@@ -459,23 +468,9 @@ pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
             held => break held?,
         }
     };
-    undo(&Setup { before: state.before, after: state.after }.undo())?;
+    host::undo_all(&Setup { before: state.before, after: state.after }.undo())?;
     run.forget(name);
     Ok(())
-}
-
-/// Runs all commands, even if some fail. Ignores errors about objects that are gone already.
-fn undo(commands: &[host::Command]) -> Result<(), Error> {
-    let gone = |error: &host::Error| {
-        let said = error.to_string();
-        ["No such file", "No such process", "No such device", "FIB table does not exist"]
-            .iter()
-            .any(|words| said.contains(words))
-    };
-    match host::run_all(commands).into_iter().find(|error| !gone(error)) {
-        None => Ok(()),
-        Some(error) => Err(error.into()),
-    }
 }
 
 fn settings_of(config: &Config) -> Settings {

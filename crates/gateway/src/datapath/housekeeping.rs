@@ -1,6 +1,6 @@
 //! Handles timers: lifetimes, keepalives, path MTUs, dummy packets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -55,16 +55,15 @@ pub(crate) fn run(shared: &Arc<Shared>, stop: &Stop, on_event: impl Fn(Event)) -
 /// Sends one byte on each UDP path, which refreshes the mappings of NATs (RFC 3948, section 4).
 pub(super) fn send_keepalives(shared: &Shared, wire: &mut impl WireTx) {
     let engine = shared.engine.load();
-    let mut done: Vec<(IpAddr, SocketAddr, u16)> = Vec::new();
+    let mut done: HashSet<(IpAddr, SocketAddr, u16)> = HashSet::new();
     for sa in engine.associations() {
         let spec = sa.spec();
         let Some(ports) = spec.udp.filter(|_| spec.direction == Direction::Out) else { continue };
         let destination = sa.remote();
         let path = (spec.source, destination, ports.source);
-        if done.contains(&path) {
+        if !done.insert(path) {
             continue;
         }
-        done.push(path);
         let source = Some(spec.source);
         let datagrams = [IoSlice::new(&KEEPALIVE)];
         let train =

@@ -1,8 +1,9 @@
 //! Two gateways and a wire in memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_ipsec::{Mode, Protocol};
+use headroom_ipsec::{Mode, Protocol, SaSpec};
 use headroom_packet::fragment::{Limits, Reassembler};
 use headroom_packet::offload::TrainKind;
 use headroom_packet::{Ip, Offload, header};
@@ -10,7 +11,7 @@ use headroom_packet::{Ip, Offload, header};
 use super::housekeeping::send_keepalives;
 use super::testing::{Between, PATH_MTU, Sent, datagram, pair};
 use super::tracer::{Decision, Entry, Record};
-use headroom_ipsec::spec::Direction;
+use headroom_ipsec::spec::{Direction, UdpPorts};
 
 const ESP_IN_UDP: Between =
     Between { mode: Mode::Tunnel, protocol: Protocol::Esp, udp: true, follow: false };
@@ -341,4 +342,27 @@ fn what_leaves_and_keepalives_follow_a_peer_that_moves() {
             assert!(matches!(sent, Sent::Datagrams(4500, to, ..) if to == expected), "{sent:?}");
         }
     }
+}
+
+#[test]
+fn each_path_gets_one_keepalive() {
+    let (here, _there) = pair(ESP_IN_UDP);
+    let former = here.shared.engine.load_full();
+    let out = former.association("out").expect("it").spec();
+    let another = |spi: u32, destination: u16| {
+        let udp = Some(UdpPorts { source: 4500, destination });
+        let addresses = (out.source, out.destination);
+        SaSpec { name: format!("out-{spi}"), spi, ..out.between(addresses, udp) }
+    };
+    let added = vec![another(0x2000, 4500), another(0x2001, 4600), another(0x2002, 4600)];
+    let made = former.update(|_| true, added, Vec::new(), Duration::ZERO);
+    here.shared.engine.store(Arc::new(made.expect("an engine").0));
+    send_keepalives(&here.shared, &mut here.wire.clone());
+    let port_of = |sent: Sent| match sent {
+        Sent::Datagrams(4500, to, _, datagrams) if datagrams == [[0xff_u8]] => to.port(),
+        other => panic!("{other:?}"),
+    };
+    let mut ports: Vec<u16> = here.wire.sent().into_iter().map(port_of).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [4500, 4600]);
 }

@@ -100,6 +100,13 @@ impl Error {
     pub(super) fn is_there_already(&self) -> bool {
         matches!(self, Self::Failed { said, .. } if said.contains("File exists"))
     }
+
+    /// Checks whether the command failed because the object does not exist.
+    pub(super) fn is_gone(&self) -> bool {
+        let words =
+            ["No such file", "No such process", "No such device", "FIB table does not exist"];
+        matches!(self, Self::Failed { said, .. } if words.iter().any(|words| said.contains(words)))
+    }
 }
 
 impl fmt::Display for Command {

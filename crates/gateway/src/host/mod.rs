@@ -205,7 +205,7 @@ impl Setup {
     }
 
     /// Applies the changes of `self` that `present` lacks, then undoes those that only `present`
-    /// has. A captured packet stays captured throughout.
+    /// has, also if they were not all made. A captured packet stays captured throughout.
     ///
     /// # Errors
     /// The first change that failed.
@@ -218,7 +218,7 @@ impl Setup {
         let kept: Vec<_> = self.before.iter().filter_map(|step| step.undo.as_ref()).collect();
         let mut undo = present.undo();
         undo.retain(|undo| !kept.contains(&undo));
-        run_all(&undo).into_iter().next().map_or(Ok(()), Err)
+        undo_all(&undo)
     }
 }
 
@@ -230,10 +230,13 @@ pub fn apply(steps: &[Step]) -> Result<(), Error> {
     apply_each(steps.iter())
 }
 
-/// Runs all commands, also after one that fails, and returns the errors.
-pub fn run_all(commands: &[Command]) -> Vec<Error> {
+/// Runs all commands, also after one that fails. An object that is gone already is no error.
+///
+/// # Errors
+/// The first command that failed otherwise.
+pub fn undo_all(commands: &[Command]) -> Result<(), Error> {
     let errors = batch::run_all(&commands.iter().collect::<Vec<_>>());
-    errors.into_iter().map(|(_, error)| error).collect()
+    errors.into_iter().map(|(_, error)| error).find(|error| !error.is_gone()).map_or(Ok(()), Err)
 }
 
 fn apply_each<'s>(steps: impl Iterator<Item = &'s Step>) -> Result<(), Error> {

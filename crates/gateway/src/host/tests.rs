@@ -55,6 +55,24 @@ fn ike_passes_the_rules_of_its_own_policy() {
 }
 
 #[test]
+fn changes_that_were_not_made_need_no_undoing() {
+    let shell = |line: &str| Command {
+        argv: ["sh", "-c", line].map(str::to_owned).to_vec(),
+        input: String::new(),
+    };
+    let undone_by = |line: &str| {
+        let undo = Some(shell(line));
+        let step = Step { make: shell("exit 0"), undo, optional: false };
+        Setup { before: vec![step], after: Vec::new() }
+    };
+    let former = Setup { before: Vec::new(), after: Vec::new() };
+    for (said, is_undone) in [("No such process", true), ("Operation not permitted", false)] {
+        let failed = undone_by(&format!("echo 'RTNETLINK answers: {said}' >&2; exit 2"));
+        assert_eq!(former.replace(&failed).is_ok(), is_undone, "{said}");
+    }
+}
+
+#[test]
 fn a_tunnel_between_sites() {
     let (setup, _) = planned("tunnel", "address = [\"10.1.0.1/16\"]", SITES);
     let printed = setup.printed("hr0", 1);

@@ -154,6 +154,7 @@ impl Children {
                 udp: in_udp.then_some(ports),
                 queue: sa.resource.filter(|_| direction == Direction::Out),
                 follow_peer: in_udp && mode == Mode::Tunnel && direction == Direction::In,
+                peer_group: sa.session.0,
                 ..spec
             });
         }

@@ -13,7 +13,7 @@ use std::{fmt, io};
 use connections::{connection, is_same, most_specific_first, watched};
 use headroom_ike::crypto::SystemRandom;
 use headroom_ike::{ChildId, Command, Config, Connection, Endpoint, IkeChoice, SessionId};
-use headroom_ipsec::{Engine, PolicySpec};
+use headroom_ipsec::{Engine, PeerMoved, PolicySpec};
 
 use super::children::Children;
 use super::failures::FailureLog;
@@ -187,6 +187,17 @@ impl Negotiator {
     pub(super) fn expired(&mut self, association: &str, now: Instant) {
         if let Some(child) = self.children.of_association(association) {
             let _ = self.endpoint.command(&Command::CloseChild(child), now);
+            self.settle();
+        }
+    }
+
+    /// ESP of an IKE SA arrives from another address.
+    pub(super) fn moved(&mut self, moved: &PeerMoved, now: Instant) {
+        let id = SessionId(moved.group);
+        // it may have moved meanwhile, which is newer
+        let is_current = self.sessions.get(id).is_some_and(|one| one.remote == moved.configured);
+        if is_current {
+            let _ = self.endpoint.command(&Command::Follow(id, moved.now), now);
             self.settle();
         }
     }

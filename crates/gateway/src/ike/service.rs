@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headroom_ipsec::{Engine, PolicySpec};
+use headroom_ipsec::{Engine, PeerMoved, PolicySpec};
 
 use super::key_log::KeyLog;
 use super::negotiator::Negotiator;
@@ -75,6 +75,12 @@ impl IkeService {
     /// Closes the CHILD SA of an association that has reached a hard limit.
     pub fn expired(&self, association: &str) {
         lock(&self.negotiator).expired(association, Instant::now());
+        let _ = self.inbox.try_send(IkeDatagram::wake());
+    }
+
+    /// Tells the IKE SA of a peer where its packets arrive from now.
+    pub fn moved(&self, moved: &PeerMoved) {
+        lock(&self.negotiator).moved(moved, Instant::now());
         let _ = self.inbox.try_send(IkeDatagram::wake());
     }
 

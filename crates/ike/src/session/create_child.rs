@@ -142,8 +142,8 @@ impl Session {
             Offer::Ike(spi) => {
                 let offers = self.connection.as_ref().map_or(&[][..], |one| &one.ike);
                 let choice = IkeProposal::accept(offers, &theirs.proposals);
-                let responder = theirs.proposals.first().and_then(|one| one.spi.try_into().ok());
-                let responder = responder.map(u64::from_be_bytes).filter(|&spi| spi != 0);
+                let responder =
+                    choice.as_ref().and_then(|one| one.answer.spi_of(&theirs.proposals));
                 let (Some(choice), Some(responder)) = (choice, responder) else {
                     return Err(Box::new((Offer::Ike(spi), Reason::NoProposal)));
                 };

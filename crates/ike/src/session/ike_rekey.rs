@@ -38,8 +38,7 @@ impl Session {
         let sent = sent.ok_or(Refusal::new(NotifyType::InvalidSyntax))?;
         let choice = IkeProposal::choose(&connection.ike, &theirs.proposals, sent);
         let choice = choice.ok_or(Refusal::new(NotifyType::NoProposalChosen))?;
-        let initiator = theirs.proposals.first().and_then(|one| one.spi.try_into().ok());
-        let initiator = initiator.map(u64::from_be_bytes).filter(|&spi| spi != 0);
+        let initiator = choice.answer.spi_of(&theirs.proposals);
         let initiator = initiator.ok_or(Refusal::new(NotifyType::InvalidSyntax))?;
         let (public, secret) = answer_key_exchange(Some(choice.key_exchange), contents, ctx)?;
         let spis = Spis { initiator, responder: ctx.ike_spi() };

@@ -54,7 +54,7 @@ impl Session {
         let cookie =
             contents.notify(NotifyType::Cookie2).filter(|one| one.data.len() <= MAX_COOKIE);
         payloads.extend(cookie.map(|cookie| Payload::Notify(*cookie)));
-        let hashes = match self.update_request(contents, ctx) {
+        let hashes = match self.update_request(spi, contents, ctx) {
             Some(Err(refusal)) => return self.refuse(spi, &opened.header, refusal, ctx),
             Some(Ok(hashes)) => Some(hashes),
             None => None,

@@ -41,7 +41,9 @@ impl Session {
             }
             Some(Received::Message(opened)) => {
                 self.heard_at = ctx.now;
-                self.follow(&opened.header, ctx);
+                if !opened.header.response {
+                    self.follow(ctx.path, ctx);
+                }
                 match opened.header.response {
                     true => self.response(spi, &opened, ctx),
                     false => self.request(spi, &opened, ctx),
@@ -120,9 +122,9 @@ impl Session {
             }
             Exchange::DeleteChild(child) => self.child_deleted(child, ctx),
             Exchange::DeleteIke => self.ike_deleted(spi, ctx),
-            Exchange::Liveness => self.liveness_response(&contents),
+            Exchange::Liveness => self.liveness_response(spi, &contents),
             Exchange::DeleteUnused => {}
-            Exchange::UpdateAddresses(path) => self.update_response(path, &contents, ctx),
+            Exchange::UpdateAddresses(path) => self.update_response(spi, path, &contents, ctx),
             Exchange::Routability(path, cookie) => {
                 self.routability_response((path, &cookie), &contents, ctx);
             }
@@ -190,19 +192,5 @@ impl Session {
             self.fail(Reason::Protocol(what), ctx);
         }
         self.close(Reason::Protocol(what), ctx);
-    }
-
-    /// Follows a peer behind a NAT to its new mapping (RFC 7296 §2.23). One that has MOBIKE says so
-    /// itself.
-    fn follow(&mut self, header: &Header, ctx: &mut Context<'_>) {
-        let path = ctx.path;
-        let may = self.nat.remote && !self.nat.local && !self.mobility.is_on;
-        if header.response || path == self.path || !may {
-            return;
-        }
-        self.path = path;
-        if self.phase == Phase::Established {
-            self.moved(ctx);
-        }
     }
 }

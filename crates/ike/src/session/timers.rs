@@ -7,6 +7,7 @@ use super::{Child, ChildStatus, Context, Phase, Session, Task};
 use crate::config::Config;
 use crate::event::{Event, MessageReport, Reason};
 use crate::exchange::Exchange;
+use crate::path::Path;
 use crate::sa::Status;
 
 impl Session {
@@ -66,7 +67,11 @@ impl Session {
                         repeated.push((spi, pending.exchange.exchange_type(), pending.message_id));
                     }
                     ctx.counters.retransmits += again;
-                    ctx.transmit(self.path, datagrams.unwrap_or_default());
+                    let datagrams = datagrams.unwrap_or_default();
+                    if let Some(remote) = self.mobility.esp_from {
+                        ctx.transmit(Path { remote, ..self.path }, datagrams.clone());
+                    }
+                    ctx.transmit(self.path, datagrams);
                 }
                 Err(transmissions) => dead.push((spi, Reason::Timeout(transmissions))),
             }

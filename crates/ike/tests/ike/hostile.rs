@@ -281,6 +281,38 @@ fn without_cookies_the_number_of_half_open_peers_is_bounded_all_the_same() {
 }
 
 #[test]
+fn a_source_that_fills_its_half_open_ike_sas_leaves_room_for_the_others() {
+    let [config_a, mut config_b] = configs(PostQuantum::Required);
+    config_b.limits = Limits {
+        half_open: 16,
+        half_open_of_source: 4,
+        cookie_threshold: 1000,
+        ..Limits::default()
+    };
+    let mut world = World::new([config_a, config_b], 4);
+    let first = first_message();
+    for number in 0..100_u16 {
+        let mut datagram = first.datagram.clone();
+        datagram[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
+        let from = SocketAddr::from(([10, 0, 0, 1], 500 + number));
+        world.hosts[B].endpoint.handle(&datagram, from, first.to, world.now);
+    }
+    assert_eq!(world.hosts[B].endpoint.half_open(), 4);
+    assert_eq!(world.hosts[B].endpoint.counters().refused_by_limit, 96);
+    while world.hosts[B].endpoint.transmit().is_some() {}
+    world.connect(A);
+    while !world.in_flight.is_empty() {
+        world.deliver(0, false);
+    }
+    assert!(world.hosts[A].ready, "a peer at another address connects at once");
+    world.now += Duration::from_secs(30);
+    world.poll(B);
+    assert_eq!(world.hosts[B].endpoint.half_open(), 0);
+    world.hosts[B].endpoint.handle(&first.datagram, from(1), first.to, world.now);
+    assert_eq!(world.hosts[B].endpoint.half_open(), 1, "what it left is forgotten");
+}
+
+#[test]
 fn a_cookie_of_another_address_is_answered_with_another_cookie() {
     let [config_a, mut config_b] = configs(PostQuantum::Required);
     config_b.limits.cookie_threshold = 0;

@@ -467,6 +467,32 @@ fn answers_to_what_was_not_asked_are_ignored() {
 }
 
 #[test]
+fn the_spi_of_a_new_ike_sa_is_that_of_the_chosen_proposal() {
+    let mut world = plain();
+    let public = Method::Curve25519.generate(&mut SystemRandom).public().to_vec();
+    let proposal = |number, spi: &'static [u8], bits| {
+        let (encryption, prf) = (TransformType::Encryption, TransformType::PseudorandomFunction);
+        let transforms = vec![
+            Transform::with_key_length(encryption, EncryptionId::AesGcm16, bits),
+            Transform::new(prf, 7_u16),
+            Transform::new(TransformType::KeyExchange, KeyExchangeMethod::Curve25519),
+        ];
+        Proposal { number, protocol: ProtocolId::Ike, spi, transforms }
+    };
+    // nobody offers 192 bits
+    let proposals = vec![proposal(1, &[1; 8], 192), proposal(2, &[2; 8], 256)];
+    let rekey = [
+        Payload::SecurityAssociation(SecurityAssociation { proposals }),
+        Payload::Nonce(Nonce(&[7; 32])),
+        Payload::KeyExchange(KeyExchange { method: KeyExchangeMethod::Curve25519, data: &public }),
+    ];
+    let answer = Impostor::of(&world, A).ask(&mut world, CreateChildSa, &rekey);
+    assert_eq!(answer.expect("an answer").notifies(), []);
+    let (spis, _) = world.hosts[B].keys.last().expect("a new IKE SA");
+    assert_eq!(spis.initiator, u64::from_be_bytes([2; 8]));
+}
+
+#[test]
 fn message_ids_are_not_changed_by_a_peer() {
     // IKEV2_MESSAGE_ID_SYNC (RFC 6311) was not negotiated: it is a request with a wrong ID
     let mut world = plain();
@@ -504,6 +530,24 @@ fn fragments_in_any_order_and_twice_make_one_message() {
     // one answer again for all fragments of a retransmission
     fragments.iter().for_each(|one| world.hand_over(one));
     assert_eq!(world.in_flight.len(), 2);
+}
+
+#[test]
+fn fragments_of_a_request_and_of_an_answer_do_not_disturb_each_other() {
+    let mut world = plain();
+    let session = world.hosts[B].session.expect("a session");
+    world.command(B, &Command::CheckLiveness(session));
+    let asked = world.in_flight.remove(0);
+    let mut impostor = Impostor::of(&world, A);
+    let (first, inner) = filling(1400);
+    let request = impostor.seal(Informational, (first, &inner), Some(FRAGMENT_MIN));
+    let answer = impostor.seal_answer(&asked, (first, &inner), Some(FRAGMENT_MIN));
+    assert_eq!((request.len(), answer.len()), (3, 3));
+    for fragment in request.iter().zip(&answer).flat_map(|(one, other)| [one, other]) {
+        world.hand_over(fragment);
+    }
+    assert_eq!(world.in_flight.len(), 1, "the request is answered");
+    assert_eq!(world.hosts[B].endpoint.next_deadline(), None, "and the answer has arrived");
 }
 
 #[test]

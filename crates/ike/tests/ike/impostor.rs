@@ -143,11 +143,21 @@ impl Impostor {
         request: &Transmit,
         payloads: &[Payload<'_>],
     ) {
-        let header = Message::parse(&request.datagram).expect("a message").header.respond();
         let mut inner = Vec::new();
         let first = emit_chain(payloads, &mut inner);
-        for datagram in self.seal_as(&header, (first, &inner), None) {
+        for datagram in self.seal_answer(request, (first, &inner), None) {
             world.hand_over(&datagram);
         }
+    }
+
+    /// Seals the answer to a request of the other host, in fragments if it is longer than `max`.
+    pub(crate) fn seal_answer(
+        &mut self,
+        request: &Transmit,
+        (first, inner): (PayloadType, &[u8]),
+        max: Option<usize>,
+    ) -> Vec<Transmit> {
+        let header = Message::parse(&request.datagram).expect("a message").header.respond();
+        self.seal_as(&header, (first, inner), max)
     }
 }

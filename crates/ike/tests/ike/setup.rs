@@ -321,6 +321,63 @@ fn a_responder_follows_a_new_mapping_of_the_nat() {
 }
 
 #[test]
+fn messages_follow_esp_to_a_new_mapping_of_the_nat() {
+    let [mut config_a, config_b] = configs(PostQuantum::Off);
+    config_a.force_encapsulation = true;
+    let mut world = World::new([config_a, config_b], 27);
+    world.connect(A);
+    world.settle();
+    let mapped = SocketAddr::new(world.hosts[A].address.ip(), 61234);
+    let [a, b] = [A, B].map(|host| world.hosts[host].session.expect("a session"));
+    // a question is under way, and lost
+    world.command(B, &Command::CheckLiveness(b));
+    world.in_flight.clear();
+    world.command(B, &Command::Follow(b, mapped));
+    assert_eq!((world.hosts[B].moved, world.hosts[B].remote_address), (1, Some(mapped)));
+    world.poll(B);
+    assert_eq!(world.in_flight.len(), 1, "it is asked again at once");
+    assert_eq!(world.in_flight[0].to, mapped);
+    // a peer that is behind no NAT has no other mapping
+    let elsewhere = SocketAddr::new(world.hosts[B].address.ip(), 61234);
+    world.command(A, &Command::Follow(a, elsewhere));
+    assert_eq!(world.hosts[A].moved, 0);
+}
+
+#[test]
+fn a_peer_with_mobike_that_does_not_know_its_new_mapping_is_asked_there_too() {
+    let [mut a, mut b] = configs(PostQuantum::Off);
+    for config in [&mut a, &mut b] {
+        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
+        connection.mobike = true;
+    }
+    a.force_encapsulation = true;
+    let mut world = World::new([a, b], 36);
+    world.connect(A);
+    world.settle();
+    let session = world.hosts[B].session.expect("a session");
+    let mapped = SocketAddr::new(world.hosts[A].address.ip(), 61234);
+    let told = SocketAddr::new(mapped.ip(), 4500);
+    world.command(B, &Command::Follow(session, mapped));
+    assert_eq!(world.hosts[B].moved, 0, "it says itself where it is");
+    let ask = |world: &mut World| {
+        world.command(B, &Command::CheckLiveness(session));
+        assert_eq!(world.in_flight.remove(0).to, told);
+        assert!(world.advance());
+        world.in_flight.iter().map(|one| one.to).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&mut world), [mapped, told]);
+    // one arrives: the NAT sends it on to port 4500
+    world.in_flight.truncate(1);
+    world.in_flight[0].to = told;
+    world.settle();
+    assert_eq!(world.hosts[B].endpoint.next_deadline(), None, "it has answered");
+    world.command(B, &Command::Follow(session, told));
+    assert_eq!(ask(&mut world), [told], "it is back");
+    world.settle();
+    world.check_agreement(1);
+}
+
+#[test]
 fn ages_and_silence_cause_rekeying_and_questions() {
     let configs = configs(PostQuantum::Required).map(|mut config| {
         let connection = Arc::get_mut(&mut config.connections[0]).expect("nobody else has it");
@@ -611,6 +668,43 @@ fn a_responder_sends_no_packets_to_an_address_that_does_not_answer() {
     world.in_flight.clear();
     world.settle();
     assert_eq!(world.hosts[B].moved, 1, "the question is asked again");
+}
+
+#[test]
+fn an_update_that_a_rekeying_overtakes_finds_no_nat() {
+    let mut world = mobile();
+    let before = world.hosts[A].address.ip();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    let update = world.hold(A);
+    // the initiator is reached at its former address still
+    world.hosts[A].address.set_ip(before);
+    world.rekey_ike(B);
+    world.pass(B);
+    world.pass(A);
+    world.hosts[A].address.set_ip([198, 51, 100, 7].into());
+    world.give(&update);
+    world.settle();
+    world.check_agreement(1);
+    assert_eq!(world.hosts[B].moved, 1);
+    assert!(world.hosts.iter().all(|host| !host.in_udp && host.rekeyed == 1));
+}
+
+#[test]
+fn the_answer_to_an_update_that_a_rekeying_overtakes_shows_no_nat() {
+    let mut world = mobile();
+    move_initiator(&mut world, [198, 51, 100, 7]);
+    world.pass(A);
+    let answer = world.hold(B);
+    // the question for the cookie, and the cookie
+    world.pass(B);
+    world.pass(A);
+    world.rekey_ike(B);
+    world.pass(B);
+    world.give(&answer);
+    assert_eq!((world.hosts[A].moved, world.hosts[A].in_udp), (1, false));
+    world.settle();
+    world.check_agreement(1);
+    assert!(world.hosts.iter().all(|host| host.moved == 1 && host.rekeyed == 1));
 }
 
 #[test]

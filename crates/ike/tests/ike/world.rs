@@ -63,6 +63,8 @@ pub(crate) struct Host {
     pub(crate) closed: Vec<Reason>,
     pub(crate) moved: usize,
     pub(crate) remote_address: Option<SocketAddr>,
+    /// Whether ESP goes in UDP since the last move.
+    pub(crate) in_udp: bool,
     pub(crate) ready: bool,
     pub(crate) assigned: Assigned,
     pub(crate) ppk: Option<UsedPpk>,
@@ -173,6 +175,7 @@ impl World {
                 closed: Vec::new(),
                 moved: 0,
                 remote_address: None,
+                in_udp: false,
                 ready: false,
                 assigned: Assigned::default(),
                 ppk: None,
@@ -524,8 +527,8 @@ impl Host {
                 assert!(self.children.remove(&child).is_some(), "{child:?} is removed once");
             }
             Event::ChildFailed { reason, .. } => self.failed_children.push(reason),
-            Event::Moved { remote_address, .. } => {
-                self.remote_address = Some(remote_address);
+            Event::Moved { remote_address, in_udp, .. } => {
+                (self.remote_address, self.in_udp) = (Some(remote_address), in_udp);
                 self.moved += 1;
             }
             Event::Reauthenticating { .. } => {}

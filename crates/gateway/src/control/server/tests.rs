@@ -2,7 +2,6 @@
 
 use std::io::BufRead;
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
 
 use super::super::protocol::MAX_REQUEST;
 use super::*;
@@ -69,7 +68,22 @@ fn answers_requests_in_order() {
         "{\"done\":[\"one\"]}\n{\"done\":[\"two\"]}\n"
     );
     drop(client);
-    ground.server.finish();
+    ground.server.wait();
+    assert_eq!(ground.server.clients.load(Ordering::Acquire), 0);
+}
+
+#[test]
+fn a_request_behind_the_last_one_does_not_hold_up_the_end() {
+    let mut ground = Ground::new("end");
+    let [mut first, mut second] = [ground.connect(), ground.connect()];
+    write(&mut first, b"{\"request\":\"down\"}\n");
+    ground.answer("down");
+    write(&mut second, b"{\"request\":\"status\"}\n");
+    assert!(line(&mut first).contains("down"));
+    drop(first);
+    let requests = std::mem::replace(&mut ground.submit, channel().1);
+    ground.server.finish(requests);
+    assert_eq!(line(&mut second), "", "it is closed without a response");
     assert_eq!(ground.server.clients.load(Ordering::Acquire), 0);
 }
 
@@ -98,7 +112,7 @@ fn limits_simultaneous_clients() {
     let mut refused = ground.connect();
     assert!(line(&mut refused).contains("too many clients"));
     drop(held);
-    ground.server.finish();
+    ground.server.wait();
     let mut client = ground.connect();
     write(&mut client, b"{\"request\":\"status\"}\n");
     ground.answer("hello");

@@ -176,6 +176,25 @@ fn clients_that_choose_the_same_spi_have_an_association_each() {
 }
 
 #[test]
+fn a_session_shares_the_address_that_its_packets_come_from_with_no_other() {
+    let mut gateway = Gateway::new(empty());
+    gateway.install_behind(9, 1, ("vpn", ALICE, 1), (0x1001, 0xaaaa));
+    // the NAT gives Bob the mapping that was Alice's; both rekey
+    gateway.install_behind(9, 2, ("vpn", BOB, 2), (0x1002, 0xbbbb));
+    gateway.install_behind(9, 3, ("vpn", ALICE, 1), (0x1003, 0xcccc));
+    gateway.install_behind(9, 4, ("vpn", BOB, 2), (0x1004, 0xdddd));
+    assert_eq!(gateway.put(), []);
+    let followed = |name: &str| {
+        let sa = gateway.engine.association(name).expect("in the engine");
+        std::ptr::from_ref(sa.peer().expect("it is followed"))
+    };
+    let [alice, bob] = ["vpn/in-00001001", "vpn/in-00001002"].map(followed);
+    assert_ne!(alice, bob);
+    assert_eq!([alice; 2], ["vpn/in-00001003", "vpn/out-0000cccc-00001003"].map(followed));
+    assert_eq!([bob; 2], ["vpn/in-00001004", "vpn/out-0000dddd-00001004"].map(followed));
+}
+
+#[test]
 fn an_address_is_that_of_the_newest_session_that_has_it() {
     let mut gateway = Gateway::new(empty());
     gateway.install(1, ("vpn", ALICE, 9), (0x1001, 0xaaaa));
