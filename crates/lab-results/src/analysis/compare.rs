@@ -217,7 +217,7 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    let facts = |r: &Results| {
+    let facts = |r: &Results, other: &Results| {
         let (plan, machine) = (&r.plan, &r.environment);
         let mut facts = BTreeMap::from([
             ("plan".to_owned(), plan.name.clone()),
@@ -236,12 +236,10 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
             ("distribution".to_owned(), machine.distribution.clone()),
             ("headroom".to_owned(), machine.headroom.clone()),
         ]);
-        for program in &machine.programs {
-            facts.insert(program.name.clone(), program.build());
-        }
+        facts.extend(machine.builds(&other.environment));
         facts
     };
-    let (of_a, of_b) = (facts(a), facts(b));
+    let (of_a, of_b) = (facts(a, b), facts(b, a));
     let names: std::collections::BTreeSet<&String> = of_a.keys().chain(of_b.keys()).collect();
     let absent = "none".to_owned();
     names
@@ -257,6 +255,7 @@ pub(super) fn differences(a: &Results, b: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::ProgramRecord;
 
     fn times(factor: f64) -> Vec<f64> {
         [1.0, 1.02, 0.98, 1.01, 0.99].iter().map(|t: &f64| (t * factor).ln()).collect()
@@ -301,6 +300,28 @@ mod tests {
         assert!(lost[0].ends_with(": 2 of 2 failed in the second run"), "{lost:?}");
         assert_eq!(broken(&[true, true, false, false]), [""; 0], "as many failed before");
         assert_eq!(broken(&[true, true, false, false, false]).len(), 1, "more failed");
+    }
+
+    #[test]
+    fn a_program_that_earlier_results_could_not_name_is_no_difference() {
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/data/round-trips.json");
+        let before = crate::report::read_file(kept.as_ref()).expect("the kept results");
+        let with = |digest: &str| {
+            let mut results = before.clone();
+            results.environment.programs.push(ProgramRecord {
+                name: "scp".to_owned(),
+                version: String::new(),
+                blake3: Some(digest.to_owned()),
+                path: "/usr/bin/scp".to_owned(),
+                origin: "system".to_owned(),
+            });
+            results
+        };
+        let (one, other) = (with("0123456789abcdef"), with("fedcba9876543210"));
+        assert_eq!(differences(&before, &one), [""; 0]);
+        assert_eq!(differences(&one, &before), [""; 0]);
+        let expected = "scp differs: BLAKE3 0123456789ab in A, BLAKE3 fedcba987654 in B.";
+        assert_eq!(differences(&one, &other), [expected]);
     }
 
     #[test]

@@ -27,6 +27,17 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// Returns what tells one build of each program from another, with the program's name, to
+    /// compare it with `other`'s. Leaves out what prints no version if `other` does not name it:
+    /// earlier results do not have such programs.
+    pub fn builds(&self, other: &Self) -> impl Iterator<Item = (String, String)> {
+        let is_named = move |name: &str| other.programs.iter().any(|program| program.name == name);
+        self.programs
+            .iter()
+            .filter(move |program| !program.version.is_empty() || is_named(&program.name))
+            .map(|program| (program.name.clone(), program.build()))
+    }
+
     /// Lists servers, clients and tunnels with their versions; without what makes the testbed, and
     /// what prints no version.
     pub fn programs_under_test(&self) -> Vec<String> {
@@ -93,7 +104,7 @@ pub struct ProgramRecord {
 impl ProgramRecord {
     /// Says what tells one build of it from another: its version, else the first 12 digits of
     /// its digest.
-    pub fn build(&self) -> String {
+    fn build(&self) -> String {
         match &self.blake3 {
             Some(digest) if self.version.is_empty() => {
                 format!("BLAKE3 {}", digest.get(..12).unwrap_or(digest))

@@ -172,7 +172,7 @@ const PRIVILEGES: &str = "privileges";
 /// Lists the differences of machine and programs to the recorded ones, as `name: value
 /// instead of value`.
 pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
-    let facts = |environment: &Environment| {
+    let facts = |environment: &Environment, other: &Environment| {
         let mut facts = BTreeMap::from([
             ("headroom".to_owned(), environment.headroom.clone()),
             ("kernel".to_owned(), environment.kernel.clone()),
@@ -192,11 +192,10 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
             facts.insert(format!("cpu of the {}", host.role), host.cpu.clone());
             facts.insert(format!("cores of the {}", host.role), host.cores.to_string());
         }
-        let programs = environment.programs.iter();
-        facts.extend(programs.map(|program| (program.name.clone(), program.build())));
+        facts.extend(environment.builds(other));
         facts
     };
-    let (before, now) = (facts(before), facts(now));
+    let (before, now) = (facts(before, now), facts(now, before));
     let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let value = |of: &BTreeMap<String, String>, name: &String| {
         of.get(name).map_or_else(|| "none".to_owned(), |value| format!("`{value}`"))
@@ -245,6 +244,8 @@ mod tests {
         assert_eq!(changes(&before, &before), [""; 0]);
         let expected = ["uftp: `BLAKE3 fedcba987654` instead of `BLAKE3 0123456789ab`"];
         assert_eq!(changes(&before, &now), expected);
+        let earlier = with(&[]);
+        assert_eq!(changes(&earlier, &now), [""; 0], "earlier runs did not record such programs");
         assert_eq!(now.programs_under_test(), [""; 0], "texts name programs by their versions");
     }
 
