@@ -305,7 +305,8 @@ fn outside(basis: &Basis, question: &Question) -> Vec<String> {
     let measured = [false, true].into_iter().flat_map(|lossy| basis.shaped_links(lossy));
     let links: Vec<&BasisLink> = measured.map(|index| &basis.links[index]).collect();
     if links.is_empty() {
-        let sentence = "the run measured no link with a rate, so no rate and no round-trip time is \
+        let sentence = "the run measured no link with a rate on which losses, if any, are \
+                        independent and the same both ways, so no rate and no round-trip time is \
                         near to what it measured";
         return vec![sentence.to_owned()];
     }
