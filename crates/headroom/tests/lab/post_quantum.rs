@@ -14,7 +14,7 @@ fn ssh_agrees_on_hybrid_keys() {
                 count-packets = false\n\
                 [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n\
                 stacks = [\"sftp\", \"sftp(sntrup761)\"]\n\
-                [[workload]]\nkind = \"commands\"\ncommands = [\"true\"]\n\
+                [[workload]]\nkind = \"commands\"\ncommands = [\"echo yes\"]\n\
                 stacks = [\"ssh\", \"ssh(sntrup761)\"]\n";
     ground.write("p.toml", plan);
     let results = ground.measure("p.toml");
