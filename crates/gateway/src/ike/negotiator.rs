@@ -191,14 +191,14 @@ impl Negotiator {
         }
     }
 
-    /// ESP of an IKE SA arrives from another address.
+    /// ESP of an IKE SA arrives from another address. What follows from it is put into force with the
+    /// next [`Self::work`]: many peers may move at once.
     pub(super) fn moved(&mut self, moved: &PeerMoved, now: Instant) {
         let id = SessionId(moved.group);
         // it may have moved meanwhile, which is newer
         let is_current = self.sessions.get(id).is_some_and(|one| one.remote == moved.configured);
         if is_current {
             let _ = self.endpoint.command(&Command::Follow(id, moved.now), now);
-            self.settle();
         }
     }
 
