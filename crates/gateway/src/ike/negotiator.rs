@@ -157,7 +157,10 @@ impl Negotiator {
         let former = self.children.reconfigure(children, fixed, is_kept);
         self.children.take_change();
         match self.children.apply(&self.datapath, Some(engine)) {
-            Ok(refused) => self.refuse(refused),
+            Ok(refused) => {
+                self.unusable = None;
+                self.refuse(refused);
+            }
             Err(error) => {
                 self.children.restore(former);
                 return Err(error);
