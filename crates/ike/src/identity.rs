@@ -73,11 +73,12 @@ impl Identity {
         Identification { id_type, data }.body()
     }
 
-    /// Returns one for all names that are the same.
-    pub(crate) fn folded(&self) -> Self {
+    /// Returns the same identity for all names that [match](Self::matches).
+    #[must_use]
+    pub fn folded(&self) -> Self {
         match self {
             Self::Fqdn(text) => Self::Fqdn(text.to_ascii_lowercase()),
-            // of an e-mail address only the domain has none (RFC 5280 §7.5)
+            // RFC 5280 §7.5
             Self::Email(text) => {
                 let (mailbox, domain) = text.split_at(text.rfind('@').unwrap_or(text.len()));
                 Self::Email(mailbox.to_owned() + &domain.to_ascii_lowercase())
@@ -86,7 +87,8 @@ impl Identity {
         }
     }
 
-    /// Checks whether two names are the same; domain names have no case.
+    /// Checks whether two names are the same. Domain names have no case, also in an e-mail address; its
+    /// mailbox has.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.folded() == other.folded()

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use headroom_ike::Authorities;
 use headroom_ike::eap::{EapMethod, EapTls, Passwords};
+use headroom_ike::{Authorities, Identity};
 use toml::Spanned;
 use zeroize::Zeroizing;
 
@@ -100,7 +100,7 @@ impl Reader<'_> {
             return Err(problem(&surplus.name, message));
         }
         let mut users = HashMap::with_capacity(files.len());
-        let mut folded = HashSet::with_capacity(files.len());
+        let mut peers = HashSet::with_capacity(files.len());
         for file in files {
             let name = file.name.get_ref();
             let fits = (1..=MAX_LENGTH).contains(&name.chars().count());
@@ -111,10 +111,11 @@ impl Reader<'_> {
                 );
                 return Err(problem(&file.name, message));
             }
-            // IKE takes both for one peer, with the same addresses
-            if !folded.insert(name.to_ascii_lowercase()) {
-                let message =
-                    format!("a user above is named `{}`, in whatever case", excerpt(name));
+            if !peers.insert(Identity::from_text(name).folded()) {
+                let message = format!(
+                    "a user above is named `{}`, or differs in case alone: IKE takes both for one",
+                    excerpt(name)
+                );
                 return Err(problem(&file.name, message));
             }
             users.insert(name.clone(), self.password(file)?);
@@ -215,7 +216,8 @@ mod tests {
             ("password = \"of bob\"", "password = 7", 15, "in quotes"),
             ("password = \"of bob\"", "password = \"x\"\npassword_file = \"y\"", 16, "both"),
             ("bob@example.org", "alice", 14, "a user above"),
-            ("bob@example.org", "Alice", 14, "in whatever case"),
+            ("bob@example.org", "Alice", 14, "differs in case alone"),
+            ("\"alice\"", "\"bob@Example.org\"", 14, "differs in case alone"),
             ("bob@example.org", "work\\\\bob", 14, "without backslash"),
             ("bob@example.org", "", 14, "1 to 256"),
         ] {
@@ -224,6 +226,9 @@ mod tests {
             assert!(error.starts_with(&format!("hr0.toml:{line}: ")), "{error}\n{text}");
             assert!(error.contains(words), "{error}");
         }
+        // another mailbox
+        let other = USERS.replacen("\"alice\"", "\"Bob@example.org\"", 1);
+        assert!(parse(&other).is_ok());
         let none = USERS.replace("[[ike.user]]", "[[other]]");
         assert!(parse(&none).is_err());
     }

@@ -17,15 +17,15 @@ pub(super) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Notes why IKE with a stranger is over, if it failed to authenticate. Returns a line for the
-    /// log, unless there was one just now.
+    /// Notes why IKE with a stranger is over, if it failed to authenticate, or broke the protocol before
+    /// it did. Returns a line for the log, unless there was one just now.
     pub(super) fn note(
         &mut self,
         from: SocketAddr,
         reason: Reason,
         now: Instant,
     ) -> Option<String> {
-        if !reason.is_failed_authentication() {
+        if !reason.is_failed_authentication() && !matches!(reason, Reason::Protocol(_)) {
             return None;
         }
         self.count += 1;
@@ -76,7 +76,7 @@ mod tests {
     fn wrong_passwords_are_in_the_log_and_what_is_no_failure_is_not() {
         let (start, mut log) = (Instant::now(), FailureLog::default());
         let from = SocketAddr::from(([192, 0, 2, 7], 4500));
-        for other in [Reason::Peer, Reason::Protocol("a malformed request")] {
+        for other in [Reason::Peer, Reason::Command] {
             assert_eq!(log.note(from, other, start), None);
         }
         let wrong = || Reason::Eap(EapError::Password("an\nna".to_owned()));
@@ -84,9 +84,13 @@ mod tests {
         assert!(line.contains("192.0.2.7:4500") && line.contains("user an\\nna has"), "{line}");
         assert_eq!(log.note(from, wrong(), start + INTERVAL / 2), None);
         assert!(log.line(start + INTERVAL).is_some());
-        for reason in [Reason::NoPpk, Reason::OtherPpk] {
+        for (reason, words) in [
+            (Reason::NoPpk, "post-quantum pre-shared key"),
+            (Reason::OtherPpk, "post-quantum pre-shared key"),
+            (Reason::Protocol("a malformed request"), "a malformed request"),
+        ] {
             let line = FailureLog::default().note(from, reason, start).expect("a line");
-            assert!(line.contains("post-quantum pre-shared key"), "{line}");
+            assert!(line.contains(words), "{line}");
         }
     }
 }

@@ -157,7 +157,10 @@ impl Negotiator {
         let former = self.children.reconfigure(children, fixed, is_kept);
         self.children.take_change();
         match self.children.apply(&self.datapath, Some(engine)) {
-            Ok(refused) => self.refuse(refused),
+            Ok(refused) => {
+                self.unusable = None;
+                self.refuse(refused);
+            }
             Err(error) => {
                 self.children.restore(former);
                 return Err(error);
@@ -191,14 +194,14 @@ impl Negotiator {
         }
     }
 
-    /// ESP of an IKE SA arrives from another address.
+    /// ESP of an IKE SA arrives from another address. What follows from it is put into force with the
+    /// next [`Self::work`]: many peers may move at once.
     pub(super) fn moved(&mut self, moved: &PeerMoved, now: Instant) {
         let id = SessionId(moved.group);
         // it may have moved meanwhile, which is newer
         let is_current = self.sessions.get(id).is_some_and(|one| one.remote == moved.configured);
         if is_current {
             let _ = self.endpoint.command(&Command::Follow(id, moved.now), now);
-            self.settle();
         }
     }
 

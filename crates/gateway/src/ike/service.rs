@@ -78,10 +78,11 @@ impl IkeService {
         let _ = self.inbox.try_send(IkeDatagram::wake());
     }
 
-    /// Tells the IKE SA of a peer where its packets arrive from now.
+    /// Tells the IKE SA of a peer where its packets arrive from now. The thread takes it within a second,
+    /// together with the others: a NAT that restarts gives all peers behind it other mappings, and each
+    /// time a new engine is made.
     pub fn moved(&self, moved: &PeerMoved) {
         lock(&self.negotiator).moved(moved, Instant::now());
-        let _ = self.inbox.try_send(IkeDatagram::wake());
     }
 
     /// Returns the IKE SAs.

@@ -149,6 +149,7 @@ impl Session {
                 return Some(Err(NotifyType::UnexpectedNatDetected));
             }
             self.path = ctx.path;
+            self.mobility.esp_from = None;
             self.detect_nat(spi, contents, ctx.path, ctx);
             match self.mobility.told {
                 Some(told) if told == ctx.path => {}

@@ -68,7 +68,9 @@ impl Session {
                     }
                     ctx.counters.retransmits += again;
                     let datagrams = datagrams.unwrap_or_default();
-                    if let Some(remote) = self.mobility.esp_from {
+                    // who answers a cookie must be at the address that it was sent to (RFC 4555 §3.7)
+                    let is_check = matches!(pending.exchange, Exchange::Routability(..));
+                    if let Some(remote) = self.mobility.esp_from.filter(|_| !is_check) {
                         ctx.transmit(Path { remote, ..self.path }, datagrams.clone());
                     }
                     ctx.transmit(self.path, datagrams);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_ike::wire::{
-    AddressRange, ExchangeType, Message, Notify, NotifyType, Payload, TrafficSelector,
+    AddressRange, ExchangeType, Message, Notify, NotifyType, Payload, TrafficSelector, emit_chain,
 };
 use headroom_ike::{
     ChildSa, Command, Config, Endpoint, MessageReport, Mode, PacketFormat, Pool, PostQuantum, Ppk,
-    PpkExchange, QEsp, Reason, UsedPpk, VirtualAddresses,
+    PpkExchange, QEsp, Reason, Transmit, UsedPpk, VirtualAddresses,
 };
 
 use headroom_suite::Key;
@@ -345,15 +345,7 @@ fn messages_follow_esp_to_a_new_mapping_of_the_nat() {
 
 #[test]
 fn a_peer_with_mobike_that_does_not_know_its_new_mapping_is_asked_there_too() {
-    let [mut a, mut b] = configs(PostQuantum::Off);
-    for config in [&mut a, &mut b] {
-        let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
-        connection.mobike = true;
-    }
-    a.force_encapsulation = true;
-    let mut world = World::new([a, b], 36);
-    world.connect(A);
-    world.settle();
+    let mut world = mobile_behind_nat();
     let session = world.hosts[B].session.expect("a session");
     let mapped = SocketAddr::new(world.hosts[A].address.ip(), 61234);
     let told = SocketAddr::new(mapped.ip(), 4500);
@@ -587,11 +579,21 @@ fn without_an_address_there_is_no_child_sa_but_an_ike_sa() {
 }
 
 fn mobile() -> World {
-    let configs = configs(PostQuantum::Off).map(|mut config| {
+    mobile_with(|_| ())
+}
+
+/// The initiator says that it is behind a NAT.
+fn mobile_behind_nat() -> World {
+    mobile_with(|initiator| initiator.force_encapsulation = true)
+}
+
+fn mobile_with(change: impl Fn(&mut Config)) -> World {
+    let mut configs = configs(PostQuantum::Off).map(|mut config| {
         let connection = Arc::get_mut(&mut config.connections[0]).expect("not shared yet");
         connection.mobike = true;
         config
     });
+    change(&mut configs[A]);
     let mut world = World::new(configs, 34);
     world.connect(A);
     world.settle();
@@ -668,6 +670,34 @@ fn a_responder_sends_no_packets_to_an_address_that_does_not_answer() {
     world.in_flight.clear();
     world.settle();
     assert_eq!(world.hosts[B].moved, 1, "the question is asked again");
+}
+
+#[test]
+fn an_initiator_cannot_answer_for_an_address_from_the_one_that_its_esp_has() {
+    let mut world = mobile_behind_nat();
+    let session = world.hosts[B].session.expect("a session");
+    let esp_from = SocketAddr::new(world.hosts[A].address.ip(), 61234);
+    let of_another = SocketAddr::from(([198, 51, 100, 7], 4500));
+    let payloads = [
+        Payload::Notify(Notify::new(NotifyType::UpdateSaAddresses, &[])),
+        // of no address: it is behind a NAT
+        Payload::Notify(Notify::new(NotifyType::NatDetectionSourceIp, &[0; 20])),
+    ];
+    let mut inner = Vec::new();
+    let first = emit_chain(&payloads, &mut inner);
+    world.command(B, &Command::Follow(session, esp_from));
+    let update =
+        Impostor::of(&world, A).seal(ExchangeType::Informational, (first, &inner), None).remove(0);
+    world.hand_over(&Transmit { from: of_another, ..update });
+    // its answer and the question for the cookie
+    assert_eq!(world.in_flight.len(), 2);
+    world.command(B, &Command::Follow(session, esp_from));
+    for _ in 0..3 {
+        assert!(world.advance());
+    }
+    assert_eq!(world.in_flight.len(), 5, "the question is sent again");
+    assert!(world.in_flight.iter().all(|one| one.to == of_another), "{:?}", world.in_flight);
+    assert_eq!(world.hosts[B].moved, 0);
 }
 
 #[test]
