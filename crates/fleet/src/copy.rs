@@ -52,7 +52,7 @@ pub(crate) async fn copy(
                 && file.ranges() > 0
             {
                 let large = LargeFile { job, from, to, file };
-                if !large.is_up_to_date(client).await? {
+                if !large.is_left_to_sync(client).await? {
                     return large.complete(client, ledger).await;
                 }
             }

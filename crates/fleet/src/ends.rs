@@ -91,8 +91,8 @@ impl Clients {
         self.client.is_closed() || self.source.as_ref().is_some_and(Client::is_closed)
     }
 
-    /// Whether the next item, if there is one, can use these connections: not if they keep a partial
-    /// file locked that the item is not about.
+    /// Whether the next item, if there is one, can use these connections: not if they keep a
+    /// partial file locked that the item is not about.
     pub(crate) fn are_for(&self, next: Option<&Item>) -> bool {
         let file = next.and_then(|item| item.entries.first()).map(|file| file.number);
         self.ranges_of.is_none() || self.ranges_of == file

@@ -10,7 +10,7 @@
 //!
 //! A large file is several items first, its ranges, which any workers copy into one partial file or
 //! upload; then it is an item as any other file, whose transfer finds what the ranges have brought.
-//! So nothing depends on them.
+//! So nothing depends on them. Between two servers it is one item.
 
 mod clock;
 mod copy;

@@ -1,5 +1,5 @@
-//! Sends a large file to a server: its ranges, which any workers send at the same time, and then the
-//! file itself, whose transfer compares what the ranges have brought with the source, sends what
+//! Sends a large file to a server: its ranges, which any workers send at the same time, and then
+//! the file itself, whose transfer compares what the ranges have brought with the source, sends what
 //! differs or is missing, and stores the file.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use headroom_transfer::files::{FileType, Root};
 use headroom_transfer::{Client, Error, FileVersion};
 
 use super::range::version_on_server;
-use super::{is_about_files, with_parents};
+use super::{is_about_files, sync_options, with_parents};
 use crate::ends::blocking;
 use crate::entry::Entry;
 use crate::job::{Job, Mode};
@@ -38,8 +38,9 @@ impl LargeFile<'_> {
         let Self { from, to, file, .. } = *self;
         // of another size the ranges are others, too
         let here = self.version_here().await?.filter(|here| here.size == file.size());
+        let there = self.version_there(client).await?;
         // stored already, if the lease of this range has ended; otherwise its transfer compares
-        if here.is_none() || here == self.version_there(client).await? {
+        if here.is_none() || here == there || self.is_synced_with(there) {
             ledger.range_ended();
             return Ok(());
         }
@@ -57,16 +58,18 @@ impl LargeFile<'_> {
         Ok(())
     }
 
-    /// Whether a sync has nothing to send of it.
+    /// Whether it is left to the request of a sync, as a file without ranges is.
     ///
     /// # Errors
     /// As those of [`Self::send_range`].
-    pub(super) async fn is_up_to_date(&self, client: &mut Client) -> Result<bool, Error> {
-        if self.job.mode == Mode::Copy {
-            return Ok(false);
-        }
-        let here = self.version_here().await?;
-        Ok(here.is_some() && here == self.version_there(client).await?)
+    pub(super) async fn is_left_to_sync(&self, client: &mut Client) -> Result<bool, Error> {
+        Ok(self.job.mode == Mode::Sync && self.is_synced_with(self.version_there(client).await?))
+    }
+
+    /// Whether a sync compares it with a version that is there: its request sends nothing of a file
+    /// that is up to date, and finds what of an older version has moved. Ranges do not.
+    fn is_synced_with(&self, there: Option<FileVersion>) -> bool {
+        self.job.mode == Mode::Sync && there.is_some()
     }
 
     /// Stores it, whatever of its ranges has arrived.
@@ -81,6 +84,13 @@ impl LargeFile<'_> {
         let Self { job, from, to, file } = *self;
         let paths = with_parents(std::slice::from_ref(file));
         let observer = Arc::new(Noting { ledger: Arc::clone(ledger), directory: None });
+        if let (Mode::Sync, [directories @ .., _]) = (job.mode, paths.as_slice())
+            && !directories.is_empty()
+        {
+            // a sync replaces files by directories, and a request that completes a file does not
+            let (options, directories) = (sync_options(job, false), directories.to_vec());
+            client.sync_names(&options, from, directories, to, observer.clone()).await?;
+        }
         client.complete_ranges(from, paths, to, job.fsync, observer).await.map(drop)
     }
 

@@ -3,8 +3,8 @@
 //!
 //! The file itself is an item that comes afterwards. Its transfer finds in the partial file or the
 //! upload what the ranges have brought, compares every span of that with the source's, sends what
-//! differs or is missing, and stores the file. So a range that was lost, is not what it should be or
-//! could not be copied at all costs time and nothing else.
+//! differs or is missing, and stores the file. So a range that was lost, is not what it should be
+//! or could not be copied at all costs time and nothing else.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -284,6 +284,25 @@ mod tests {
             // the third range was never sent, whatever its worker has said
             ground.finish().await;
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sync_sends_no_range_of_a_file_of_which_the_server_has_an_older_version() {
+        let ground = Ground::to_server("mode = \"sync\"");
+        fs::create_dir(ground.to()).expect("a folder");
+        let old = [&b"ten bytes."[..], ground.content.as_slice()].concat();
+        fs::write(ground.to().join("big"), old).expect("a file");
+        ground.range(0).await;
+        assert_eq!(only_file(&ground.to()).file_name(), Some("big".as_ref()));
+        ground.finish().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sync_replaces_a_file_by_the_directory_that_a_large_file_is_in() {
+        let ground = Ground::to_server("mode = \"sync\"");
+        fs::write(ground.to(), "a file").expect("a file");
+        ground.range(0).await;
+        ground.finish().await;
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 3;
 
 /// Begins an upload, or takes over what an earlier one of the same tag and its contributors have
 /// stored. Contributors of the upload with the nonce `shared`, and a server that completes it, are
-/// stopped: who names it was told so by the client that began it.
+/// stopped: the client that completes it names it, or means whichever is left to contributors.
 ///
 /// # Errors
 ///

@@ -75,7 +75,7 @@ pub enum ErrorKind {
     TooLarge(u64),
     /// A file is larger than this limit in TiB of files that are fetched in ranges.
     #[error(
-        "it has more than {0} TiB, the limit of a file that is fetched in ranges; fetch it whole"
+        "it has more than {0} TiB, the limit of a file that is fetched in ranges, and is fetched whole"
     )]
     TooLargeForRanges(u64),
     /// Another transfer holds the lock.

@@ -174,8 +174,9 @@ impl Partial {
     }
 
     /// Keeps the values of spans that arrive from now on, up to 90 bytes of memory for each, for
-    /// [`Self::known`]: the caller lets no more than [`MAX_REMEMBERED`] arrive. Returns whether this is possible: in a store only of a file of which others
-    /// store parts, and whose values are kept in any case.
+    /// [`Self::known`]: the caller lets no more than [`MAX_REMEMBERED`] arrive. Returns whether this
+    /// is possible: in a store only of a file of which others store parts, and whose values are kept
+    /// in any case.
     pub(crate) fn remember(&self) -> bool {
         match self {
             Self::Disk(partial) => {
