@@ -60,6 +60,9 @@ pub(crate) fn request(
                 .and_then(|(success, _)| {
                     packets[success..].iter().position(sends).map(|next| success + next)
                 })
+                // on a busy host the line is read when the file has already passed
+                .filter(|&next| carry_file(&packets[next..], expected))
+                .or_else(|| expected.login.and_then(|login| after_login(packets, login)))
         } else {
             expected.login.and_then(|login| after_login(packets, login))
         };
@@ -71,6 +74,12 @@ pub(crate) fn request(
             .position(|(p, state)| sends(p) && state.phase != Phase::Handshake)
     };
     from_mark.or_else(first_payload).unwrap_or(0)
+}
+
+/// Tells whether packets have as many bytes as the file, in its direction.
+fn carry_file(packets: &[Packet], expected: &Expectation) -> bool {
+    let of_file = packets.iter().filter(|p| p.from_client == expected.upload);
+    of_file.map(|p| u64::from(p.payload_len)).sum::<u64>() >= expected.size
 }
 
 /// Returns the index of the client's first payload after a login was granted.

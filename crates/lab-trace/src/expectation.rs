@@ -21,7 +21,7 @@ pub struct Expectation {
     /// Whether the session ends with an exchange of its own after the last reply (SSH: end
     /// of file, exit status, close; RFC 4254 §6.10).
     pub has_close_exchange: bool,
-    /// Recognises a login, for servers whose clock cannot date it.
+    /// Recognises a login, for servers whose clock cannot date it or whose log was read late.
     pub login: Option<Login>,
     /// Timestamps by client and server.
     pub hints: TimeHints,

@@ -496,6 +496,38 @@ mod tests {
     }
 
     #[test]
+    fn a_login_whose_log_was_read_late_is_recognised_by_its_answers() {
+        let payload = |bytes: usize| vec![7; bytes];
+        let login = Login { opened: 52, granted: 36 };
+        let (accept, success) = (payload(52), payload(36));
+        let (words, body) = (payload(100), payload(1200));
+        let trace = trace(
+            &[22],
+            &[
+                (0, 0, true, SYN),
+                (1, 0, false, SYN),
+                (2, 0, true, &words),
+                (3, 0, false, &accept),
+                (4, 0, true, &words),
+                (5, 0, false, &success),
+                (6, 0, true, &words), // the first data command
+                (7, 0, false, &words),
+                (8, 0, true, &body),
+                (9, 0, false, &words),
+                (10, 0, true, &words),
+                (11, 0, false, &words),
+            ],
+        );
+        for late in [8_900_000, 12_000_000] {
+            let hints = TimeHints { login_ns: Some(late), ..TimeHints::default() };
+            let expected =
+                Expectation { login: Some(login), upload: true, hints, ..expect(22, false) };
+            let record = read(&trace, &expected).expect("a session");
+            assert!((record.transfer_s - 0.005).abs() < 1e-9, "{record:?}");
+        }
+    }
+
+    #[test]
     fn a_tls_close_notify_is_no_reply() {
         let (body, close_notify) = ([23, 3, 3, 9, 9].repeat(300), [23, 3, 3, 0, 19].repeat(5));
         let close_notify = &close_notify[..24];

@@ -169,10 +169,9 @@ impl Bench<'_> {
         let reports: Vec<_> =
             outcomes.iter().map(|outcome| application.client_report(outcome)).collect();
         // only on one machine does the server's log have the packets' clock
-        let (login_ns, login) = if self.testbed.one_machine() {
-            (application.login_ns(&self.testbed.server.server(&cell.stack, started)?.log), None)
-        } else {
-            (None, application.login().map(|login| login.inside(stack.streams())))
+        let login_ns = match self.testbed.one_machine() {
+            true => application.login_ns(&self.testbed.server.server(&cell.stack, started)?.log),
+            false => None,
         };
         let expectation = Expectation {
             port: stack.wire_port,
@@ -182,7 +181,7 @@ impl Bench<'_> {
             size: cell.size,
             frame_s: cell.link.longest_frame_gap().as_secs_f64(),
             has_close_exchange: application.has_close_exchange(),
-            login,
+            login: application.login().map(|login| login.inside(stack.streams())),
             hints: TimeHints {
                 start_ns: reports.iter().filter_map(|r| r.hints.start_ns).min(),
                 request_ns: reports.iter().filter_map(|r| r.hints.request_ns).min(),
