@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::path::RelPath;
 
-pub(crate) use self::uploads::{ANY_UPLOAD, FoundUpload, Others, Receiving, Wake};
+pub(crate) use self::uploads::{FoundUpload, Others, Receiving, Wake};
 use self::uploads::{OpenSession, UploadTable};
 use crate::connection::Connection;
 use crate::error::Closing;

@@ -24,6 +24,6 @@ pub use limits::{
     MAX_UNANSWERED, MAX_VALUES, MAX_XATTRS,
 };
 pub use parts::{
-    Compress, DataHeader, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer, Listed,
-    ListedKind, PartsRequest, ShareTerms, StoreRequests, Time, UPLOAD_BYTES, Wanted,
+    ANY_UPLOAD, Compress, DataHeader, EntryKind, ErrorCode, Inline, LanesAnswer, LanesOffer,
+    Listed, ListedKind, PartsRequest, ShareTerms, StoreRequests, Time, UPLOAD_BYTES, Wanted,
 };

@@ -68,12 +68,17 @@ pub struct DataHeader {
 /// The length of an upload's name in messages.
 pub const UPLOAD_BYTES: usize = 16;
 
+/// Stands for the name of whichever upload of a file there is: several programs of one client take
+/// part in one upload without telling each other its name. No upload has it.
+pub const ANY_UPLOAD: [u8; UPLOAD_BYTES] = [0; UPLOAD_BYTES];
+
 /// What a client wants of a server when it divides a file among several of one store, or among
 /// several sessions with one. The request has one entry, this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct PartsRequest {
-    /// The upload to take part in, as `Message::PartsBegun` named it; `None` begins one.
+    /// The upload to take part in, as `Message::PartsBegun` named it; `None` begins one,
+    /// and [`ANY_UPLOAD`] takes part in the one that there is.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub upload: Option<[u8; UPLOAD_BYTES]>,
     /// Whether all ranges are stored, and the file gets its name; otherwise ranges come.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headroom_transfer_proto::message::{Time, UPLOAD_BYTES};
+use headroom_transfer_proto::message::{ANY_UPLOAD, Time, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Spans;
 
@@ -17,10 +17,6 @@ use crate::files::{MAX_REMEMBERED, Partial};
 
 /// The most uploads of one client at once.
 const MAX_UPLOADS: usize = 8;
-
-/// Stands for the name of whichever upload of a file there is: several programs of one client take
-/// part in one upload without telling each other its name.
-pub(crate) const ANY_UPLOAD: UploadName = [0; UPLOAD_BYTES];
 
 /// Makes a session check again whether its ranges have arrived.
 pub(crate) type Wake = Box<dyn Fn() + Send>;

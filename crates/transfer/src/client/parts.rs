@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Keep, Links, Message, PartsRequest, TreeOptions};
+use headroom_transfer_proto::message::{
+    ANY_UPLOAD, Keep, Links, Message, PartsRequest, TreeOptions,
+};
 use headroom_transfer_proto::path::RelPath;
 
 use super::connection::{Client, receive_counts};
-use crate::claims::ANY_UPLOAD;
 use crate::control::{MessageReader, MessageWriter, unexpected};
 use crate::delivery::{
     DividedUpload, Event, Observer, Offering, Sender, Summary, Terms, UploadParticipant,

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{EntryKind, Inline, Links, PartsRequest, Time};
+use headroom_transfer_proto::message::{ANY_UPLOAD, EntryKind, Inline, Links, PartsRequest, Time};
 use headroom_transfer_proto::path::RelPath;
 
 use super::in_flight::Done;
 use super::opening::Begun;
 use super::worker::{File, Worker, seal};
-use crate::claims::ANY_UPLOAD;
 use crate::connection::Connection;
 use crate::delivery::event::Event;
 use crate::error::Error;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use headroom_transfer_proto::message::{MAX_VALUES, Message, PartsRequest};
+use headroom_transfer_proto::message::{ANY_UPLOAD, MAX_VALUES, Message, PartsRequest};
 use headroom_transfer_proto::path::RelPath;
 
 use super::destination::make_directories_as;
@@ -13,7 +13,7 @@ use super::opening::{Begun, HANDOVER, LINGER};
 use super::sent::SentRanges;
 use super::shared::WorkerEvent;
 use super::worker::Worker;
-use crate::claims::{ANY_UPLOAD, Claim, FileClaims, FoundUpload, Others, Receiving, Wake};
+use crate::claims::{Claim, FileClaims, FoundUpload, Others, Receiving, Wake};
 use crate::failure::Failure;
 use crate::files::{Offer, Partial};
 use crate::proof::random;

@@ -16,13 +16,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headroom_transfer_proto::message::{PartsRequest, UPLOAD_BYTES};
+use headroom_transfer_proto::message::{ANY_UPLOAD, PartsRequest, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::Notify;
 
 use super::open_file::OpenFile;
-use crate::claims::ANY_UPLOAD;
 use crate::delivery::range_allocator::RangeAllocator;
 use crate::files::Ranges;
 

@@ -211,7 +211,7 @@ mod tests {
     use headroom_transfer_proto::span::SPAN_BYTES;
 
     use super::*;
-    use crate::claims::ANY_UPLOAD;
+    use headroom_transfer_proto::message::ANY_UPLOAD;
 
     const NAME: [u8; UPLOAD_BYTES] = [5; UPLOAD_BYTES];
 
