@@ -161,7 +161,7 @@ pub(crate) enum Lab {
     Export(Export),
     /// Predict which stacks move files soonest over a link
     #[command(
-        after_help = "Examples:\n  headroom lab advise --rate 200mbit --rtt 30ms --files 2000x1MiB\n  headroom lab advise --rate 50mbit --rtt 80ms --loss 0.1% --files 1MiB --need mutual-auth,no-udp\n  headroom lab advise --rate 20mbit --rtt 20ms --files 64KiB --arithmetic\n  headroom lab advise --back-test --from results/back-test-1790000000\n\nThe prediction is of downloads by one client. Without --from it rests on a run of\nplans/back-test.toml that comes with this program.\n\nExit codes:\n  0  answered\n  2  wrong arguments, or a run that cannot be read\n  5  no answer: the question lies outside what was measured, or no stack has what it needs\nWith --measure those of `lab run`."
+        after_help = "Examples:\n  headroom lab advise --rate 200mbit --rtt 30ms --files 2000x1MiB\n  headroom lab advise --rate 50mbit --rtt 80ms --loss 0.1% --files 1MiB --need mutual-auth,no-udp\n  headroom lab advise --rate 20mbit --rtt 20ms --files 64KiB --arithmetic\n  headroom lab advise --back-test --from results/back-test-1790000000\n\nA stack must have all of --need:\n  mutual-auth      both sides prove who they are\n  forward-secrecy  keys that last do not decrypt earlier sessions\n  post-quantum     its key exchange resists quantum computers\n  qos-visible      routers see the application's ports\n  no-udp           nothing travels over UDP\n  verified         the receiver compares a hash of each whole file\nWithout --need, stacks in clear (ftp, http) are ranked as well; forward-secrecy leaves them out.\n\nThe prediction is of downloads by one client. Without --from it rests on a run of ftp, ftps, http,\nhttps and sftp that comes with this program; the answer names its machine and date.\n\nExit codes:\n  0  answered\n  2  wrong arguments, or a run that cannot be read\n  5  no answer: the question lies outside what was measured, or no stack has what it needs\nWith --measure those of `lab run`."
     )]
     Advise(Advise),
     /// Fetch the servers and clients of one Debian release, the same on every Linux, for `lab run`
@@ -403,10 +403,11 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "P%", default_value = "0%", hide_default_value = true,
         value_parser = headroom_lab::units::parse_percent)]
     pub(crate) loss: f64,
-    /// Number of files in one session and the size of each, such as 2000x1MiB, or 1MiB
+    /// Number of files in one session and the size of each, such as 2000x1MiB; one file is its size
+    /// alone, such as 10GB
     #[arg(long, value_name = "NxSIZE", required_unless_present_any = ["back_test", "basis"])]
     pub(crate) files: Option<Files>,
-    /// What a stack must have
+    /// What a stack must have, separated by commas (below)
     #[arg(long, value_name = "PROPERTIES", value_delimiter = ',',
         value_parser = Property::ALL.map(Property::name))]
     pub(crate) need: Vec<String>,
@@ -414,10 +415,10 @@ pub(crate) struct Advise {
     /// program]
     #[arg(long, value_name = "RUN")]
     pub(crate) from: Option<PathBuf>,
-    /// Print the sums as well
+    /// Also print what each time is the sum of
     #[arg(long, conflicts_with = "json")]
     pub(crate) arithmetic: bool,
-    /// Measure the stacks on such a link instead
+    /// Measure the stacks on such a link instead, on this machine, as `lab run` does
     #[arg(long, conflicts_with = "arithmetic")]
     pub(crate) measure: bool,
     /// With --measure, measure this machine's programs, not the pinned ones of `lab parts`
