@@ -29,8 +29,9 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
     text.push('\n');
     if shown().any(|stack| stack.tied) {
         text += &wrapped(
-            "= ties: the 95 % interval of the ratio to the first of that rank includes 1, and their own overlap. \
-             Errors that both stacks share cancel in the ratio, so overlapping stacks need not tie.",
+            "= is a tie: the prediction cannot tell the stack from the first of its rank, as the 95 % interval of \
+             the ratio of their times includes 1 and their own intervals overlap. Overlap alone is no tie, since \
+             errors that both share cancel in the ratio.",
             width,
         );
     }
@@ -54,7 +55,7 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
         text += &shortened(&format!("Left out: {all}."), width, 4);
     }
     text += &shortened(&basis(advice), width, 4);
-    text + &wrapped(&format!("Settle it: {settle}"), width)
+    text + &wrapped(&format!("Measure it: {settle}"), width)
 }
 
 /// `2000 files of 1 MiB over 200 Mbit/s, 30 ms round-trip time, 0.1 % loss`.
@@ -152,7 +153,7 @@ fn shortened(sentence: &str, width: usize, lines: usize) -> String {
     let kept: Vec<&str> = text.lines().take(lines).collect();
     let kept = kept.join("\n");
     let kept = kept.rsplit_once(' ').map_or(kept.as_str(), |(kept, _)| kept);
-    format!("{kept} … (--json)\n")
+    format!("{kept} … (all of it: --json)\n")
 }
 
 /// The back-test of a run: errors and coverage link by link, and of both kinds of links.

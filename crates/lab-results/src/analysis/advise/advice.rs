@@ -250,7 +250,10 @@ impl<'a> Adviser<'a> {
         if stacks.is_empty() {
             let all = left_out.iter().map(|left| format!("{}: {}", left.stack, left.why));
             let all = all.collect::<Vec<_>>().join("; ");
-            let reasons = vec![format!("none of the measured stacks can be advised ({all})")];
+            let reasons = vec![format!(
+                "none of the measured stacks can be advised ({all}). `headroom lab list` has others: `headroom lab \
+                 run` measures them on your link, and --from rests on such a run of files of two sizes"
+            )];
             return Err(Refusal { reasons, measurable: false });
         }
         let index = |name: &str| basis.stacks.iter().position(|stack| stack.name == name);
