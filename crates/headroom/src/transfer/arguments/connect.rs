@@ -31,7 +31,8 @@ pub(crate) struct Connect {
 #[derive(Debug, Args)]
 pub(crate) struct OverSsh {
     /// Start a server on the host through ssh, for this command only: nothing needs to be installed
-    /// or trusted there, and paths are those of scp
+    /// or trusted there, but a UDP port from 4860 to 4879 must be open, or that of HOST:PORT; paths
+    /// are those of scp
     #[arg(long, conflicts_with_all = ["identity", "fingerprint", "ca"])]
     pub(crate) ssh: bool,
     /// The ssh command with its options [default: `$HEADROOM_SSH`, else ssh]

@@ -18,7 +18,8 @@ const PUT_HELP: &str = concat!(
   pg_dump db | headroom put - host:db.sql
 
 The host runs `headroom serve`, or ssh reaches it (--ssh). After an interruption repeat the command: only \
-what is missing is sent. `-` is verified as well, but not resumed: if it fails, nothing is stored.
+what is missing is sent. `-` is verified as well, but not resumed: if it fails, nothing is stored. \
+`headroom share` lets somebody without a key fetch files.
 
 ",
     exit_codes!()

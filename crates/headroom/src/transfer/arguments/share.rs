@@ -10,12 +10,13 @@ use super::exit_codes::exit_codes;
 use super::values::expiry;
 
 const SHARE_HELP: &str = concat!(
-    "Prints a link to the page of the server, which must run with --web. Anyone who has the link can use \
-it until it expires or has no use left: send it over a channel that others do not read. A use is one \
-browser, from its first download or upload on; the same browser may resume and repeat. A link allows no \
-more than your own key does, and ends with it.
+    "Prints a link to the page of the server, which must run with --web, at an address that the other's \
+browser reaches. Anyone who has the link can use it until it expires or has no use left: send it over a \
+channel that others do not read. A use is one browser, from its first download or upload on; the same \
+browser may resume and repeat. A link allows no more than your own key does, and ends with it.
 
 Examples:
+  headroom serve --root /srv/files --web
   headroom share /srv/files/report.pdf --once
   headroom share /srv/files/inbox --put --expires 12h --name 'photos of Alice'
   headroom share host:photos --count 5
