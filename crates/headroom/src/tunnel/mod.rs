@@ -218,18 +218,22 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
     };
     let [left, right] = request.write()?;
     if let Some(shared) = shared {
+        let shared = shared.display();
         print_line(&format!(
-            "Wrote {} for {}, {} for {}, and {} for both.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
+            "Wrote {} for {}, {} for {}, and {shared} for both.\n\
+             Copy right.* and {shared} to the other end over a channel that you trust, and delete right.* here.\n\
+             Bring the tunnel up with `headroom tunnel up FILE` at both ends.",
             left.display(),
             request.left,
             right.display(),
-            request.right,
-            shared.display()
+            request.right
         ));
         return Ok(());
     }
     print_line(&format!(
-        "Wrote {} for {} and {} for {}, each with its ledger.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
+        "Wrote {} for {} and {} for {}, each with its ledger.\n\
+         Copy right.* to the other end over a channel that you trust, and delete them here.\n\
+         Bring the tunnel up with `headroom tunnel up FILE` at both ends.",
         left.display(),
         request.left,
         right.display(),
