@@ -48,8 +48,12 @@ pub(crate) enum Command {
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or write all pages to a folder (troff)
+    #[command(
+        after_help = "Examples:\n  headroom man | man -l -\n  headroom man ~/.local/share/man/man1"
+    )]
     Man {
-        /// The folder
+        /// Write the pages of all commands to this folder, made if it is missing, instead of
+        /// printing that of headroom
         folder: Option<PathBuf>,
     },
     /// Move a file by FTP or HTTP and report the clocks (the lab's client)
@@ -127,7 +131,7 @@ pub(crate) enum Lab {
     },
     /// Run a plan or a study, or compare stacks without one
     #[command(
-        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
+        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run plans/demo.toml --minutes 10\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
     )]
     Run(Box<Run>),
     /// Run plans between pairs of hosts at given times
@@ -145,7 +149,7 @@ pub(crate) enum Lab {
     },
     /// Compare runs cell by cell with the first
     #[command(
-        after_help = "Exit codes:\n  0  the runs were read; nothing is too slow\n  1  --fail-above P was given, and a cell is too slow (the whole 95 % interval of its time\n     over that in A lies above P percent) or was not measured\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of session times."
+        after_help = "Examples:\n  headroom lab compare results/demo-1790000000 results/demo-1790086400\n  headroom lab compare results/demo-1790000000 results/demo-1790086400 --fail-above 5%\n\nExit codes:\n  0  the runs were read; nothing is too slow\n  1  --fail-above P was given, and a cell is too slow (the whole 95 % interval of its time\n     over that in A lies above P percent) or was not measured\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on logarithms of session times."
     )]
     Compare(Compare),
     /// Show runs of a plan over time, and find what became slower or faster, and when
@@ -156,7 +160,7 @@ pub(crate) enum Lab {
     /// Write the samples of many runs into one table
     #[cfg(feature = "export")]
     #[command(
-        after_help = "Example:\n  headroom lab export results --parquet samples.parquet\n  duckdb -c \"SELECT run, stack, workload, size_bytes, median(session_seconds) FROM 'samples.parquet' GROUP BY ALL\"\n\nA row for each sample: columns of its run, then those of results.csv."
+        after_help = "Example:\n  headroom lab export results --parquet samples.parquet\n  duckdb -c \"SELECT run, stack, workload, size_bytes, median(session_seconds) FROM 'samples.parquet' GROUP BY ALL\"\n\nA row for each sample: columns of its run, then those of results.csv, which the folder of a run has\nbeside results.json and report.html: for one run nothing needs to be exported."
     )]
     Export(Export),
     /// Predict which stacks move files soonest over a link
@@ -227,14 +231,14 @@ pub(crate) struct Run {
     /// explains how)
     #[arg(long, value_name = "FILE")]
     pub(crate) include: Vec<String>,
-    /// Link, without a plan: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%, trace=lte.trace
-    /// [default: unshaped]
+    /// Link, without a plan: unshaped, 100mbit, 100mbit,delay=25ms,loss=1% (each way: a round-trip
+    /// time of 50ms), trace=lte.trace [default: unshaped]
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
     /// Link backend, overrides the plan [default: the best available]
     #[arg(long, value_name = "BACKEND", value_parser = ["netem", "emulator", "shaper"])]
     pub(crate) link_backend: Option<String>,
-    /// File sizes, without a plan [default: 1KiB,1MiB,64MiB]
+    /// File sizes up to 1GiB, without a plan [default: 1KiB,1MiB,64MiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) sizes: Vec<String>,
     /// Workloads, without a plan: download, upload, many, …; `lab list` lists all

@@ -62,7 +62,7 @@ impl Program {
     /// The error that it is nowhere.
     pub(crate) fn missing(self) -> Error {
         Error::Missing(format!(
-            "the program {} is missing: run scripts/fetch-parts {}, or install the package {}",
+            "the program {} is missing: run scripts/fetch-parts {} of the source tree, or install the package {}",
             self.name,
             self.part(),
             self.package
@@ -233,7 +233,7 @@ impl SearchPath {
             ""
         };
         Err(Error::Missing(format!(
-            "missing on this machine: {}. Run {pinned}scripts/fetch-parts {} (it unpacks them into a private cache), or install {}",
+            "missing on this machine: {}. Run {pinned}scripts/fetch-parts {} of the source tree (it unpacks them into a private cache), or install {}",
             names(&missing).join(", "),
             parts(&missing).join(" "),
             packages(&missing).join(", ")

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The lock has packages for another processor.
     #[error(
-        "the pinned programs are for x86-64 and this machine is {0}: install the programs, or use scripts/fetch-parts"
+        "the pinned programs are for x86-64 and this machine is {0}: install the programs, or use scripts/fetch-parts of the source tree"
     )]
     Processor(&'static str),
     /// The archive does not answer, or not with a package.

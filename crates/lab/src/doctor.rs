@@ -318,7 +318,7 @@ fn programs(search_path: &SearchPath, users: Vec<(Program, Vec<&'static str>)>) 
                 Err(_) => (
                     false,
                     format!(
-                        "missing, prevents {prevents}: run scripts/fetch-parts {}, or install the package {}",
+                        "missing, prevents {prevents}: run scripts/fetch-parts {} of the source tree, or install the package {}",
                         program.part(), program.package
                     ),
                 ),

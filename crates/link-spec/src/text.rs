@@ -22,7 +22,7 @@ const UNSHAPED: &str = "unshaped";
 const AUTO: &str = "auto";
 /// Stands for a queue that nothing manages.
 const NONE: &str = "none";
-const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, aqm, priority and dscp, \
+const KEYS: &str = "delay (one way), jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, aqm, priority and dscp, \
                     each also as up-… for the direction from client to server, and up-rate or up-trace";
 
 /// Reads the trace that a link names.

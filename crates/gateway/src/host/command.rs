@@ -23,7 +23,9 @@ pub struct Command {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program is not installed.
-    #[error("the program {0} is missing: install the package {1}, or run scripts/fetch-parts {0}")]
+    #[error(
+        "the program {0} is missing: install the package {1}, or run scripts/fetch-parts {0} of the source tree"
+    )]
     Missing(String, &'static str),
     /// The program could not be started or fed.
     #[error("cannot run `{0}`: {1}")]

@@ -54,7 +54,7 @@ pub(super) fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
         }
     }
     if plans.is_empty() {
-        println!("  none in ./plans");
+        println!("  none in ./plans; headroom lab run STACK... needs none");
     }
     Ok(ExitCode::SUCCESS)
 }
