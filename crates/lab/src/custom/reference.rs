@@ -231,9 +231,11 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 
 const INTRODUCTION: &str = "A plan, or a file that it names in include = [\"FILE\"], defines applications and layers as commands. They \
                             stand in stacks like those that are built in. A command is a list of words, which no shell \
-                            reads; the first one is a program. An application needs one of download, upload, shell and \
+                            reads; the first one is a program. An application has a server of its own, even if the \
+                            lab has such a server built in, and needs one of download, upload, shell and \
                             stream-file. headroom lab list FILE checks a file, headroom lab doctor PLAN looks for \
-                            programs, and docs/lab.md has more examples.";
+                            programs, and docs/lab.md of the source tree has more examples, lftp with vsftpd among \
+                            them.";
 
 /// Columns of names, with the blanks around them.
 const NAMES: usize = 20;
