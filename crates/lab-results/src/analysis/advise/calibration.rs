@@ -123,7 +123,7 @@ impl Calibration {
     }
 
     /// 95 % prediction interval of the mean of `transfers` sessions, seconds; none: too few
-    /// links.
+    /// links. It begins no sooner than the bytes pass at the link's rate.
     pub fn interval_s(
         &self,
         basis: &Basis,
@@ -135,7 +135,8 @@ impl Calibration {
         let factor = self.factors[usize::from(lossy)]?;
         let [below, above] = spread(basis, stack, predicted, transfers);
         let log = predicted.log_s;
-        Some([(log - factor * below).exp(), (log + factor * above).exp()])
+        let ends = [(log - factor * below).exp(), (log + factor * above).exp()];
+        Some(ends.map(|end| end.max(predicted.on_link_s)))
     }
 
     /// Half of the 95 % interval of the logarithm of one stack's time over another's: both
@@ -195,6 +196,20 @@ mod tests {
         let left = leave_out(&basis, 3);
         assert_eq!(left.len(), 6, "two stacks, three tasks");
         assert!(left.iter().all(|left| left.predicted.arithmetic.total_s < 10.0));
+    }
+
+    #[test]
+    fn no_interval_begins_before_the_bytes_can_have_passed() {
+        let basis = basis();
+        let model = basis.fit(0).expect("a model");
+        let link = &basis.links[4];
+        let task = Task { files: 1, bytes: 1e10 };
+        let predicted = basis.predict(&model, &basis.stacks[0], link, task, 1);
+        let interval = Calibration::of(&basis).interval_s(&basis, 0, &predicted, false, 1);
+        let [lo, hi] = interval.expect("calibrated");
+        let on_link_s = 8.0 * predicted.arithmetic.line_bytes / link.rate_bps.expect("a rate");
+        let time = predicted.arithmetic.total_s;
+        assert!(lo >= on_link_s && lo <= time && hi > 1.01 * time, "{lo} {hi} {time}");
     }
 
     #[test]

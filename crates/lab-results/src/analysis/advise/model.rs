@@ -76,6 +76,8 @@ pub struct Predicted {
     pub below: f64,
     /// How far above it 2.5 % lie.
     pub above: f64,
+    /// The time of its bytes on the link at the link's rate, seconds: no session takes less.
+    pub on_link_s: f64,
 }
 
 /// A line over the round-trip time.
@@ -188,9 +190,11 @@ impl Basis {
             total_s: 0.0,
         };
         let clear_s = arithmetic.round_trips_s + line.work_s + body.seconds();
+        let on_link_s = link.rate_bps.map_or(0.0, |bps| 8.0 * arithmetic.line_bytes / bps);
         if link.loss <= 0.0 {
             arithmetic.total_s = clear_s;
-            return Predicted { arithmetic, log_s: clear_s.ln(), below: 0.0, above: 0.0 };
+            let log_s = clear_s.ln();
+            return Predicted { arithmetic, log_s, below: 0.0, above: 0.0, on_link_s };
         }
         let dialogue_s = arithmetic.round_trips_s + line.work_s;
         let dialogue = (dialogue_s, connections);
@@ -206,6 +210,7 @@ impl Basis {
             log_s: middle,
             below: middle - at(0.025),
             above: at(0.975) - middle,
+            on_link_s,
         }
     }
 
