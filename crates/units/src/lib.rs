@@ -77,26 +77,43 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A unit's name and its bytes.
+type Unit = (&'static str, u64);
+
+const BINARY: [Unit; 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+const DECIMAL: [Unit; 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+
 /// Formats bytes: `1 KiB`, `256 MiB`, `1.5 GiB`.
 pub fn size(bytes: u64) -> String {
-    for (unit, scale) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if bytes >= scale {
-            return format!("{} {unit}", three(bytes as f64 / scale as f64));
-        }
-    }
-    format!("{bytes} B")
+    largest(BINARY, bytes).map_or_else(|| format!("{bytes} B"), |unit| size_in(unit, bytes))
 }
 
-/// Formats a size from a plan or option: in decimal units where it is round in those alone, as
-/// `100 MB`, else as [`size`].
+/// Formats a size from a plan or option: in decimal units where it is round in those and no whole
+/// number of binary ones, as `100 MB`, else as [`size`].
 pub fn chosen_size(bytes: u64) -> String {
-    let is_decimal = bytes.is_multiple_of(1000) && !bytes.is_multiple_of(1024);
-    for (unit, scale) in [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)] {
-        if is_decimal && bytes >= scale {
-            return format!("{} {unit}", three(bytes as f64 / scale as f64));
-        }
+    let is_binary = largest(BINARY, bytes).is_some_and(|(_, scale)| bytes.is_multiple_of(scale));
+    let is_round = bytes.is_multiple_of(1000) && has_three_digits(bytes);
+    match largest(DECIMAL, bytes) {
+        Some(unit) if is_round && !is_binary => size_in(unit, bytes),
+        _ => size(bytes),
     }
-    size(bytes)
+}
+
+/// The largest unit that a size reaches.
+fn largest(units: [Unit; 3], bytes: u64) -> Option<Unit> {
+    units.into_iter().find(|(_, scale)| bytes >= *scale)
+}
+
+fn size_in((name, scale): Unit, bytes: u64) -> String {
+    format!("{} {name}", three(bytes as f64 / scale as f64))
+}
+
+/// Whether three digits, and zeros after them, write the number.
+fn has_three_digits(mut number: u64) -> bool {
+    while number >= 1000 && number.is_multiple_of(10) {
+        number /= 10;
+    }
+    number < 1000
 }
 
 /// Formats bits per second: `100 Mbit/s`, `4.12 Gbit/s`.
@@ -206,6 +223,11 @@ mod tests {
             (16_000, "16 kB"),
             (9000, "9 kB"),
             (64 << 20, "64 MiB"),
+            (10_000_000_000, "10 GB"),
+            (16_000_000, "16 MB"),
+            (1000, "1 kB"),
+            (1 << 30, "1 GiB"),
+            (1500 << 20, "1.46 GiB"),
             (1_024_000, "1000 KiB"),
             (1_000_001, "977 KiB"),
             (999, "999 B"),
