@@ -292,6 +292,7 @@ fn advises_what_to_use_on_a_link() {
         ("--rate 50mbit --rtt 30ms --files 1MiB --arithmetic", 0),
         ("--rate 50mbit --rtt 30ms --files 200x16KiB --need forward-secrecy", 0),
         ("--rate 50mbit --rtt 30ms --files 1MiB --need verified", 5),
+        ("--rate 50mbit --rtt 30ms --loss 1% --files 1MiB --need post-quantum,no-udp", 5),
         ("--rate 5gbit --rtt 30ms --files 1MiB", 5),
         ("--rate 50mbit --rtt 3s --loss 20% --files 1GiB", 5),
         ("--rate 50mbit --files 1MiB", 2),

@@ -198,9 +198,21 @@ impl<'a> Adviser<'a> {
         facts: impl Fn(&str) -> StackFacts,
     ) -> Result<Advice, Refusal> {
         let Self { basis, models, calibration, half_widths, foreign_intervals } = self;
-        let reasons = outside(basis, question);
+        let lacking: Vec<LeftOutStack> = basis
+            .stacks
+            .iter()
+            .filter_map(|stack| {
+                let why = facts(&stack.name).lacks(&question.needs)?;
+                Some(LeftOutStack { stack: stack.name.clone(), why })
+            })
+            .collect();
+        let measurable = lacking.len() < basis.stacks.len();
+        let mut reasons = outside(basis, question);
         if !reasons.is_empty() {
-            return Err(Refusal { reasons, measurable: true });
+            if !measurable {
+                reasons.push(none_left(&lacking));
+            }
+            return Err(Refusal { reasons, measurable });
         }
         let lossy = question.loss > 0.0;
         let link = BasisLink {
@@ -248,13 +260,7 @@ impl<'a> Adviser<'a> {
             });
         }
         if stacks.is_empty() {
-            let all = left_out.iter().map(|left| format!("{}: {}", left.stack, left.why));
-            let all = all.collect::<Vec<_>>().join("; ");
-            let reasons = vec![format!(
-                "none of the measured stacks can be advised ({all}). `headroom lab list` has others: `headroom lab \
-                 run` measures them on your link, and --from rests on such a run of files of two sizes"
-            )];
-            return Err(Refusal { reasons, measurable: false });
+            return Err(Refusal { reasons: vec![none_left(&left_out)], measurable });
         }
         let index = |name: &str| basis.stacks.iter().position(|stack| stack.name == name);
         rank(&mut stacks, |pair| {
@@ -290,6 +296,16 @@ impl StackFacts {
         let missing: Vec<&str> = missing.map(|need| need.name()).collect();
         (!missing.is_empty()).then(|| format!("lacks {}", missing.join(", ")))
     }
+}
+
+/// The refusal of a question for which every measured stack is left out.
+fn none_left(left_out: &[LeftOutStack]) -> String {
+    let all = left_out.iter().map(|left| format!("{}: {}", left.stack, left.why));
+    let all = all.collect::<Vec<_>>().join("; ");
+    format!(
+        "none of the measured stacks can be advised ({all}). `headroom lab list` has others: `headroom lab run` \
+         measures them on your link, and --from rests on such a run of files of two sizes"
+    )
 }
 
 /// Why a stack is left out, whatever its times.
@@ -502,6 +518,25 @@ mod tests {
         let question = Question { loss: 0.01, ..question() };
         let refusal = advise(&reno, &question, plain).expect_err("only CUBIC is known");
         assert!(refusal.reasons[0].contains("only CUBIC"), "{refusal:?}");
+    }
+
+    #[test]
+    fn what_no_measured_stack_can_do_is_not_offered_to_be_measured() {
+        let refusal = |needs: Vec<Property>| {
+            let question = Question { loss: 0.1, needs, ..question() };
+            advise(&basis(), &question, plain).expect_err("the loss is outside")
+        };
+        assert!(refusal(vec![Property::NoUdp]).measurable);
+        let lacking = refusal(vec![Property::PostQuantum, Property::NoUdp]);
+        assert!(!lacking.measurable, "{lacking:?}");
+        let [loss, needs] = &lacking.reasons[..] else { panic!("{lacking:?}") };
+        assert!(loss.contains("a loss of 10 %"), "{loss}");
+        assert!(needs.contains("(quick: lacks post-quantum; slow: lacks post-quantum)"), "{needs}");
+        // a loss to which nobody knows the answer of a stack can be measured
+        let unknown = |name: &str| StackFacts { over_tcp: false, ..plain(name) };
+        let lossy = Question { loss: 0.005, ..question() };
+        let refusal = advise(&basis(), &lossy, unknown).expect_err("nothing is modelled");
+        assert!(refusal.measurable && refusal.reasons.len() == 1, "{refusal:?}");
     }
 
     #[test]
