@@ -128,9 +128,10 @@ fn facts(name: &str) -> StackFacts {
         Ok(stack) => StackFacts {
             properties: stack.properties().map(headroom_lab::properties::Properties::all),
             over_tcp: stack.moves_files_over_tcp(),
+            in_clear: Some(!stack.is_secured()),
         },
-        // what a plan defines: nobody stated its properties, nor what carries it
-        Err(_) => StackFacts { properties: None, over_tcp: false },
+        // what a plan defines: nobody stated its properties, nor what carries or encrypts it
+        Err(_) => StackFacts { properties: None, over_tcp: false, in_clear: None },
     }
 }
 

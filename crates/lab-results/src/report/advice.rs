@@ -91,9 +91,10 @@ fn verdict(advice: &Advice) -> String {
 
 fn row(stack: &Ranked) -> Vec<String> {
     let [lo, hi] = stack.interval_s;
+    let in_clear = if stack.in_clear == Some(true) { " (in clear)" } else { "" };
     vec![
         format!("{}{}", stack.rank, if stack.tied { "=" } else { "" }),
-        stack.stack.clone(),
+        format!("{}{in_clear}", stack.stack),
         units::seconds(stack.predicted_s),
         format!("{} to {}", units::seconds(lo), units::seconds(hi)),
     ]

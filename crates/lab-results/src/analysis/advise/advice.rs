@@ -63,6 +63,8 @@ pub struct StackFacts {
     pub properties: Option<BTreeSet<Property>>,
     /// Whether its files travel over TCP of the host, whose answer to loss is modelled.
     pub over_tcp: bool,
+    /// Whether nothing encrypts its files; none: it is defined by a plan, and is not known here.
+    pub in_clear: Option<bool>,
 }
 
 /// A link and files to move over it, from server to client.
@@ -100,6 +102,8 @@ pub struct Ranked {
     pub tied: bool,
     /// Its name.
     pub stack: String,
+    /// Whether nothing encrypts its files; none: unknown.
+    pub in_clear: Option<bool>,
     /// Seconds.
     pub predicted_s: f64,
     /// 95 % of all sessions take so long.
@@ -228,7 +232,8 @@ impl<'a> Adviser<'a> {
             let name = &stack.name;
             let mut leave_out =
                 |why: String| left_out.push(LeftOutStack { stack: name.clone(), why });
-            if let Some(why) = objection(&facts(name), question) {
+            let facts = facts(name);
+            if let Some(why) = objection(&facts, question) {
                 leave_out(why);
                 continue;
             }
@@ -253,6 +258,7 @@ impl<'a> Adviser<'a> {
                 rank: 0,
                 tied: false,
                 stack: name.clone(),
+                in_clear: facts.in_clear,
                 predicted_s: predicted.arithmetic.total_s,
                 interval_s,
                 session_for_each_file: question.files > 1 && !model.knows_folders(),
@@ -437,7 +443,8 @@ mod tests {
     }
 
     fn plain(_: &str) -> StackFacts {
-        StackFacts { properties: Some(BTreeSet::from([Property::NoUdp])), over_tcp: true }
+        let properties = Some(BTreeSet::from([Property::NoUdp]));
+        StackFacts { properties, over_tcp: true, in_clear: Some(true) }
     }
 
     #[test]
@@ -481,6 +488,7 @@ mod tests {
         let facts = |name: &str| StackFacts {
             properties: (name == "quick").then(|| BTreeSet::from([Property::NoUdp])),
             over_tcp: true,
+            in_clear: None,
         };
         let of = |needs: Vec<Property>| advise(&basis(), &Question { needs, ..question() }, facts);
         assert_eq!(of(Vec::new()).expect("no needs").stacks.len(), 2);
