@@ -260,7 +260,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) allow_failed_link_test: bool,
     /// Print how long it will probably take, and every command that would change the system,
-    /// without running it
+    /// without running it; name missing programs on standard error
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print results.json instead of the answer

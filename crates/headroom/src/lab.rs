@@ -150,14 +150,15 @@ fn without_root(dry_run: bool) -> anyhow::Result<()> {
 }
 
 /// Begins this program again among the pinned programs, where a run is to measure those. It then
-/// reads its plan and the `traces` of its links again, by the same paths.
+/// reads its plan and the `traces` of its links again, by the same paths. A dry run only says which
+/// programs are missing.
 fn choose_programs(
     arguments: &Run,
     needed: &[Program],
     traces: &[PathBuf],
     before: Option<bool>,
 ) -> anyhow::Result<()> {
-    if arguments.dry_run || arguments.host_programs {
+    if arguments.host_programs && !arguments.dry_run {
         return Ok(());
     }
     let Run { what, include, out, resume, scratch, testbed, skip_missing, .. } = arguments;
@@ -166,6 +167,10 @@ fn choose_programs(
     let traces = traces.iter().map(PathBuf::as_path);
     let paths: Vec<&Path> = named.chain(others).chain(traces).collect();
     let choice = pinned::Choice { needed, skip_missing: *skip_missing, paths: &paths, before };
+    if arguments.dry_run {
+        pinned::warn_of_missing(choice, arguments.host_programs);
+        return Ok(());
+    }
     pinned::enter_if_possible(choice)
 }
 

@@ -54,6 +54,26 @@ pub(crate) struct Choice<'a> {
     pub(crate) before: Option<bool>,
 }
 
+impl<'a> Choice<'a> {
+    /// What the run cannot do without.
+    fn required(self) -> &'a [Program] {
+        if self.skip_missing { programs::TESTBED } else { self.needed }
+    }
+}
+
+/// Says before a dry run which programs a run would not find, on this machine or, unless it is
+/// to measure this machine's, in the pinned tree.
+pub(crate) fn warn_of_missing(choice: Choice<'_>, host_programs: bool) {
+    let search = SearchPath::from_environment();
+    let may_enter = !host_programs && headroom_lab_parts::entered().is_none();
+    if may_enter && obstacle(&search, &search.pinned_tree(), choice).is_none() {
+        return;
+    }
+    if let Err(error) = search.require(choice.required()) {
+        eprintln!("headroom: a run would end with exit code 3: {error}");
+    }
+}
+
 /// Begins this program again among the pinned programs, where that is possible and wanted; returns
 /// otherwise.
 ///
@@ -96,8 +116,7 @@ fn obstacle(search: &SearchPath, tree: &Tree, choice: Choice<'_>) -> Option<Stri
     if let Some(path) = paths.into_iter().find(|path| !headroom_lab_parts::stays(path)) {
         return Some(format!("{} would not be there among the pinned ones", path.display()));
     }
-    let needed = if choice.skip_missing { programs::TESTBED } else { choice.needed };
-    let mut names: Vec<&str> = needed.iter().map(|program| program.name).collect();
+    let mut names: Vec<&str> = choice.required().iter().map(|program| program.name).collect();
     names.sort_unstable();
     names.dedup();
     let lacks: Vec<&str> = names.into_iter().filter(|name| !search.can_run_pinned(name)).collect();
