@@ -208,7 +208,7 @@ pub(crate) struct Run {
     /// Spend N minutes on a plan, not on a study: as many repetitions as probably fit, at least
     /// five, more while time is left, and without the largest sizes where even five take longer.
     /// On a machine slower than expected it takes longer
-    #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = minutes)]
     pub(crate) minutes: Option<u32>,
     /// Run all of the plan or study, or the smaller version that it defines (`[quick]`, `[smoke]`;
     /// all of it where it defines none)
@@ -437,6 +437,14 @@ pub(crate) struct Advise {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A number of minutes, without a unit.
+fn minutes(text: &str) -> Result<u32, String> {
+    let count = text.parse::<u32>().ok().filter(|count| (1..=10_000).contains(count));
+    count.ok_or_else(|| {
+        format!("`{text}` is not a whole number of minutes from 1 to 10000, such as 10")
+    })
 }
 
 /// A round-trip time, which no link is without.

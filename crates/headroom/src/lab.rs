@@ -70,7 +70,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     }
     let options = run_options(arguments)?;
     let plan = plan(arguments, &options)?;
-    let expected = run::sentence_on_time(run::expected_time(&plan), &plan);
+    let expected = run::sentence_on_time(run::expected_time(&plan), options.time, &plan);
     if arguments.dry_run {
         warn_of_kernel(std::slice::from_ref(&plan));
         println!("# {expected}");
@@ -91,7 +91,7 @@ fn measure_plan(plan: &Plan, json: bool, host_programs: bool) -> anyhow::Result<
     if !host_programs {
         pinned::enter_if_possible(choice)?;
     }
-    let expected = run::sentence_on_time(run::expected_time(plan), plan);
+    let expected = run::sentence_on_time(run::expected_time(plan), None, plan);
     let print = Print { json, detail: Detail::of(false), strict: false };
     run_plan(plan, &options(None)?, None, print, &expected)
 }

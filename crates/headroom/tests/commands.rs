@@ -387,6 +387,8 @@ fn what_cannot_be_typed() {
         ("lab run", "PLAN|STACK"),
         ("lab run s.toml --only http", "--only applies to plans; the parts of a study define it"),
         ("lab run http --repetitions 1", "1 is not in 2"),
+        ("lab run http --minutes 10min", "`10min` is not a whole number of minutes"),
+        ("lab run http --minutes 0", "`0` is not a whole number of minutes"),
         ("lab run http --minutes 1 --sizes 1GiB --link 9mbit --dry-run", "1 min is too little"),
         ("lab advise --rate 50mbit --rtt 0ms --files 1MiB", "write what ping prints"),
         ("lab list p.toml --own-stacks", "cannot be used with"),

@@ -114,7 +114,7 @@ fn rehearse_study(study: &Study, options: &Options) -> anyhow::Result<ExitCode> 
     let all = run::rounded(times.iter().sum());
     println!("# this will take about {all} in all, for {} parts:", parts.len());
     for (part, time) in parts.iter().zip(times) {
-        println!("# {}: {}", part.name, run::sentence_on_time(time, part));
+        println!("# {}: {}", part.name, run::sentence_on_time(time, None, part));
     }
     for part in parts {
         println!("# part {}", part.name);

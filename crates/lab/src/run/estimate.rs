@@ -228,15 +228,20 @@ fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
     session_s + (workload.work().extra_s)(workload, rtt_s) + bytes(cell) * 8.0 / bps
 }
 
-/// The sentence about a plan's expected time, for people.
-pub fn sentence(time: Duration, plan: &Plan) -> String {
+/// The sentence about a plan's expected time, for people; `given` is the time that a run without
+/// `until` may spend on more repetitions.
+pub fn sentence(time: Duration, given: Option<Duration>, plan: &Plan) -> String {
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
     };
-    let until = match plan.until {
-        None => String::new(),
-        Some(until) => {
+    let until = match (plan.until, given) {
+        (None, None) => String::new(),
+        (None, Some(given)) => {
+            let given = rounded(given.max(time));
+            format!(", and up to {given} with the repetitions that follow while time is left")
+        }
+        (Some(until), _) => {
             let most = f64::from(until.most_blocks) / f64::from(plan.repetitions.max(1));
             let most = time.mul_f64(most.max(1.0));
             format!(", and up to {} until its intervals are narrow enough", rounded(most))
@@ -322,13 +327,17 @@ mod tests {
     #[test]
     fn the_sentence_names_what_it_is_estimated_from() {
         let plan = plan(5, "100mbit", "\"1KiB\", \"1MiB\"");
-        let sentence = sentence(Duration::from_secs(120), &plan);
+        let sentence = sentence(Duration::from_secs(120), None, &plan);
         assert_eq!(
             sentence,
             "this will take about 2 min (estimated from 2 stacks, 5 repetitions, sizes from 1 KiB to 1 MiB and 1 link)"
         );
         let decimal = self::plan(5, "100mbit", "\"1KiB\", \"100MB\"");
-        let said = super::sentence(Duration::from_secs(120), &decimal);
+        let given = Some(Duration::from_secs(600));
+        let said = super::sentence(Duration::from_secs(120), given, &decimal);
         assert!(said.contains("sizes from 1 KiB to 100 MB"), "{said}");
+        let more =
+            "about 2 min, and up to 10 min with the repetitions that follow while time is left (";
+        assert!(said.contains(more), "{said}");
     }
 }
