@@ -17,6 +17,19 @@ impl FromStr for Files {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let trimmed = text.trim();
+        if !trimmed.is_empty() && trimmed.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(format!(
+                "`{text}` has no unit: write {trimmed}x1MB for so many files of 1 MB, or {trimmed}B for one file of so \
+                 many bytes"
+            ));
+        }
+        if let Some((count, size)) = trimmed.split_once(['*', '×']) {
+            let (count, size) = (count.trim(), size.trim());
+            return Err(format!(
+                "`{text}` is not a number of files and their size: write {count}x{size}"
+            ));
+        }
         let (count, size) = text.split_once('x').unwrap_or(("1", text));
         let count = count.trim().parse().ok().filter(|count| (1..=1_000_000).contains(count));
         let count = count.ok_or_else(|| {
@@ -37,6 +50,19 @@ mod tests {
         assert_eq!(of("64KiB"), Ok(Files { count: 1, bytes: 1 << 16 }));
         for wrong in ["0x1MiB", "x1MiB", "manyx1MiB", "2x", ""] {
             assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn says_how_several_files_are_written() {
+        assert_eq!("10000B".parse::<Files>(), Ok(Files { count: 1, bytes: 10_000 }));
+        for (wrong, expected) in [
+            ("10000", "write 10000x1MB for"),
+            ("10000*1MB", "write 10000x1MB"),
+            ("10000 × 1MB", "write 10000x1MB"),
+        ] {
+            let error = wrong.parse::<Files>().expect_err(wrong);
+            assert!(error.contains(expected), "{error}");
         }
     }
 }
