@@ -58,11 +58,13 @@ fn listings_dry_runs_and_errors() {
         .collect();
     insta::assert_snapshot!("sync_dry_run_json", without_times);
     let elsewhere = server.ground.path("elsewhere").display().to_string();
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 14] = [
         &["put", "missing", &remote("")],
+        &["put", &here],
         &["put", &here, "./no-host"],
         &["put", "-", &here, &remote("")],
         &["put", "host:a", &remote("")],
+        &["get", &remote("a")],
         &["get", &remote("missing"), &elsewhere],
         &["get", &remote("a*z"), &elsewhere],
         &["get", &remote("../up"), &elsewhere],

@@ -21,11 +21,11 @@ use super::connect::{Connector, close_after};
 use super::exit::{INTERRUPTED, Usage};
 use super::moving::fetch;
 use super::progress::Progress;
-use super::remotes::{remotes_on_same_servers, spread_remote};
+use super::remotes::{remotes_on_same_servers, servable, spread_remote};
 use super::spread;
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
-    let remote = spread_remote(&arguments.to, &arguments.moving.over_ssh)?;
+    let remote = servable(arguments.to.clone(), &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } =
         &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| RemotePath::is_meant(path.as_os_str())) {
@@ -89,12 +89,6 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
-    if RemotePath::is_meant(arguments.to.as_os_str()) {
-        bail!(Usage(format!(
-            "{} looks like a path on a host: `get` fetches to this machine, `put` sends from it",
-            arguments.to.display()
-        )));
-    }
     let (hosts, from) = remotes_on_same_servers(&arguments.from, &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, priority, compress, fsync, streams, json, .. } =
         &arguments.moving;

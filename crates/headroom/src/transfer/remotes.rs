@@ -45,6 +45,11 @@ pub(super) fn remotes_on_same_servers(
 /// Reads a place that several servers may have, as [`remote`] does.
 pub(super) fn spread_remote(text: &OsStr, over_ssh: &OverSsh) -> anyhow::Result<SpreadPath> {
     let remote = SpreadPath::parse(text).map_err(|error| Usage(error.to_string()))?;
+    servable(remote, over_ssh)
+}
+
+/// Refuses before anything is connected what can be no place there.
+pub(super) fn servable(remote: SpreadPath, over_ssh: &OverSsh) -> anyhow::Result<SpreadPath> {
     if over_ssh.ssh && remote.hosts.len() > 1 {
         bail!(Usage(
             "--ssh starts a server on one host: name one, or servers that run `headroom serve`"

@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use headroom_transfer::SpreadPath;
 
 use super::exit_codes::exit_codes;
 use super::moving::{Moving, OnLanes, Verifying};
+use super::values::local;
 
 const PUT_HELP: &str = concat!(
     "Examples:
@@ -34,8 +37,10 @@ pub(crate) struct Put {
     pub(crate) paths: Vec<PathBuf>,
     /// Destination below the server's root; an IPv6 address in brackets. Over several servers of
     /// one store, separated by commas, files are spread
-    #[arg(value_name = "HOST[:PORT]:PATH")]
-    pub(crate) to: OsString,
+    // of one argument clap takes it for the last, so this says what is missing
+    #[arg(value_name = "HOST[:PORT]:PATH",
+        value_parser = OsStringValueParser::new().try_map(|text| SpreadPath::parse(&text)))]
+    pub(crate) to: SpreadPath,
     #[command(flatten)]
     pub(crate) moving: Moving,
     #[command(flatten)]
@@ -70,7 +75,7 @@ pub(crate) struct Get {
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) from: Vec<OsString>,
     /// Destination; `-` is standard output, for one file
-    #[arg(value_name = "DEST")]
+    #[arg(value_name = "DEST", value_parser = PathBufValueParser::new().try_map(local))]
     pub(crate) to: PathBuf,
     #[command(flatten)]
     pub(crate) moving: Moving,

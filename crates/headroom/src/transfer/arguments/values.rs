@@ -1,9 +1,22 @@
 //! Reads values of arguments: ports, times and lengths.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use headroom_transfer::{Chunk, Retry};
+use headroom_transfer::{Chunk, RemotePath, Retry};
+
+/// A destination on this machine.
+pub(super) fn local(path: PathBuf) -> Result<PathBuf, String> {
+    if RemotePath::is_meant(path.as_os_str()) {
+        return Err(format!(
+            "{} looks like a path on a host: `get` fetches to this machine, `put` sends from it. Write the destination \
+             last, such as `.`",
+            path.display()
+        ));
+    }
+    Ok(path)
+}
 
 pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let numbers = text.split_once('-').and_then(|(first, last)| {
