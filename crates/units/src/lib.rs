@@ -92,9 +92,11 @@ pub fn size(bytes: u64) -> String {
 /// number of binary ones, as `100 MB`, else as [`size`].
 pub fn chosen_size(bytes: u64) -> String {
     let is_binary = largest(BINARY, bytes).is_some_and(|(_, scale)| bytes.is_multiple_of(scale));
-    let is_round = bytes.is_multiple_of(1000) && has_three_digits(bytes);
+    // 1500 MiB are a multiple of 1000 bytes as well
+    let is_round = !bytes.is_multiple_of(1024) || has_three_digits(bytes);
+    let is_decimal = bytes.is_multiple_of(1000) && is_round && !is_binary;
     match largest(DECIMAL, bytes) {
-        Some(unit) if is_round && !is_binary => size_in(unit, bytes),
+        Some(unit) if is_decimal => size_in(unit, bytes),
         _ => size(bytes),
     }
 }
@@ -226,6 +228,7 @@ mod tests {
             (10_000_000_000, "10 GB"),
             (16_000_000, "16 MB"),
             (1000, "1 kB"),
+            (1_234_000_000, "1.23 GB"),
             (1 << 30, "1 GiB"),
             (1500 << 20, "1.46 GiB"),
             (1_024_000, "1000 KiB"),
