@@ -331,7 +331,7 @@ fn advises_what_to_use_on_a_link() {
     let line = "lab advise --from basis.json --rate 50mbit --rtt 30ms --files 1MiB --json";
     let ended = ground.end_of(ground.headroom(line));
     let all: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-    let in_clear = [0, 1, 2].map(|index| all["stacks"][index]["in_clear"].as_bool());
+    let in_clear = [0_usize, 1, 2].map(|index| all["stacks"][index]["in_clear"].as_bool());
     assert_eq!(in_clear, [Some(true), Some(false), Some(true)], "{ended}");
 }
 
