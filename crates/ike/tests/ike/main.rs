@@ -11,6 +11,7 @@ mod impostor;
 mod key_derivation;
 mod many;
 mod message_ids;
+mod mobility;
 mod passwords;
 mod per_resource;
 mod pki;

@@ -98,7 +98,7 @@ const POINTS: [Point; 6] = [
 ];
 
 /// Per cent that the transfers use today, in the order of [`POINTS`], less a little.
-const HOLDS: [f64; 6] = [88.0, 80.5, 73.0, 90.5, 75.0, 87.0];
+const HOLDS: [f64; 6] = [89.5, 85.0, 80.5, 91.0, 80.5, 91.0];
 
 /// A finished transfer.
 #[derive(Debug, Clone, Copy)]
