@@ -13,11 +13,14 @@ const AMPLIFICATION: u64 = 3;
 /// Responses that may wait for one address.
 const MAX_RESPONSES: usize = 2;
 /// Challenges sent to a new address before giving up.
-const MAX_CHALLENGES: u32 = 6;
-/// Packets with which an end that awaits data follows its first one: with the first, the other
-/// end may answer by 18 000 bytes, which are its challenge and its initial window, one lost
-/// packet included.
-const OPENINGS: u8 = 4;
+const MAX_CHALLENGES: u32 = 7;
+/// Packets that carry the first challenge: without an answer the other end gets no more than its
+/// limit, and a lost one would cost a timeout of three round trips.
+const COPIES: u32 = 2;
+/// Packets with which an end that awaits data follows its first ones: with these, the other end
+/// may answer by 18 000 bytes, which are its challenges and its initial window, one lost packet
+/// included.
+const OPENINGS: u8 = 3;
 
 /// An address and the state of its validation.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ struct PathState {
     is_known: bool,
     received: u64,
     sent: u64,
-    /// The last challenge sent, and when.
+    /// The last challenge, and when it was first sent.
     challenge: Option<([u8; 8], Duration)>,
     challenges: u32,
     /// Whether all its challenges were sent, or the amplification limit forbids the next: another
@@ -86,7 +89,8 @@ impl PathState {
             return None;
         }
         Some(self.challenge.map_or(Duration::ZERO, |(_, at)| {
-            at + timeout * (1 << self.challenges.saturating_sub(1).min(6))
+            let timeouts = self.challenges.checked_sub(COPIES).map(|again| 1 << again.min(6));
+            at + timeout * timeouts.unwrap_or(0)
         }))
     }
 }
@@ -262,11 +266,14 @@ impl Paths {
             }
             let mut path = Path { response: path_state.responses.pop(), challenge: None };
             if challenge {
-                *tokens += 1;
-                let mut token = [0; 8];
-                let hash = blake3::keyed_hash(&seed, &tokens.to_be_bytes());
-                token.copy_from_slice(&hash.as_bytes()[..8]);
-                path_state.challenge = Some((token, now));
+                let again = path_state.challenge.filter(|_| path_state.challenges < COPIES);
+                let (token, _) = *path_state.challenge.insert(again.unwrap_or_else(|| {
+                    *tokens += 1;
+                    let hash = blake3::keyed_hash(&seed, &tokens.to_be_bytes());
+                    let mut token = [0; 8];
+                    token.copy_from_slice(&hash.as_bytes()[..8]);
+                    (token, now)
+                }));
                 path_state.challenges = path_state.challenges.saturating_add(1);
                 path.challenge = Some(token);
             }
@@ -407,11 +414,17 @@ mod tests {
         let now = Duration::from_millis(10);
         for port in [1, 2] {
             paths.received(address(port), LEN, true);
-            let (to, path) = paths.poll(now, TIMEOUT, LEN).expect("a challenge");
-            assert_eq!(to, address(port));
-            let answer = Path { challenge: None, response: path.challenge };
+            let (mut challenges, mut copies) = (Vec::new(), 0);
+            while let Some((to, path)) = paths.poll(now, TIMEOUT, LEN) {
+                assert_eq!(to, address(port));
+                challenges.extend(path.challenge);
+                copies += 1;
+            }
+            challenges.dedup();
+            assert_eq!((challenges.len(), copies), (1, COPIES), "{port}");
+            let answer = Path { challenge: None, response: challenges.pop() };
             if port == 2 {
-                let change = paths.answer(now * 2, to, &answer);
+                let change = paths.answer(now * 2, address(port), &answer);
                 let moved = Change::Moved { elsewhere: false, rtt: now };
                 assert_eq!(change, Some(moved), "what was sent to the other is sent again");
             }
@@ -489,14 +502,14 @@ mod tests {
         let [mut client, mut server] =
             [Some(address(1)), None].map(|peer| Paths::new(peer, [1; 32]).awaiting_data());
         assert_eq!((client.data_to(), server.data_to()), (Some((address(1), 0)), None));
-        let mut opened = 0;
+        let mut opened = 0_u32;
         while client.timeout(TIMEOUT, LEN) == Some(Duration::ZERO) {
             let (to, _) = client.poll(Duration::ZERO, TIMEOUT, LEN).expect("it is due");
             client.sent(to, LEN);
             server.received(address(2), LEN, true);
             opened += 1;
         }
-        assert_eq!(opened, 1 + OPENINGS);
+        assert_eq!(opened, COPIES + u32::from(OPENINGS));
         assert_eq!(server.data_to(), Some((address(2), 3 * LEN as u64 * u64::from(opened))));
     }
 }
