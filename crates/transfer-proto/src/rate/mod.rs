@@ -84,7 +84,7 @@ const MIN_PACKETS: f64 = 4.0;
 pub(crate) const TRAIN: Duration = Duration::from_millis(1);
 /// Rounds of startup that are paced at the measured capacity at most. It may have been measured too
 /// low, and a source that is now and then too slow would never show that: `a_slow_source_does_not_keep_it_in_startup`.
-const CAPPED_ROUNDS: u64 = 4;
+const CAPPED_ROUNDS: u64 = 5;
 /// Share of the bandwidth-delay product in flight while the round trip is probed. BBR's `ProbeRTT`
 /// has 0.5; ours costs less, and a queue of others still shows.
 const PROBE_RTT_GAIN: f64 = 0.6;
