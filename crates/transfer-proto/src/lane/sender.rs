@@ -15,6 +15,9 @@ use crate::rate::{Controller, RateConfig, Report};
 
 /// Feedback is requested this often in a round trip,
 const ASKS_PER_RTT: u32 = 8;
+/// this often when a quarter of one has passed without any: losses of feedback may come in bursts,
+/// and the window must not close meanwhile,
+const OVERDUE_ASKS_PER_RTT: u32 = 64;
 /// but not more often than this, while the window is open: each costs both
 const ASK_INTERVAL: Duration = Duration::from_micros(400);
 /// and after this many packets at the latest.
@@ -27,6 +30,11 @@ const FIRST_UNASKED: u32 = 2;
 /// Timeouts without feedback after which only probes are sent (RFC 8085, section 3.1.3, asks
 /// for a circuit breaker).
 const SILENT_TIMEOUTS: u32 = 3;
+/// Until then a probe follows so many times in a timeout: losses of feedback may come in bursts.
+/// Ours: with a burst of eight on average, sixteen probes leave one silence of nine.
+const PROBES_PER_TIMEOUT: u32 = 8;
+/// What probes may use of the rate before the path counts as silent.
+const PROBE_SHARE: f64 = 1.0 / 16.0;
 const MAX_BACKOFF: u32 = 6;
 /// The longest interval between probes of a silent path, unless one timeout is longer: how late
 /// the end of an outage is noticed. A packet per second is no load.
@@ -59,6 +67,8 @@ pub(crate) struct Sender {
     mtu: MtuSearch,
     asked_at: Option<Duration>,
     unasked: u32,
+    /// When the last feedback arrived, or the first of what is in flight can.
+    answered_at: Duration,
     /// When the awaited answer is overdue.
     overdue_at: Option<Duration>,
     timeouts: u32,
@@ -101,6 +111,7 @@ impl Sender {
             mtu,
             asked_at: None,
             unasked: 0,
+            answered_at: Duration::ZERO,
             overdue_at: None,
             timeouts: 0,
             probe_due: false,
@@ -297,7 +308,11 @@ impl Sender {
     /// must not silence the feedback that reports it. It also finds the queue without its own
     /// train.
     pub(crate) fn asks(&mut self, now: Duration, is_first: bool, left: usize) -> bool {
-        let interval = (self.rtt.get() / ASKS_PER_RTT).max(ASK_INTERVAL);
+        let rtt = self.rtt.get();
+        // startup sends in flights: there is none between them
+        let is_overdue = !self.rate.starts_up() && now >= self.answered_at + rtt / 4;
+        let asks = if is_overdue { OVERDUE_ASKS_PER_RTT } else { ASKS_PER_RTT };
+        let interval = (rtt / asks).max(ASK_INTERVAL);
         let is_time = self.asked_at.is_some_and(|asked_at| now >= asked_at + interval);
         // nothing may follow the train that could ask; neither the packet itself nor what is left
         // of its train is counted yet
@@ -324,6 +339,9 @@ impl Sender {
 
     /// Notes that a packet was sent.
     pub(crate) fn sent(&mut self, now: Duration, number: u64, frame: SentFrame, len: usize) {
+        if self.in_flight() == 0 {
+            self.answered_at = now + self.rtt.get();
+        }
         self.sent.push(now, number, frame, len);
         match frame {
             SentFrame::Nothing => return,
@@ -354,10 +372,7 @@ impl Sender {
 
     /// Returns when an answer, or the time for it, is overdue.
     pub(crate) fn overdue(&self) -> Option<Duration> {
-        match (self.overdue_at, self.sent.loss_at()) {
-            (Some(overdue), Some(loss)) => Some(overdue.min(loss)),
-            (one, other) => one.or(other),
-        }
+        [self.overdue_at, self.probe_again_at(), self.sent.loss_at()].into_iter().flatten().min()
     }
 
     /// Returns the next deadline.
@@ -379,6 +394,9 @@ impl Sender {
             let Self { sent, rtt, queue, mtu, settled, .. } = self;
             let outcome = sent.expire(now, rtt, |result| apply_result(queue, mtu, settled, result));
             self.report(now, &outcome, false);
+        }
+        if self.probe_again_at().is_some_and(|at| at <= now) {
+            self.probe_due = true;
         }
         if self.overdue_at.is_some_and(|at| at <= now) {
             self.timeouts += 1;
@@ -402,6 +420,7 @@ impl Sender {
             return;
         }
         self.newest_feedback = Some(order);
+        self.answered_at = now;
         self.timeouts = 0;
         self.timeout_repeats = 0;
         self.probe_due = false;
@@ -448,6 +467,18 @@ impl Sender {
                 congested,
             },
         );
+    }
+
+    /// Returns when to probe again before the path counts as silent.
+    fn probe_again_at(&self) -> Option<Duration> {
+        if self.timeouts == 0 || self.silent() || self.probe_due {
+            return None;
+        }
+        let timeout = self.rtt.timeout();
+        let affordable = PROBE as f64 / (self.rate.rate() * PROBE_SHARE);
+        let interval =
+            affordable.clamp((timeout / PROBES_PER_TIMEOUT).as_secs_f64(), timeout.as_secs_f64());
+        Some(self.probed_at + Duration::from_secs_f64(interval))
     }
 
     fn await_answer(&mut self, now: Duration) {

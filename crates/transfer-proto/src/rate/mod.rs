@@ -301,6 +301,11 @@ impl Controller {
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
     }
 
+    /// Whether the window still grows to what the path carries.
+    pub(crate) fn starts_up(&self) -> bool {
+        self.mode == Mode::Startup
+    }
+
     /// Returns the share of packets that are lost at random, a tenth at most.
     pub(crate) fn random_loss(&self) -> f64 {
         self.model.chance_loss()

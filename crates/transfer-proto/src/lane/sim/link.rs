@@ -14,10 +14,7 @@ pub(super) struct Link {
     pub(super) delay: Duration,
     /// Bytes of the queue.
     pub(super) buffer: f64,
-    pub(super) loss: f64,
-    /// Packets that are lost one after the other.
-    pub(super) burst: u32,
-    lost_next: u32,
+    pub(super) losses: Losses,
     /// Share of packets that are later by up to this.
     pub(super) reorder: (f64, Duration),
     pub(super) duplicate: f64,
@@ -32,11 +29,40 @@ pub(super) struct Link {
     pub(super) dropped: u64,
 }
 
+/// Losses of one direction, each alone or in bursts: the model of Gilbert and Elliott.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Losses {
+    share: f64,
+    /// Share of lost packets that another lost one follows.
+    again: f64,
+    /// Whether the last packet was lost.
+    bad: bool,
+}
+
 /// A packet at the far end.
 pub(super) struct Arrival {
     pub(super) at: Duration,
     pub(super) wrong_bit: Option<u64>,
     pub(super) marked: bool,
+}
+
+impl Losses {
+    /// Each packet is lost with this probability, whatever became of those before.
+    pub(super) fn alone(share: f64) -> Self {
+        Self { share, again: share, bad: false }
+    }
+
+    /// This share of packets is lost, on average so many in a row.
+    pub(super) fn in_bursts(share: f64, mean: u32) -> Self {
+        Self { share, again: share.max(1.0 - 1.0 / f64::from(mean)), bad: false }
+    }
+
+    /// Whether the next packet is lost.
+    pub(super) fn take(&mut self, chance: &mut Chance) -> bool {
+        let first = self.share * (1.0 - self.again) / (1.0 - self.share);
+        self.bad = chance.happens(if self.bad { self.again } else { first });
+        self.bad
+    }
 }
 
 impl Link {
@@ -48,9 +74,7 @@ impl Link {
             rate,
             delay: rtt / 2,
             buffer: (bdps * rate * rtt.as_secs_f64()).max(15_000.0),
-            loss: 0.0,
-            burst: 1,
-            lost_next: 0,
+            losses: Losses::default(),
             reorder: (0.0, Duration::ZERO),
             duplicate: 0.0,
             corrupt: 0.0,
@@ -64,15 +88,7 @@ impl Link {
 
     /// What becomes of a packet of `len` bytes.
     pub(super) fn offer(&mut self, now: Duration, len: usize, chance: &mut Chance) -> Vec<Arrival> {
-        if self.lost_next > 0 {
-            self.lost_next -= 1;
-            return Vec::new();
-        }
-        if len > self.mtu {
-            return Vec::new();
-        }
-        if chance.happens(self.loss / f64::from(self.burst)) {
-            self.lost_next = self.burst - 1;
+        if len > self.mtu || self.losses.take(chance) {
             return Vec::new();
         }
         let waits = self.free_at.saturating_sub(now);

@@ -14,7 +14,7 @@ mod tail;
 mod transport;
 mod world;
 
-use link::Link;
+use link::{Link, Losses};
 use world::{Opener, Ours, World};
 
 /// SplitMix64: enough for chance, and the same on every machine.

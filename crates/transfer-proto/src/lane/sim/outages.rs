@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::Event;
 use super::super::testing::Cheap;
-use super::{Link, Opener, Ours, World};
+use super::{Link, Losses, Opener, Ours, World};
 use crate::rate::RateConfig;
 
 const MS: Duration = Duration::from_millis(1);
@@ -17,9 +17,9 @@ const OPENERS: [Opener; 2] = [Opener::Sender, Opener::Receiver];
 /// 100 Mbit/s, a round trip of 70 ms, 0.3 % loss each way.
 fn world(opener: Opener) -> World<Cheap> {
     let mut link = Link::new(100.0, 70 * MS, 1.0);
-    link.loss = 0.003;
+    link.losses = Losses::alone(0.003);
     let mut world = World::new(link, 1);
-    world.feedback_loss = 0.003;
+    world.feedback_losses = Losses::alone(0.003);
     let ours = Ours::opened_by(opener, 1, u64::MAX, RateConfig::default(), 1472);
     world.add_ours(Duration::ZERO, ours);
     world.run(BEGINS);
@@ -151,9 +151,9 @@ fn pauses_of_hosts_and_link_end_no_transfer() {
         for pause in [Pause::Sender, Pause::Receiver, Pause::Link] {
             for seconds in [1, 2, 5, 10] {
                 let mut link = Link::new(200.0, 30 * MS, 1.0);
-                (link.loss, link.burst) = (0.01, 8);
+                link.losses = Losses::in_bursts(0.01, 8);
                 let mut world: World<Cheap> = World::new(link, seconds.into());
-                world.feedback_loss = 0.01;
+                world.feedback_losses = Losses::in_bursts(0.01, 8);
                 let rate = RateConfig::default();
                 world.add_ours(Duration::ZERO, Ours::opened_by(opener, 1, BYTES, rate, 1472));
                 world.run(begins);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::testing::Cheap;
-use super::{Link, Opener, Ours, World};
+use super::{Link, Losses, Opener, Ours, World};
 use crate::rate::RateConfig;
 
 const MS: Duration = Duration::from_millis(1);
@@ -98,7 +98,7 @@ const POINTS: [Point; 6] = [
 ];
 
 /// Per cent that the transfers use today, in the order of [`POINTS`], less a little.
-const HOLDS: [f64; 6] = [89.5, 85.0, 80.5, 91.0, 80.5, 91.0];
+const HOLDS: [f64; 6] = [89.5, 85.0, 81.0, 91.0, 80.5, 91.0];
 
 /// A finished transfer.
 #[derive(Debug, Clone, Copy)]
@@ -127,10 +127,10 @@ impl Point {
     fn world(&self, seed: u64) -> World<Cheap> {
         let mut link = Link::new(self.mbps, self.rtt(), 1.0);
         link.buffer = self.queue * FULL;
-        (link.loss, link.burst) = (self.loss, self.burst);
+        link.losses = Losses::in_bursts(self.loss, self.burst);
         let mut world = World::new(link, seed);
         world.framing = ETHERNET;
-        world.feedback_loss = self.loss;
+        world.feedback_losses = Losses::in_bursts(self.loss, self.burst);
         world
     }
 
@@ -179,6 +179,31 @@ fn whole_transfers_use_the_links_of_six_kinds() {
     }
 }
 
+/// The feedback of a round trip is eight packets, which one burst takes: without more of it the
+/// window closes, and each timeout sends little into the same burst, until the lane is silent.
+#[test]
+fn bursts_that_take_all_feedback_of_a_round_trip_do_not_silence_a_transfer() {
+    let point = &POINTS[3];
+    for opener in [Opener::Sender, Opener::Receiver] {
+        let shares: [f64; 8] =
+            std::array::from_fn(|seed| point.transfer(opener, seed as u64 + 1).share);
+        // the worst of 48 was 89
+        assert!(shares.iter().all(|&share| share >= 87.0), "{opener:?}: {shares:.1?}");
+    }
+}
+
+/// One lost packet in a hundred, or two: of eight transfers none waits for a timeout because the
+/// answer to its challenge was lost.
+#[test]
+fn a_lost_challenge_does_not_delay_a_transfer() {
+    for point in [POINTS[1], POINTS[2]] {
+        for seed in 1..=8 {
+            let took = point.transfer(Opener::Receiver, seed);
+            assert!(took.share >= point.least - 2.0, "{seed}: {took:?}");
+        }
+    }
+}
+
 #[test]
 fn startup_fills_long_links_in_three_round_trips() {
     // queues of 48 and 60 ms
@@ -221,7 +246,8 @@ fn a_mebibyte_on_a_lane_takes_at_most_five_round_trips_more_than_the_link_needs(
     }
 }
 
-/// Prints the six points. `cargo test ... -- --ignored --nocapture figures_of_points`
+/// Prints the six points, or the one that `POINT` names.
+/// `cargo test ... -- --ignored --nocapture figures_of_points`
 #[test]
 #[ignore = "prints figures"]
 fn figures_of_points() {
@@ -229,12 +255,15 @@ fn figures_of_points() {
         "| link | sends | % of the link | after the start | least | s | full after s | dropped | queue ms p50, p95 |"
     );
     println!("|---|---|--:|--:|--:|--:|--:|--:|--:|");
-    for point in POINTS {
+    let chosen = std::env::var("POINT").ok();
+    for point in
+        POINTS.iter().filter(|point| chosen.as_deref().is_none_or(|name| name == point.name))
+    {
         for opener in [Opener::Sender, Opener::Receiver] {
-            let took = [1, 2, 3].map(|seed| point.transfer(opener, seed));
+            let took: [_; 8] = std::array::from_fn(|seed| point.transfer(opener, seed as u64 + 1));
             let shares = took.map(|took| took.share);
             let worst =
-                took.iter().copied().min_by(|a, b| a.share.total_cmp(&b.share)).expect("three");
+                took.iter().copied().min_by(|a, b| a.share.total_cmp(&b.share)).expect("eight");
             println!(
                 "| {} | {} | {shares:.1?} | {:.1} | {} | {:.2} | {:.1} | {} | {:.1?} |",
                 point.name,
@@ -318,15 +347,19 @@ fn figures_of_sharing() {
     }
 }
 
-/// Prints the state over time of a transfer: the point and the seed by `POINT` and `SEED`.
+/// Prints the state over time of a transfer: `POINT`, `SEED`, `RTTS` and `SENDER` (`server`)
+/// choose it.
 #[test]
 #[ignore = "prints figures"]
 fn figures_over_time() {
     let chosen = std::env::var("POINT").unwrap_or_else(|_| "f".into());
-    let rtts: u32 = std::env::var("RTTS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let (rtts, seed) = (number("RTTS").unwrap_or(60), u64::from(number("SEED").unwrap_or(1_u32)));
     let point = POINTS.iter().find(|point| point.name == chosen).expect("a point");
-    let mut world = point.world(1);
-    world.add_ours(Duration::ZERO, Ours::opened_by(Opener::Sender, 1, u64::MAX, rate(), 1472));
+    let is_server = std::env::var("SENDER").is_ok_and(|sender| sender == "server");
+    let opener = if is_server { Opener::Receiver } else { Opener::Sender };
+    let mut world = point.world(seed);
+    world.add_ours(Duration::ZERO, Ours::opened_by(opener, seed, u64::MAX, rate(), 1472));
     let mut before = (String::new(), 0, 0);
     for step in 0..rtts * 8 {
         world.run(point.rtt() / 8 * step);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::testing::Cheap;
-use super::{Link, Ours, World};
+use super::{Link, Losses, Ours, World};
 use crate::rate::RateConfig;
 
 const MS: Duration = Duration::from_millis(1);
@@ -15,7 +15,7 @@ fn ours(seed: u64) -> Ours<Cheap> {
 
 fn alone(mbps: f64, rtt: Duration, bdps: f64, loss: f64) -> World<Cheap> {
     let mut link = Link::new(mbps, rtt, bdps);
-    link.loss = loss;
+    link.losses = Losses::alone(loss);
     let mut world = World::new(link, 7);
     world.add_ours(Duration::ZERO, ours(1));
     world
@@ -156,7 +156,7 @@ fn a_deep_queue_beside_cubic_is_not_taken_for_the_path() {
 fn two_lanes_share_evenly_and_keep_the_queue_short() {
     for (mbps, rtt, loss) in [(100.0, 50, 0.0), (50.0, 20, 0.0), (100.0, 50, 0.01)] {
         let mut link = Link::new(mbps, rtt * MS, 1.0);
-        link.loss = loss;
+        link.losses = Losses::alone(loss);
         let mut world = World::new(link, 8);
         world.add_ours(Duration::ZERO, ours(1));
         world.add_ours(5 * S, ours(2));
@@ -282,7 +282,7 @@ fn figures_of_two() {
     ] {
         for seed in [7, 8, 9] {
             let mut link = Link::new(mbps, rtt * MS, bdps);
-            link.loss = loss;
+            link.losses = Losses::alone(loss);
             let mut world = World::new(link, seed);
             world.add_ours(Duration::ZERO, ours(1));
             world.add_ours(later * S, ours(2));

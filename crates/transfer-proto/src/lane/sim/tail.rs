@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::testing::Cheap;
-use super::{Link, Ours, World};
+use super::{Link, Losses, Ours, World};
 use crate::rate::RateConfig;
 
 const MS: Duration = Duration::from_millis(1);
@@ -21,9 +21,9 @@ struct Tail {
 /// Moves so many bytes over 50 Mbit/s and 300 ms.
 fn tail(bytes: u64, loss: f64, seed: u64) -> Tail {
     let mut link = Link::new(50.0, RTT, 0.16);
-    link.loss = loss;
+    link.losses = Losses::alone(loss);
     let mut world: World<Cheap> = World::new(link, seed);
-    world.feedback_loss = loss;
+    world.feedback_losses = Losses::alone(loss);
     world.add_ours(Duration::ZERO, Ours::new(seed, bytes, RateConfig::default(), 1472));
     world.run(100 * MS);
     let mut nothing_waits = None;

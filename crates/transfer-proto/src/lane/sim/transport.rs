@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::Event;
 use super::super::testing::{Aes, Cheap};
-use super::{Chance, Link, Ours, World};
+use super::{Chance, Link, Losses, Ours, World};
 use crate::rate::RateConfig;
 
 const MS: Duration = Duration::from_millis(1);
@@ -24,15 +24,16 @@ fn every_byte_arrives_over_hundreds_of_networks() {
         let mut between = |least: f64, most: f64| least + (most - least) * chance.share();
         let rtt = Duration::from_secs_f64(10_f64.powf(between(-4.0, -0.5)));
         let mut link = Link::new(10_f64.powf(between(0.0, 3.0)), rtt, between(0.1, 3.0));
-        link.loss = between(-0.1, 0.15);
+        link.losses = Losses::in_bursts(between(-0.1, 0.15).max(0.0), between(1.0, 8.0) as u32);
         link.duplicate = between(-0.1, 0.1);
         link.corrupt = between(-0.1, 0.1);
         link.reorder = (between(-0.2, 0.4), rtt.mul_f64(between(0.0, 1.0)));
         link.mtu = between(1228.0, 1600.0) as usize;
-        let feedback_loss = between(-0.2, 0.4);
+        let feedback_losses =
+            Losses::in_bursts(between(-0.2, 0.4).max(0.0), between(1.0, 8.0) as u32);
         let bytes = between(0.0, 400_000.0) as u64 + 1;
         let mut world = World::new(link, seed);
-        world.feedback_loss = feedback_loss;
+        world.feedback_losses = feedback_losses;
         world.add_ours(Duration::ZERO, checked(seed, bytes));
         for _ in 0..200 {
             let until = world.now + S;
@@ -88,7 +89,7 @@ fn a_sender_whose_address_changes_continues() {
 #[test]
 fn a_path_that_drops_long_packets_delays_and_does_not_end_a_transfer() {
     let mut link = Link::new(50.0, 30 * MS, 1.0);
-    link.loss = 0.01;
+    link.losses = Losses::alone(0.01);
     let mut world = World::new(link, 3);
     world.add_ours(Duration::ZERO, checked(1, 40_000_000));
     world.run(2 * S);

@@ -9,7 +9,7 @@ use super::super::testing::{Exporter, FromSecret, context};
 use super::super::{Direction, Event, Lane, LaneConfig, LaneId, MAX_PACKET, Piece, Received};
 use super::bbr::Bbr;
 use super::reference::{self, Tcp};
-use super::{Chance, Link};
+use super::{Chance, Link, Losses};
 use crate::rate::RateConfig;
 
 /// Bytes of IP and UDP ahead of a packet, which count on the link.
@@ -77,8 +77,8 @@ pub(super) struct World<K: FromSecret> {
     pub(super) link: Link,
     /// Bytes ahead of a packet's IP header that count on the link.
     pub(super) framing: usize,
-    /// Share of what goes back that is lost.
-    pub(super) feedback_loss: f64,
+    /// Losses of what goes back.
+    pub(super) feedback_losses: Losses,
     /// Nothing passes: forward, back.
     pub(super) dark: [bool; 2],
     /// The sender and the receiver do nothing until then.
@@ -217,7 +217,7 @@ impl<K: FromSecret> World<K> {
             now: Duration::ZERO,
             link,
             framing: 0,
-            feedback_loss: 0.0,
+            feedback_losses: Losses::default(),
             dark: [false; 2],
             paused: [Duration::ZERO; 2],
             waiting: [0; 2],
@@ -482,7 +482,7 @@ impl<K: FromSecret> World<K> {
             }
         }
         for (packet, from, there) in back {
-            if there && !self.dark[1] && !self.chance.happens(self.feedback_loss) {
+            if there && !self.dark[1] && !self.feedback_losses.take(&mut self.chance) {
                 let at = now + self.link.delay;
                 self.schedule(at, flow, What::ToSender(packet, from));
             }
