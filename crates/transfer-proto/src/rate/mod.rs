@@ -155,6 +155,8 @@ pub struct Controller {
     may_jump: bool,
     cubic: Cubic,
     ledbat: Ledbat,
+    /// When the round trip was last probed.
+    rtt_probed_at: Duration,
     probe_rtt_at: Duration,
     /// The same if others seem to have left.
     probe_rtt_alone_at: Duration,
@@ -200,6 +202,7 @@ impl Controller {
             may_jump: true,
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss, 1.0),
             ledbat: Ledbat::new(INITIAL_PACKETS * mss, mss),
+            rtt_probed_at: Duration::ZERO,
             probe_rtt_at: Duration::ZERO,
             probe_rtt_alone_at: Duration::ZERO,
             probe_rtt_after: Duration::ZERO,

@@ -80,6 +80,8 @@ pub(super) struct Model {
     chance_loss: f64,
     /// The longest queue of the last round in which it overflowed, or one that stood since.
     overflow: Option<Duration>,
+    /// The round in which it last overflowed.
+    overflow_round: u64,
 }
 
 impl Model {
@@ -110,6 +112,7 @@ impl Model {
             round_congested: false,
             chance_loss: 0.0,
             overflow: None,
+            overflow_round: 0,
         }
     }
 
@@ -171,6 +174,7 @@ impl Model {
                     && !self.round_peak.is_zero() =>
             {
                 self.overflow = Some(self.round_peak.saturating_sub(self.min_rtt()));
+                self.overflow_round = self.rounds;
             }
             _ => {}
         }
@@ -367,6 +371,11 @@ impl Model {
     /// for a round since, and did not, shows that it holds more.
     pub(super) fn held_queue(&self) -> Option<Duration> {
         self.overflow
+    }
+
+    /// Whether the queue has overflowed within so many rounds.
+    pub(super) fn overflowed_within(&self, rounds: u64) -> bool {
+        self.overflow.is_some() && self.rounds <= self.overflow_round + rounds
     }
 
     /// Returns the shortest delay that counts as a queue.

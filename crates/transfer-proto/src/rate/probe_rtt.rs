@@ -31,6 +31,7 @@ impl Controller {
     }
 
     pub(super) fn end_probe_rtt(&mut self, now: Duration, since: Duration, competing: bool) {
+        self.rtt_probed_at = now;
         let believed = if competing { MIN_RTT_AGE_COMPETING } else { MIN_RTT_AGE };
         let floor = self.model.floor().filter(|_| competing);
         // others' queue is not as long each time; a path that became longer is
