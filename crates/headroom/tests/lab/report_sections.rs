@@ -173,10 +173,16 @@ fn assert_advice(ground: &Ground, page: &str) {
     for (place, ranked) in places.iter().zip(array(&told, "stacks")) {
         let index = place[0].as_u64().expect("an index") as usize;
         assert_eq!((&names[index], &place[1]), (&ranked["stack"], &ranked["rank"]));
+        assert_eq!(grid["in_clear"][index], ranked["in_clear"], "{ranked}");
         let (shown, told) = (place[3].as_f64().expect("a time"), number(ranked, "predicted_s"));
         assert!((shown / told - 1.0).abs() < 1e-3, "{shown} {told}");
     }
-    assert!(section(page, "advice").contains("Session, predicted"), "it is shown");
+    let shown = section(page, "advice");
+    assert!(shown.contains("Session, predicted"), "it is shown");
+    let is_marked = |stack: &str| shown.contains(&format!("row\">{stack} (in clear)</th>"));
+    assert!(is_marked("http") && !is_marked("https"), "{shown}");
+    let verdict = shown.split("</p>").next().unwrap_or_default();
+    assert!(verdict.contains("http (in clear)"), "{verdict}");
 }
 
 fn host(role: &str) -> Value {

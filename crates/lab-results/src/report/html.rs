@@ -52,7 +52,11 @@ pub(super) fn page(results: &Results) -> Result<String> {
     let lead: String = std::iter::once(notice).chain(lead.iter().map(paragraph)).collect();
     let more: String = more.iter().map(paragraph).collect();
     let title = escaped(&results.plan.question);
-    let advice = Basis::of(results).ok().and_then(|basis| Grid::of(&basis));
+    let in_clear = |stack: &str| {
+        let row = results.clear_text.iter().find(|row| row.stack == stack)?;
+        Some(!row.secured)
+    };
+    let advice = Basis::of(results).ok().and_then(|basis| Grid::of(&basis, in_clear));
     let advice = serde_json::to_string(&advice).doing(|| "write the report's advice".into())?;
     fill(
         TEMPLATE,

@@ -26,6 +26,8 @@ pub struct Grid {
     pub sizes: Vec<u64>,
     /// Names of the stacks.
     pub stacks: Vec<String>,
+    /// For each of them whether nothing encrypts its files; null: unknown.
+    pub in_clear: Vec<Option<bool>>,
     /// Answers by rate, then round-trip time, then size; null: it lies outside what was measured.
     pub answers: Vec<Option<Vec<Place>>>,
     /// Whether the intervals are those of the shipped run.
@@ -39,8 +41,9 @@ pub struct Place(usize, usize, bool, f64, f64, f64);
 
 impl Grid {
     /// Answers from a run; none where fewer than three of its links without loss tell how many round
-    /// trips its sessions wait for, or where it answers for one stack or one link.
-    pub fn of(basis: &Basis) -> Option<Self> {
+    /// trips its sessions wait for, or where it answers for one stack or one link. `in_clear` says
+    /// by the name of a stack whether nothing encrypts its files.
+    pub fn of(basis: &Basis, in_clear: impl Fn(&str) -> Option<bool>) -> Option<Self> {
         let measured = |index: &usize| basis.cells.iter().any(|cell| cell.link == *index);
         let tells = |index: &usize| basis.links[*index].loss == 0.0 && measured(index);
         (0..basis.links.len()).filter(tells).nth(MIN_LINKS - 1)?;
@@ -80,8 +83,15 @@ impl Grid {
                     .map(|advice| advice.stacks.iter().filter_map(place).collect())
             })
             .collect();
-        let foreign_intervals = adviser.foreign_intervals;
-        Some(Self { rates_bps, rtts_s, sizes: SIZES.to_vec(), stacks, answers, foreign_intervals })
+        Some(Self {
+            rates_bps,
+            rtts_s,
+            sizes: SIZES.to_vec(),
+            in_clear: stacks.iter().map(|name| in_clear(name)).collect(),
+            stacks,
+            answers,
+            foreign_intervals: adviser.foreign_intervals,
+        })
     }
 }
 
@@ -99,8 +109,10 @@ mod tests {
     #[test]
     fn has_the_answers_that_the_command_gives() {
         let basis = basis();
-        let grid = Grid::of(&basis).expect("eight links");
-        let plain = |_: &str| StackFacts { properties: None, over_tcp: true, in_clear: None };
+        let in_clear = |name: &str| Some(name == "quick");
+        let grid = Grid::of(&basis, in_clear).expect("eight links");
+        let facts =
+            |name: &str| StackFacts { properties: None, over_tcp: true, in_clear: in_clear(name) };
         assert_eq!(grid.rates_bps, [5e6, 10e6, 20e6, 50e6, 100e6, 200e6]);
         assert_eq!(grid.rtts_s, [1e-3, 5e-3, 10e-3, 20e-3, 50e-3, 80e-3, 100e-3, 200e-3]);
         assert_eq!(grid.answers.len(), 6 * 8 * SIZES.len());
@@ -113,13 +125,13 @@ mod tests {
             bytes: 1 << 20,
             needs: Vec::new(),
         };
-        let advice = advise(&basis, &question, plain).expect("an answer");
+        let advice = advise(&basis, &question, facts).expect("an answer");
         let places = grid.answers[at].as_ref().expect("the same");
         assert_eq!(places.len(), 2);
         for (place, ranked) in places.iter().zip(&advice.stacks) {
             assert_eq!(
-                (&grid.stacks[place.0], place.1, place.2),
-                (&ranked.stack, ranked.rank, ranked.tied)
+                (&grid.stacks[place.0], grid.in_clear[place.0], place.1, place.2),
+                (&ranked.stack, ranked.in_clear, ranked.rank, ranked.tied)
             );
             assert!((place.3 / ranked.predicted_s - 1.0).abs() < 1e-3, "{place:?} {ranked:?}");
         }
@@ -131,6 +143,6 @@ mod tests {
         for link in (1..one.links.len()).rev() {
             one = one.without_link(link);
         }
-        assert_eq!(Grid::of(&one), None);
+        assert_eq!(Grid::of(&one, |_| None), None);
     }
 }

@@ -27,10 +27,10 @@ function renderAdvice(body, report, counts) {
 }
 
 function advice(grid, names, choice) {
-  const [rtts, sizes] = [grid.rtts_s, grid.sizes];
+  const [rtts, sizes, inClear] = [grid.rtts_s, grid.sizes, list(grid.in_clear)];
   const places = list(list(grid.answers)[(choice.rate * rtts.length + choice.rtt) * sizes.length + choice.size]);
   if (!places.length) return [make('p', {}, 'This lies outside what the run measured.')];
-  const name = ([stack]) => asText(names[stack]);
+  const name = ([stack]) => `${asText(names[stack])}${inClear[stack] === true ? ' (in clear)' : ''}`;
   const first = places.filter(([, rank]) => rank === 1), next = places.find(([, rank]) => rank > 1);
   const [, , , seconds, low, high] = first[0];
   const verdict = `${first.map(name).join(', ')}${first.length > 1 ? ' tie' : ''}: ${formatTime(seconds)}, 95 % of sessions ${formatTime(low)} to ${formatTime(high)}`;
