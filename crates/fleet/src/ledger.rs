@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer::path::RelPath;
 use headroom_transfer::{ErrorCode, Event, Observer};
 
 use crate::engine::CopiedFile;
 use crate::entry::Entry;
+use crate::mutex::lock;
 
 /// What became of an item's entries.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Ledger {
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.noted)
     }
 
     /// Notes something that was stored.

@@ -23,6 +23,7 @@ mod key;
 mod ledger;
 mod listing;
 mod mirror;
+mod mutex;
 mod nats;
 mod process;
 mod ranges;

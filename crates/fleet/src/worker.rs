@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::Job;
 use crate::ledger::{Ledger, Sorted};
+use crate::mutex::lock;
 use crate::process::name_of;
 use crate::stop::Stop;
 
@@ -356,7 +357,7 @@ impl Pulse {
         let heard = Arc::clone(&orders);
         let beating = move || {
             while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                let held = *held.lock().unwrap_or_else(PoisonError::into_inner);
+                let held = *lock(&held);
                 match engine.beat(&name, held, moved.load(Ordering::Relaxed), now_ms()) {
                     Ok(orders) => {
                         heard.send_replace(orders);
@@ -378,7 +379,7 @@ impl Pulse {
 
     /// From now on this lease is extended.
     fn hold(&self, lease: Option<Lease>) {
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        *lock(&self.lease) = lease;
         self.in_flight.store(0, Ordering::Relaxed);
         // a former one may have been lost
         self.orders.send_modify(|orders| orders.holds_lease = true);

@@ -11,6 +11,7 @@ use rustls::{CertificateError, DistinguishedName};
 use crate::connection::Connection;
 use crate::error::{Closing, Error};
 use crate::key::PublicKey;
+use crate::mutex::lock;
 use crate::trust::{Access, AccessPolicy, Share, by_signature_of_tls13};
 
 /// A policy that can be replaced, and the clients that it accepted.
@@ -160,7 +161,7 @@ impl AccessControl {
     }
 
     fn admitted(&self) -> MutexGuard<'_, HashMap<usize, Admitted>> {
-        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.admitted)
     }
 }
 

@@ -6,12 +6,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use quinn::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::mutex::lock;
 
 /// The log mentions rejections no more often than this.
 const LOGGED: Duration = Duration::from_secs(10);
@@ -239,12 +241,12 @@ impl Admission {
 
     /// Counts a rejection that is no news: a page whose key is not known asks every few seconds.
     pub(crate) fn count(&self, count: impl FnOnce(&mut RejectionCounts)) {
-        count(&mut self.rejected.lock().unwrap_or_else(PoisonError::into_inner).0);
+        count(&mut lock(&self.rejected).0);
     }
 
     /// Counts a rejection. The log shows the counts now and then: a flood must not fill it.
     pub(crate) fn reject(&self, count: impl FnOnce(&mut RejectionCounts)) {
-        let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rejected = lock(&self.rejected);
         count(&mut rejected.0);
         if rejected.1.is_none_or(|logged| logged.elapsed() >= LOGGED) {
             rejected.1 = Some(Instant::now());
@@ -253,7 +255,7 @@ impl Admission {
     }
 
     pub(crate) fn rejections(&self) -> RejectionCounts {
-        self.rejected.lock().unwrap_or_else(PoisonError::into_inner).0
+        lock(&self.rejected).0
     }
 
     /// Returns the number of handshakes in progress or waiting.
@@ -267,7 +269,7 @@ impl Admission {
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Address>> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.addresses)
     }
 }
 

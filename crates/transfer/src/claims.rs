@@ -5,7 +5,7 @@ mod uploads;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::path::RelPath;
 
@@ -14,6 +14,7 @@ use self::uploads::{OpenSession, UploadTable};
 use crate::connection::Connection;
 use crate::error::Closing;
 use crate::key::PublicKey;
+use crate::mutex::lock;
 
 type Slot = (PathBuf, RelPath, PublicKey);
 
@@ -63,7 +64,7 @@ impl ClaimTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.claims)
     }
 }
 

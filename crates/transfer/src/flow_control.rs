@@ -2,10 +2,11 @@
 //! here and for sent data that is not acknowledged. Idle connections need little.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::connection::Connection;
 use crate::idle_socket::ActivityFlag;
+use crate::mutex::lock;
 use crate::quic::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
 
 /// The budget of all connections in bytes, in each direction, as long as it leaves [`MIN`]
@@ -44,7 +45,7 @@ impl FlowControlBudget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Moving> {
-        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.moving)
     }
 
     /// Returns the flag that says whether any window is open.

@@ -7,7 +7,7 @@ mod streams;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
 use headroom_transfer_proto::mux::{CLIENT_WINDOW, Frame, SERVER_WINDOW, StreamId};
@@ -15,6 +15,7 @@ use quinn::{ApplicationClose, ConnectionError, VarInt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 pub(crate) use self::streams::{MuxRecvStream, MuxSendStream};
+use crate::mutex::lock;
 
 /// Frames of data that wait to be sent.
 const WAITING: usize = 16;
@@ -96,10 +97,6 @@ struct StreamState {
     /// This side ended it, or the client wants no more.
     finished: bool,
     stopped: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn closed(code: VarInt, reason: &str) -> ConnectionError {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::key::PublicKey;
+use crate::mutex::lock;
 
 /// How much a late sender may catch up: timers are a little late.
 const CATCH_UP: Duration = Duration::from_millis(50);
@@ -29,7 +30,7 @@ impl Limit {
 
     /// Returns when these bytes may be sent.
     fn turn(&self, bytes: u64, now: Instant) -> Instant {
-        let mut next_free = self.next_free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next_free = lock(&self.next_free);
         let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
         let turn = next_free.unwrap_or(now).max(earliest);
         *next_free =
@@ -103,17 +104,17 @@ pub(crate) struct Stopped;
 impl Stop {
     /// Stops all waits, now and later.
     pub(crate) fn stop(&self) {
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.stopped) = true;
         self.changed.notify_all();
     }
 
     /// Whether all waits were stopped.
     pub(crate) fn is_stopped(&self) -> bool {
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.stopped)
     }
 
     fn sleep_until(&self, turn: Instant) -> Result<(), Stopped> {
-        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopped = lock(&self.stopped);
         let left = turn.saturating_duration_since(Instant::now());
         let (stopped, _) = self
             .changed
@@ -154,7 +155,7 @@ impl Rates {
     /// Returns the limits of a connection whose client has this key and this rate of its own.
     pub(crate) fn of(&self, key: Option<PublicKey>, rate_bps: Option<u64>) -> ClientRates {
         let own = key.zip(rate_bps).map(|(key, rate_bps)| {
-            let mut of_keys = self.of_keys.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut of_keys = lock(&self.of_keys);
             of_keys.retain(|_, duplex| duplex.strong_count() > 0);
             let there = of_keys.get(&key).and_then(Weak::upgrade);
             there.filter(|duplex| duplex[0].rate_bps == rate_bps).unwrap_or_else(|| {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use headroom_transfer::files::{self, Root};
 use headroom_transfer::path::RelPath;
@@ -20,6 +20,7 @@ use crate::engine::{CopiedFile, Step};
 use crate::entry::{Entry, Kind};
 use crate::job::{Job, Mode};
 use crate::ledger::{Ledger, Noting, Sorted};
+use crate::mutex::lock;
 
 /// The way of files between two servers.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +113,7 @@ impl Relay<'_> {
             let summary = client.plan_names(&root, made.clone(), self.to, observer).await?;
             // which ones failed is not said: then all are sent, and say it again
             if (summary.failed, summary.left_out) == (0, 0) {
-                let planned = planned.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let planned = lock(&planned.0);
                 unchanged.extend(made.into_iter().filter(|path| !planned.contains(path)));
             }
         }
@@ -196,7 +197,7 @@ struct Planned(Mutex<HashSet<RelPath>>);
 impl Observer for Planned {
     fn event(&self, event: Event<'_>) {
         if let Event::Planned { path, .. } = event {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+            lock(&self.0).insert(path.clone());
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
@@ -24,6 +24,7 @@ use super::record::WorkHead;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::NatsServers;
+use crate::mutex::lock;
 use crate::stop::Stop;
 
 /// How long to wait for one answer.
@@ -156,7 +157,7 @@ impl Link {
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, HashMap<(i64, i64), Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     pub(super) const fn context(&self) -> &Context {

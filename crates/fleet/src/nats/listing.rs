@@ -7,7 +7,7 @@
 //! if a later epoch has begun.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::Inner;
 use super::cells::LISTING;
@@ -20,6 +20,7 @@ use crate::engine::Checkpoint;
 use crate::entry::{Damaged, Entry, Kind};
 use crate::error::Error;
 use crate::key::DirectoryKey;
+use crate::mutex::lock;
 
 /// How many pages are kept in memory.
 const PAGES: usize = 8;
@@ -83,13 +84,13 @@ impl Inner {
             }
         };
         // what is seen once remains so
-        let known = sight(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = sight(&lock(&self.known));
         if known != Sight::Unseen {
             return Ok(known);
         }
         let (progress, _) = self.link.progress().await?;
         let now = sight(&progress);
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        *lock(&self.known) = progress;
         Ok(now)
     }
 
@@ -135,7 +136,7 @@ impl Inner {
             let found = pages.iter().find(|(known, _)| *known == page);
             found.map(|(_, keys)| Arc::clone(keys))
         };
-        let found = known(&self.pages.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = known(&lock(&self.pages));
         if let Some(keys) = found {
             return Ok(keys);
         }
@@ -144,7 +145,7 @@ impl Inner {
         let (_, entries): (PageHead, Vec<Entry>) = self.link.whole(read, "directories")?;
         let keys = entries.iter().map(|entry| DirectoryKey::of(Some(&entry.path)));
         let keys = Arc::new(keys.collect::<Vec<_>>());
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = lock(&self.pages);
         if pages.len() >= PAGES {
             pages.remove(0);
         }

@@ -25,7 +25,7 @@ mod totals;
 mod workers;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use headroom_transfer::files::Requests;
@@ -47,6 +47,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::{Batch, Job, NatsServers};
 use crate::key::DirectoryKey;
+use crate::mutex;
 use crate::process::machine;
 use crate::stop::Stop;
 
@@ -307,7 +308,7 @@ impl Inner {
     }
 
     async fn figures(&self) -> Result<Figures, Error> {
-        let known = *self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *mutex::lock(&self.figures);
         if let Some((at, figures)) = known
             && at.elapsed() < FIGURES
         {
@@ -320,7 +321,7 @@ impl Inner {
             figures.in_flight = figures.in_flight.saturating_add(worker.in_flight);
         }
         let known = Some((Instant::now(), figures));
-        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        *mutex::lock(&self.figures) = known;
         Ok(figures)
     }
 }

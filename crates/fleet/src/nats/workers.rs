@@ -1,6 +1,5 @@
 //! Workers: that they live, what they are to do, and what they leave.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::Inner;
@@ -9,6 +8,7 @@ use super::names::{stream_of, subject_of};
 use super::record::{WorkerValue, json, read};
 use crate::engine::{Lease, Orders, Phase, State, WorkerReport};
 use crate::error::Error;
+use crate::mutex::lock;
 use crate::process::machine;
 
 /// How long a worker counts as live that was not heard of.
@@ -56,7 +56,7 @@ impl Inner {
     }
 
     fn is_due(&self, worker: &str, held: Option<&Held>) -> bool {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = lock(&self.said);
         let reply = held.map(|held| held.reply.as_str());
         said.as_ref().is_none_or(|(name, said, at)| {
             name != worker || said.as_deref() != reply || at.elapsed() >= ANNOUNCE
@@ -76,7 +76,7 @@ impl Inner {
         let subject = subject_of(&self.link.names.workers(), &key_of(worker));
         self.link.publish(&subject, None, json(&value)).await?;
         let said = Some((worker.to_owned(), reply, Instant::now()));
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        *lock(&self.said) = said;
         Ok(())
     }
 

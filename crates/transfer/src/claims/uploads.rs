@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::message::{ANY_UPLOAD, Time, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
@@ -14,6 +14,7 @@ use super::{Claim, FileClaims, Slot};
 use crate::connection::Connection;
 use crate::error::Closing;
 use crate::files::{MAX_REMEMBERED, Partial};
+use crate::mutex::lock;
 
 /// The most uploads of one client at once.
 const MAX_UPLOADS: usize = 8;
@@ -117,7 +118,7 @@ impl Others {
 
 impl UploadTable {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Notes a session, which may take part in uploads until this is dropped.

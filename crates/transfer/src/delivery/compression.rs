@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use headroom_transfer_proto::message::Compress;
 use zstd::bulk::{Compressor, Decompressor};
+
+use crate::mutex::lock;
 
 /// The fastest level except the negative ones: faster than most networks.
 const LEVEL: i32 = 1;
@@ -47,7 +49,7 @@ impl AdaptiveCompressor {
             Compress::Never => false,
             Compress::Always => true,
             Compress::Auto => {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = lock(&self.state);
                 let tries = state.pause == 0;
                 state.pause = state.pause.saturating_sub(1);
                 tries
@@ -57,14 +59,12 @@ impl AdaptiveCompressor {
 
     /// Compresses a span; `None` if it does not shrink.
     pub(super) fn compress(&self, span: &[u8]) -> Option<Vec<u8>> {
-        if self.how == Compress::Auto
-            && self.state.lock().unwrap_or_else(PoisonError::into_inner).pause > 0
-        {
+        if self.how == Compress::Auto && lock(&self.state).pause > 0 {
             return None;
         }
         let compressed = compress_frame(span);
         if self.how == Compress::Auto {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             if compressed.is_some() {
                 *state = State { misses: 0, pause: 0, next_pause: PAUSE.0 };
             } else {

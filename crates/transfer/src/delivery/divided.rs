@@ -9,7 +9,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::message::{Attributes, Time};
 use headroom_transfer_proto::path::RelPath;
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::range_allocator::RangeAllocator;
 use crate::files::{self, MAX_REMEMBERED, Offer, Partial, PartialRole, Ranges, Root, Seal};
+use crate::mutex::lock;
 
 /// The least bytes of a range of a file of which this process fetches a part.
 const MIN_OF_PART: u64 = 16 << 20;
@@ -197,7 +198,7 @@ impl DividedFile {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether there are ranges that no connection is asked for, and the file can be divided.

@@ -1,11 +1,12 @@
 //! The result of a transfer.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use headroom_transfer_proto::lane::Cipher;
 use headroom_transfer_proto::span::Verification;
 
 use crate::files::Requests;
+use crate::mutex::lock;
 
 /// The counts of a transfer; in a dry run, of what would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,10 +60,10 @@ pub(super) struct Counts(Mutex<Summary>);
 
 impl Counts {
     pub(super) fn add(&self, change: impl FnOnce(&mut Summary)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.0));
     }
 
     pub(super) fn get(&self) -> Summary {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }

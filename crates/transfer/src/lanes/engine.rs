@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use headroom_netio::udp::Path;
@@ -17,6 +17,7 @@ use super::dropped::{DropCounts, Dropped};
 use super::feed::Feed;
 use super::flow::Flow;
 use super::store::Store;
+use crate::mutex::lock;
 
 /// Trains received at once: more do not fit in the cache.
 const TRAINS_IN: usize = 4;
@@ -94,7 +95,7 @@ impl Engine {
 
     pub(super) fn command(&self, command: Command) {
         let shared = &self.shared;
-        shared.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        lock(&shared.commands).push(command);
         shared.has_commands.store(true, Ordering::SeqCst);
         shared.wake.wake();
     }
@@ -212,9 +213,7 @@ impl Loop {
     /// Runs commands; an error is the end.
     fn run_commands(&mut self, turn: &mut Vec<usize>) -> Result<(), ()> {
         self.shared.has_commands.store(false, Ordering::Release);
-        let commands = std::mem::take(
-            &mut *self.shared.commands.lock().unwrap_or_else(PoisonError::into_inner),
-        );
+        let commands = std::mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
                 Command::Open(flow) => self.open(flow, turn),

@@ -5,6 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::lane::Piece;
 
+use crate::mutex::lock;
+
 /// Bytes of a part: it stays in the processor's cache while it is read, hashed and sealed.
 pub(crate) const PART: usize = 256 << 10;
 /// Parts of one lane in memory, which bounds it for any file.
@@ -125,7 +127,7 @@ impl Feed {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

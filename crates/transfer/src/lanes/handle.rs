@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use headroom_netio::UdpSocket;
@@ -26,6 +26,7 @@ use super::ids::OwnId;
 use super::options::LaneOptions;
 use super::sink::Sink;
 use crate::error::Error;
+use crate::mutex::lock;
 
 /// How long a lane may take to open, from when it is needed.
 const OPENING: Duration = Duration::from_secs(1);
@@ -200,12 +201,12 @@ impl LaneHandle {
 
     /// Sets its share beside others. Call it before [`Self::start`].
     pub(crate) fn prioritize(&self, priority: Priority) {
-        *self.priority.lock().unwrap_or_else(PoisonError::into_inner) = priority;
+        *lock(&self.priority) = priority;
     }
 
     /// Opens it, once. Received data goes to `sink`.
     pub(crate) fn start(&self, sink: Option<Arc<dyn Sink>>) {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = lock(&self.started);
         if std::mem::replace(&mut *started, true) {
             return;
         }
@@ -230,7 +231,7 @@ impl LaneHandle {
             // headers and tags are not file content
             limit_bps => Some(limit_bps as f64 / 8.0 * 1.1),
         };
-        let priority = *self.priority.lock().unwrap_or_else(PoisonError::into_inner);
+        let priority = *lock(&self.priority);
         // QUIC has validated its own port only
         let is_known = params.port == peer.port();
         // the destination of a client; a server answers
@@ -254,7 +255,7 @@ impl LaneHandle {
         let feed = Arc::clone(&self.feed);
         let mut flow = Flow::new((id, lane), feed, sink, Arc::clone(&self.status));
         flow.whole = params.chunk.map(|_| whole);
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = lock(&self.driver);
         let engine = match std::mem::replace(&mut *driver, Driver::None) {
             Driver::Socket(socket) => Arc::new(Engine::start(socket)?),
             Driver::Engine(engine) => engine,
@@ -275,11 +276,7 @@ impl LaneHandle {
             true => OPENING,
             false => self.connection.rtt().min(OPENING),
         };
-        let since = *self
-            .wanted_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert_with(Instant::now);
+        let since = *lock(&self.wanted_since).get_or_insert_with(Instant::now);
         let mut state = self.state.clone();
         let known = state.wait_for(|state| !matches!(state, LaneState::Idle | LaneState::Opening));
         let _ = tokio::time::timeout_at(since + opening, known).await;
@@ -354,8 +351,7 @@ impl LaneHandle {
     }
 
     fn command(&self, command: Command) {
-        if let Driver::Engine(engine) = &*self.driver.lock().unwrap_or_else(PoisonError::into_inner)
-        {
+        if let Driver::Engine(engine) = &*lock(&self.driver) {
             engine.command(command);
         }
     }

@@ -7,9 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use headroom_transfer_proto::lane::LaneId;
+
+use crate::mutex::lock;
 
 /// The least common multiple of 1 to 8, the numbers of engines that a server may have: IDs that are
 /// consecutive modulo this are so modulo each of them.
@@ -38,7 +40,7 @@ impl OwnId {
         let (mut random, mut beginning) = ([0; 8], [0; 4]);
         aws_lc_rs::rand::fill(&mut random).ok()?;
         aws_lc_rs::rand::fill(&mut beginning).ok()?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&OPEN);
         let places = open.entry(server).or_insert_with(|| Places {
             beginning: u32::from_be_bytes(beginning) % CYCLE,
             taken: BTreeSet::new(),
@@ -57,7 +59,7 @@ impl OwnId {
 
 impl Drop for OwnId {
     fn drop(&mut self) {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&OPEN);
         if let Some(places) = open.get_mut(&self.server) {
             places.taken.remove(&self.place);
             if places.taken.is_empty() {

@@ -5,13 +5,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use headroom_netio::UdpSocket;
 use headroom_netio::udp::Options;
 
 use super::dropped::DropCounts;
 use super::engine::Engine;
+use crate::mutex::lock;
 
 /// The most ports that are open at once, each with an engine's thread and memory: the latest
 /// ones.
@@ -68,7 +69,7 @@ impl Range {
 
     /// Returns the port of the next transfer; `None` if none can be opened.
     pub(super) fn turn(&self) -> Option<(u16, Arc<Engine>)> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.turns);
         for _ in 0..self.ports.len().min(MAX_TRIED) {
             let port = *self.ports.start() + (turns.next % self.ports.len()) as u16;
             if let Some(open) = turns.open.iter().find(|(open, _)| *open == port).cloned() {
@@ -97,7 +98,7 @@ impl Range {
 
     /// Reads what was dropped since the start.
     pub(super) fn drop_counts(&self) -> DropCounts {
-        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = lock(&self.turns);
         let open: DropCounts = turns.open.iter().map(|(_, engine)| engine.drop_counts()).sum();
         open.plus(turns.dropped)
     }
@@ -105,7 +106,7 @@ impl Range {
     /// Returns the open engines.
     #[cfg(test)]
     pub(super) fn engines(&self) -> Vec<Arc<Engine>> {
-        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = lock(&self.turns);
         turns.open.iter().map(|(_, engine)| Arc::clone(engine)).collect()
     }
 }

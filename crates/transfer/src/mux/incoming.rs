@@ -7,7 +7,8 @@ use bytes::{Bytes, BytesMut};
 use headroom_transfer_proto::mux::{Frame, MAX_STREAMS, STREAM_WINDOW, StreamId};
 use quinn::VarInt;
 
-use super::{MuxConnection, Stream, StreamState, closed, lock, new_stream};
+use super::{MuxConnection, Stream, StreamState, closed, new_stream};
+use crate::mutex::lock;
 
 /// The least room for received bytes: what many short frames carry lies together.
 const MIN_ROOM: usize = 4 << 10;

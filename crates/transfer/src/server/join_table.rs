@@ -1,7 +1,7 @@
 //! The uploads that sessions may join, by their tickets.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::message::TICKET_BYTES;
 use tokio::sync::mpsc;
@@ -10,6 +10,7 @@ use crate::access::Grant;
 use crate::delivery::DataSession;
 use crate::error::Error;
 use crate::key::PublicKey;
+use crate::mutex::lock;
 use crate::proof::random;
 
 /// The most sessions that join one upload.
@@ -87,7 +88,7 @@ impl JoinTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Ticket, Joinable>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Serves browsers: WebTransport over HTTP/3, beside the server's own port.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use headroom_transfer_proto::path::printable;
 use quinn::{Endpoint, Incoming, ServerConfig};
@@ -14,6 +14,7 @@ pub use crate::admission::TcpSlot;
 use crate::connection::Connection;
 use crate::error::{Closing, Error};
 use crate::identity::Identity;
+use crate::mutex::lock;
 use crate::mux::MuxConnection;
 use crate::proof::{BrowserBinding, sha256};
 use crate::quic::{listen_web, web_config};
@@ -121,12 +122,12 @@ impl WebEndpoint {
 
     /// Shows this certificate to new connections.
     pub fn set_certificate(&self, certificate: WebCertificate) {
-        *self.certificate.lock().unwrap_or_else(PoisonError::into_inner) = certificate;
+        *lock(&self.certificate) = certificate;
     }
 
     /// Returns the certificate that new connections are shown.
     pub fn certificate(&self) -> WebCertificate {
-        self.certificate.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.certificate).clone()
     }
 
     /// Serves sessions that `admits` accepts, until [`Server::stop`] is called.

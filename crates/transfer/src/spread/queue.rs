@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::Notify;
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::directory::ListedDirectory;
 use super::large::{BegunFile, LargeFile};
 use crate::delivery::DividedUpload;
+use crate::mutex::lock;
 
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;
@@ -154,7 +155,7 @@ impl State {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::path::RelPath;
 
 use super::servers::SpreadObserver;
 use crate::delivery::{Event, Observer, Summary};
+use crate::mutex::lock;
 
 /// Warnings that are remembered. Further ones may be repeated.
 const MAX_WARNINGS: usize = 1000;
@@ -25,7 +26,7 @@ impl Told {
     fn is_new(&self, event: &Event<'_>) -> bool {
         match event {
             Event::Warning { reason } => {
-                let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut warnings = lock(&self.warnings);
                 if warnings.len() >= MAX_WARNINGS {
                     return !warnings.contains(*reason);
                 }
@@ -73,7 +74,7 @@ impl<O> Record<O> {
     }
 
     fn noted(&self) -> MutexGuard<'_, Option<Noted>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.noted)
     }
 
     /// Returns what is known. Later events are ignored: those of a lost connection, whose threads

@@ -1,7 +1,7 @@
 //! The sessions of a transfer, one or more with each server, which do the work of its queue.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::delivery::Event;
 use crate::error::Error;
 use crate::files::{Excludes, Remaining, Root};
+use crate::mutex::lock;
 use crate::retry::{FIRST_PAUSE, GOOD, MAX_PAUSE, Retry, jittered};
 
 /// How files are copied.
@@ -76,19 +77,19 @@ impl<'a, 's, O: SpreadObserver + 'static> Phase<'a, 's, O> {
     }
 
     fn losses(&self) -> MutexGuard<'_, Losses> {
-        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.losses)
     }
 
     pub(super) fn totals(&self) -> MutexGuard<'_, Totals> {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.totals)
     }
 
     pub(super) fn batcher(&self) -> MutexGuard<'_, Batcher> {
-        self.batcher.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.batcher)
     }
 
     pub(super) fn remaining(&self) -> MutexGuard<'_, Remaining> {
-        self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.remaining)
     }
 
     /// Returns the servers that were given up.

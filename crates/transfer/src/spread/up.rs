@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use headroom_transfer_proto::message::TreeOptions;
 use headroom_transfer_proto::path::RelPath;
@@ -21,6 +21,7 @@ use crate::client::{Client, SyncOptions, names_contents, names_directory};
 use crate::delivery::{Event, Summary};
 use crate::error::Error;
 use crate::files::{Excludes, Found, Keep, Links, Remaining, Source, SourceKind};
+use crate::mutex::lock;
 
 impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Sends files and directories as [`Client::put`] does, spread over all servers. Large files are
@@ -165,7 +166,7 @@ impl<O: SpreadObserver + 'static> Servers<'_, O> {
         let remaining = Arc::clone(&phase.remaining);
         if spawn_blocking(move || walk.run()).await.is_err() {
             // what it has not found is left to the last request
-            remaining.lock().unwrap_or_else(PoisonError::into_inner).add_all();
+            lock(&remaining).add_all();
         }
         phase.queue.filled();
     }
@@ -206,7 +207,7 @@ impl<O: SpreadObserver> Walk<O> {
                 let metadata = file.metadata();
                 let is_left = self.leaves_linked && metadata.links > 1;
                 let Some(from) = from.as_ref().filter(|_| !is_left) else {
-                    self.remaining.lock().unwrap_or_else(PoisonError::into_inner).add(&path);
+                    lock(&self.remaining).add(&path);
                     // the last request's own offers are not passed on
                     batcher.pass(metadata.size);
                     self.observer.event(Event::Offered { bytes: metadata.size });

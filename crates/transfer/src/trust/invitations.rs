@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -15,6 +15,7 @@ use super::authorized_keys::{Access, AuthorizedKeys};
 use super::error::Error;
 use crate::identity::make_directory;
 use crate::key::PublicKey;
+use crate::mutex::lock;
 
 /// How long an invitation is open.
 const OPEN: Duration = Duration::from_secs(3600);
@@ -99,7 +100,7 @@ impl Invitations {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

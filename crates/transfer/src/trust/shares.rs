@@ -9,7 +9,7 @@ mod tests;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -22,6 +22,7 @@ pub use self::share::Share;
 use self::share::{note, now};
 use super::error::Error;
 use crate::key::PublicKey;
+use crate::mutex::lock;
 
 /// The most shares of a server.
 pub(crate) const MAX_SHARES: usize = 256;
@@ -192,7 +193,7 @@ impl Shares {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Share>>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 
     #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Verifies a server's certificate in the handshake: by a known key or an authority. Its
 //! signature always proves that it holds the key.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustls::CertificateError;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use super::authority::Authority;
 use super::tls::by_signature_of_tls13;
 use crate::key::{Fingerprint, PublicKey};
+use crate::mutex::lock;
 
 /// The keys that a server may have.
 #[derive(Debug, Clone)]
@@ -58,7 +59,7 @@ impl ServerVerifier {
 
     /// Returns the certificate that was refused, if one was.
     pub(crate) fn refused(&self) -> Option<RefusedServer> {
-        self.refused_server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.refused_server).clone()
     }
 }
 
@@ -83,8 +84,7 @@ impl ServerCertVerifier for ServerVerifier {
             return Ok(ServerCertVerified::assertion());
         }
         let authority = vouched.and_then(Result::err).map(|error| error.to_string());
-        *self.refused_server.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(RefusedServer { key, authority });
+        *lock(&self.refused_server) = Some(RefusedServer { key, authority });
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 
 use crate::delivery::divided::{NextRange, Participant};
 use crate::error::Error;
 use crate::files::{KnownSpan, Partial, Ranges};
+use crate::mutex::lock;
 
 /// The ranges of a file that this side has asked one sender for.
 pub(super) struct AskedRanges {
@@ -81,7 +82,7 @@ impl AskedRanges {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether bytes are of a range that was asked for.

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use headroom_transfer_proto::span::ChainingValue;
 
 use super::asked::{OpenRange, RangeState};
 use crate::error::Error;
 use crate::files::Partial;
+use crate::mutex::lock;
 
 /// The most ranges that are sent and not stored: 512 KiB of values each at most.
 const MAX_UNSTORED: usize = 8;
@@ -28,7 +29,7 @@ struct State {
 
 impl SentRanges {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Notes that a range was sent, whose spans have these values.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::message::Message;
 
@@ -10,6 +10,7 @@ use super::incoming::Incoming;
 use crate::delivery::event::Observer;
 use crate::delivery::summary::Counts;
 use crate::files;
+use crate::mutex::lock;
 use crate::rate::RateLimits;
 
 pub(super) struct Shared {
@@ -24,7 +25,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Incoming>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::ErrorCode;
@@ -12,6 +12,7 @@ use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Spans, Tree, Veri
 use crate::failure::Failure;
 use crate::files::{self, Ranges, Reader, SourceFile};
 use crate::lanes::{self, LaneHandle, PART, Part};
+use crate::mutex::lock;
 use crate::rate::Stopped;
 
 /// Spans that are all data or all hole.
@@ -114,10 +115,10 @@ impl OpenFile {
     fn note(&self, span: u64, value: ChainingValue) {
         match &self.each {
             Some(each) => {
-                each.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+                lock(each).insert(span, value);
             }
             None => {
-                self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+                lock(&self.tree).insert(span, value);
             }
         }
     }
@@ -149,7 +150,7 @@ impl OpenFile {
             return Err(changed(path));
         }
         let Some(each) = &self.each else { return Err(changed(path)) };
-        let mut each = each.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut each = lock(each);
         let values: Option<Vec<_>> = spans.map(|span| each.remove(&span)).collect();
         values.ok_or_else(|| changed(path))
     }
@@ -195,7 +196,7 @@ impl OpenFile {
 
     /// Hashes a span, unless that was done before.
     pub(super) fn hash_span(&self, span: u64) -> Result<(), files::Error> {
-        let is_hashed = self.tree.lock().unwrap_or_else(PoisonError::into_inner).contains(span);
+        let is_hashed = lock(&self.tree).contains(span);
         if is_hashed {
             return Ok(());
         }
@@ -239,7 +240,7 @@ impl OpenFile {
 
     /// Finds the next range of data at `from` or later.
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, files::Error> {
-        let mut known = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.data);
         if !known.contains(&from) {
             match self.reader.next_data(from)? {
                 Some(data) => *known = data,
@@ -327,7 +328,7 @@ impl OpenFile {
             Ok(false) => return Err(changed(path)),
             Err(error) => return Err(error.into()),
         };
-        let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        let tree = lock(&self.tree);
         let root = tree.root().map(|root| *root.as_bytes()).ok_or_else(|| changed(path))?;
         Ok(Sealed { root, warning })
     }

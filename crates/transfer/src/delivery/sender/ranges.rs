@@ -2,7 +2,7 @@
 //! others.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use headroom_transfer_proto::message::{MAX_VALUES, Message};
 use headroom_transfer_proto::span::{ChainingValue, Spans};
@@ -16,6 +16,7 @@ use crate::delivery::event::Event;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::files::SourceFile;
+use crate::mutex::lock;
 
 /// A file of which ranges are sent, and from where the requests for them are taken.
 pub(super) type Asked = (SourceFile, mpsc::UnboundedReceiver<RangeRequest>);
@@ -68,7 +69,7 @@ impl Shared {
     /// Notes that a file is about to be withdrawn: the receiver may be asking for more of it.
     pub(super) fn note_withdrawn(&self, id: u64) {
         if self.by_ranges {
-            self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+            lock(&self.withdrawn).insert(id);
         }
     }
 
@@ -80,7 +81,7 @@ impl Shared {
             | Message::Failed { id, .. } => id,
             _ => return false,
         };
-        self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+        lock(&self.withdrawn).contains(id)
     }
 
     /// Sends the ranges of a file one after the other, until the receiver has answered the file.

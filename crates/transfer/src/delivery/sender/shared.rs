@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use headroom_transfer_proto::message::{
     ChunkHash, Compress, ErrorCode, MAX_OPEN_FILES, MAX_UNANSWERED, Message, TreeOptions,
@@ -24,6 +24,7 @@ use crate::error::{Error, from_peer};
 use crate::failure::Failure;
 use crate::files::SourceFile;
 use crate::lanes::LaneHandle;
+use crate::mutex::lock;
 use crate::rate::{RateLimits, Stop};
 
 /// Pieces in flight at once. Each has two spans in memory: one that is read while the other is
@@ -202,7 +203,7 @@ impl Shared {
     }
 
     pub(super) fn offered(&self) -> MutexGuard<'_, HashMap<u64, Offered>> {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.offered)
     }
 
     pub(super) fn answered(&self, id: u64) -> Result<Offered, Error> {
@@ -225,7 +226,7 @@ impl Shared {
     }
 
     pub(super) fn failed_directories(&self) -> MutexGuard<'_, FailedDirectories> {
-        self.failed_directories.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.failed_directories)
     }
 
     /// Counts an entry that the receiver could not store. Failures that follow from a failed

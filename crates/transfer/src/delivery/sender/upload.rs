@@ -14,7 +14,7 @@ mod participant;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use headroom_transfer_proto::message::{ANY_UPLOAD, PartsRequest, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use super::open_file::OpenFile;
 use crate::delivery::range_allocator::RangeAllocator;
 use crate::files::Ranges;
+use crate::mutex::lock;
 
 pub(crate) use participant::UploadParticipant;
 
@@ -141,7 +142,7 @@ impl DividedUpload {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -231,7 +232,7 @@ impl DividedUpload {
 
     /// Whether the file is still the one whose values these are.
     pub(super) fn is_unchanged(&self) -> bool {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let opened = lock(&self.opened).clone();
         opened.is_some_and(|opened| opened.reader().is_unchanged().unwrap_or(false))
     }
 }

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::geteuid;
+
+use crate::mutex::lock;
 
 /// Permissions needed to make, rename and remove names in a directory.
 const CHANGE: Mode = Mode::S_IWUSR.union(Mode::S_IXUSR);
@@ -38,7 +40,7 @@ pub(super) fn change_all<T>(
         if !matches!(outcome, Err(Errno::EACCES)) {
             break;
         }
-        let _alone = UNLOCKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&UNLOCKING);
         // a directory of another user may allow it already
         let unlocked: Vec<_> =
             directories.iter().filter_map(|directory| Unlocked::new(directory).ok()).collect();

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use crate::mutex::lock;
+
 /// A number of bytes that may be taken.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -25,7 +27,7 @@ impl Budget {
     /// Takes bytes, and waits until there are that many. More than all there are count as all.
     pub(super) fn take(self: &Arc<Self>, bytes: u64) -> Taken {
         let bytes = bytes.min(self.most);
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = lock(&self.taken);
         let mut taken = self
             .given_back
             .wait_while(taken, |taken| *taken + bytes > self.most)
@@ -45,7 +47,7 @@ impl Budget {
     }
 
     fn try_take_below(self: &Arc<Self>, most: u64, bytes: u64) -> Option<Taken> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.taken);
         if bytes > most.saturating_sub(*taken) {
             return None;
         }
@@ -56,7 +58,7 @@ impl Budget {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        *self.of.taken.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        *lock(&self.of.taken) -= self.bytes;
         self.of.given_back.notify_all();
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use headroom_store::{Expected, Version};
 
+use crate::mutex::lock;
+
 /// The most directories that are remembered.
 const MAX: usize = 1 << 16;
 /// The most names of directories from listings that are remembered.
@@ -120,7 +122,7 @@ impl Known {
 
     /// Notes the version of a file that is about to be replaced.
     pub(super) fn saw(&self, key: &str, version: &Version) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         if version.is_known() && seen.len() < MAX_SEEN {
             seen.insert(key.to_owned(), version.clone());
         }
@@ -128,7 +130,7 @@ impl Known {
 
     /// Returns what a file that is stored will replace, as far as one can tell.
     pub(super) fn expected(&self, key: &str) -> Expected {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         if let Some(version) = seen.remove(key) {
             return Expected::Version(version);
         }
@@ -151,7 +153,7 @@ impl Known {
 
     /// Whether a directory was made for this transfer, by whomever.
     pub(super) fn exists(&self, key: &str) -> bool {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+        lock(&self.made).contains(key)
     }
 
     /// Notes a directory that another transfer made at the same time.
@@ -217,7 +219,7 @@ impl Known {
     }
 
     fn note_made(&self, key: &str) {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         if made.len() < MAX {
             made.insert(key.to_owned());
         }
@@ -234,7 +236,7 @@ impl Known {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Directory>> {
-        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.directories)
     }
 }
 

@@ -15,6 +15,7 @@ use super::whole::{Whole, part_range, span_values};
 use crate::files::disk;
 use crate::files::error::ErrorKind;
 use crate::files::offer::PartialRole;
+use crate::mutex::lock;
 
 /// The most bytes of whole parts of one file that wait in the spool, unless one part has more.
 const MAX_WAITING: u64 = 64 << 20;
@@ -371,7 +372,7 @@ impl Parts {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -12,6 +12,7 @@ use headroom_transfer_proto::span::{SPAN_BYTES, Spans};
 use super::budget::{Budget, Taken};
 use super::root::READ_BYTES;
 use super::threads::Threads;
+use crate::mutex::lock;
 
 /// Ranges that are read ahead at first: a reader may want no more than some.
 const FIRST_AHEAD: u64 = 2;
@@ -114,7 +115,7 @@ impl Windows {
 
     /// Returns a window, and has it and the next ones read; `None` if there is no memory for it.
     fn window(&self, number: u64) -> Option<Arc<Window>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         open.want(number);
         let count = self.object.size.div_ceil(READ_BYTES);
         let ahead = open.ahead;
@@ -156,7 +157,7 @@ impl Windows {
     }
 
     fn forget(&self, number: u64) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).windows.remove(&number);
+        lock(&self.open).windows.remove(&number);
     }
 }
 
@@ -186,7 +187,7 @@ impl Drop for Filling {
 impl Window {
     /// Notes what was read, once.
     fn fill(&self, read: Result<Bytes, Error>) {
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = lock(&self.content);
         if content.is_none() {
             *content = Some(read);
         }
@@ -195,7 +196,7 @@ impl Window {
     }
 
     fn wait(&self) -> Result<Bytes, Error> {
-        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let content = lock(&self.content);
         let content = self
             .is_read
             .wait_while(content, |content| content.is_none())

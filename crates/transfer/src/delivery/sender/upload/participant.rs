@@ -1,8 +1,8 @@
 //! A connection's part in a file that several connections send: which ranges it sends.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use headroom_transfer_proto::message::{MAX_VALUES, PartsRequest, UPLOAD_BYTES};
 use headroom_transfer_proto::span::ChainingValue;
@@ -11,6 +11,7 @@ use super::{Assigned, DividedUpload, State, Upload};
 use crate::delivery::sender::open_file::OpenFile;
 use crate::error::Error;
 use crate::files::{self, Found, Ranges, SourceFile, SourceKind};
+use crate::mutex::lock;
 
 /// The least parts of each connection: a file of fewer is sent whole.
 const MIN_PARTS: u64 = 2;
@@ -111,7 +112,7 @@ impl UploadParticipant {
         &self,
         file: &SourceFile,
     ) -> Result<Arc<OpenFile>, files::Error> {
-        let mut opened = self.upload.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.upload.opened);
         if let Some(opened) = &*opened {
             return Ok(Arc::clone(opened));
         }
