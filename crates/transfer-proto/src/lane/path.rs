@@ -17,10 +17,10 @@ const MAX_CHALLENGES: u32 = 7;
 /// Packets that carry the first challenge: without an answer the other end gets no more than its
 /// limit, and a lost one would cost a timeout of three round trips.
 const COPIES: u32 = 2;
-/// Packets with which an end that awaits data follows its first ones: with these, the other end
-/// may answer by 18 000 bytes, which are its challenges and its initial window, one lost packet
+/// Packets that an end which awaits data sends between these: with both, the other end may answer
+/// by 21 600 bytes, which are its answers, its challenges and its initial window, one lost packet
 /// included.
-const OPENINGS: u8 = 3;
+const OPENINGS: u8 = 4;
 
 /// An address and the state of its validation.
 #[derive(Debug)]
@@ -274,7 +274,10 @@ impl Paths {
                     token.copy_from_slice(&hash.as_bytes()[..8]);
                     (token, now)
                 }));
-                path_state.challenges = path_state.challenges.saturating_add(1);
+                // a copy that waits for room would carry the time of the first
+                let has_room = path_state.may_get(2 * len) || opener && first;
+                let challenges = path_state.challenges.saturating_add(1);
+                path_state.challenges = if has_room { challenges } else { challenges.max(COPIES) };
                 path.challenge = Some(token);
             }
             return Some((path_state.address, path));
@@ -302,7 +305,8 @@ impl Paths {
                     || (!*first && path_state.challenges >= MAX_CHALLENGES)
             })
             .filter_map(|(path_state, first)| {
-                if !path_state.responses.is_empty() {
+                let may_get = path_state.may_get(len) || (self.opener && first);
+                if may_get && !path_state.responses.is_empty() {
                     return Some(Duration::ZERO);
                 }
                 let reminder =

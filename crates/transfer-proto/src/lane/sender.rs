@@ -31,9 +31,10 @@ const FIRST_UNASKED: u32 = 2;
 /// for a circuit breaker).
 const SILENT_TIMEOUTS: u32 = 3;
 /// Until then a probe follows so many times in a timeout: losses of feedback may come in bursts.
-/// Ours: with a burst of eight on average, sixteen probes leave one silence of nine.
+/// Ours: of bursts of eight on average, ten probes that can be answered in time outlast three of
+/// four.
 const PROBES_PER_TIMEOUT: u32 = 8;
-/// What probes may use of the rate before the path counts as silent.
+/// What the further ones may use of the rate.
 const PROBE_SHARE: f64 = 1.0 / 16.0;
 const MAX_BACKOFF: u32 = 6;
 /// The longest interval between probes of a silent path, unless one timeout is longer: how late
@@ -475,7 +476,9 @@ impl Sender {
             return None;
         }
         let timeout = self.rtt.timeout();
-        let affordable = PROBE as f64 / (self.rate.rate() * PROBE_SHARE);
+        // before the first feedback there is no rate to take a share of
+        let rate = Some(self.rate.rate()).filter(|rate| rate.is_finite());
+        let affordable = rate.map_or(f64::INFINITY, |rate| PROBE as f64 / (rate * PROBE_SHARE));
         let interval =
             affordable.clamp((timeout / PROBES_PER_TIMEOUT).as_secs_f64(), timeout.as_secs_f64());
         Some(self.probed_at + Duration::from_secs_f64(interval))

@@ -23,8 +23,8 @@ const FOUND_SHARE: f64 = 0.6;
 /// Rounds between probes: four to six, so that two senders do not synchronize. BBRv1 probes
 /// every eighth; ours: `freed_capacity_is_found_soon`.
 const CRUISE_ROUNDS: [u64; 3] = [4, 5, 6];
-/// Rounds of two cycles, with their probes, at most.
-const TWO_CYCLES: u64 = 18;
+/// Rounds of two cycles, with their probes: two cruises of six, ups and downs of two each. Ours.
+const TWO_CYCLES: u64 = 20;
 /// A busy host must not look like a standing queue. Ours: some of Linux's time slices (a few ms
 /// each).
 const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
@@ -69,8 +69,9 @@ impl Controller {
         };
     }
 
-    /// Whether the lowest round trip may be that of a queue that others keep: probes overflow it,
-    /// although they ask for no more than it held, and the round trip was not probed for long.
+    /// Whether the lowest round trip may be that of a queue that others keep: one has overflowed of
+    /// late, though the first probe of a cycle asks for no more than it held, and the round trip was
+    /// not probed for long.
     fn may_hide_others(&self, now: Duration) -> bool {
         let overflows = self.model.overflowed_within(TWO_CYCLES) && self.model.queue_can_stand();
         overflows && now >= self.rtt_probed_at + MIN_RTT_AGE

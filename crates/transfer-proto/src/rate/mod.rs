@@ -155,7 +155,7 @@ pub struct Controller {
     may_jump: bool,
     cubic: Cubic,
     ledbat: Ledbat,
-    /// When the round trip was last probed.
+    /// When the round trip was last probed, or startup ended.
     rtt_probed_at: Duration,
     probe_rtt_at: Duration,
     /// The same if others seem to have left.
@@ -370,7 +370,11 @@ impl Controller {
         let (round, pipe) = (self.model.rounds(), self.model.pipe());
         let in_flight = report.in_flight as f64;
         match self.mode {
-            Mode::Startup => self.start_up(report, round_over, congested),
+            Mode::Startup => {
+                // what startup overflows is no sign of others
+                self.rtt_probed_at = now;
+                self.start_up(report, round_over, congested);
+            }
             Mode::Drain if in_flight <= pipe || self.model.queue_is_empty() => self.cruise(now),
             Mode::Down { from_round, until }
                 if in_flight <= pipe || round >= from_round + 3 || now >= until =>
