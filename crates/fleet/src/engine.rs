@@ -17,6 +17,7 @@ use headroom_transfer::path::RelPath;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::DirectoryKey;
+use crate::share::Division;
 
 /// The leases of an item that may end one after another without a settlement. A worker that is
 /// killed says nothing about its item, but an item may be what ends its workers.
@@ -76,8 +77,9 @@ pub struct Orders {
     pub state: State,
     /// Whether nothing will be left to take.
     pub is_done: bool,
-    /// This worker's share of the limit, in bits per second.
-    pub share_bps: Option<u64>,
+    /// The limit, and how many workers share it: those that have items, if this one has one, else
+    /// all that live.
+    pub division: Option<Division>,
     /// Whether the worker still has the lease that it extended.
     pub holds_lease: bool,
 }

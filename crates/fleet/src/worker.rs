@@ -25,6 +25,7 @@ use crate::job::Job;
 use crate::ledger::{Ledger, Sorted};
 use crate::mutex::lock;
 use crate::process::name_of;
+use crate::share::{Division, Sharers};
 use crate::stop::Stop;
 
 /// How often the engine hears of a worker.
@@ -33,8 +34,6 @@ const BEAT: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_millis(250);
 /// The pause before connecting again: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// A share of the rate that changes by less than this part of it interrupts nothing.
-const SAME_SHARE: u64 = 50;
 
 /// Works until the job is done or cancelled, or until it is stopped. `open` opens a handle of the
 /// engine, `connect` connects to a server of the job. Must be called within a multi-threaded tokio
@@ -172,7 +171,7 @@ impl Work<'_> {
             },
         };
         let orders = pulse.orders();
-        if !continues(&orders, orders.share_bps) || stop.is_stopped() {
+        if !continues(&orders, orders.division) || stop.is_stopped() {
             *kept = Some(clients);
             return Attempt::Interrupted;
         }
@@ -180,10 +179,10 @@ impl Work<'_> {
             clients.close().await;
             return failed(error, stop).await;
         }
-        clients.limit(orders.share_bps);
+        clients.limit(orders.division.map(|division| division.share_bps()));
         let done = tokio::select! {
             done = copy(job, route, &mut clients, item, ledger) => Some(done),
-            () = pulse.interrupted(orders.share_bps, stop) => None,
+            () = pulse.interrupted(orders.division, stop) => None,
         };
         match done {
             Some(Ok(())) => {
@@ -232,14 +231,14 @@ impl Work<'_> {
                 Err(error) if error.is_temporary() => tracing::info!("{error}"),
                 Err(error) => return Err(error),
             }
-            let share_bps = pulse.orders().share_bps;
+            let division = pulse.orders().division;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 // a rate that changes meanwhile ends a pause, and no more
-                () = pulse.interrupted(share_bps, stop) => {}
+                () = pulse.interrupted(division, stop) => {}
             }
             let orders = pulse.orders();
-            if stop.is_stopped() || !continues(&orders, orders.share_bps) {
+            if stop.is_stopped() || !continues(&orders, orders.division) {
                 return Ok(None);
             }
             pause = (pause * 2).min(PAUSE.1);
@@ -329,13 +328,13 @@ async fn close(clients: &mut Option<Clients>) {
     }
 }
 
-/// Whether a request that was limited to this share continues under these orders.
-fn continues(orders: &Orders, share_bps: Option<u64>) -> bool {
-    let is_same = match (orders.share_bps, share_bps) {
-        (Some(now), Some(then)) => now.abs_diff(then) <= then / SAME_SHARE,
-        (now, then) => now == then,
+/// Whether a request that was limited by this division continues under these orders.
+fn continues(orders: &Orders, division: Option<Division>) -> bool {
+    let is_near = match (orders.division, division) {
+        (Some(now), Some(before)) => now.is_near(&before),
+        (now, before) => now == before,
     };
-    is_same && orders.holds_lease && orders.state == State::Running && !orders.is_done
+    is_near && orders.holds_lease && orders.state == State::Running && !orders.is_done
 }
 
 /// The thread that tells the engine of the worker.
@@ -351,7 +350,13 @@ impl Pulse {
     fn start(mut engine: impl Engine + Send + 'static, name: &str) -> Result<Self, Error> {
         let lease: Arc<Mutex<Option<Lease>>> = Arc::default();
         let in_flight: Arc<AtomicU64> = Arc::default();
-        let orders = Arc::new(watch::Sender::new(engine.beat(name, None, 0, now_ms())?));
+        let mut sharers = Sharers::default();
+        let mut steady = move |orders: Orders, has_item: bool| {
+            let division = sharers.steady(orders.division, has_item);
+            Orders { division, ..orders }
+        };
+        let first = steady(engine.beat(name, None, 0, now_ms())?, false);
+        let orders = Arc::new(watch::Sender::new(first));
         let (end, ended) = mpsc::channel();
         let (held, moved, name) = (Arc::clone(&lease), Arc::clone(&in_flight), name.to_owned());
         let heard = Arc::clone(&orders);
@@ -360,7 +365,7 @@ impl Pulse {
                 let held = *lock(&held);
                 match engine.beat(&name, held, moved.load(Ordering::Relaxed), now_ms()) {
                     Ok(orders) => {
-                        heard.send_replace(orders);
+                        heard.send_replace(steady(orders, held.is_some()));
                     }
                     // without it the lease ends, and what the worker does then is refused
                     Err(error) => tracing::warn!("{error}"),
@@ -385,12 +390,12 @@ impl Pulse {
         self.orders.send_modify(|orders| orders.holds_lease = true);
     }
 
-    /// Waits until a request that was limited to this share has to end.
-    async fn interrupted(&self, share_bps: Option<u64>, stop: &Stop) {
+    /// Waits until a request that was limited by this division has to end.
+    async fn interrupted(&self, division: Option<Division>, stop: &Stop) {
         let mut orders = self.orders.subscribe();
         tokio::select! {
             // the sender is here, and so is not dropped
-            _ = orders.wait_for(|orders| !continues(orders, share_bps)) => {}
+            _ = orders.wait_for(|orders| !continues(orders, division)) => {}
             () = stop.stopped() => {}
         }
     }
@@ -414,23 +419,25 @@ mod tests {
     use super::*;
     use crate::entry::Kind;
 
+    const DIVISION: Option<Division> = Some(Division { rate_bps: 2000, workers: 2 });
     const ORDERS: Orders =
-        Orders { state: State::Running, is_done: false, share_bps: Some(1000), holds_lease: true };
+        Orders { state: State::Running, is_done: false, division: DIVISION, holds_lease: true };
 
     #[test]
     fn a_request_ends_when_it_has_to() {
-        assert!(continues(&ORDERS, Some(1000)));
-        assert!(continues(&ORDERS, Some(1010)), "hardly another rate");
-        assert!(!continues(&ORDERS, Some(500)) && !continues(&ORDERS, None));
-        let unlimited = Orders { share_bps: None, ..ORDERS };
-        assert!(continues(&unlimited, None) && !continues(&unlimited, Some(1000)));
+        assert!(continues(&ORDERS, DIVISION));
+        let among = |rate_bps: u64, workers: u64| Some(Division { rate_bps, workers });
+        assert!(continues(&ORDERS, among(2020, 2)), "hardly another rate");
+        assert!(!continues(&ORDERS, among(2000, 1)) && !continues(&ORDERS, None));
+        let unlimited = Orders { division: None, ..ORDERS };
+        assert!(continues(&unlimited, None) && !continues(&unlimited, DIVISION));
         for orders in [
             Orders { state: State::Paused, ..ORDERS },
             Orders { state: State::Cancelled, ..ORDERS },
             Orders { is_done: true, ..ORDERS },
             Orders { holds_lease: false, ..ORDERS },
         ] {
-            assert!(!continues(&orders, Some(1000)), "{orders:?}");
+            assert!(!continues(&orders, DIVISION), "{orders:?}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! What every engine does: the cases that the tests of each run.
 
+mod shares;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -78,6 +80,11 @@ pub(crate) fn settled(
     Settlement { copied, left, vanished: 0, outcome, requests }
 }
 
+/// Returns the share of a worker, in Mbit/s.
+pub(crate) fn share_mbit(orders: &Orders) -> Option<u64> {
+    orders.division.map(|division| division.share_bps() / 1_000_000)
+}
+
 fn all_copied(item: &Item) -> Settlement {
     settled(item.entries.iter().map(copied).collect(), Vec::new(), None)
 }
@@ -132,6 +139,7 @@ pub(crate) fn run<B: Bench>(mut bench: impl FnMut(&str) -> B) {
     lost(bench("lost"));
     suspects(bench("suspects"));
     steering(bench("steering"));
+    shares::run(bench("shares"));
     delete_pass(bench("delete"));
     listing(bench("listing"));
     staged_directories(bench("directories"));
@@ -289,13 +297,13 @@ fn steering<B: Bench>(mut bench: B) {
     list(&mut engine, 1, 1);
     for (worker, mbit) in [("one", 90), ("two", 45), ("three", 30)] {
         let orders = engine.beat(worker, None, 0, bench.now_ms()).expect("orders");
-        assert_eq!(orders.share_bps, Some(mbit * 1_000_000), "{worker}");
+        assert_eq!(share_mbit(&orders), Some(mbit), "{worker}");
     }
     engine.leave("three", bench.now_ms()).expect("an answer");
     let orders = engine.beat("one", None, 0, bench.now_ms()).expect("orders");
-    assert_eq!(orders.share_bps, Some(45_000_000));
+    assert_eq!(share_mbit(&orders), Some(45));
     engine.set_rate(None).expect("an answer");
-    assert_eq!(engine.beat("one", None, 0, bench.now_ms()).expect("orders").share_bps, None);
+    assert_eq!(engine.beat("one", None, 0, bench.now_ms()).expect("orders").division, None);
     assert_eq!(engine.set_state(State::Paused).expect("control").state, State::Paused);
     assert_eq!(engine.take("one", bench.now_ms()).expect("an answer"), None);
     assert_eq!(engine.set_state(State::Cancelled).expect("control").state, State::Cancelled);

@@ -303,6 +303,20 @@ impl Link {
         }
     }
 
+    /// Returns how many items the queue has given and not got back: those that workers have, that
+    /// wait for another attempt, or whose lease has ended since.
+    pub(super) async fn given(&self) -> Result<u64, Error> {
+        let mut attempts = self.attempts("ask about the queue of");
+        loop {
+            let handle = self.js.get_stream_no_info(self.names.work()).await;
+            let handle = handle.map_err(|error| wrong("ask about the queue of", error))?;
+            match handle.consumer_info(CONSUMER).await {
+                Ok(info) => return Ok(info.num_ack_pending as u64),
+                Err(error) => attempts.failed(Failure::Temporary(error.to_string())).await?,
+            }
+        }
+    }
+
     /// Removes the messages of a subject. That it was not possible is no failure: they are told
     /// from others by what else is known.
     pub(super) async fn forget(&self, stream: &str, subject: &str) {

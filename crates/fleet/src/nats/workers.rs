@@ -10,6 +10,7 @@ use crate::engine::{Lease, Orders, Phase, State, WorkerReport};
 use crate::error::Error;
 use crate::mutex::lock;
 use crate::process::machine;
+use crate::share::Division;
 
 /// How long a worker counts as live that was not heard of.
 pub(super) const LIVE: Duration = Duration::from_secs(10);
@@ -43,16 +44,27 @@ impl Inner {
         }
         let (steering, _) = self.link.steering().await?;
         let state = State::from(steering.state);
-        let share_bps = match steering.rate_bps {
+        let division = match steering.rate_bps {
             Some(rate_bps) => {
-                let bucket = stream_of(&self.link.names.workers());
-                let (_, live) = self.link.extent(&bucket).await?;
-                Some((rate_bps / live.max(1)).max(1))
+                let workers = self.sharers(lease.is_some()).await?;
+                Some(Division { rate_bps, workers })
             }
             None => None,
         };
         let is_done = Phase::from(steering.phase) == Phase::Done || state == State::Cancelled;
-        Ok(Orders { state, is_done, share_bps, holds_lease })
+        Ok(Orders { state, is_done, division, holds_lease })
+    }
+
+    /// Returns how many workers share the limit: all that live, for one without an item. For one
+    /// with an item, those that have one, or more: who has which, each worker's value says, and
+    /// the queue says in one answer how many it has given.
+    async fn sharers(&self, has_item: bool) -> Result<u64, Error> {
+        let bucket = stream_of(&self.link.names.workers());
+        let (_, live) = self.link.extent(&bucket).await?;
+        if !has_item {
+            return Ok(live);
+        }
+        Ok(self.link.given().await?.min(live))
     }
 
     fn is_due(&self, worker: &str, held: Option<&Held>) -> bool {

@@ -7,6 +7,7 @@ use super::{Rules, damaged, int, nat};
 use crate::engine::{Control, Counts, Lease, Orders, Phase, State, WorkerReport};
 use crate::job::Job;
 use crate::requests;
+use crate::share::Division;
 
 /// A worker that was not heard of for this long has no share of the rate.
 const LIVE_MS: u64 = 5000;
@@ -91,11 +92,21 @@ pub(super) fn beat(
         None => true,
     };
     let Control { state, phase, rate_bps } = read(connection)?;
-    let (live, _) = workers(connection, now_ms)?;
+    let division = match (rate_bps, lease) {
+        (Some(rate_bps), Some(_)) => {
+            let workers = 1 + others_with_items(connection, worker, now_ms)?;
+            Some(Division { rate_bps, workers })
+        }
+        (Some(rate_bps), None) => {
+            let (workers, _) = workers(connection, now_ms)?;
+            Some(Division { rate_bps, workers })
+        }
+        (None, _) => None,
+    };
     Ok(Orders {
         state,
         is_done: phase == Phase::Done || state == State::Cancelled,
-        share_bps: rate_bps.map(|rate_bps| (rate_bps / live.max(1)).max(1)),
+        division,
         holds_lease,
     })
 }
@@ -223,6 +234,16 @@ pub(super) fn reports(connection: &Connection) -> rusqlite::Result<Vec<WorkerRep
         })
     })?;
     reports.collect()
+}
+
+/// Returns how many other workers live and have items.
+fn others_with_items(connection: &Connection, worker: &str, now_ms: u64) -> rusqlite::Result<u64> {
+    connection.query_row(
+        "SELECT count(*) FROM workers WHERE seen_ms > ?1 AND name <> ?2 AND EXISTS (SELECT 1 \
+         FROM items WHERE items.state = 'leased' AND items.worker = workers.name)",
+        params![int(now_ms.saturating_sub(LIVE_MS)), worker],
+        |row| nat(row, 0),
+    )
 }
 
 /// Returns how many workers live, and what they have moved of their items.

@@ -60,6 +60,7 @@ CREATE TABLE items (
 );
 CREATE INDEX items_ready ON items (state, ready_ms);
 CREATE INDEX items_ranges ON items (file) WHERE step = 'range';
+CREATE INDEX items_leased ON items (worker) WHERE state = 'leased';
 CREATE TABLE workers (
     name TEXT PRIMARY KEY,
     seen_ms INTEGER NOT NULL,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::cases::{self, Bench, MTIME, copied, file, list, path, settled};
+use crate::engine::cases::{self, Bench, MTIME, copied, file, list, path, settled, share_mbit};
 use crate::engine::{MAX_LOSSES, Step};
 use crate::entry::Kind;
 
@@ -180,15 +180,33 @@ fn workers_share_the_rate_and_follow_the_state() {
     // at last the others are silent
     for (worker, now_ms, mbit) in shares {
         let orders = engine.beat(worker, None, 0, now_ms).expect("orders");
-        assert_eq!(orders.share_bps, Some(mbit * 1_000_000), "{worker} at {now_ms}");
+        assert_eq!(share_mbit(&orders), Some(mbit), "{worker} at {now_ms}");
     }
     engine.set_rate(None).expect("an answer");
-    assert_eq!(engine.beat("one", None, 0, 7000).expect("orders").share_bps, None);
+    assert_eq!(engine.beat("one", None, 0, 7000).expect("orders").division, None);
     assert_eq!(engine.set_state(State::Paused).expect("control").state, State::Paused);
     assert_eq!(engine.take("one", 7000).expect("an answer"), None);
     assert_eq!(engine.set_state(State::Cancelled).expect("control").state, State::Cancelled);
     assert_eq!(engine.set_state(State::Running).expect("control").state, State::Cancelled);
     assert!(engine.beat("one", None, 0, 7000).expect("orders").is_done);
+}
+
+#[test]
+fn a_silent_worker_with_an_item_has_no_share() {
+    let (ground, job) = (tempfile::tempdir().expect("a folder"), job("rate = \"90mbit\""));
+    let mut engine = begin(&ground, &job);
+    list(&mut engine, 2, 1);
+    let [one, two] = ["one", "two"].map(|worker| {
+        let item = engine.take(worker, 1000).expect("an answer").expect("an item");
+        engine.beat(worker, Some(item.lease), 0, 1000).expect("orders");
+        item.lease
+    });
+    for (worker, lease, now_ms, mbit) in
+        [("one", one, 1000, 45), ("two", two, 1000, 45), ("two", two, 7000, 90)]
+    {
+        let orders = engine.beat(worker, Some(lease), 0, now_ms).expect("orders");
+        assert_eq!(share_mbit(&orders), Some(mbit), "{worker} at {now_ms}");
+    }
 }
 
 #[test]
