@@ -9,6 +9,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use futures_util::future;
+
 use super::conditions::check_conditions;
 use super::holder::{busy, is_held, write};
 use super::keeper::Writer;
@@ -16,7 +18,7 @@ use super::plan::Plan;
 use super::{Inner, Parts, Upload, UploadOffer, nonce_bytes};
 use crate::client::Client;
 use crate::error::Error;
-use crate::journal::{self, Journal, StoredPart};
+use crate::journal::{self, Found, Journal, StoredPart};
 use crate::key::Key;
 use crate::metadata::Metadata;
 use crate::owner;
@@ -30,6 +32,13 @@ const MAX_CONTRIBUTORS: usize = 2048;
 
 /// The most that are read: several servers may begin to take part at once.
 const MAX_JOURNALS: usize = 2 * MAX_CONTRIBUTORS;
+
+/// How many journals are read at once.
+const AT_ONCE: usize = 8;
+
+/// Bytes of a journal that is read beside others, at most: so these take 32 MiB together, whatever
+/// the store answers. The journal of a range of 16 GiB has about 512 KiB.
+const MAX_BESIDE: u64 = 4 << 20;
 
 /// The journal of a contributor, as a listing has it.
 #[derive(Debug)]
@@ -191,29 +200,49 @@ pub(super) async fn merge(
     let most = journal::most_bytes(plan.size, plan.parts);
     let mut differing = HashSet::new();
     let mut names = Vec::new();
-    for Listed { name, .. } in list(client, main).await? {
-        let Some(found) = journal::read(client, &name, most).await? else { continue };
-        let is_its = |there: &Journal| {
-            (&there.upload, &there.nonce, &there.key)
-                == (&journal.upload, &journal.nonce, &journal.key)
-        };
-        let theirs = found.journal.filter(is_its);
-        if let Some(theirs) = &theirs
-            && !may_stop
-            && is_held(client, theirs, found.modified).await?
-        {
-            return Err(busy(key));
+    let is_its = |there: &Journal| {
+        (&there.upload, &there.nonce, &there.key) == (&journal.upload, &journal.nonce, &journal.key)
+    };
+    // all of some are read before anything else is asked: a request that nobody drives would keep
+    // its slot
+    for some in list(client, main).await?.chunks(AT_ONCE) {
+        let reading = some.iter().map(|listed| read_beside(client, &listed.name, most));
+        let read = future::join_all(reading).await;
+        for (Listed { name, .. }, read) in some.iter().zip(read) {
+            let read = match read {
+                Some(read) => read,
+                None => journal::read(client, name, most).await,
+            };
+            let Some(found) = read? else { continue };
+            let theirs = found.journal.filter(is_its);
+            if let Some(theirs) = &theirs
+                && !may_stop
+                && is_held(client, theirs, found.modified).await?
+            {
+                return Err(busy(key));
+            }
+            match theirs.and_then(|theirs| plan.places(&theirs)) {
+                Some(stored) => add(places, stored, &mut differing),
+                None => tracing::warn!(
+                    name = name.as_str(),
+                    "a journal beside an upload is damaged or of another one: it is removed"
+                ),
+            }
+            names.push(name.clone());
         }
-        match theirs.and_then(|theirs| plan.places(&theirs)) {
-            Some(stored) => add(places, stored, &mut differing),
-            None => tracing::warn!(
-                name = name.as_str(),
-                "a journal beside an upload is damaged or of another one: it is removed"
-            ),
-        }
-        names.push(name);
     }
     Ok(names)
+}
+
+/// Reads a journal beside others; `None`: it is to be read alone, because it may be too long.
+async fn read_beside(
+    client: &Client,
+    name: &Key,
+    most: u64,
+) -> Option<Result<Option<Found>, Error>> {
+    let read = journal::read(client, name, most.min(MAX_BESIDE)).await;
+    let is_too_long = most > MAX_BESIDE && matches!(read, Err(Error::Reply(_)));
+    (!is_too_long).then_some(read)
 }
 
 /// Adds the parts of one contributor. `differing`: numbers of parts that were stored twice.

@@ -3,6 +3,7 @@
 use std::future::{Future, pending};
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use headroom_store::{
     Backend, Condition, Failure, FailureKind, Head, Memory, Metadata, Page, Version,
 };
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 /// What goes wrong with one request.
@@ -65,6 +67,9 @@ pub(crate) struct Faulty {
     /// How far its clock is behind.
     behind: Mutex<Duration>,
     held: Mutex<Option<Request>>,
+    /// How many objects are being read, and the most that were.
+    reading: AtomicUsize,
+    most_reading: AtomicUsize,
 }
 
 impl Faulty {
@@ -75,6 +80,8 @@ impl Faulty {
             faults: Mutex::default(),
             behind: Mutex::default(),
             held: Mutex::default(),
+            reading: AtomicUsize::default(),
+            most_reading: AtomicUsize::default(),
         }
     }
 
@@ -100,6 +107,19 @@ impl Faulty {
                 self.memory.complete_upload(&key, &upload, parts, &metadata, &condition).await
             }
         }
+    }
+
+    /// Returns the most objects that were being read at once.
+    pub(crate) fn most_reading(&self) -> usize {
+        self.most_reading.load(Ordering::Relaxed)
+    }
+
+    /// Lets other reads begin before one is answered, and counts them.
+    async fn begin_read(&self) {
+        let reading = self.reading.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_reading.fetch_max(reading, Ordering::Relaxed);
+        yield_now().await;
+        self.reading.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn next(&self, call: &str) -> Option<Fault> {
@@ -184,6 +204,7 @@ impl Backend for Faulty {
         range: Range<u64>,
         version: Option<&Version>,
     ) -> Result<(Head, Bytes), Failure> {
+        self.begin_read().await;
         let (head, content) = match self.next("get") {
             Some(Fault::Cut) => {
                 let (head, content) = self.memory.get(key, range, version).await?;

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use headroom_store::{Condition, Error, FailureKind, Store, Upload};
+use bytes::Bytes;
+use headroom_store::{
+    Backend, Condition, Error, FailureKind, Metadata, Store, Upload, UploadOffer,
+};
+use tokio::runtime::Runtime;
 
 use crate::faulty::{Conditions, Fault, Faulty};
 use crate::{is_whole, offer, open, open_with, put, put_part, runtime};
@@ -196,4 +200,75 @@ fn a_contributor_that_joins_while_its_upload_is_taken_over_is_stopped() {
     assert!(whole.values(0).is_some() && whole.values(1).is_none());
     assert_eq!(faulty.memory.keys(), std::slice::from_ref(main));
     drop(whole);
+}
+
+/// Stores something under the name of a contributor's journal; returns its key.
+fn forge(runtime: &Runtime, faulty: &Faulty, name: &str, bytes: usize) -> String {
+    let main = faulty.memory.keys().remove(0);
+    let key = format!("{main}.parts/{name}");
+    let (content, none) = (Bytes::from(vec![0; bytes]), Metadata::new());
+    let stored = runtime.block_on(faulty.memory.put(&key, content, &none, &Condition::Any));
+    stored.expect("the store does it");
+    key
+}
+
+#[test]
+fn journals_of_many_contributors_are_read_eight_at_once_and_decided_about_in_order() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    for n in 0..20 {
+        let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
+        match n {
+            3 => put_part(&one, 0).expect("the store does it"),
+            17 => put_part(&one, 1).expect("the store does it"),
+            _ => {}
+        }
+    }
+    assert_eq!(faulty.most_reading(), 1);
+    // two that are too long for this upload, both among the first eight; one is damaged
+    let long = ["0", "00"].map(|name| forge(&runtime, &faulty, name, 1 << 20));
+    forge(&runtime, &faulty, "x", 10);
+    let before = faulty.memory.keys();
+    for key in &long {
+        let error = store.take_over_upload("a", &offer(1), nonce).expect_err("it is refused");
+        let names_it = |why: &str| why.starts_with(&format!("{key} in "));
+        assert!(matches!(&error, Error::Reply(why) if names_it(why)), "{key}: {error}");
+        let kept = faulty.memory.keys();
+        assert!(before.iter().all(|key| long.contains(key) || kept.contains(key)), "{kept:?}");
+        runtime.block_on(faulty.memory.delete(key)).expect("the store does it");
+    }
+    let requests = store.requests();
+    let whole = store.take_over_upload("a", &offer(1), nonce).expect("the store does it");
+    // that of the upload, and those beside it, once each
+    assert_eq!(store.requests().get - requests.get, 1 + 21);
+    assert_eq!(faulty.most_reading(), 8);
+    assert!(whole.values(0).is_some() && whole.values(1).is_some());
+    whole.complete_over([7; 32]).expect("the store does it");
+    drop(whole);
+    assert!(is_whole(&store, "a"));
+}
+
+#[test]
+fn a_journal_that_is_too_long_to_be_read_beside_others_is_read_alone() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    // of 512 parts, whose journal may have 4.6 MiB
+    let large = || UploadOffer { size: 4 << 30, ..offer(1) };
+    let upload = store.begin_upload("a", &large()).expect("the store does it");
+    upload.release().expect("the store does it");
+    let nonce = upload.nonce();
+    drop(upload);
+    // both are damaged, which is no error
+    forge(&runtime, &faulty, "0", 4_400_000);
+    forge(&runtime, &faulty, "1", 10);
+    let requests = store.requests();
+    let whole = store.take_over_upload("a", &large(), nonce).expect("the store does it");
+    assert_eq!(store.requests().get - requests.get, 1 + 2 + 1);
+    assert_eq!(faulty.memory.keys().len(), 1, "{:?}", faulty.memory.keys());
+    drop(whole);
+    // one that no upload of this size has
+    let key = forge(&runtime, &faulty, "0", 5_000_000);
+    let error = store.take_over_upload("a", &large(), nonce).expect_err("it is refused");
+    assert!(matches!(&error, Error::Reply(why) if why.starts_with(&key)), "{error}");
 }
