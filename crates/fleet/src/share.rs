@@ -30,10 +30,14 @@ impl Division {
         (self.rate_bps / self.workers.max(1)).max(1)
     }
 
-    /// Whether a request that has its share of `before` continues.
-    pub(crate) fn is_near(&self, before: &Self) -> bool {
+    /// Whether a request that has its share of `before` continues. One that cannot be resumed is not
+    /// interrupted for a larger share.
+    pub(crate) fn is_near(&self, before: &Self, can_resume: bool) -> bool {
         let (now_bps, before_bps) = (self.share_bps(), before.share_bps());
         let is_given_back = self.rate_bps == before.rate_bps && now_bps > before_bps;
+        if is_given_back && !can_resume {
+            return true;
+        }
         let part = if is_given_back { LITTLE_MORE } else { SAME };
         now_bps.abs_diff(before_bps) <= before_bps / part
     }
@@ -105,11 +109,12 @@ mod tests {
             (3, 4, false),
             (1, 2, false),
         ] {
-            assert_eq!(among(now).is_near(&among(before)), is_near, "{now} after {before}");
+            assert_eq!(among(now).is_near(&among(before), true), is_near, "{now} after {before}");
         }
+        assert!(among(1).is_near(&among(9), false) && !among(9).is_near(&among(1), false));
         // what the user has set applies at once
         let more = Division { rate_bps: 99_000_000, workers: 2 };
-        assert!(!more.is_near(&among(2)));
+        assert!(!more.is_near(&among(2), true) && !more.is_near(&among(2), false));
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Work<'_> {
             },
         };
         let orders = pulse.orders();
-        if !continues(&orders, orders.division) || stop.is_stopped() {
+        if !continues(&orders, orders.division, true) || stop.is_stopped() {
             *kept = Some(clients);
             return Attempt::Interrupted;
         }
@@ -179,10 +179,12 @@ impl Work<'_> {
             clients.close().await;
             return failed(error, stop).await;
         }
+        // between two servers, unfinished files are received again from their beginning
+        let can_resume = !matches!(route, Route::Across { .. });
         clients.limit(orders.division.map(|division| division.share_bps()));
         let done = tokio::select! {
             done = copy(job, route, &mut clients, item, ledger) => Some(done),
-            () = pulse.interrupted(orders.division, stop) => None,
+            () = pulse.interrupted(orders.division, can_resume, stop) => None,
         };
         match done {
             Some(Ok(())) => {
@@ -235,10 +237,10 @@ impl Work<'_> {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 // a rate that changes meanwhile ends a pause, and no more
-                () = pulse.interrupted(division, stop) => {}
+                () = pulse.interrupted(division, true, stop) => {}
             }
             let orders = pulse.orders();
-            if stop.is_stopped() || !continues(&orders, orders.division) {
+            if stop.is_stopped() || !continues(&orders, orders.division, true) {
                 return Ok(None);
             }
             pause = (pause * 2).min(PAUSE.1);
@@ -329,9 +331,9 @@ async fn close(clients: &mut Option<Clients>) {
 }
 
 /// Whether a request that was limited by this division continues under these orders.
-fn continues(orders: &Orders, division: Option<Division>) -> bool {
+fn continues(orders: &Orders, division: Option<Division>, can_resume: bool) -> bool {
     let is_near = match (orders.division, division) {
-        (Some(now), Some(before)) => now.is_near(&before),
+        (Some(now), Some(before)) => now.is_near(&before, can_resume),
         (now, before) => now == before,
     };
     is_near && orders.holds_lease && orders.state == State::Running && !orders.is_done
@@ -391,11 +393,11 @@ impl Pulse {
     }
 
     /// Waits until a request that was limited by this division has to end.
-    async fn interrupted(&self, division: Option<Division>, stop: &Stop) {
+    async fn interrupted(&self, division: Option<Division>, can_resume: bool, stop: &Stop) {
         let mut orders = self.orders.subscribe();
         tokio::select! {
             // the sender is here, and so is not dropped
-            _ = orders.wait_for(|orders| !continues(orders, division)) => {}
+            _ = orders.wait_for(|orders| !continues(orders, division, can_resume)) => {}
             () = stop.stopped() => {}
         }
     }
@@ -425,6 +427,7 @@ mod tests {
 
     #[test]
     fn a_request_ends_when_it_has_to() {
+        let continues = |orders: &Orders, division| super::continues(orders, division, true);
         assert!(continues(&ORDERS, DIVISION));
         let among = |rate_bps: u64, workers: u64| Some(Division { rate_bps, workers });
         assert!(continues(&ORDERS, among(2020, 2)), "hardly another rate");
