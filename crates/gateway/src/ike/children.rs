@@ -16,7 +16,7 @@ use headroom_ipsec::spec::{
 };
 use headroom_ipsec::{PolicySpec, SaSpec};
 
-use super::selectors::{first_address, is_of_one_version, overlap, selector};
+use super::selectors::{cover_each, first_address, is_of_one_version, selector};
 use crate::config::{IkeChild, IkePeer};
 use crate::datapath::Datapath;
 
@@ -282,13 +282,13 @@ impl Children {
         Some(Origin { child: name, session, spis, was_in_force })
     }
 
-    /// Returns the oldest other CHILD SA in force of the same configuration and session, and for some
-    /// of the same packets.
+    /// Returns the oldest other CHILD SA in force of the same configuration and session all of whose
+    /// packets the CHILD SA covers. One that has packets of its own is no twin.
     pub(super) fn twin(&self, id: ChildId) -> Option<ChildId> {
         let new = self.installed.get(&id)?;
         let is_one = |one: &Installed| {
             let is_in_force = !one.is_ending && !one.is_refused;
-            is_in_force && one.session == new.session && overlap(&one.selectors, &new.selectors)
+            is_in_force && one.session == new.session && cover_each(&new.selectors, &one.selectors)
         };
         self.of(&new.child).find(|(other, one)| *other != id && is_one(one)).map(|(id, _)| id)
     }

@@ -1,6 +1,7 @@
 //! Traffic selectors of IKE as selectors of an engine, and back.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use headroom_ike::wire::{AddressRange, TrafficSelector};
 use headroom_ipsec::spec::{Addresses, Ports, Selector};
@@ -26,29 +27,60 @@ pub(super) fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Sel
     }
 }
 
-/// Tells whether some packets are selected by both.
-pub(super) fn overlap(one: &[Selector], other: &[Selector]) -> bool {
-    let addresses = |one: &Addresses, other: &Addresses| match (one, other) {
+/// Returns the packets that both select; none if there are none.
+pub(super) fn both(one: &Selector, other: &Selector) -> Option<Selector> {
+    Some(Selector {
+        remote: both_addresses(&one.remote, &other.remote)?,
+        local: both_addresses(&one.local, &other.local)?,
+        protocol: match (one.protocol, other.protocol) {
+            (Some(one), Some(other)) if one != other => return None,
+            (one, other) => one.or(other),
+        },
+        local_port: both_ports(&one.local_port, &other.local_port)?,
+        remote_port: both_ports(&one.remote_port, &other.remote_port)?,
+        icmp: match (&one.icmp, &other.icmp) {
+            (Some(one), Some(other)) => Some(both_ranges(one, other)?),
+            (one, other) => one.clone().or_else(|| other.clone()),
+        },
+    })
+}
+
+/// Tells whether one selects all packets of the other.
+pub(super) fn covers(one: &Selector, other: &Selector) -> bool {
+    both(one, other).as_ref() == Some(other)
+}
+
+/// Tells whether each of `others` is covered by one of `all`.
+pub(super) fn cover_each(all: &[Selector], others: &[Selector]) -> bool {
+    others.iter().all(|other| all.iter().any(|one| covers(one, other)))
+}
+
+fn both_addresses(one: &Addresses, other: &Addresses) -> Option<Addresses> {
+    match (one, other) {
+        (Addresses::Any, addresses) | (addresses, Addresses::Any) => Some(addresses.clone()),
+        // all addresses of IPv4 are less than those of IPv6
         (Addresses::Range(first, last), Addresses::Range(start, end)) => {
-            first <= end && start <= last
+            let (first, last) = (*first.max(start), *last.min(end));
+            (first <= last).then_some(Addresses::Range(first, last))
         }
-        (Addresses::Any, _) | (_, Addresses::Any) => true,
-    };
-    let ports = |one: &Ports, other: &Ports| match (one, other) {
-        (Ports::Range(one), Ports::Range(other)) => {
-            one.start() <= other.end() && other.start() <= one.end()
-        }
-        (Ports::Opaque, Ports::Range(_)) | (Ports::Range(_), Ports::Opaque) => false,
-        (Ports::Any, _) | (_, Ports::Any) | (Ports::Opaque, Ports::Opaque) => true,
-    };
-    let both = |one: &Selector, other: &Selector| {
-        addresses(&one.local, &other.local)
-            && addresses(&one.remote, &other.remote)
-            && one.protocol.zip(other.protocol).is_none_or(|(one, other)| one == other)
-            && ports(&one.local_port, &other.local_port)
-            && ports(&one.remote_port, &other.remote_port)
-    };
-    one.iter().any(|one| other.iter().any(|other| both(one, other)))
+    }
+}
+
+fn both_ports(one: &Ports, other: &Ports) -> Option<Ports> {
+    match (one, other) {
+        (Ports::Any, ports) | (ports, Ports::Any) => Some(ports.clone()),
+        (Ports::Opaque, Ports::Opaque) => Some(Ports::Opaque),
+        (Ports::Opaque, Ports::Range(_)) | (Ports::Range(_), Ports::Opaque) => None,
+        (Ports::Range(one), Ports::Range(other)) => both_ranges(one, other).map(Ports::Range),
+    }
+}
+
+fn both_ranges(
+    one: &RangeInclusive<u16>,
+    other: &RangeInclusive<u16>,
+) -> Option<RangeInclusive<u16>> {
+    let range = *one.start().max(other.start())..=*one.end().min(other.end());
+    (!range.is_empty()).then_some(range)
 }
 
 pub(super) fn is_of_one_version(selector: &Selector) -> bool {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use headroom_ike::ChildId;
-use headroom_ipsec::{Engine, SaSpec, SpecError};
+use headroom_ipsec::{Engine, PolicySpec, SaSpec, SpecError};
 
 use super::{Children, Installed};
 use crate::datapath::Datapath;
@@ -43,7 +43,11 @@ impl Children {
         let made = loop {
             match self.engine(present, base, now, (&added, &removed)) {
                 Ok((engine, covered)) => {
-                    refused.extend(covered.iter().flat_map(|error| self.refuse(error)));
+                    let policies = if covered.is_empty() { Vec::new() } else { self.policies() };
+                    for error in &covered {
+                        let policy = policies.iter().find(|one| one.name == error.name);
+                        refused.extend(self.refuse(error, policy));
+                    }
                     break Ok(engine);
                 }
                 // one peer's CHILD SA does not stop those of the others
@@ -55,7 +59,7 @@ impl Children {
                         // it stays where it was
                         continue;
                     }
-                    let culprits = self.refuse(&error);
+                    let culprits = self.refuse(&error, None);
                     if culprits.is_empty() {
                         break Err(io::Error::other(error.to_string()));
                     }
@@ -114,8 +118,13 @@ impl Children {
         Ok((engine, covered))
     }
 
-    /// Stops using the CHILD SAs of an association or a policy that cannot be used.
-    fn refuse(&mut self, error: &SpecError) -> Vec<(ChildId, String)> {
+    /// Stops using the CHILD SAs of an association or a policy that cannot be used; if an earlier policy
+    /// covers `covered`, those that have its selector. Others have only some packets in common with it.
+    fn refuse(
+        &mut self,
+        error: &SpecError,
+        covered: Option<&PolicySpec>,
+    ) -> Vec<(ChildId, String)> {
         let mut parts = error.name.split('/');
         let name = parts.next().unwrap_or_default();
         let tenant = parts.next().and_then(|part| part.parse::<IpAddr>().ok());
@@ -125,7 +134,10 @@ impl Children {
             let is_meant = |child: &&mut Installed| {
                 let is_of_error = match is_association {
                     true => [&child.inbound, &child.outbound].contains(&&error.name),
-                    false => child.tenant == tenant,
+                    false => {
+                        let has = |policy: &PolicySpec| child.selectors.contains(&policy.selector);
+                        child.tenant == tenant && covered.is_none_or(has)
+                    }
                 };
                 !child.is_refused && is_of_error
             };

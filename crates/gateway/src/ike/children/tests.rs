@@ -1,3 +1,5 @@
+mod several;
+
 use std::io;
 use std::sync::Arc;
 
@@ -41,6 +43,22 @@ impl Gateway {
         (name, session, host): (&str, SessionId, u8),
         spis: (u32, u32),
     ) {
+        let host_only = |last: u8| vec![TrafficSelector::host([10, 9, 0, last].into())];
+        let ends = (host_only(250), host_only(host));
+        self.install_between(ends, nat, child, (name, session), None, spis);
+        self.children.switch(ChildId(child));
+    }
+
+    /// A CHILD SA for packets between two ends, on which nothing is sent yet.
+    fn install_between(
+        &mut self,
+        (local, remote): (Vec<TrafficSelector>, Vec<TrafficSelector>),
+        nat: u8,
+        child: u64,
+        (name, session): (&str, SessionId),
+        replaces: Option<ChildId>,
+        spis: (u32, u32),
+    ) {
         let half = |spi: u32, octet: u8| HalfSa {
             spi,
             secrets: ChildSecrets {
@@ -48,11 +66,10 @@ impl Gateway {
                 mac_key: Key::empty(),
             },
         };
-        let host_only = |last: u8| vec![TrafficSelector::host([10, 9, 0, last].into())];
         let config = ChildConfig {
             name: name.to_owned(),
-            local: host_only(250),
-            remote: host_only(host),
+            local,
+            remote,
             mode: headroom_ike::Mode::Tunnel,
             proposals: Vec::new(),
             qesp: None,
@@ -62,7 +79,7 @@ impl Gateway {
         let sa = ChildSa {
             child: ChildId(child),
             session,
-            replaces: None,
+            replaces,
             resource: None,
             suite: "aes-256-gcm".parse().expect("a suite"),
             extended_sequence: true,
@@ -76,7 +93,6 @@ impl Gateway {
         };
         let owner = owner_of(session).to_owned();
         self.children.install(sa, (LOCAL.into(), ([192, 0, 2, nat], 4500).into()), owner);
-        self.children.switch(ChildId(child));
     }
 
     fn put(&mut self) -> Vec<ChildId> {
