@@ -126,10 +126,8 @@ impl Children {
             sa.local.iter().flat_map(|local| sa.remote.iter().map(move |remote| (local, remote)));
         let mut selectors = Vec::new();
         for (local, remote) in pairs {
-            let selector = selector(local, remote);
-            if is_of_one_version(&selector) && !selectors.contains(&selector) {
-                selectors.push(selector);
-            }
+            let selector = selector(local, remote).filter(is_of_one_version);
+            selectors.extend(selector.filter(|selector| !selectors.contains(selector)));
         }
         let life = self.config_of(&sa.config.name).map_or_else(Limits::default, |one| one.life);
         let spis = (sa.inbound.spi, sa.outbound.spi);

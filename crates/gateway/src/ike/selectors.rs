@@ -6,8 +6,14 @@ use std::ops::RangeInclusive;
 use headroom_ike::wire::{AddressRange, TrafficSelector};
 use headroom_ipsec::spec::{Addresses, Ports, Selector};
 
-/// Returns a pair of traffic selectors as an engine writes it.
-pub(super) fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Selector {
+/// Returns a pair of traffic selectors as an engine writes it; none if no packet matches both, as their
+/// protocols differ.
+pub(super) fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Option<Selector> {
+    let protocol = match (local.protocol, remote.protocol) {
+        (0, protocol) | (protocol, 0) => Some(protocol).filter(|protocol| *protocol != 0),
+        (one, other) if one == other => Some(one),
+        _ => return None,
+    };
     let addresses = |range: &AddressRange| match range {
         AddressRange::V4(range) => Addresses::Range((*range.start()).into(), (*range.end()).into()),
         AddressRange::V6(range) => Addresses::Range((*range.start()).into(), (*range.end()).into()),
@@ -17,14 +23,14 @@ pub(super) fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Sel
         (u16::MAX, 0) => Ports::Opaque,
         (first, last) => Ports::Range(first..=last),
     };
-    Selector {
+    Some(Selector {
         local: addresses(&local.addresses),
         remote: addresses(&remote.addresses),
-        protocol: Some(local.protocol).filter(|protocol| *protocol != 0),
+        protocol,
         local_port: ports(local.ports),
         remote_port: ports(remote.ports),
         icmp: None,
-    }
+    })
 }
 
 /// Returns the packets that both select; none if there are none.

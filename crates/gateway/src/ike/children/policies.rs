@@ -103,16 +103,16 @@ fn partition(all: &[InForce<'_>]) -> Vec<Selector> {
         if parts.contains(selector) {
             continue;
         }
-        let common = parts.iter().filter_map(|part| both(part, selector));
-        let is_new = |part: &Selector| part != selector && !parts.contains(part);
-        let common: Vec<Selector> = common.filter(is_new).take(left).collect();
-        insert(&mut parts, selector.clone());
-        for part in common {
-            if !parts.contains(&part) {
-                insert(&mut parts, part);
-                left -= 1;
+        let mut common: Vec<Selector> = Vec::new();
+        for part in parts.iter().filter_map(|part| both(part, selector)) {
+            let is_known = part == *selector || parts.contains(&part) || common.contains(&part);
+            if !is_known && common.len() < left {
+                common.push(part);
             }
         }
+        left -= common.len();
+        insert(&mut parts, selector.clone());
+        common.into_iter().for_each(|part| insert(&mut parts, part));
     }
     parts
 }
