@@ -46,7 +46,7 @@ impl Division {
 /// By how many a worker has divided the limit lately.
 #[derive(Debug)]
 pub(crate) struct Sharers {
-    heard: VecDeque<u64>,
+    counts: VecDeque<u64>,
     /// How many reports ago the worker had an item; at most [`MEMORY`].
     idle: usize,
 }
@@ -54,23 +54,27 @@ pub(crate) struct Sharers {
 impl Default for Sharers {
     /// Those of a worker that has had no item yet.
     fn default() -> Self {
-        Self { heard: VecDeque::with_capacity(MEMORY), idle: MEMORY }
+        Self { counts: VecDeque::with_capacity(MEMORY), idle: MEMORY }
     }
 }
 
 impl Sharers {
-    /// Returns the division by which a worker goes that was told this one.
-    pub(crate) fn steady(&mut self, told: Option<Division>, has_item: bool) -> Option<Division> {
-        let Division { rate_bps, workers } = told?;
+    /// Returns the division that applies after this one was reported to the worker.
+    pub(crate) fn steady(
+        &mut self,
+        reported: Option<Division>,
+        has_item: bool,
+    ) -> Option<Division> {
+        let Division { rate_bps, workers } = reported?;
         self.idle = if has_item { 0 } else { MEMORY.min(self.idle + 1) };
-        // between two items it is told what a worker has that waits
-        if has_item || self.idle == MEMORY || self.heard.is_empty() {
-            if self.heard.len() == MEMORY {
-                self.heard.pop_front();
+        // between two items the report is that of a worker that waits
+        if has_item || self.idle == MEMORY || self.counts.is_empty() {
+            if self.counts.len() == MEMORY {
+                self.counts.pop_front();
             }
-            self.heard.push_back(workers);
+            self.counts.push_back(workers);
         }
-        let workers = self.heard.iter().copied().fold(1, u64::max);
+        let workers = self.counts.iter().copied().fold(1, u64::max);
         Some(Division { rate_bps, workers })
     }
 }
@@ -83,12 +87,12 @@ mod tests {
         Division { rate_bps: 90_000_000, workers }
     }
 
-    /// Returns by how many a worker divides that is told these, and whether it has an item.
-    fn steadied(sharers: &mut Sharers, told: &[(u64, bool)]) -> Vec<u64> {
+    /// Returns by how many a worker divides after each report: workers, and whether it has an item.
+    fn steadied(sharers: &mut Sharers, reported: &[(u64, bool)]) -> Vec<u64> {
         let steady = |&(workers, has_item): &(u64, bool)| {
             sharers.steady(Some(among(workers)), has_item).expect("a limit").workers
         };
-        told.iter().map(steady).collect()
+        reported.iter().map(steady).collect()
     }
 
     #[test]

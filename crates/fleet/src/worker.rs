@@ -1,8 +1,9 @@
 //! A worker: takes items, copies them by the transfer's client, and settles them.
 //!
-//! A second thread tells the engine every half second that the worker lives, extends its lease,
-//! and hears what the worker is to do. A request that shall stop, or go at another rate, is
-//! interrupted: what it has stored is recorded, and the rest of the item returns to the queue.
+//! A second thread reports to the engine every half second that the worker lives, extends its lease,
+//! and gets what the worker is to do. A request that shall stop, or go at another rate, is interrupted:
+//! what it has stored is recorded, and the rest of the item returns to the queue, unless only the rate
+//! has changed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,9 +127,20 @@ impl Work<'_> {
         // the ranges that come before a file have counted its bytes
         let is_counted = !is_range && item.entries.iter().any(|entry| entry.ranges() > 0);
         let in_flight = if is_counted { Arc::default() } else { Arc::clone(&self.pulse.in_flight) };
-        let ledger = Ledger::new(in_flight);
-        let done = self.attempt(clients, dialer, &item, &ledger).await;
-        let Sorted { copied, mut left, reason, disk_full } = ledger.sorted(item.entries);
+        let (mut item, mut copied) = (item, Vec::new());
+        let (done, sorted) = loop {
+            let ledger = Ledger::new(Arc::clone(&in_flight));
+            let done = self.attempt(clients, dialer, &item, &ledger).await;
+            let mut sorted = ledger.sorted(item.entries);
+            copied.append(&mut sorted.copied);
+            if !matches!(done, Attempt::RateChanged) || sorted.left.is_empty() {
+                break (done, sorted);
+            }
+            // the item stays here: a worker that has waited would begin with a lower share
+            in_flight.store(copied.iter().map(|file| file.size).sum(), Ordering::Relaxed);
+            (item.entries, item.was_taken) = (sorted.left, true);
+        };
+        let Sorted { mut left, reason, disk_full, .. } = sorted;
         let before = left.len();
         // of a range, the file's own item finds that
         if matches!(done, Attempt::Done) && !is_range {
@@ -143,7 +155,7 @@ impl Work<'_> {
                 let nameless = || "it was neither stored nor refused".to_owned();
                 (Some(reason.unwrap_or_else(nameless)), None)
             }
-            (Attempt::Interrupted, _) => (None, None),
+            (Attempt::Interrupted | Attempt::RateChanged, _) => (None, None),
             (Attempt::Fatal(error), _) => (None, Some(error.into())),
         };
         let outcome = reason.map_or(Outcome::Interrupted, Outcome::Failed);
@@ -198,7 +210,9 @@ impl Work<'_> {
             None => {
                 // its request has no end
                 clients.close().await;
-                Attempt::Interrupted
+                let orders = pulse.orders();
+                let is_same = continues(&orders, orders.division, true) && !stop.is_stopped();
+                if is_same { Attempt::RateChanged } else { Attempt::Interrupted }
             }
         }
     }
@@ -310,8 +324,10 @@ async fn failed(error: TransferError, stop: &Stop) -> Attempt {
 enum Attempt {
     /// All requests were answered; single entries may have failed.
     Done,
-    /// It was stopped, shall go at another rate, or the connection was lost.
+    /// It was stopped, or the connection was lost.
     Interrupted,
+    /// It shall go at another rate, and nothing else.
+    RateChanged,
     /// The worker must end.
     Fatal(TransferError),
 }

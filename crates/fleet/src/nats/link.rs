@@ -304,8 +304,8 @@ impl Link {
     }
 
     /// Returns how many items the queue has given and not got back: those that workers have, that
-    /// wait for another attempt, or whose lease has ended since.
-    pub(super) async fn given(&self) -> Result<u64, Error> {
+    /// wait for another attempt or for a checkpoint of the listing, or whose lease has ended since.
+    pub(super) async fn unacknowledged(&self) -> Result<u64, Error> {
         let mut attempts = self.attempts("ask about the queue of");
         loop {
             let handle = self.js.get_stream_no_info(self.names.work()).await;

@@ -64,7 +64,7 @@ impl Inner {
         if !has_item {
             return Ok(live);
         }
-        Ok(self.link.given().await?.min(live))
+        Ok(self.link.unacknowledged().await?.min(live))
     }
 
     fn is_due(&self, worker: &str, held: Option<&Held>) -> bool {
