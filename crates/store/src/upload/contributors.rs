@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use futures_util::future;
 
 use super::conditions::check_conditions;
-use super::holder::{busy, is_held, write};
+use super::holder::{busy, is_recent, may_be_held, store_time, write};
 use super::keeper::Writer;
 use super::plan::Plan;
 use super::{Inner, Parts, Upload, UploadOffer, nonce_bytes};
@@ -36,9 +36,10 @@ const MAX_JOURNALS: usize = 2 * MAX_CONTRIBUTORS;
 /// How many journals are read at once.
 const AT_ONCE: usize = 8;
 
-/// Bytes of a journal that is read beside others, at most: so these take 32 MiB together, whatever
-/// the store answers. The journal of a range of 16 GiB has about 512 KiB.
-const MAX_BESIDE: u64 = 4 << 20;
+/// Bytes of a journal that is read beside others, at most: so their contents take 32 MiB together,
+/// whatever the store answers; a forged one is up to ten times as large when parsed. The journal of a
+/// range of 16 GiB has about 512 KiB.
+const MAX_CONCURRENT_BYTES: u64 = 4 << 20;
 
 /// The journal of a contributor, as a listing has it.
 #[derive(Debug)]
@@ -206,8 +207,10 @@ pub(super) async fn merge(
     // all of some are read before anything else is asked: a request that nobody drives would keep
     // its slot
     for some in list(client, main).await?.chunks(AT_ONCE) {
-        let reading = some.iter().map(|listed| read_beside(client, &listed.name, most));
+        let reading = some.iter().map(|listed| read_concurrently(client, &listed.name, most));
         let read = future::join_all(reading).await;
+        // asked once after these were read: none looks older than it is
+        let mut now = None;
         for (Listed { name, .. }, read) in some.iter().zip(read) {
             let read = match read {
                 Some(read) => read,
@@ -217,9 +220,15 @@ pub(super) async fn merge(
             let theirs = found.journal.filter(is_its);
             if let Some(theirs) = &theirs
                 && !may_stop
-                && is_held(client, theirs, found.modified).await?
+                && may_be_held(theirs)
             {
-                return Err(busy(key));
+                let now = match now {
+                    Some(now) => now,
+                    None => *now.insert(store_time(client).await?),
+                };
+                if is_recent(now, found.modified) {
+                    return Err(busy(key));
+                }
             }
             match theirs.and_then(|theirs| plan.places(&theirs)) {
                 Some(stored) => add(places, stored, &mut differing),
@@ -235,13 +244,13 @@ pub(super) async fn merge(
 }
 
 /// Reads a journal beside others; `None`: it is to be read alone, because it may be too long.
-async fn read_beside(
+async fn read_concurrently(
     client: &Client,
     name: &Key,
     most: u64,
 ) -> Option<Result<Option<Found>, Error>> {
-    let read = journal::read(client, name, most.min(MAX_BESIDE)).await;
-    let is_too_long = most > MAX_BESIDE && matches!(read, Err(Error::Reply(_)));
+    let read = journal::read(client, name, most.min(MAX_CONCURRENT_BYTES)).await;
+    let is_too_long = most > MAX_CONCURRENT_BYTES && matches!(read, Err(Error::Reply(_)));
     (!is_too_long).then_some(read)
 }
 

@@ -24,11 +24,17 @@ pub(super) async fn is_held(
     journal: &Journal,
     modified: SystemTime,
 ) -> Result<bool, Error> {
-    if journal.is_released || owner::has_ended(&journal.owner) {
-        return Ok(false);
-    }
-    let age = store_time(client).await?.duration_since(modified).unwrap_or_default();
-    Ok(age < HELD)
+    Ok(may_be_held(journal) && is_recent(store_time(client).await?, modified))
+}
+
+/// Says whether the writer of a journal may still be there: then the journal's age decides.
+pub(super) fn may_be_held(journal: &Journal) -> bool {
+    !journal.is_released && !owner::has_ended(&journal.owner)
+}
+
+/// Says whether a journal was written so lately that its writer is there.
+pub(super) fn is_recent(now: SystemTime, modified: SystemTime) -> bool {
+    now.duration_since(modified).unwrap_or_default() < HELD
 }
 
 /// Reads the store's clock, by which journals have their times. If this machine's clock is ahead

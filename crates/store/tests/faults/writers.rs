@@ -250,7 +250,7 @@ fn journals_of_many_contributors_are_read_eight_at_once_and_decided_about_in_ord
 }
 
 #[test]
-fn a_journal_that_is_too_long_to_be_read_beside_others_is_read_alone() {
+fn a_journal_that_is_too_long_to_be_read_concurrently_others_is_read_alone() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
     // of 512 parts, whose journal may have 4.6 MiB
