@@ -377,7 +377,7 @@ pub enum Action {
 }
 
 /// The selector of a policy (RFC 4301, section 4.4.1.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Selector {
     /// Addresses on this side.
     pub local: Addresses,
@@ -394,7 +394,7 @@ pub struct Selector {
 }
 
 /// A range of addresses of one family, or all.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Addresses {
     /// Of both families.
     Any,
@@ -403,7 +403,7 @@ pub enum Addresses {
 }
 
 /// Ports of a selector.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ports {
     /// Any port, and packets that show none.
     Any,

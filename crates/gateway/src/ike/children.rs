@@ -164,8 +164,9 @@ impl Children {
             self.limited.insert(sa.child, limits);
         }
         let is_shared = self.config_of(&sa.config.name).is_some_and(|one| one.is_shared);
-        let tenant =
-            selectors.first().filter(|_| is_shared).and_then(|one| first_address(&one.remote));
+        // a peer may list them in another order in a rekey
+        let addresses = selectors.iter().filter_map(|one| first_address(&one.remote));
+        let tenant = addresses.min().filter(|_| is_shared);
         let installed = Installed {
             tenant,
             session: sa.session,

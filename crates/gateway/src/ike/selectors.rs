@@ -34,18 +34,18 @@ pub(super) fn selector(local: &TrafficSelector, remote: &TrafficSelector) -> Opt
 }
 
 /// Returns the packets that both select; none if there are none.
-pub(super) fn both(one: &Selector, other: &Selector) -> Option<Selector> {
+pub(super) fn intersect(one: &Selector, other: &Selector) -> Option<Selector> {
     Some(Selector {
-        remote: both_addresses(&one.remote, &other.remote)?,
-        local: both_addresses(&one.local, &other.local)?,
+        remote: intersect_addresses(&one.remote, &other.remote)?,
+        local: intersect_addresses(&one.local, &other.local)?,
         protocol: match (one.protocol, other.protocol) {
             (Some(one), Some(other)) if one != other => return None,
             (one, other) => one.or(other),
         },
-        local_port: both_ports(&one.local_port, &other.local_port)?,
-        remote_port: both_ports(&one.remote_port, &other.remote_port)?,
+        local_port: intersect_ports(&one.local_port, &other.local_port)?,
+        remote_port: intersect_ports(&one.remote_port, &other.remote_port)?,
         icmp: match (&one.icmp, &other.icmp) {
-            (Some(one), Some(other)) => Some(both_ranges(one, other)?),
+            (Some(one), Some(other)) => Some(intersect_ranges(one, other)?),
             (one, other) => one.clone().or_else(|| other.clone()),
         },
     })
@@ -53,7 +53,7 @@ pub(super) fn both(one: &Selector, other: &Selector) -> Option<Selector> {
 
 /// Tells whether one selects all packets of the other.
 pub(super) fn covers(one: &Selector, other: &Selector) -> bool {
-    both(one, other).as_ref() == Some(other)
+    intersect(one, other).as_ref() == Some(other)
 }
 
 /// Tells whether each of `others` is covered by one of `all`.
@@ -61,7 +61,7 @@ pub(super) fn cover_each(all: &[Selector], others: &[Selector]) -> bool {
     others.iter().all(|other| all.iter().any(|one| covers(one, other)))
 }
 
-fn both_addresses(one: &Addresses, other: &Addresses) -> Option<Addresses> {
+fn intersect_addresses(one: &Addresses, other: &Addresses) -> Option<Addresses> {
     match (one, other) {
         (Addresses::Any, addresses) | (addresses, Addresses::Any) => Some(addresses.clone()),
         // all addresses of IPv4 are less than those of IPv6
@@ -72,16 +72,16 @@ fn both_addresses(one: &Addresses, other: &Addresses) -> Option<Addresses> {
     }
 }
 
-fn both_ports(one: &Ports, other: &Ports) -> Option<Ports> {
+fn intersect_ports(one: &Ports, other: &Ports) -> Option<Ports> {
     match (one, other) {
         (Ports::Any, ports) | (ports, Ports::Any) => Some(ports.clone()),
         (Ports::Opaque, Ports::Opaque) => Some(Ports::Opaque),
         (Ports::Opaque, Ports::Range(_)) | (Ports::Range(_), Ports::Opaque) => None,
-        (Ports::Range(one), Ports::Range(other)) => both_ranges(one, other).map(Ports::Range),
+        (Ports::Range(one), Ports::Range(other)) => intersect_ranges(one, other).map(Ports::Range),
     }
 }
 
-fn both_ranges(
+fn intersect_ranges(
     one: &RangeInclusive<u16>,
     other: &RangeInclusive<u16>,
 ) -> Option<RangeInclusive<u16>> {

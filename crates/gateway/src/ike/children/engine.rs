@@ -40,6 +40,12 @@ impl Children {
         self.removed.retain(|name| present.association(name).is_some());
         let mut added: Vec<SaSpec> = self.added.iter().map(SaSpec::copy).collect();
         let (mut removed, mut refused) = (self.removed.clone(), Vec::new());
+        for (id, child) in &mut self.installed {
+            if child.selectors.is_empty() && !child.is_refused && !child.is_ending {
+                child.is_refused = true;
+                refused.push((*id, "no packet matches its traffic selectors".to_owned()));
+            }
+        }
         let made = loop {
             match self.engine(present, base, now, (&added, &removed)) {
                 Ok((engine, covered)) => {

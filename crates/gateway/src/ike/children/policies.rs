@@ -8,7 +8,7 @@
 //! narrower before the wider: the first that matches a packet is covered by the same CHILD SAs as the
 //! packet.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use headroom_ike::{ChildId, SessionId};
@@ -17,12 +17,15 @@ use headroom_ipsec::spec::{Action, Selector};
 
 use super::{Children, Installed};
 use crate::config::IkeChild;
-use crate::ike::selectors::{both, cover_each, covers};
+use crate::ike::selectors::{covers, intersect};
 
-/// The most policies of one configuration, or of one peer that shares it, for what selectors have in
-/// common. Beyond it an inbound packet may be dropped whose SA covers it, and none goes where it should
-/// not.
-const MAX_COMMON: usize = 256;
+/// The most policies for intersections of one configuration, or of one peer that shares it. Beyond it a
+/// packet in one may be dropped, or take an older SA; none goes where it should not.
+const MAX_INTERSECTIONS: usize = 256;
+/// The most policies of one configuration, or of one peer that shares it, in all: a peer may make
+/// thousands of selectors, and each policy is compared with all of them. Beyond it selectors of newer SAs
+/// have none.
+const MAX_POLICIES: usize = 2048;
 
 /// A CHILD SA in force.
 type InForce<'c> = (ChildId, &'c Installed);
@@ -40,20 +43,18 @@ impl Children {
         let mut policies = Vec::new();
         if child.is_shared {
             for (tenant, held) in by_tenant(all) {
-                for (number, selector) in partition(&held).into_iter().enumerate() {
+                for (number, (selector, action)) in protected(&held).into_iter().enumerate() {
                     let name = match number {
                         0 => format!("{}/{tenant}", child.name),
                         _ => format!("{}/{tenant}/{}", child.name, number + 1),
                     };
-                    let action = protect(&selector, &held);
                     policies.push(PolicySpec { name, selector, action });
                 }
             }
         } else {
             let all: Vec<InForce<'_>> = all.collect();
-            for selector in partition(&all) {
+            for (selector, action) in protected(&all) {
                 let name = child.policy_name(policies.len());
-                let action = protect(&selector, &all);
                 policies.push(PolicySpec { name, selector, action });
             }
         }
@@ -94,21 +95,40 @@ fn by_tenant<'c>(
     tenants
 }
 
-/// Returns the selectors of CHILD SAs and what they have in common, each before those that cover it; the
+/// Returns the selectors of CHILD SAs and their intersections, and how packets of each are protected.
+/// `all`: the newest first.
+fn protected(all: &[InForce<'_>]) -> Vec<(Selector, Action)> {
+    let parts = selectors_and_intersections(all);
+    // which parts each CHILD SA covers: two that cover the same parts are for the same packets
+    let row = |one: &Installed| -> Vec<bool> {
+        let is_covered = |part: &Selector| one.selectors.iter().any(|own| covers(own, part));
+        parts.iter().map(is_covered).collect()
+    };
+    let rows: Vec<Vec<bool>> = all.iter().map(|(_, one)| row(one)).collect();
+    let action = |at: usize| {
+        let each = all.iter().copied().zip(rows.iter().map(Vec::as_slice));
+        let covering: Vec<(InForce<'_>, &[bool])> = each.filter(|(_, row)| row[at]).collect();
+        protect(&covering, all)
+    };
+    let actions: Vec<Action> = (0..parts.len()).map(action).collect();
+    parts.into_iter().zip(actions).collect()
+}
+
+/// Returns the selectors of CHILD SAs and their intersections, each before those that cover it; the
 /// others in the order of their CHILD SAs, the oldest first.
-fn partition(all: &[InForce<'_>]) -> Vec<Selector> {
-    let mut parts: Vec<Selector> = Vec::new();
-    let mut left = MAX_COMMON;
+fn selectors_and_intersections(all: &[InForce<'_>]) -> Vec<Selector> {
+    let (mut parts, mut known) = (Vec::<Selector>::new(), HashSet::<Selector>::new());
+    let mut left = MAX_INTERSECTIONS;
     for selector in all.iter().rev().flat_map(|(_, one)| &one.selectors) {
-        if parts.contains(selector) {
+        if parts.len() >= MAX_POLICIES || !known.insert(selector.clone()) {
             continue;
         }
         let mut common: Vec<Selector> = Vec::new();
-        for part in parts.iter().filter_map(|part| both(part, selector)) {
-            let is_known = part == *selector || parts.contains(&part) || common.contains(&part);
-            if !is_known && common.len() < left {
-                common.push(part);
+        for part in &parts {
+            if common.len() == left {
+                break;
             }
+            common.extend(intersect(part, selector).filter(|one| known.insert(one.clone())));
         }
         left -= common.len();
         insert(&mut parts, selector.clone());
@@ -123,32 +143,26 @@ fn insert(parts: &mut Vec<Selector>, selector: Selector) {
     parts.insert(at, selector);
 }
 
-/// Returns how packets of a part are protected by CHILD SAs, the newest first.
-fn protect(part: &Selector, all: &[InForce<'_>]) -> Action {
-    let is_covering =
-        |(_, one): &InForce<'_>| cover_each(&one.selectors, std::slice::from_ref(part));
-    let covering: Vec<InForce<'_>> = all.iter().copied().filter(is_covering).collect();
-    let newest = covering.iter().find(|(_, one)| one.sends);
+/// Returns how packets of a part are protected by the CHILD SAs that cover it, the newest first; with each
+/// the parts that it covers.
+fn protect(covering: &[(InForce<'_>, &[bool])], all: &[InForce<'_>]) -> Action {
+    let newest = covering.iter().find(|((_, one), _)| one.sends);
     let out = match newest {
         // of those for the same packets the oldest first: of a new one the peer may not know yet
-        Some((_, newest)) => {
-            let senders = covering.iter().rev().filter(|(_, one)| one.sends);
-            let alike = senders.filter(|(_, one)| is_alike(&one.selectors, &newest.selectors));
-            alike.map(|(_, one)| one.outbound.clone()).collect()
+        Some((_, row)) => {
+            let senders = covering.iter().rev().filter(|((_, one), _)| one.sends);
+            let alike = senders.filter(|(_, own)| own == row);
+            alike.map(|((_, one), _)| one.outbound.clone()).collect()
         }
         // The peer has deleted what was in use, so it has the one that replaces it; or it has asked for
         // one that covers more, and may be sent to on it at once (RFC 7296 §2.8).
         None => {
             let is_replaced =
                 |id: ChildId| all.iter().any(|(_, one)| !one.is_ending && one.replaces == Some(id));
-            let next = covering.iter().find(|(id, one)| !one.is_ending && !is_replaced(*id));
-            next.map(|(_, one)| one.outbound.clone()).into_iter().collect()
+            let next = covering.iter().find(|((id, one), _)| !one.is_ending && !is_replaced(*id));
+            next.map(|((_, one), _)| one.outbound.clone()).into_iter().collect()
         }
     };
-    Action::Protect { out, inbound: covering.iter().map(|(_, one)| one.inbound.clone()).collect() }
-}
-
-/// Tells whether the selectors of two CHILD SAs cover the same packets.
-fn is_alike(one: &[Selector], other: &[Selector]) -> bool {
-    cover_each(one, other) && cover_each(other, one)
+    let inbound = covering.iter().map(|((_, one), _)| one.inbound.clone()).collect();
+    Action::Protect { out, inbound }
 }

@@ -258,6 +258,21 @@ fn first(policies: &[PolicySpec], remote: [u8; 4], protocol: u8) -> (&[String], 
 }
 
 #[test]
+fn a_child_sa_whose_selectors_no_packet_matches_is_closed() {
+    let mut gateway = site();
+    let udp = TrafficSelector {
+        protocol: protocol::UDP,
+        ..TrafficSelector::network([10, 1, 0, 0].into(), 16)
+    };
+    let tcp = range([10, 2, 0, 0], [10, 2, 255, 255], 6);
+    let ends = (vec![udp], vec![tcp]);
+    gateway.install_between(ends, 9, 1, ("site", ALICE), None, (0x1001, 0xa001));
+    gateway.add(2, networks(&[1]));
+    assert_eq!(gateway.put(), [ChildId(1)], "to be closed");
+    assert_eq!(gateway.sent_on([10, 2, 1, 7]), Some(2));
+}
+
+#[test]
 fn policies_for_what_selectors_have_in_common_are_bounded_and_let_nothing_more_pass() {
     const CHILDREN: u8 = 40;
     let mut gateway = site();
@@ -319,6 +334,8 @@ proptest! {
             if let Some((newest, _)) = newest {
                 prop_assert!(out.contains(&outbound(*newest)), "{} is not in {:?}", newest, out);
             }
+            let all_cover = out.iter().all(|one| all.iter().any(|(id, _)| outbound(*id) == *one));
+            prop_assert!(all_cover, "{:?}", out);
             let covering: Vec<String> = all.iter().map(|(id, _)| inbound(*id)).collect();
             prop_assert_eq!(accepted, &covering[..]);
         }
