@@ -12,7 +12,7 @@ use super::payload::Path;
 const AMPLIFICATION: u64 = 3;
 /// Responses that may wait for one address.
 const MAX_RESPONSES: usize = 2;
-/// Challenges sent to a new address before giving up.
+/// Packets with challenges that are sent to a new address before giving up.
 const MAX_CHALLENGES: u32 = 7;
 /// Packets that carry the first challenge: without an answer the other end gets no more than its
 /// limit, and a lost one would cost a timeout of three round trips.

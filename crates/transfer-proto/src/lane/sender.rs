@@ -16,7 +16,8 @@ use crate::rate::{Controller, RateConfig, Report};
 /// Feedback is requested this often in a round trip,
 const ASKS_PER_RTT: u32 = 8;
 /// this often when a quarter of one has passed without any: losses of feedback may come in bursts,
-/// and the window must not close meanwhile,
+/// and the window must not close meanwhile
+/// (`bursts_that_take_all_feedback_of_a_round_trip_do_not_silence_a_transfer`),
 const OVERDUE_ASKS_PER_RTT: u32 = 64;
 /// but not more often than this, while the window is open: each costs both
 const ASK_INTERVAL: Duration = Duration::from_micros(400);
