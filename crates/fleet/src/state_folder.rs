@@ -19,7 +19,15 @@ pub struct StateFolder(PathBuf);
 /// Keeps other runs out until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that another thread has forked and that has not
+        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
+        let _ = self.file.unlock();
+    }
 }
 
 impl StateFolder {
@@ -46,7 +54,7 @@ impl StateFolder {
         let opened = File::options().create(true).truncate(false).write(true).open(&path);
         let file = opened.map_err(Error::system("write", &path))?;
         match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(TryLockError::WouldBlock) => Err(Error::Busy(self.0.clone())),
             Err(TryLockError::Error(cause)) => Err(Error::system("lock", &path)(cause)),
         }
@@ -95,10 +103,13 @@ mod tests {
         let ground = tempfile::tempdir().expect("a folder");
         let folder = StateFolder::new(ground.path().join("a/b"));
         let lock = folder.lock().expect("nobody has it");
+        // a descriptor of the same open file, which is what a forked child has
+        let of_a_child = lock.file.try_clone().expect("a descriptor");
         let error = folder.lock().expect_err("the first has it");
         assert!(matches!(error, Error::Busy(_)), "{error}");
         drop(lock);
         folder.lock().expect("nobody has it");
+        drop(of_a_child);
         assert!(matches!(folder.open(), Err(Error::NoJob(_))));
     }
 }

@@ -100,6 +100,14 @@ impl JournalFile {
     }
 }
 
+impl Drop for JournalFile {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that another thread has forked and that has not
+        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
+        let _ = self.file.unlock();
+    }
+}
+
 /// Whether a process writes this journal.
 pub(crate) fn is_going_on(file: &File) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
@@ -174,5 +182,28 @@ fn require_schema(line: &[u8], path: &Path, format: &Format) -> Result<()> {
             path.display()
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_not_going_on_although_a_forked_child_has_the_file_open() {
+        let folder = std::env::temp_dir().join(format!("journal-test-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("journal.jsonl");
+        let format =
+            Format { of: "test", schema: 1, max_line: 1024, max_lines: 8, if_going_on: "wait" };
+        let journal = JournalFile::create(path.clone(), &format).expect("created");
+        // a descriptor of the same open file, which is what a child has
+        let of_a_child = journal.file.try_clone().expect("a descriptor");
+        let reader = File::open(&path).expect("opened");
+        assert!(is_going_on(&reader));
+        drop(journal);
+        assert!(!is_going_on(&reader));
+        drop(of_a_child);
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

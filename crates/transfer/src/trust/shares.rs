@@ -38,8 +38,16 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 pub struct Shares {
     path: PathBuf,
     /// Locked as long as this server uses the file.
-    _lock: File,
+    lock: File,
     list: Mutex<Vec<Arc<Share>>>,
+}
+
+impl Drop for Shares {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that another thread has forked and that has not
+        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
+        let _ = self.lock.unlock();
+    }
 }
 
 /// What a new share allows.

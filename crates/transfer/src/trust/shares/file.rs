@@ -63,7 +63,7 @@ impl Shares {
             Err(error) => return Err(error),
         };
         let list = Mutex::new(list.into_iter().map(Arc::new).collect());
-        Ok(Some(Self { path: path.to_owned(), _lock: lock, list }))
+        Ok(Some(Self { path: path.to_owned(), lock, list }))
     }
 
     /// Writes the file anew.
