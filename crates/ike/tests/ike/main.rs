@@ -4,6 +4,7 @@ mod captured;
 mod certificates;
 mod child_rekey;
 mod children;
+mod clock_jumps;
 mod hostile;
 mod hostile_peer;
 mod ike_rekey;

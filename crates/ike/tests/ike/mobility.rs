@@ -282,3 +282,28 @@ fn a_peer_with_mobike_that_does_not_know_its_new_mapping_is_asked_there_too() {
     world.settle();
     world.check_agreement(1);
 }
+
+#[test]
+fn a_mapping_that_moves_in_the_middle_of_ike_auth_is_followed() {
+    let [mut config_a, config_b] = configs(PostQuantum::Required);
+    config_a.force_encapsulation = true;
+    let mut world = World::new([config_a, config_b], 71);
+    world.connect(A);
+    // IKE_SA_INIT from one port, IKE_INTERMEDIATE from another, IKE_AUTH from a third
+    let (mut mapping, mut inside) = (40_000, 0);
+    while !world.hosts[A].ready {
+        let mut message = world.in_flight.remove(0);
+        if message.from.ip() == world.hosts[A].address.ip() {
+            mapping += 1;
+            inside = message.from.port();
+            message.from.set_port(mapping);
+        } else {
+            assert_eq!(message.to.port(), mapping, "the newest mapping");
+            message.to.set_port(inside);
+        }
+        world.hand_over(&message);
+    }
+    assert!(mapping >= 40_003 && inside == 4500);
+    world.settle();
+    world.check_agreement(1);
+}
