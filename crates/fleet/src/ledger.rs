@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer::path::RelPath;
 use headroom_transfer::{ErrorCode, Event, Observer};
 
 use crate::engine::CopiedFile;
 use crate::entry::Entry;
-use crate::mutex::lock;
 
 /// What became of an item's entries.
 #[derive(Debug)]

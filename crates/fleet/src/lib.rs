@@ -23,7 +23,6 @@ mod key;
 mod ledger;
 mod listing;
 mod mirror;
-mod mutex;
 mod nats;
 mod process;
 mod ranges;

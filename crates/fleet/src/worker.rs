@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use headroom_mutex::lock;
 use headroom_transfer::files::Requests;
 use headroom_transfer::{Client, Error as TransferError, ErrorCode, Host};
 use tokio::sync::watch;
@@ -24,7 +25,6 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::Job;
 use crate::ledger::{Ledger, Sorted};
-use crate::mutex::lock;
 use crate::process::name_of;
 use crate::share::{Division, Sharers};
 use crate::stop::Stop;

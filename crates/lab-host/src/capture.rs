@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headroom_lab_trace::{ClientSide, Framing, MarkerSearch, Trace};
+use headroom_mutex::lock;
 use headroom_netio::capture::{HEAD, slot_len};
 use headroom_netio::{Capture, Frame};
 
 use crate::error::{Doing, Error, Result};
-use crate::lock::lock;
 use crate::namespace;
 
 /// Bytes of a ring. It holds 262 144 headers: those of 2 s at 1 Gbit/s, acknowledgements included, for

@@ -6,10 +6,10 @@ use std::fmt::{self, Display};
 use std::process::{Command as Process, Stdio};
 use std::sync::Mutex;
 
+use headroom_mutex::lock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
-use crate::lock::lock;
 use crate::programs::{Located, Program, SearchPath};
 
 /// One word of a command line.

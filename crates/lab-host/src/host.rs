@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
+
 use crate::agent::files::Request;
 use crate::agent::{Agent, Job, LoopClient, LoopOutcome, Outcome, ServerState};
 use crate::command::{Command, Executor, Resolved, quote};
 use crate::content::{Content, ContentKind};
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::privileges::{Privileges, WITHOUT_GROUPS};
 use crate::programs::{Located, Origin, Program, UNSHARE};
 use crate::role::Role;

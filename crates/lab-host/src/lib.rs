@@ -11,7 +11,6 @@ pub mod error;
 pub mod host;
 pub mod hosts;
 mod lines;
-mod lock;
 pub mod machine;
 mod namespace;
 pub mod package_tree;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use headroom_mutex::lock;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DistinguishedName};
@@ -11,7 +12,6 @@ use rustls::{CertificateError, DistinguishedName};
 use crate::connection::Connection;
 use crate::error::{Closing, Error};
 use crate::key::PublicKey;
-use crate::mutex::lock;
 use crate::trust::{Access, AccessPolicy, Share, by_signature_of_tls13};
 
 /// A policy that can be replaced, and the clients that it accepted.

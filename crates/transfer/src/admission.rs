@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use quinn::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::mutex::lock;
 
 /// The log mentions rejections no more often than this.
 const LOGGED: Duration = Duration::from_secs(10);

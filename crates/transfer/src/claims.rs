@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::path::RelPath;
 
 pub(crate) use self::uploads::{FoundUpload, Others, Receiving, Wake};
@@ -14,7 +15,6 @@ use self::uploads::{OpenSession, UploadTable};
 use crate::connection::Connection;
 use crate::error::Closing;
 use crate::key::PublicKey;
-use crate::mutex::lock;
 
 type Slot = (PathBuf, RelPath, PublicKey);
 

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
+
 use crate::connection::Connection;
 use crate::idle_socket::ActivityFlag;
-use crate::mutex::lock;
 use crate::quic::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
 
 /// The budget of all connections in bytes, in each direction, as long as it leaves [`MIN`]

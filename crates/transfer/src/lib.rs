@@ -87,7 +87,6 @@ pub mod identity;
 mod idle_socket;
 mod key;
 mod lanes;
-mod mutex;
 mod mux;
 mod owners;
 mod path_policy;

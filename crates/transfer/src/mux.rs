@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
+use headroom_mutex::lock;
 use headroom_transfer_proto::mux::{CLIENT_WINDOW, Frame, SERVER_WINDOW, StreamId};
 use quinn::{ApplicationClose, ConnectionError, VarInt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 pub(crate) use self::streams::{MuxRecvStream, MuxSendStream};
-use crate::mutex::lock;
 
 /// Frames of data that wait to be sent.
 const WAITING: usize = 16;

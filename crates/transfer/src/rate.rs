@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
+
 use crate::key::PublicKey;
-use crate::mutex::lock;
 
 /// How much a late sender may catch up: timers are a little late.
 const CATCH_UP: Duration = Duration::from_millis(50);

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use headroom_mutex::lock;
 use headroom_transfer::files::{self, Root};
 use headroom_transfer::path::RelPath;
 use headroom_transfer::{Client, Error, ErrorCode, Event, Observer};
@@ -20,7 +21,6 @@ use crate::engine::{CopiedFile, Step};
 use crate::entry::{Entry, Kind};
 use crate::job::{Job, Mode};
 use crate::ledger::{Ledger, Noting, Sorted};
-use crate::mutex::lock;
 
 /// The way of files between two servers.
 #[derive(Debug, Clone, Copy)]

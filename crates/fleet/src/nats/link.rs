@@ -16,6 +16,7 @@ use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, RawMessageError};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Message, Request, Subject};
+use headroom_mutex::lock;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -24,7 +25,6 @@ use super::record::WorkHead;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::NatsServers;
-use crate::mutex::lock;
 use crate::stop::Stop;
 
 /// How long to wait for one answer.

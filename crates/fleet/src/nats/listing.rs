@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use headroom_mutex::lock;
+
 use super::Inner;
 use super::cells::LISTING;
 use super::record::{
@@ -20,7 +22,6 @@ use crate::engine::Checkpoint;
 use crate::entry::{Damaged, Entry, Kind};
 use crate::error::Error;
 use crate::key::DirectoryKey;
-use crate::mutex::lock;
 
 /// How many pages are kept in memory.
 const PAGES: usize = 8;

@@ -47,7 +47,6 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::job::{Batch, Job, NatsServers};
 use crate::key::DirectoryKey;
-use crate::mutex;
 use crate::process::machine;
 use crate::stop::Stop;
 
@@ -308,7 +307,7 @@ impl Inner {
     }
 
     async fn figures(&self) -> Result<Figures, Error> {
-        let known = *mutex::lock(&self.figures);
+        let known = *headroom_mutex::lock(&self.figures);
         if let Some((at, figures)) = known
             && at.elapsed() < FIGURES
         {
@@ -321,7 +320,7 @@ impl Inner {
             figures.in_flight = figures.in_flight.saturating_add(worker.in_flight);
         }
         let known = Some((Instant::now(), figures));
-        *mutex::lock(&self.figures) = known;
+        *headroom_mutex::lock(&self.figures) = known;
         Ok(figures)
     }
 }

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
+
 use super::Inner;
 use super::link::Held;
 use super::names::{stream_of, subject_of};
 use super::record::{WorkerValue, json, read};
 use crate::engine::{Lease, Orders, Phase, State, WorkerReport};
 use crate::error::Error;
-use crate::mutex::lock;
 use crate::process::machine;
 use crate::share::Division;
 

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
+use headroom_mutex::lock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use super::now_ns;
 use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
 use crate::lines::each_line;
-use crate::lock::lock;
 
 /// The state of a started server.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -26,13 +26,13 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use headroom_lab_trace::{Expectation, Record, SetUp};
+use headroom_mutex::lock;
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
-use crate::lock::lock;
 use crate::programs::{Located, Program};
 use crate::resources::cpu::Reading;
 

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, socket, sockopt,
@@ -16,7 +17,6 @@ use nix::sys::socket::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Result};
-use crate::lock::lock;
 
 /// The first bytes of a probe; its number follows, big-endian.
 pub(crate) const MAGIC: [u8; 8] = *b"HRprobe\0";

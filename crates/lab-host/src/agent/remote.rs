@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use headroom_mutex::lock;
+
 use crate::lines::each_line;
-use crate::lock::lock;
 
 /// The lab says at least this often that it is there, with an empty line.
 const BEAT: Duration = Duration::from_secs(3);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::time::clock_getcpuclockid;
@@ -13,7 +14,6 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::cgroup::{self, Cgroup};
 use crate::error::Result;
-use crate::lock::lock;
 
 /// The processes of one part of a run. Those of a group, and those of an agent, end when it is
 /// dropped.

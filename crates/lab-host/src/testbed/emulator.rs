@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use headroom_lab_results::schema::EmulatorCounters;
 use headroom_link_spec::{Direction, DirectionCounters, Ready};
+use headroom_mutex::lock;
 use nix::unistd::Pid;
 
 use crate::error::{Doing, Error, Result};
 use crate::lines::each_line;
-use crate::lock::lock;
 
 /// Why a run cannot go on; set at most once.
 pub(crate) type Alarm = Arc<OnceLock<String>>;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::{ANY_UPLOAD, Time, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Spans;
@@ -14,7 +15,6 @@ use super::{Claim, FileClaims, Slot};
 use crate::connection::Connection;
 use crate::error::Closing;
 use crate::files::{MAX_REMEMBERED, Partial};
-use crate::mutex::lock;
 
 /// The most uploads of one client at once.
 const MAX_UPLOADS: usize = 8;

@@ -4,10 +4,9 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Mutex;
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::Compress;
 use zstd::bulk::{Compressor, Decompressor};
-
-use crate::mutex::lock;
 
 /// The fastest level except the negative ones: faster than most networks.
 const LEVEL: i32 = 1;

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::{Attributes, Time};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans, Tree};
@@ -18,7 +19,6 @@ use tokio::sync::oneshot;
 
 use super::range_allocator::RangeAllocator;
 use crate::files::{self, MAX_REMEMBERED, Offer, Partial, PartialRole, Ranges, Root, Seal};
-use crate::mutex::lock;
 
 /// The least bytes of a range of a file of which this process fetches a part.
 const MIN_OF_PART: u64 = 16 << 20;

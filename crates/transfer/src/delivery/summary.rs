@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::lane::Cipher;
 use headroom_transfer_proto::span::Verification;
 
 use crate::files::Requests;
-use crate::mutex::lock;
 
 /// The counts of a transfer; in a dry run, of what would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

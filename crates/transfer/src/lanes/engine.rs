@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
 use headroom_netio::udp::Path;
 use headroom_netio::{Inbox, UdpSocket, Wake, wait_readable};
 use headroom_transfer_proto::lane::{HEADER_LEN, Header, LaneId};
@@ -17,7 +18,6 @@ use super::dropped::{DropCounts, Dropped};
 use super::feed::Feed;
 use super::flow::Flow;
 use super::store::Store;
-use crate::mutex::lock;
 
 /// Trains received at once: more do not fit in the cache.
 const TRAINS_IN: usize = 4;

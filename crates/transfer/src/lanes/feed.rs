@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::lane::Piece;
-
-use crate::mutex::lock;
 
 /// Bytes of a part: it stays in the processor's cache while it is read, hashed and sealed.
 pub(crate) const PART: usize = 256 << 10;

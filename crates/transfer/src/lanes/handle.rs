@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use headroom_mutex::lock;
 use headroom_netio::UdpSocket;
 use headroom_netio::udp::{Options, mtu_towards};
 use headroom_transfer_proto::lane::{
@@ -26,7 +27,6 @@ use super::ids::OwnId;
 use super::options::LaneOptions;
 use super::sink::Sink;
 use crate::error::Error;
-use crate::mutex::lock;
 
 /// How long a lane may take to open, from when it is needed.
 const OPENING: Duration = Duration::from_secs(1);

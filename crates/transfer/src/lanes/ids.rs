@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::lane::LaneId;
-
-use crate::mutex::lock;
 
 /// The least common multiple of 1 to 8, the numbers of engines that a server may have: IDs that are
 /// consecutive modulo this are so modulo each of them.

@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
+use headroom_mutex::lock;
 use headroom_netio::UdpSocket;
 use headroom_netio::udp::Options;
 
 use super::dropped::DropCounts;
 use super::engine::Engine;
-use crate::mutex::lock;
 
 /// The most ports that are open at once, each with an engine's thread and memory: the latest
 /// ones.

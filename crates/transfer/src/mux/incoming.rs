@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use headroom_mutex::lock;
 use headroom_transfer_proto::mux::{Frame, MAX_STREAMS, STREAM_WINDOW, StreamId};
 use quinn::VarInt;
 
 use super::{MuxConnection, Stream, StreamState, closed, new_stream};
-use crate::mutex::lock;
 
 /// The least room for received bytes: what many short frames carry lies together.
 const MIN_ROOM: usize = 4 << 10;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use headroom_mutex::lock;
 use headroom_transfer_proto::mux::{Frame, MAX_DATA, STREAM_WINDOW, StreamId};
 use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 
 use super::{MuxConnection, State, Stream, StreamState, new_stream};
-use crate::mutex::lock;
 
 impl MuxConnection {
     pub(crate) async fn accept_bi(

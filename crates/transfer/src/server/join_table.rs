@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::TICKET_BYTES;
 use tokio::sync::mpsc;
 
@@ -10,7 +11,6 @@ use crate::access::Grant;
 use crate::delivery::DataSession;
 use crate::error::Error;
 use crate::key::PublicKey;
-use crate::mutex::lock;
 use crate::proof::random;
 
 /// The most sessions that join one upload.

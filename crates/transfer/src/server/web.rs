@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::path::printable;
 use quinn::{Endpoint, Incoming, ServerConfig};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -14,7 +15,6 @@ pub use crate::admission::TcpSlot;
 use crate::connection::Connection;
 use crate::error::{Closing, Error};
 use crate::identity::Identity;
-use crate::mutex::lock;
 use crate::mux::MuxConnection;
 use crate::proof::{BrowserBinding, sha256};
 use crate::quic::{listen_web, web_config};

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::Notify;
 
 use super::directory::ListedDirectory;
 use super::large::{BegunFile, LargeFile};
 use crate::delivery::DividedUpload;
-use crate::mutex::lock;
 
 /// Batches of a walk that may wait.
 const WAITING: usize = 64;

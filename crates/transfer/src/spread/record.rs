@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::path::RelPath;
 
 use super::servers::SpreadObserver;
 use crate::delivery::{Event, Observer, Summary};
-use crate::mutex::lock;
 
 /// Warnings that are remembered. Further ones may be repeated.
 const MAX_WARNINGS: usize = 1000;

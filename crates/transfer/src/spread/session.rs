@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
+
 use super::batch::Batcher;
 use super::large::{BegunFile, Divided};
 use super::losses::{Losses, Sessions};
@@ -15,7 +17,6 @@ use crate::client::Client;
 use crate::delivery::Event;
 use crate::error::Error;
 use crate::files::{Excludes, Remaining, Root};
-use crate::mutex::lock;
 use crate::retry::{FIRST_PAUSE, GOOD, MAX_PAUSE, Retry, jittered};
 
 /// How files are copied.

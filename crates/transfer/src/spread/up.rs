@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::TreeOptions;
 use headroom_transfer_proto::path::RelPath;
 use tokio::runtime::Handle;
@@ -21,7 +22,6 @@ use crate::client::{Client, SyncOptions, names_contents, names_directory};
 use crate::delivery::{Event, Summary};
 use crate::error::Error;
 use crate::files::{Excludes, Found, Keep, Links, Remaining, Source, SourceKind};
-use crate::mutex::lock;
 
 impl<O: SpreadObserver + 'static> Servers<'_, O> {
     /// Sends files and directories as [`Client::put`] does, spread over all servers. Large files are

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
+use headroom_mutex::lock;
 use headroom_transfer_proto::path::printable;
 
 use super::authorized_keys::{Access, AuthorizedKeys};
 use super::error::Error;
 use crate::identity::make_directory;
 use crate::key::PublicKey;
-use crate::mutex::lock;
 
 /// How long an invitation is open.
 const OPEN: Duration = Duration::from_secs(3600);

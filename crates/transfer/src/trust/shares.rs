@@ -15,6 +15,7 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE32_NOPAD;
+use headroom_mutex::lock;
 use headroom_transfer_proto::path::RelPath;
 
 pub use self::file::root_name;
@@ -22,7 +23,6 @@ pub use self::share::Share;
 use self::share::{note, now};
 use super::error::Error;
 use crate::key::PublicKey;
-use crate::mutex::lock;
 
 /// The most shares of a server.
 pub(crate) const MAX_SHARES: usize = 256;

@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 
+use headroom_mutex::lock;
 use rustls::CertificateError;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -10,7 +11,6 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use super::authority::Authority;
 use super::tls::by_signature_of_tls13;
 use crate::key::{Fingerprint, PublicKey};
-use crate::mutex::lock;
 
 /// The keys that a server may have.
 #[derive(Debug, Clone)]

@@ -9,13 +9,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
+
 use super::Pair;
 use crate::agent::{Agent, Input};
 use crate::command::{Command, Executor};
 use crate::error::{self, Doing, Error, Result};
 use crate::host::Host;
 use crate::hosts::{self, RealHost};
-use crate::lock::lock;
 use crate::machine;
 use crate::programs::SSH;
 use crate::remote_host::{Greeting, HostSetup};

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 
 use crate::delivery::divided::{NextRange, Participant};
 use crate::error::Error;
 use crate::files::{KnownSpan, Partial, Ranges};
-use crate::mutex::lock;
 
 /// The ranges of a file that this side has asked one sender for.
 pub(super) struct AskedRanges {

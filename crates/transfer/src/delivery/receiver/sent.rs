@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::span::ChainingValue;
 
 use super::asked::{OpenRange, RangeState};
 use crate::error::Error;
 use crate::files::Partial;
-use crate::mutex::lock;
 
 /// The most ranges that are sent and not stored: 512 KiB of values each at most.
 const MAX_UNSTORED: usize = 8;

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::Message;
 
 use super::incoming::Incoming;
 use crate::delivery::event::Observer;
 use crate::delivery::summary::Counts;
 use crate::files;
-use crate::mutex::lock;
 use crate::rate::RateLimits;
 
 pub(super) struct Shared {

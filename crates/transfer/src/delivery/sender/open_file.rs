@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::ErrorCode;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Spans, Tree, Verification};
@@ -12,7 +13,6 @@ use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Spans, Tree, Veri
 use crate::failure::Failure;
 use crate::files::{self, Ranges, Reader, SourceFile};
 use crate::lanes::{self, LaneHandle, PART, Part};
-use crate::mutex::lock;
 use crate::rate::Stopped;
 
 /// Spans that are all data or all hole.

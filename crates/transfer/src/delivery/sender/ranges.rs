@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::{MAX_VALUES, Message};
 use headroom_transfer_proto::span::{ChainingValue, Spans};
 use tokio::sync::mpsc;
@@ -16,7 +17,6 @@ use crate::delivery::event::Event;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::files::SourceFile;
-use crate::mutex::lock;
 
 /// A file of which ranges are sent, and from where the requests for them are taken.
 pub(super) type Asked = (SourceFile, mpsc::UnboundedReceiver<RangeRequest>);

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::{
     ChunkHash, Compress, ErrorCode, MAX_OPEN_FILES, MAX_UNANSWERED, Message, TreeOptions,
 };
@@ -24,7 +25,6 @@ use crate::error::{Error, from_peer};
 use crate::failure::Failure;
 use crate::files::SourceFile;
 use crate::lanes::LaneHandle;
-use crate::mutex::lock;
 use crate::rate::{RateLimits, Stop};
 
 /// Pieces in flight at once. Each has two spans in memory: one that is read while the other is

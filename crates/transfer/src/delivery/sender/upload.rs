@@ -16,6 +16,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::{ANY_UPLOAD, PartsRequest, UPLOAD_BYTES};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans};
@@ -24,7 +25,6 @@ use tokio::sync::Notify;
 use super::open_file::OpenFile;
 use crate::delivery::range_allocator::RangeAllocator;
 use crate::files::Ranges;
-use crate::mutex::lock;
 
 pub(crate) use participant::UploadParticipant;
 

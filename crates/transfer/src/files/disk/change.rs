@@ -4,12 +4,11 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
+use headroom_mutex::lock;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::geteuid;
-
-use crate::mutex::lock;
 
 /// Permissions needed to make, rename and remove names in a directory.
 const CHANGE: Mode = Mode::S_IWUSR.union(Mode::S_IXUSR);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::mutex::lock;
+use headroom_mutex::lock;
 
 /// A number of bytes that may be taken.
 #[derive(Debug)]

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use headroom_mutex::lock;
 use headroom_store::{Expected, Version};
-
-use crate::mutex::lock;
 
 /// The most directories that are remembered.
 const MAX: usize = 1 << 16;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use headroom_mutex::lock;
 use headroom_store::{Object, Record, Upload, Version};
 use headroom_transfer_proto::message::UPLOAD_BYTES;
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Tree};
@@ -15,7 +16,6 @@ use super::whole::{Whole, part_range, span_values};
 use crate::files::disk;
 use crate::files::error::ErrorKind;
 use crate::files::offer::PartialRole;
-use crate::mutex::lock;
 
 /// The most bytes of whole parts of one file that wait in the spool, unless one part has more.
 const MAX_WAITING: u64 = 64 << 20;

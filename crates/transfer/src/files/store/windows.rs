@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
+use headroom_mutex::lock;
 use headroom_store::{Error, Record, Store, Version};
 use headroom_transfer_proto::span::{SPAN_BYTES, Spans};
 
 use super::budget::{Budget, Taken};
 use super::root::READ_BYTES;
 use super::threads::Threads;
-use crate::mutex::lock;
 
 /// Ranges that are read ahead at first: a reader may want no more than some.
 const FIRST_AHEAD: u64 = 2;

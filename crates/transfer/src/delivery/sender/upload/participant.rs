@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::{MAX_VALUES, PartsRequest, UPLOAD_BYTES};
 use headroom_transfer_proto::span::ChainingValue;
 
@@ -11,7 +12,6 @@ use super::{Assigned, DividedUpload, State, Upload};
 use crate::delivery::sender::open_file::OpenFile;
 use crate::error::Error;
 use crate::files::{self, Found, Ranges, SourceFile, SourceKind};
-use crate::mutex::lock;
 
 /// The least parts of each connection: a file of fewer is sent whole.
 const MIN_PARTS: u64 = 2;
