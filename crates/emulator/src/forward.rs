@@ -5,10 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use headroom_link_spec::{Counters, LinkDirection, LinkSpec};
+use headroom_mutex::lock;
 use headroom_netio::{LinkSocket, link_socket, realtime};
 use headroom_packet::header::set_tos;
 use headroom_packet::{Ip, ethernet};
@@ -83,7 +84,7 @@ pub struct Shared {
 impl Shared {
     /// Returns the counters of both directions, [`UP`] and [`DOWN`], at most 5 ms old.
     pub fn counters(&self) -> [Counters; 2] {
-        *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.counters)
     }
 
     /// Makes [`Emulator::run`] return.
@@ -292,7 +293,7 @@ impl Emulator {
             path.counters.dropped_by_kernel += u64::from(dropped);
         }
         let counters = [self.directions[UP].counters, self.directions[DOWN].counters];
-        *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+        *lock(&self.shared.counters) = counters;
         self.published = Instant::now();
         Ok(())
     }

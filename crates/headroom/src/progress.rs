@@ -1,9 +1,10 @@
 //! The progress bar of a run, with the time left.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use headroom_lab::run::{Progress, rounded};
+use headroom_mutex::lock;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// A bar on standard error; invisible where that is not a terminal.
@@ -30,7 +31,7 @@ impl Progress for Bar {
 
     fn left(&self, time: Duration) {
         let (now, elapsed) = (Instant::now(), self.began.elapsed());
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = lock(&self.ends);
         let is_first = ends.is_none();
         *ends = now.checked_add(time);
         drop(ends);
@@ -40,7 +41,7 @@ impl Progress for Bar {
         if is_first {
             let ends = Arc::clone(&self.ends);
             let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-                let ends = *ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let ends = *lock(&ends);
                 let left = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
                 let _ = out.write_str(&left.map_or_else(String::new, rounded));
             };

@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use headroom_load::{Server, packets};
+use headroom_mutex::lock;
 use serde_json::Value;
 
 use crate::folder::Folder;
@@ -272,8 +273,7 @@ impl Counter {
                     }
                 }
                 let ike = status["ike"][0]["rekeys"].as_u64().unwrap_or_default();
-                *counted.lock().unwrap_or_else(PoisonError::into_inner) =
-                    (seen.len() as u64 - first, ike);
+                *lock(&counted) = (seen.len() as u64 - first, ike);
                 std::thread::sleep(Duration::from_millis(200));
             }
             Ok(gateway)
@@ -282,7 +282,7 @@ impl Counter {
     }
 
     fn rekeys(&self) -> (u64, u64) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.counts)
     }
 
     fn end(self) -> Result<Gateway> {

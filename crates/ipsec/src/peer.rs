@@ -3,8 +3,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+
+use headroom_mutex::lock;
 
 use crate::spec::{Direction, SaSpec};
 
@@ -168,7 +170,7 @@ impl Peer {
     }
 
     fn reported(&self) -> MutexGuard<'_, Reported> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reported)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use headroom_mutex::lock;
 use headroom_suite::{Fingerprint, KeyError};
 
 use crate::headers::Outer;
@@ -318,7 +319,7 @@ impl State {
 
     /// Locks the receive state. A thread that panicked while it held the lock left it consistent.
     fn received(&self) -> MutexGuard<'_, ReceiveState> {
-        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.received)
     }
 
     fn resize(&self, size: u32) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use curl::easy::Easy;
 use data_encoding::HEXLOWER;
+use headroom_mutex::lock;
 
 use crate::error::{Error, Result};
 use crate::lock::Package;
@@ -42,10 +43,10 @@ pub(crate) fn fetch(
             let got = fetch_patiently(&mut client, archive, package);
             if let Err(error) = got.and_then(|content| take(package, &content)) {
                 failed.store(true, Ordering::Relaxed);
-                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                lock(&failure).get_or_insert(error);
                 return;
             }
-            let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut arrived = lock(&arrived);
             *arrived += package.bytes;
             progress(*arrived);
         }

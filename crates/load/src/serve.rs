@@ -4,11 +4,12 @@ use std::io::{self, IoSlice, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use headroom_lab_trace::StreamStats;
+use headroom_mutex::lock;
 use headroom_netio::udp::{Options, Train};
 use headroom_netio::{Inbox, UdpSocket, errors, wait_readable};
 
@@ -219,10 +220,6 @@ fn receive_cross_traffic(mut socket: &TcpStream, receiver: &Mutex<RtpReceiver>) 
             Err(error) => return Err(error),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Receives a batch, if there is one. A client that has gone refuses its reply (ICMP), and

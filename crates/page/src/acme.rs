@@ -3,9 +3,10 @@
 //! which is the page's own, and gets a certificate that contains what it asked for.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use headroom_mutex::lock;
 use instant_acme::{
     Account, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount, NewOrder, Order,
     OrderStatus, RetryPolicy,
@@ -42,7 +43,7 @@ pub(crate) struct Challenges(Mutex<Vec<(String, Arc<ServerConfig>)>>);
 impl Challenges {
     /// Returns what to show to a validation of this server name.
     pub(crate) fn config(&self, server_name: &str) -> Option<Arc<ServerConfig>> {
-        let shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = lock(&self.0);
         let found = shown.iter().find(|(name, _)| name.eq_ignore_ascii_case(server_name));
         found.map(|(_, config)| Arc::clone(config))
     }
@@ -50,12 +51,12 @@ impl Challenges {
     fn show(&self, identifier: &str, digest: &[u8]) -> Result<(), String> {
         let config = validation(identifier, digest).map_err(|error| error.to_string())?;
         let name = server_name(identifier);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, Arc::new(config)));
+        lock(&self.0).push((name, Arc::new(config)));
         Ok(())
     }
 
     fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.0).clear();
     }
 }
 

@@ -4,11 +4,12 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
+use headroom_mutex::lock;
 use headroom_transfer::server::{TcpSlot, WEB_PATH};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
@@ -40,7 +41,7 @@ const MAX_STREAMS: u32 = 64;
 
 /// Serves for ever.
 pub(crate) async fn serve(shared: Arc<Shared>) {
-    let listener = shared.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let listener = lock(&shared.listener).take();
     let listener = listener.map(TcpListener::from_std);
     let Some(Ok(listener)) = listener else {
         tracing::warn!("the page cannot listen");

@@ -20,10 +20,11 @@ mod socket;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use headroom_mutex::lock;
 use headroom_transfer::server::WebEndpoint;
 use headroom_transfer::{Fingerprint, Identity, Server};
 use tokio::task::spawn_blocking;
@@ -208,12 +209,12 @@ impl Page {
 impl Shared {
     fn use_certificate(&self, certificate: PageCertificate) {
         let names = names(&certificate, &self.options);
-        *self.certificate.lock().unwrap_or_else(PoisonError::into_inner) = (certificate, names);
+        *lock(&self.certificate) = (certificate, names);
         tracing::info!("the page has a new certificate");
     }
 
     fn certificate(&self) -> (PageCertificate, Names) {
-        self.certificate.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.certificate).clone()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use headroom_mutex::lock;
 
 use crate::backend::{Backend, Failure, FailureKind, Head, Listed, Page};
 use crate::metadata::Metadata;
@@ -81,7 +82,7 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,8 +1,9 @@
 //! How many requests are in flight: fewer when the store asks for less.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Requests at a time, at most.
@@ -92,7 +93,7 @@ impl Slots {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -3,8 +3,10 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
+
+use headroom_mutex::lock;
 
 /// Bytes of the head of a request or an answer, at most.
 const LONGEST_HEAD: usize = 64 << 10;
@@ -164,10 +166,6 @@ impl State {
         announce_close(&mut answer);
         Ok(answer)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads a head with the empty line at its end, and what came of the body.

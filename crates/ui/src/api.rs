@@ -8,6 +8,7 @@ use std::sync::mpsc as blocking;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headroom_mutex::lock;
 use headroom_transfer::{
     Client, Event, Excludes, Fingerprint, Listed, ListedKind, Observer, SyncOptions, Time,
 };
@@ -578,7 +579,7 @@ struct Plans {
 
 impl Planned {
     fn plans(&self) -> std::sync::MutexGuard<'_, Plans> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn add(&self, entry: impl FnOnce() -> Value) {

@@ -1,9 +1,10 @@
 //! Servers: connecting, and connections that wait for the next request.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
 use headroom_transfer::client::{Client, Trust};
 use headroom_transfer::ssh::Ssh;
 use headroom_transfer::trust::{HostStatus, KnownHosts};
@@ -66,7 +67,7 @@ pub(crate) struct Servers {
 
 impl Server {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Reads a path below its root, as the page writes it.
@@ -119,7 +120,7 @@ impl Servers {
     }
 
     fn list(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Server>>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 
     pub(crate) fn json(&self) -> Value {

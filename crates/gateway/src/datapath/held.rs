@@ -3,9 +3,10 @@
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use headroom_mutex::lock;
 use headroom_netio::Tun;
 use headroom_packet::Offload;
 
@@ -83,7 +84,7 @@ impl Held {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -100,7 +101,7 @@ pub(crate) struct Waited {
 
 impl TunDevice for Waited {
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let packet = self.packets.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let packet = lock(&self.packets).pop_front();
         let Some(packet) = packet else { return Ok(0) };
         let space = buffer.get_mut(..packet.len()).ok_or(io::ErrorKind::InvalidData)?;
         space.copy_from_slice(&packet);

@@ -31,12 +31,13 @@ pub mod tracer;
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use headroom_ipsec::{Engine, Event, Reason};
+use headroom_mutex::lock;
 use headroom_netio::udp::Train;
 use headroom_netio::{Stop, Tun};
 
@@ -204,7 +205,7 @@ impl Datapath {
 
     /// Returns the error of the first thread that has ended; none while all run.
     pub fn failure(&self) -> Option<io::Error> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = lock(&self.threads);
         let index = threads.iter().position(JoinHandle::is_finished)?;
         let name = threads[index].thread().name().unwrap_or("?").to_owned();
         Some(match threads.swap_remove(index).join() {
@@ -246,7 +247,7 @@ impl Datapath {
             }
             work()
         })?;
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        lock(&self.threads).push(thread);
         Ok(())
     }
 }
@@ -254,8 +255,7 @@ impl Datapath {
 impl Drop for Datapath {
     fn drop(&mut self) {
         self.stop.set();
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             let _ = thread.join(); // its error does not matter any more
         }

@@ -4,11 +4,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use headroom_ipsec::spec::Direction;
 use headroom_ipsec::{Headers, Reason};
+use headroom_mutex::lock;
 use serde::{Serialize, Serializer};
 
 use super::ike_record::IkeRecord;
@@ -168,7 +169,7 @@ impl Tracer {
     }
 
     fn readers(&self) -> MutexGuard<'_, Vec<Reader>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.readers)
     }
 }
 

@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headroom_ipsec::{Engine, PeerMoved, PolicySpec};
+use headroom_mutex::lock;
 
 use super::key_log::KeyLog;
 use super::negotiator::Negotiator;
@@ -150,8 +151,4 @@ fn wait(negotiator: &Mutex<Negotiator>, arrivals: &Receiver<IkeDatagram>, pause:
         // the datapath, which sends them, lives as long as this
         Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
     }
-}
-
-fn lock(negotiator: &Mutex<Negotiator>) -> MutexGuard<'_, Negotiator> {
-    negotiator.lock().unwrap_or_else(PoisonError::into_inner)
 }

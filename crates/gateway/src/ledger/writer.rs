@@ -4,12 +4,13 @@
 //! counted (`ledger-behind`).
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headroom_ipsec::spec::Direction;
 use headroom_ipsec::{Engine, Sa};
+use headroom_mutex::lock;
 
 use super::error::Error;
 use super::paths::LedgerPaths;
@@ -125,11 +126,6 @@ impl Drop for LedgerWriter {
     fn drop(&mut self) {
         self.end_thread();
     }
-}
-
-/// Locks the state. A thread that panicked while it held the lock left the state consistent.
-fn lock(state: &Mutex<WriterState>) -> MutexGuard<'_, WriterState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn name(sa: &Arc<Sa>) -> &str {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use headroom_lab_trace::CopyEvent;
+use headroom_mutex::lock;
 use headroom_transfer::path::RelPath;
 use headroom_transfer::server::Requests;
 use headroom_transfer::spread::Returned;
@@ -248,7 +249,7 @@ impl Progress {
         if !self.json {
             return;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told);
         if told.elapsed() >= TELL {
             *told = Instant::now();
             let Counts { offered, kept, moved, .. } = &*self.counts;
@@ -378,7 +379,7 @@ impl Counts {
         for count in [&self.files, &self.offered, &self.kept, &self.moved] {
             count.store(0, Ordering::Relaxed);
         }
-        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.pace) = None;
     }
 
     /// Counts less: so much will be counted again. Of what was moved, some may have been there.
@@ -395,7 +396,7 @@ impl Counts {
     }
 
     fn latest(&self) -> MutexGuard<'_, Latest> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.latest)
     }
 
     /// Something happens.
@@ -427,7 +428,7 @@ impl Counts {
     fn bytes_per_s(&self) -> f64 {
         let moved = self.moved.load(Ordering::Relaxed);
         let now = Instant::now();
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pace = lock(&self.pace);
         let last = *pace.get_or_insert(Pace { at: now, moved, bytes_per_s: 0.0 });
         let elapsed = now - last.at;
         if elapsed < MEASURE {

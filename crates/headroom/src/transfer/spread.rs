@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use headroom_mutex::lock;
 use headroom_transfer::spread::{Connecting, RANGE_BYTES, Returned, Servers, SpreadObserver};
 use headroom_transfer::{
     Client, Error, Event, Host, LaneOptions, MAX_SERVERS, Observer, SpreadPath, Summary,
@@ -193,10 +194,10 @@ impl<'a> Team<'a> {
         let connector = connector(self.of_requests.moving)?;
         let mut connector = match at.or(beside) {
             Some(at) => connector.at(at),
-            None => connector.lost_at(*last.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => connector.lost_at(*lock(last)),
         };
         let mut client = connector.connect(host).await?;
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.address());
+        *lock(last) = Some(client.address());
         self.of_requests.set(&mut client)?;
         Ok(client)
     }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use headroom_mutex::lock;
+
 use crate::common::browser::{QuietNetwork, browser};
 use crate::common::parts;
 
@@ -104,7 +106,7 @@ static TURN_ENDED: Condvar = Condvar::new();
 
 impl Turn {
     fn take() -> Self {
-        let free = FREE_TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = lock(&FREE_TURNS);
         let free = TURN_ENDED.wait_while(free, |free| *free == 0);
         *free.unwrap_or_else(PoisonError::into_inner) -= 1;
         Self
@@ -113,7 +115,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        *FREE_TURNS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *lock(&FREE_TURNS) += 1;
         TURN_ENDED.notify_one();
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
@@ -13,6 +13,7 @@ use headroom_ike::{
     Auth, ChildConfig, ChildId, ChildProposal, Command, Config, Connection, Endpoint, Event,
     Identity, IkeProposal, Mode, PostQuantum, SessionId, VirtualAddresses,
 };
+use headroom_mutex::lock;
 use headroom_suite::Key;
 
 use super::{Host, hosts, start};
@@ -145,10 +146,6 @@ impl Ours {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs the endpoint over a socket until nobody asks any more.

@@ -3,7 +3,9 @@
 //! once, however often plans are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use headroom_mutex::lock;
 
 use crate::application::Application;
 use crate::catalogue::Entry;
@@ -70,9 +72,4 @@ fn entry<T: ?Sized + 'static>(
 ) -> &'static Entry<T> {
     let key = (name.to_owned(), definition.to_owned());
     lock(kept).entry(key).or_insert_with(|| Box::leak(Box::new(make())))
-}
-
-/// Locks a mutex, also one whose holder panicked: what is kept is whole after each statement.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

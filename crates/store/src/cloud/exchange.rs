@@ -3,9 +3,10 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
+use headroom_mutex::lock;
 use http::header::{AUTHORIZATION, RANGE};
 use http::{HeaderName, HeaderValue, Method};
 use http_body_util::{BodyExt, Limited};
@@ -54,7 +55,7 @@ impl Exchange {
 
     /// What came back last.
     pub(super) fn reply(&self) -> Option<Reply> {
-        self.reply.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.reply).clone()
     }
 
     /// The status that came back last.
@@ -71,7 +72,7 @@ impl Exchange {
     }
 
     fn note(&self, reply: Reply) {
-        *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+        *lock(&self.reply) = Some(reply);
     }
 }
 

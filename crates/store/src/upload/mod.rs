@@ -10,10 +10,11 @@ mod keeper;
 mod plan;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headroom_mutex::lock;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -195,7 +196,7 @@ impl Upload {
 
 impl Inner {
     fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.parts)
     }
 
     /// Notes why nothing can be stored any more.

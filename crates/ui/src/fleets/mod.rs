@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headroom_fleet::{Error as FleetError, Job, JobPlace, State, StateFolder, Watch};
+use headroom_mutex::lock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -221,7 +222,7 @@ impl Drop for Looking {
 
 impl Inner {
     fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Shown>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.jobs)
     }
 
     fn json(&self) -> Value {
@@ -229,14 +230,14 @@ impl Inner {
     }
 
     fn turn(&self, change: impl FnOnce(&mut Turn)) {
-        change(&mut self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.turn));
         self.turned.notify_all();
     }
 
     /// Waits until the next look is due: for a while, or until somebody wants one at once, and in
     /// any case until a page is open. Returns whether there is a next look.
     fn wait(&self, pause: Duration) -> bool {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = lock(&self.turn);
         let (wanted, pages) = (turn.wanted, turn.pages);
         let is_early =
             |turn: &mut Turn| !turn.is_closed && turn.wanted == wanted && turn.pages <= pages;
@@ -275,7 +276,7 @@ impl Inner {
 
     /// Looks at all jobs whose state is in a folder.
     fn look_at_folders(&self) {
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = lock(&self.watches);
         let folders = self.list();
         watches.retain(|folder, _| folders.contains(folder));
         let mut seen = BTreeMap::new();

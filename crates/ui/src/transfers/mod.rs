@@ -9,9 +9,10 @@ mod status;
 mod transfer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use headroom_mutex::lock;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -61,7 +62,7 @@ impl Transfers {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Returns what changes when something does.

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use headroom_mutex::lock;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -113,7 +114,7 @@ impl Transfer {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Makes one that runs wait for its turn again, unless it is being paused or cancelled.

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use headroom_mutex::lock;
 use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Verification};
@@ -330,11 +331,11 @@ impl Partial {
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn next(&self, from: u64) -> Result<Option<u64>, ErrorKind> {
