@@ -315,13 +315,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use headroom_ipsec::spec::Direction;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::config::Purpose;
     use crate::ledger::KeyId;
 
-    fn request(name: &str) -> Request {
-        let folder = std::env::temp_dir().join(format!("keygen-{}-{name}", std::process::id()));
+    /// A request to write to a folder that is not there yet.
+    fn request(ground: &TempDir, name: &str) -> Request {
         Request {
             name: "hr0".into(),
             left: "192.0.2.1".parse().expect("an address"),
@@ -332,7 +333,7 @@ mod tests {
             mac: Mac::HmacSha256,
             udp: None,
             ike: None,
-            folder,
+            folder: ground.path().join(name),
         }
     }
 
@@ -342,7 +343,8 @@ mod tests {
 
     #[test]
     fn both_ends_can_be_loaded_and_match() {
-        let gcm = request("x").suite;
+        let ground = tempfile::tempdir().expect("a folder");
+        let gcm = request(&ground, "x").suite;
         let cbc: Suite = "aes-256-cbc+hmac-sha512".parse().expect("a suite");
         let des: Suite = "3des-cbc+hmac-md5".parse().expect("a suite");
         for (index, (protocol, suite, tunnel, udp)) in [
@@ -357,7 +359,8 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let mut request = Request { protocol, suite, udp, ..request(&index.to_string()) };
+            let mut request =
+                Request { protocol, suite, udp, ..request(&ground, &index.to_string()) };
             if !tunnel {
                 request.networks = None;
             }
@@ -389,13 +392,13 @@ mod tests {
                 .count();
             assert_eq!(outs * 2, left.associations.len());
             assert_eq!(left.warnings.is_empty(), suite.is_secure() || protocol == Protocol::Ah);
-            std::fs::remove_dir_all(&request.folder).expect("clean");
         }
     }
 
     #[test]
     fn makes_a_new_pair_each_time_and_overwrites_none() {
-        let (one, two) = (request("one"), request("two"));
+        let ground = tempfile::tempdir().expect("a folder");
+        let (one, two) = (request(&ground, "one"), request(&ground, "two"));
         let paths = one.write().expect("a pair");
         let other = two.write().expect("a pair");
         assert_ne!(
@@ -411,26 +414,27 @@ mod tests {
         std::fs::remove_file(&paths[0]).expect("removed");
         let error = one.write().expect_err("its ledger is there").to_string();
         assert!(error.contains("left.ledger"), "{error}");
-        for request in [one, two] {
-            std::fs::remove_dir_all(&request.folder).expect("clean");
-        }
     }
 
     #[test]
     fn refuses_invalid_options_and_writes_nothing() {
+        let ground = tempfile::tempdir().expect("a folder");
         let wrong = [
-            Request { udp: Some(4500), protocol: Protocol::QEsp, ..request("udp") },
+            Request { udp: Some(4500), protocol: Protocol::QEsp, ..request(&ground, "udp") },
             Request {
                 suite: "null+hmac-sha256".parse().expect("a suite"),
                 protocol: Protocol::QEsp,
-                ..request("null")
+                ..request(&ground, "null")
             },
             Request {
                 networks: Some(("10.1.0.0/16".into(), "fd00::/8".into())),
-                ..request("families")
+                ..request(&ground, "families")
             },
-            Request { networks: Some(("10.1.0.1/16".into(), "any".into())), ..request("bits") },
-            Request { name: "no/name".into(), ..request("name") },
+            Request {
+                networks: Some(("10.1.0.1/16".into(), "any".into())),
+                ..request(&ground, "bits")
+            },
+            Request { name: "no/name".into(), ..request(&ground, "name") },
         ];
         for request in wrong {
             let error = request.write().expect_err("refused").to_string();
@@ -441,7 +445,9 @@ mod tests {
 
     #[test]
     fn certificates_are_read_and_what_is_wrong_with_them_is_said() {
-        let request = Request { ike: Some(Proof::Certificates), ..request("certificates") };
+        let ground = tempfile::tempdir().expect("a folder");
+        let request =
+            Request { ike: Some(Proof::Certificates), ..request(&ground, "certificates") };
         let paths = request.write().expect("files");
         let [config, _] = read(&paths);
         assert_eq!(config.ike[0].local_id.to_string(), "left.hr0", "the name in the certificate");
@@ -461,6 +467,5 @@ mod tests {
             let error = error.expect_err("a refusal").to_string();
             assert!(error.contains(words), "{error}");
         }
-        std::fs::remove_dir_all(&request.folder).expect("clean");
     }
 }

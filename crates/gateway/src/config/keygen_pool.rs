@@ -177,11 +177,13 @@ fn password() -> Result<Zeroizing<String>, Error> {
 mod tests {
     use std::path::Path;
 
+    use tempfile::TempDir;
+
     use super::*;
     use crate::config::{Config, Purpose};
 
-    fn request(name: &str, peers: Peers) -> PoolRequest {
-        let folder = std::env::temp_dir().join(format!("keygen-{}-{name}", std::process::id()));
+    /// A request to write to a folder that is not there yet.
+    fn request(ground: &TempDir, peers: Peers) -> PoolRequest {
         PoolRequest {
             name: "vpn".to_owned(),
             gateway: [192, 0, 2, 1].into(),
@@ -189,7 +191,7 @@ mod tests {
             network: "10.1.0.0/16".to_owned(),
             pool: "10.9.0.0/24".to_owned(),
             peers,
-            folder,
+            folder: ground.path().join("new"),
         }
     }
 
@@ -203,7 +205,8 @@ mod tests {
 
     #[test]
     fn writes_a_gateway_and_a_configuration_for_each_client() {
-        let request = request("clients", Peers::Clients(names(&["alice", "bob"])));
+        let ground = tempfile::tempdir().expect("a folder");
+        let request = request(&ground, Peers::Clients(names(&["alice", "bob"])));
         let files = request.write().expect("it is written");
         assert_eq!(files.len(), 3);
         let gateway = read(&files[0]);
@@ -214,14 +217,14 @@ mod tests {
             assert_eq!(peer.local_id.to_string(), format!("{name}.vpn"));
         }
         assert!(request.write().is_err(), "it overwrites nothing");
-        std::fs::remove_dir_all(&request.folder).expect("it is removed");
     }
 
     #[test]
     fn writes_a_gateway_and_a_password_for_each_user() {
         let peers = Peers::Users(names(&["alice", "bob@example.org"]));
-        let request =
-            PoolRequest { gateway_name: Some("vpn.example.org".into()), ..request("users", peers) };
+        let ground = tempfile::tempdir().expect("a folder");
+        let gateway_name = Some("vpn.example.org".into());
+        let request = PoolRequest { gateway_name, ..request(&ground, peers) };
         let files = request.write().expect("it is written");
         assert_eq!(files.len(), 1);
         let gateway = read(&files[0]);
@@ -233,25 +236,26 @@ mod tests {
         let (alice, bob) = (password("alice"), password("bob@example.org"));
         assert_eq!((alice.len(), bob.len()), (PASSWORD_LEN, PASSWORD_LEN));
         assert_ne!(alice, bob);
-        std::fs::remove_dir_all(&request.folder).expect("it is removed");
     }
 
     #[test]
     fn refuses_names_that_are_no_files_and_networks_that_are_none() {
+        let ground = tempfile::tempdir().expect("a folder");
+        let request = |peers| request(&ground, peers);
         let refused = |request: PoolRequest| {
             assert!(matches!(request.write(), Err(Error::Refused(_))), "{request:?}");
             assert!(!request.folder.exists(), "nothing is written");
         };
         for name in ["", "..", "../a", "a/b", "a b", "a\"", ".a", "gateway", "vpn-ca", "ä"] {
-            refused(request("refused", Peers::Users(names(&[name]))));
-            refused(request("refused", Peers::Clients(names(&[name]))));
+            refused(request(Peers::Users(names(&[name]))));
+            refused(request(Peers::Clients(names(&[name]))));
         }
-        refused(request("refused", Peers::Clients(names(&["a.b"]))));
-        refused(request("refused", Peers::Clients(names(&["a", "A"]))));
-        refused(request("refused", Peers::Clients(Vec::new())));
+        refused(request(Peers::Clients(names(&["a.b"]))));
+        refused(request(Peers::Clients(names(&["a", "A"]))));
+        refused(request(Peers::Clients(Vec::new())));
         let peers = || Peers::Clients(names(&["a"]));
-        refused(PoolRequest { pool: "10.9".into(), ..request("refused", peers()) });
-        refused(PoolRequest { network: "x\"".into(), ..request("refused", peers()) });
-        refused(PoolRequest { gateway_name: Some("a..b".into()), ..request("refused", peers()) });
+        refused(PoolRequest { pool: "10.9".into(), ..request(peers()) });
+        refused(PoolRequest { network: "x\"".into(), ..request(peers()) });
+        refused(PoolRequest { gateway_name: Some("a..b".into()), ..request(peers()) });
     }
 }

@@ -355,10 +355,9 @@ fn decoding_accepts_unsafe_settings() {
 #[test]
 fn refuses_files_that_others_can_read() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = std::env::temp_dir().join(format!("config-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let path = folder.join("hr0.toml");
-    let key = folder.join("out.key");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("hr0.toml");
+    let key = folder.path().join("out.key");
     let with_file = WHOLE.replacen(
         "key = \"000102030405060708090a0b0c0d0e0f10111213\"",
         "key_file = \"out.key\"",
@@ -383,7 +382,6 @@ fn refuses_files_that_others_can_read() {
     assert!(error.contains("hr0.toml:15: ") && error.contains("run `chmod 600"), "{error}");
     set(&key, 0o400);
     assert_eq!(read().expect("a configuration").associations[0].spec.spi, 0x1001);
-    std::fs::remove_dir_all(&folder).expect("clean");
 }
 
 mod hostile {

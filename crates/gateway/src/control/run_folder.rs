@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn chooses_the_only_tunnel_and_rejects_names_that_are_paths() {
-        let folder = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
+        let ground = tempfile::tempdir().expect("a folder");
+        let folder = ground.path().join("run");
         let run = RunFolder::at(folder.clone());
         assert!(run.choose(None).is_err());
         run.make().expect("a folder");
@@ -206,18 +207,15 @@ mod tests {
         run.forget("hr0");
         run.forget("hr1");
         assert!(run.names().is_empty());
-        std::fs::remove_dir_all(&folder).expect("clean");
     }
 
     #[test]
     fn only_one_gateway_holds_the_lock() {
-        let folder = std::env::temp_dir().join(format!("run-lock-{}", std::process::id()));
-        let run = RunFolder::at(folder.clone());
-        run.make().expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = RunFolder::at(folder.path().to_owned());
         let held = run.lock("hr0").expect("free");
         assert!(run.lock("hr0").expect_err("held").to_string().contains("is up already"));
         drop(held);
         run.lock("hr0").expect("free again");
-        std::fs::remove_dir_all(&folder).expect("clean");
     }
 }

@@ -57,14 +57,12 @@ mod tests {
     #[test]
     fn files_are_for_their_owner_alone() {
         use std::os::unix::fs::PermissionsExt;
-        let folder = std::env::temp_dir().join(format!("headroom-key-log-{}", std::process::id()));
-        drop(KeyLog::open(&folder).expect("a log"));
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(KeyLog::open(folder.path()).expect("a log"));
         let mode = |table| {
-            let file = std::fs::metadata(folder.join(table)).expect("a file");
+            let file = std::fs::metadata(folder.path().join(table)).expect("a file");
             file.permissions().mode() & 0o777
         };
-        let modes = [IKE_TABLE, ESP_TABLE].map(mode);
-        std::fs::remove_dir_all(&folder).expect("it is there");
-        assert_eq!(modes, [0o600; 2]);
+        assert_eq!([IKE_TABLE, ESP_TABLE].map(mode), [0o600; 2]);
     }
 }

@@ -1,29 +1,29 @@
 //! A server without a gateway, asked over a real socket.
 
 use std::io::BufRead;
-use std::path::PathBuf;
+
+use tempfile::TempDir;
 
 use super::super::protocol::MAX_REQUEST;
 use super::*;
 
 struct Ground {
-    folder: PathBuf,
+    folder: TempDir,
     server: Server,
     submit: Receiver<PendingRequest>,
 }
 
 impl Ground {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("server-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
         let (to, submit) = channel();
-        let server =
-            Server::start(&folder.join("s"), move |one| to.send(one).is_ok()).expect("a server");
+        let server = Server::start(&folder.path().join("s"), move |one| to.send(one).is_ok())
+            .expect("a server");
         Self { folder, server, submit }
     }
 
     fn connect(&self) -> BufReader<UnixStream> {
-        let stream = UnixStream::connect(self.folder.join("s")).expect("it listens");
+        let stream = UnixStream::connect(self.folder.path().join("s")).expect("it listens");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         BufReader::new(stream)
     }
@@ -36,12 +36,6 @@ impl Ground {
             .send(Reply::Answer(Response::Done { done: vec![words.into()] }))
             .expect("somebody waits");
         request
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -58,7 +52,7 @@ fn write(reader: &mut BufReader<UnixStream>, text: &[u8]) {
 
 #[test]
 fn answers_requests_in_order() {
-    let ground = Ground::new("order");
+    let ground = Ground::new();
     let mut client = ground.connect();
     write(&mut client, b"{\"request\":\"reload\",\"new_keys\":true}\n{\"request\":\"down\"}\n");
     assert_eq!(ground.answer("one"), Request::Reload { new_keys: true });
@@ -74,7 +68,7 @@ fn answers_requests_in_order() {
 
 #[test]
 fn a_request_behind_the_last_one_does_not_hold_up_the_end() {
-    let mut ground = Ground::new("end");
+    let mut ground = Ground::new();
     let [mut first, mut second] = [ground.connect(), ground.connect()];
     write(&mut first, b"{\"request\":\"down\"}\n");
     ground.answer("down");
@@ -89,7 +83,7 @@ fn a_request_behind_the_last_one_does_not_hold_up_the_end() {
 
 #[test]
 fn rejects_unknown_requests_without_forwarding_them() {
-    let ground = Ground::new("nonsense");
+    let ground = Ground::new();
     let long = [b"{\"request\":\"", &[b'a'; MAX_REQUEST][..]].concat();
     let unknown = &b"{\"request\":\"format\"}\n"[..];
     let surplus = &b"{\"request\":\"reload\",\"keys\":1}\n"[..];
@@ -107,7 +101,7 @@ fn rejects_unknown_requests_without_forwarding_them() {
 
 #[test]
 fn limits_simultaneous_clients() {
-    let ground = Ground::new("many");
+    let ground = Ground::new();
     let held: Vec<_> = (0..MAX_CLIENTS).map(|_| ground.connect()).collect();
     let mut refused = ground.connect();
     assert!(line(&mut refused).contains("too many clients"));
@@ -121,7 +115,8 @@ fn limits_simultaneous_clients() {
 
 #[test]
 fn only_the_owner_can_open_the_socket() {
-    let ground = Ground::new("mode");
-    let mode = std::fs::metadata(ground.folder.join("s")).expect("a socket").permissions().mode();
+    let ground = Ground::new();
+    let mode =
+        std::fs::metadata(ground.folder.path().join("s")).expect("a socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }

@@ -3,6 +3,7 @@
 use super::*;
 use headroom_ipsec::spec::Direction;
 use headroom_suite::Fingerprint;
+use tempfile::TempDir;
 
 const OUT: KeyId = KeyId { direction: Direction::Out, key: Fingerprint::from_bytes([1; 16]) };
 const IN: KeyId = KeyId { direction: Direction::In, key: Fingerprint::from_bytes([2; 16]) };
@@ -10,17 +11,16 @@ const NEEDED: [(KeyId, &str); 2] = [(OUT, "out-1"), (IN, "in-1")];
 
 /// A folder of its own with a ledger that was just made.
 struct Ground {
-    folder: PathBuf,
+    folder: TempDir,
     paths: LedgerPaths,
 }
 
 impl Ground {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("ledger-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
         let paths = LedgerPaths {
-            ledger: folder.join("hr0.ledger"),
-            copy_folder: folder.join("copies"),
+            ledger: folder.path().join("hr0.ledger"),
+            copy_folder: folder.path().join("copies"),
             name: "hr0".into(),
         };
         Ledger::create(&paths.ledger, &[OUT, IN], random_id()).expect("a ledger");
@@ -43,19 +43,13 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 fn refusal(outcome: Result<Ledger, Error>) -> String {
     outcome.map(|_| ()).expect_err("a refusal").to_string()
 }
 
 #[test]
 fn numbers_survive_and_unused_ones_are_given_back() {
-    let ground = Ground::new("survive");
+    let ground = Ground::new();
     ground.use_numbers(1000);
     let mut ledger = ground.open().expect("a ledger");
     assert_eq!((ledger.number(OUT), ledger.number(IN)), (Some(1000), Some(0)));
@@ -69,11 +63,11 @@ fn numbers_survive_and_unused_ones_are_given_back() {
 
 #[test]
 fn a_second_gateway_is_refused() {
-    let ground = Ground::new("second");
+    let ground = Ground::new();
     let first = ground.open().expect("a ledger");
     assert!(refusal(ground.open()).contains("in use by another gateway"));
     // a copy of the folder shares the second copy
-    let copy = ground.folder.join("copy.ledger");
+    let copy = ground.folder.path().join("copy.ledger");
     std::fs::copy(&ground.paths.ledger, &copy).expect("a copy");
     let paths = LedgerPaths { ledger: copy, ..ground.paths.clone() };
     assert!(matches!(Ledger::open(&paths, &NEEDED, false), Err(Error::InUse { .. })));
@@ -84,7 +78,7 @@ fn a_second_gateway_is_refused() {
 #[test]
 fn an_old_copy_is_refused_whichever_it_is() {
     for copy_is_old in [false, true] {
-        let ground = Ground::new(&format!("old-{copy_is_old}"));
+        let ground = Ground::new();
         ground.use_numbers(10);
         let path = if copy_is_old { ground.copy() } else { ground.paths.ledger.clone() };
         let backup = std::fs::read(&path).expect("a copy");
@@ -99,7 +93,7 @@ fn an_old_copy_is_refused_whichever_it_is() {
 
 #[test]
 fn the_ledger_as_it_was_made_does_not_come_back() {
-    let ground = Ground::new("made");
+    let ground = Ground::new();
     let made = std::fs::read(&ground.paths.ledger).expect("a copy");
     ground.use_numbers(10);
     std::fs::write(&ground.paths.ledger, made).expect("restored");
@@ -108,7 +102,7 @@ fn the_ledger_as_it_was_made_does_not_come_back() {
 
 #[test]
 fn a_missing_copy_is_refused() {
-    let ground = Ground::new("missing");
+    let ground = Ground::new();
     ground.use_numbers(10);
     let copy = ground.copy();
     let content = std::fs::read(&copy).expect("a second copy");
@@ -128,7 +122,7 @@ fn a_missing_copy_is_refused() {
 
 #[test]
 fn new_keys_are_added_only_where_they_are_said_to_be_new() {
-    let ground = Ground::new("new");
+    let ground = Ground::new();
     ground.use_numbers(10);
     let newcomer = KeyId { direction: Direction::Out, key: Fingerprint::from_bytes([3; 16]) };
     let needed = [NEEDED[0], (newcomer, "out-2")];
@@ -141,7 +135,7 @@ fn new_keys_are_added_only_where_they_are_said_to_be_new() {
 #[test]
 fn a_damaged_copy_is_refused() {
     for damage_copy in [false, true] {
-        let ground = Ground::new(&format!("damaged-{damage_copy}"));
+        let ground = Ground::new();
         ground.use_numbers(10);
         let path = if damage_copy { ground.copy() } else { ground.paths.ledger.clone() };
         let mut content = std::fs::read(&path).expect("a file");
@@ -155,7 +149,7 @@ fn a_damaged_copy_is_refused() {
 
 #[test]
 fn a_crash_between_the_two_writes_is_mended() {
-    let ground = Ground::new("between");
+    let ground = Ground::new();
     ground.use_numbers(10);
     let before = std::fs::read(&ground.paths.ledger).expect("a copy");
     ground.use_numbers(20);
@@ -167,7 +161,7 @@ fn a_crash_between_the_two_writes_is_mended() {
 #[test]
 fn only_the_owner_can_read_it() {
     use std::os::unix::fs::PermissionsExt;
-    let ground = Ground::new("mode");
+    let ground = Ground::new();
     ground.use_numbers(10);
     for path in [ground.paths.ledger.clone(), ground.copy()] {
         let mode = std::fs::metadata(&path).expect("a file").permissions().mode();

@@ -1,8 +1,9 @@
 //! An engine's numbers and its ledger, across restarts and reloads.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use headroom_ipsec::Reason;
+use tempfile::TempDir;
 
 use super::*;
 use crate::config::Config;
@@ -36,28 +37,19 @@ out = ["out-1"]
 in = ["in-1"]
 "#;
 
-struct Ground(PathBuf);
+struct Ground(TempDir);
 
 impl Ground {
-    fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("ledger-writer-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        Self(folder)
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
     }
 
     fn place(&self) -> LedgerPaths {
         LedgerPaths {
-            ledger: self.0.join("hr0.ledger"),
-            copy_folder: self.0.join("w"),
+            ledger: self.0.path().join("hr0.ledger"),
+            copy_folder: self.0.path().join("w"),
             name: "hr0".into(),
         }
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -80,7 +72,7 @@ fn next(engine: &Engine) -> u64 {
 
 #[test]
 fn a_clean_end_gives_back_and_a_crash_does_not() {
-    let ground = Ground::new("restart");
+    let ground = Ground::new();
     let first = engine(CONFIG, None);
     assert_eq!(send(&first, 1), Err(Reason::LedgerBehind), "nothing is granted without a ledger");
     let ledger_writer = LedgerWriter::start(&ground.place(), &first, true).expect("a ledger");
@@ -100,7 +92,7 @@ fn a_clean_end_gives_back_and_a_crash_does_not() {
 
 #[test]
 fn the_next_block_is_there_before_the_last_is_used() {
-    let ground = Ground::new("blocks");
+    let ground = Ground::new();
     let engine = engine(CONFIG, None);
     let ledger_writer = LedgerWriter::start(&ground.place(), &engine, true).expect("a ledger");
     let now = Instant::now();
@@ -118,7 +110,7 @@ fn the_next_block_is_there_before_the_last_is_used() {
 
 #[test]
 fn what_was_accepted_is_refused_after_a_crash() {
-    let ground = Ground::new("windows");
+    let ground = Ground::new();
     let first = engine(CONFIG, None);
     let ledger_writer = LedgerWriter::start(&ground.place(), &first, true).expect("a ledger");
     first.association("in-1").expect("an association").accepted_up_to(777);
@@ -131,7 +123,7 @@ fn what_was_accepted_is_refused_after_a_crash() {
 
 #[test]
 fn a_reload_goes_on_and_a_changed_association_starts_behind() {
-    let ground = Ground::new("reload");
+    let ground = Ground::new();
     let first = engine(CONFIG, None);
     let ledger_writer = LedgerWriter::start(&ground.place(), &first, true).expect("a ledger");
     send(&first, 100).expect("granted");
@@ -154,7 +146,7 @@ fn a_reload_goes_on_and_a_changed_association_starts_behind() {
 
 #[test]
 fn numbers_of_32_bits_end() {
-    let ground = Ground::new("end");
+    let ground = Ground::new();
     let text = CONFIG.replacen("spi", "esn = false\nspi", 1);
     let engine = engine(&text, None);
     let ledger_writer = LedgerWriter::start(&ground.place(), &engine, true).expect("a ledger");
