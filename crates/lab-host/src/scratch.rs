@@ -183,18 +183,17 @@ mod tests {
 
     #[test]
     fn a_living_run_is_not_abandoned_and_a_dropped_one_is_gone() {
-        let parent = std::env::temp_dir().join(format!("scratch-test-{}", std::process::id()));
-        std::fs::create_dir_all(&parent).expect("temp dir");
-        let scratch = Scratch::create(&parent).expect("created");
-        assert_eq!(abandoned(&parent).expect("read"), []);
+        let ground = tempfile::tempdir().expect("a folder");
+        let parent = ground.path();
+        let scratch = Scratch::create(parent).expect("created");
+        assert_eq!(abandoned(parent).expect("read"), []);
         let dead = parent.join("headroom-0badf00d");
         std::fs::create_dir(&dead).expect("made");
         File::create(dead.join(LOCK)).expect("made");
         std::fs::create_dir(parent.join("headroom-deadbeef")).expect("a folder without lock");
-        assert_eq!(abandoned(&parent).expect("read"), [("0badf00d".to_owned(), dead)]);
+        assert_eq!(abandoned(parent).expect("read"), [("0badf00d".to_owned(), dead)]);
         let path = scratch.path().to_owned();
         drop(scratch);
         assert!(!path.exists());
-        std::fs::remove_dir_all(&parent).expect("clean");
     }
 }

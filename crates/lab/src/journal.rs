@@ -191,9 +191,8 @@ mod tests {
 
     #[test]
     fn is_not_going_on_although_a_forked_child_has_the_file_open() {
-        let folder = std::env::temp_dir().join(format!("journal-test-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let path = folder.join("journal.jsonl");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("journal.jsonl");
         let format =
             Format { of: "test", schema: 1, max_line: 1024, max_lines: 8, if_going_on: "wait" };
         let journal = JournalFile::create(path.clone(), &format).expect("created");
@@ -204,6 +203,5 @@ mod tests {
         drop(journal);
         assert!(!is_going_on(&reader));
         drop(of_a_child);
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

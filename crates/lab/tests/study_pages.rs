@@ -9,38 +9,31 @@ use headroom_lab::study::results::{ChartResults, ColumnResults, SectionResults, 
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab_results::analysis::fit::log_line;
 use headroom_lab_results::report::terminal::Detail;
+use tempfile::TempDir;
 
 const STUDIES: [&str; 5] = ["fmft", "ftps-ipsec-ipv6", "ipsec-study", "layering", "qesp"];
 
 /// The published samples in a folder of their own, which goes when this does.
-struct Samples(PathBuf);
+struct Samples(TempDir);
 
 impl Samples {
-    fn unpacked(purpose: &str) -> Self {
-        let name = format!("headroom-pages-{purpose}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).expect("a folder");
+    fn unpacked() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
         let archive = root().join("docs/studies/samples.tar.xz");
         let mut command = Command::new("tar");
-        command.arg("-xJf").arg(archive).arg("-C").arg(&folder);
+        command.arg("-xJf").arg(archive).arg("-C").arg(folder.path());
         assert!(command.status().expect("tar runs").success());
         Self(folder)
     }
 
     fn page(&self, study: &Study) -> StudyResults {
-        study::rebuild(study, Scale::Full, &self.0.join(&study.name)).expect("a page")
-    }
-}
-
-impl Drop for Samples {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        study::rebuild(study, Scale::Full, &self.0.path().join(&study.name)).expect("a page")
     }
 }
 
 #[test]
 fn no_sentence_is_contradicted_by_a_figure_of_its_page() {
-    let samples = Samples::unpacked("now");
+    let samples = Samples::unpacked();
     let index = published("index.md");
     for name in STUDIES {
         let page = samples.page(&read(name));
@@ -61,7 +54,7 @@ fn no_sentence_is_contradicted_by_a_figure_of_its_page() {
 
 #[test]
 fn prints_the_answer_of_a_study_on_one_screen() {
-    let samples = Samples::unpacked("screen");
+    let samples = Samples::unpacked();
     for name in STUDIES {
         let page = samples.page(&read(name));
         let printed = study::report::terminal(&page, 80, Detail::Main);
@@ -74,7 +67,7 @@ fn prints_the_answer_of_a_study_on_one_screen() {
 
 #[test]
 fn sentences_that_leave_out_what_they_depend_on_are_contradicted() {
-    let samples = Samples::unpacked("before");
+    let samples = Samples::unpacked();
     // the answers of pages that were published before sentences were checked
     for (name, answer, why) in [
         (
@@ -127,7 +120,7 @@ fn sentences_that_leave_out_what_they_depend_on_are_contradicted() {
 
 #[test]
 fn marks_follow_the_clock_that_is_shown_and_what_a_figure_is_made_of() {
-    let samples = Samples::unpacked("marks");
+    let samples = Samples::unpacked();
     let mut relative = 0;
     for name in STUDIES {
         let page = samples.page(&read(name));
@@ -169,7 +162,7 @@ fn marks_follow_the_clock_that_is_shown_and_what_a_figure_is_made_of() {
 
 #[test]
 fn overheads_over_one_baseline_are_compared_by_block() {
-    let samples = Samples::unpacked("paired");
+    let samples = Samples::unpacked();
     let page = samples.page(&read("layering"));
     let claim = page.claims.iter().find(|claim| claim.id == "both-download").expect("the claim");
     let [paired] = claim.paired.as_slice() else { panic!("{claim:?}") };
@@ -210,7 +203,7 @@ fn cell<'a>(page: &'a StudyResults, id: &str, column: &str, row: &str) -> &'a Va
 
 #[test]
 fn models_beside_the_papers_are_the_papers_fit_of_the_table_above() {
-    let samples = Samples::unpacked("models");
+    let samples = Samples::unpacked();
     let page = samples.page(&read("ftps-ipsec-ipv6"));
     for scenario in
         ["FTPS, download", "FTP over IPsec, download", "FTPS, upload", "FTP over IPsec, upload"]
@@ -237,7 +230,7 @@ fn models_beside_the_papers_are_the_papers_fit_of_the_table_above() {
 
 #[test]
 fn each_table_and_figure_of_a_paper_has_its_measured_values() {
-    let samples = Samples::unpacked("contents");
+    let samples = Samples::unpacked();
     // study, section, column, row, and whether the paper (or a formula) has a value
     let wanted: &[(&str, &str, &str, &str, bool)] = &[
         ("ftps-ipsec-ipv6", "table-1", "FTP, download", "1 KiB", true),
@@ -303,7 +296,7 @@ fn pictures_have_the_axes_that_their_curves_need() {
         ("ipsec-study", "table-3-loss", |chart| chart.bars),
         ("layering", "table-2", |chart| chart.bars),
     ];
-    let samples = Samples::unpacked("axes");
+    let samples = Samples::unpacked();
     for name in STUDIES {
         let page = samples.page(&read(name));
         for (_, id, need) in needs.iter().filter(|(study, ..)| *study == name) {
@@ -320,11 +313,11 @@ fn pictures_have_the_axes_that_their_curves_need() {
 
 #[test]
 fn labels_of_pictures_lie_inside_and_name_their_units() {
-    let samples = Samples::unpacked("pictures");
+    let samples = Samples::unpacked();
     let mut drawn = 0;
     for name in STUDIES {
         let page = samples.page(&read(name));
-        let to = samples.0.join(format!("{name}-report"));
+        let to = samples.0.path().join(format!("{name}-report"));
         std::fs::create_dir(&to).expect("a folder");
         study::report::write(&to, &page).expect("a report");
         for id in page.sections.iter().filter(|one| one.chart.is_some()).map(|one| &one.id) {

@@ -105,32 +105,25 @@ mod tests {
         LoopClient { job, file, content }
     }
 
-    fn folder(name: &str) -> PathBuf {
-        let folder =
-            std::env::temp_dir().join(format!("headroom-loop-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        folder
-    }
-
     const RECEIVE: &str = "printf abc > \"$1\"";
 
     #[test]
     fn each_session_finds_no_file_and_leaves_the_right_one() {
-        let folder = folder("good");
-        let client = client(&folder, &format!("[ ! -e \"$1\" ] && {RECEIVE}"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let client = client(folder.path(), &format!("[ ! -e \"$1\" ] && {RECEIVE}"));
         let limits = Limits { time: Duration::from_millis(200), ..ONCE };
         let seen = run(&client, Instant::now(), limits).expect("a shell");
         assert_eq!((seen.failed, seen.last.code), (0, Some(0)), "{seen:?}");
         assert!(!seen.session_s.is_empty() && seen.elapsed_s >= 0.2, "{seen:?}");
         assert!(seen.session_s.iter().sum::<f64>() <= seen.elapsed_s, "{seen:?}");
         assert!(!client.file.exists());
-        std::fs::remove_dir_all(&folder).expect("clean");
     }
 
     #[test]
     fn a_session_fails_by_its_exit_code_or_its_file() {
-        let folder = folder("bad");
-        let seen = |script| run(&client(&folder, script), Instant::now(), ONCE).expect("a shell");
+        let folder = tempfile::tempdir().expect("a folder");
+        let seen =
+            |script| run(&client(folder.path(), script), Instant::now(), ONCE).expect("a shell");
         let refused = seen("echo refused >&2; exit 3");
         assert_eq!((refused.failed, refused.session_s.len()), (1, 0));
         let (outcome, wrong) = refused.first_failure.expect("a failure");
@@ -145,15 +138,14 @@ mod tests {
             assert_eq!((seen.failed, outcome.code), (1, Some(0)));
             assert!(wrong.is_some_and(|wrong| wrong.contains(why)), "{why}");
         }
-        std::fs::remove_dir_all(&folder).expect("clean");
     }
 
     #[test]
     fn more_sessions_than_are_kept_are_an_error() {
-        let folder = folder("many");
+        let folder = tempfile::tempdir().expect("a folder");
         let limits = Limits { time: Duration::from_secs(60), most: 2, ..ONCE };
-        let error = run(&client(&folder, RECEIVE), Instant::now(), limits).expect_err("too many");
+        let error =
+            run(&client(folder.path(), RECEIVE), Instant::now(), limits).expect_err("too many");
         assert!(error.to_string().contains("more than 2 sessions"), "{error}");
-        std::fs::remove_dir_all(&folder).expect("clean");
     }
 }

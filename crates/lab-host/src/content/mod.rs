@@ -94,9 +94,8 @@ mod tests {
 
     #[test]
     fn a_changed_a_short_and_a_missing_file_are_found() {
-        let folder = std::env::temp_dir().join(format!("headroom-files-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("temp dir");
-        let path = folder.join("f3000");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("f3000");
         let content = make(&path, 3000, 7, ContentKind::Random).expect("made");
         verify(&path, content).expect("as made");
         assert_eq!(digest(&path).expect("a digest"), content.hash.to_hex().to_string());
@@ -111,6 +110,5 @@ mod tests {
         std::fs::remove_file(&path).expect("remove");
         assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("not there")));
         assert!(digest(&path).is_err());
-        std::fs::remove_dir_all(&folder).expect("clean");
     }
 }

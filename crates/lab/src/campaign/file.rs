@@ -191,20 +191,20 @@ fn read_plans(
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     const PLAN: &str = "stacks = [\"http\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
 
     /// A folder with plans.
-    struct Folder(std::path::PathBuf);
+    struct Folder(TempDir);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let folder =
-                std::env::temp_dir().join(format!("campaign-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&folder).expect("a folder");
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
             let write = |file: &str, text: String| {
-                std::fs::write(folder.join(file), text).expect("written");
+                std::fs::write(folder.path().join(file), text).expect("written");
             };
             write("p.toml", PLAN.to_owned());
             write("q.toml", PLAN.to_owned());
@@ -217,13 +217,7 @@ mod tests {
         }
 
         fn read(&self, text: &str) -> Result<Campaign, String> {
-            read(text, "c", &self.0)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
+            read(text, "c", self.0.path())
         }
     }
 
@@ -232,7 +226,7 @@ mod tests {
 
     #[test]
     fn reads_plans_pairs_and_times() {
-        let folder = Folder::new("good");
+        let folder = Folder::new();
         let text = format!(
             "plans = [\"p.toml\", \"q.toml\"]\nevery = \"6h\"\nrounds = 28\nat-once = 2\n{FAR}{HERE}"
         );
@@ -261,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_campaign_of_the_guide_is_one() {
-        let folder = Folder::new("guide");
+        let folder = Folder::new();
         let guide = include_str!("../../../../docs/lab.md");
         let texts = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
         let texts: Vec<&str> = texts.filter(|text| text.starts_with("plans = ")).collect();
@@ -280,7 +274,7 @@ mod tests {
 
     #[test]
     fn rejects_campaigns_that_cannot_be_run() {
-        let folder = Folder::new("bad");
+        let folder = Folder::new();
         let plans = |more: &str| format!("plans = [\"p.toml\"]\n{more}");
         let many = |count: usize| {
             let plan = "\"p.toml\",".repeat(count);
@@ -352,12 +346,12 @@ mod tests {
 
     #[test]
     fn rejects_text_that_is_no_campaign_without_a_panic() {
-        let folder = Folder::new("noise");
+        let folder = Folder::new();
         let deep = format!("plans = {}", "[".repeat(100_000));
         for text in ["\0", "plans", "plans = [1]", "[plans]", "pair = 3", deep.as_str()] {
             assert!(folder.read(text).is_err(), "{text:.20}");
         }
-        let file = folder.0.join("large.toml");
+        let file = folder.0.path().join("large.toml");
         let text = vec![b'#'; 2 << 20];
         std::fs::write(&file, text).expect("written");
         let error = Campaign::read(&file).expect_err("too large").to_string();

@@ -222,7 +222,8 @@ impl Parts {
 mod tests {
     use std::fs::OpenOptions;
     use std::io::Write;
-    use std::path::PathBuf;
+
+    use tempfile::TempDir;
 
     use super::*;
     use crate::campaign::{CampaignPlan, Pair};
@@ -245,65 +246,48 @@ mod tests {
         }
     }
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("campaign-journal-{name}-{}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            std::fs::create_dir_all(&folder).expect("a folder");
-            Self(folder)
-        }
-
-        fn add(&self, text: &str) {
-            let file = OpenOptions::new().append(true).open(self.0.join(NAME));
-            file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
+    fn append(folder: &TempDir, text: &str) {
+        let file = OpenOptions::new().append(true).open(folder.path().join(NAME));
+        file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
     }
 
     #[test]
     fn what_was_written_is_read_and_a_torn_line_is_removed() {
-        let folder = Folder::new("torn");
+        let folder = tempfile::tempdir().expect("a folder");
         let header = Header::new(&campaign(2, 3), 1_000);
-        let mut journal = Journal::create(&folder.0, header.clone()).expect("created");
+        let mut journal = Journal::create(folder.path(), header.clone()).expect("created");
         let run = RunName { round: 0, plan: "p".to_owned(), pair: Some("here".to_owned()) };
         let outcome = Outcome::Missed { why: "no route".to_owned() };
         journal.append(&Entry::Begun { run: run.clone(), at: 1_001 }).expect("written");
         journal.append(&Entry::Ended { run, at: 1_002, outcome }).expect("written");
-        let second = Journal::reopen(&folder.0).expect_err("one at a time").to_string();
+        let second = Journal::reopen(folder.path()).expect_err("one at a time").to_string();
         assert!(second.contains("is still going on"), "{second}");
-        assert!(read(&folder.0).is_ok_and(|(_, is_going_on)| is_going_on));
+        assert!(read(folder.path()).is_ok_and(|(_, is_going_on)| is_going_on));
         drop(journal);
-        folder.add("{\"begun\":{\"ru");
-        let (mut journal, contents) = Journal::reopen(&folder.0).expect("readable");
+        append(&folder, "{\"begun\":{\"ru");
+        let (mut journal, contents) = Journal::reopen(folder.path()).expect("readable");
         assert_eq!((contents.header, contents.entries.len()), (header, 2));
         journal.append(&Entry::Continued { at: 1_003, rounds: 3 }).expect("written");
         drop(journal);
-        let (contents, is_going_on) = read(&folder.0).expect("readable");
+        let (contents, is_going_on) = read(folder.path()).expect("readable");
         assert_eq!((contents.entries.len(), is_going_on), (3, false));
     }
 
     #[test]
     fn damage_is_named_with_its_line() {
-        let folder = Folder::new("damage");
-        let path = folder.0.join(NAME);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(NAME);
         let header = Header::new(&campaign(2, 3), 1_000);
-        drop(Journal::create(&folder.0, header).expect("created"));
-        folder.add("{\"continued\":{\"at\":1,\"rounds\":2}}\n{\"continued\":7}\n");
-        let error = read(&folder.0).expect_err("damaged").to_string();
+        drop(Journal::create(folder.path(), header).expect("created"));
+        append(&folder, "{\"continued\":{\"at\":1,\"rounds\":2}}\n{\"continued\":7}\n");
+        let error = read(folder.path()).expect_err("damaged").to_string();
         assert!(error.contains("campaign.jsonl, line 3: "), "{error}");
         let pair = PairRecord { name: "here".to_owned(), hosts: None };
         let mut many = Header::new(&campaign(2, 3), 1_000);
         many.pairs = vec![pair; MAX_PAIRS + 1];
         let line = serde_json::to_string(&Entry::Campaign(Box::new(many))).expect("JSON");
         std::fs::write(&path, line + "\n").expect("written");
-        let error = read(&folder.0).expect_err("damaged").to_string();
+        let error = read(folder.path()).expect_err("damaged").to_string();
         assert!(error.contains("line 1: no campaign has so many"), "{error}");
         for (text, words) in [
             ("", "is empty"),
@@ -312,11 +296,11 @@ mod tests {
             ("\0\0\0\n", "line 1: "),
         ] {
             std::fs::write(&path, text).expect("written");
-            let error = read(&folder.0).expect_err(words).to_string();
+            let error = read(folder.path()).expect_err(words).to_string();
             assert!(error.contains(words), "{error}");
         }
         std::fs::remove_file(&path).expect("removed");
-        let error = read(&folder.0).expect_err("nothing").to_string();
+        let error = read(folder.path()).expect_err("nothing").to_string();
         assert!(error.contains("there is no campaign in"), "{error}");
     }
 

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn the_reason_is_the_last_error_of_a_log() {
-        let log = std::env::temp_dir().join(format!("campaign-log-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
         let long = format!("headroom: {}\n", "x".repeat(100_000));
         for (text, reason) in [
             ("", None),
@@ -112,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_folder_without_results_is_a_missed_run_and_goes() {
-        let home = std::env::temp_dir().join(format!("campaign-home-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = folder.path().join("run");
         std::fs::create_dir_all(&home).expect("a folder");
         let outcome = of_ended(&home, Some("no route".to_owned())).expect("an outcome");
         assert_eq!(outcome, Outcome::Missed { why: "no route".to_owned() });
@@ -121,6 +123,5 @@ mod tests {
         std::fs::write(home.join("results.json"), "").expect("a file");
         let outcome = of_ended(&home, None).expect("an outcome");
         assert_eq!(outcome, Outcome::Measured { failed: None });
-        std::fs::remove_dir_all(&home).expect("removed");
     }
 }

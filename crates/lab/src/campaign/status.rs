@@ -226,10 +226,10 @@ mod tests {
             scale: None,
             host_programs: false,
         };
-        let folder = std::env::temp_dir().join(format!("campaign-status-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let ground = tempfile::tempdir().expect("a folder");
+        let folder = ground.path();
         let header = Header::new(&campaign, 0);
-        let mut journal = Journal::create(&folder, header).expect("created");
+        let mut journal = Journal::create(folder, header).expect("created");
         let run = |round, pair: &str| RunName {
             round,
             plan: "p".to_owned(),
@@ -245,7 +245,7 @@ mod tests {
             journal.append(&Entry::Ended { run: run(0, pair), at: 2, outcome }).expect("written");
         }
         journal.append(&Entry::Begun { run: run(1, "far"), at: 3_600 }).expect("written");
-        let going_on = status(&folder).expect("a status");
+        let going_on = status(folder).expect("a status");
         assert!(going_on.is_going_on);
         assert_eq!((going_on.runs, going_on.measured, going_on.missed), (4, 1, 1));
         assert_eq!((going_on.left(), going_on.is_good()), (2, false));
@@ -258,9 +258,9 @@ mod tests {
         assert_eq!(last.why.as_deref(), Some("no route"));
 
         drop(journal);
-        let killed = status(&folder).expect("a status");
+        let killed = status(folder).expect("a status");
         assert!(!killed.is_going_on && killed.jobs[1].running_since.is_none());
-        std::fs::remove_dir_all(&folder).expect("removed");
-        assert!(status(&folder).is_err());
+        std::fs::remove_dir_all(folder).expect("removed");
+        assert!(status(folder).is_err());
     }
 }

@@ -113,9 +113,9 @@ impl Parts {
 mod tests {
     use std::fs::OpenOptions;
     use std::io::Write;
-    use std::path::PathBuf;
 
     use headroom_lab_results::schema::Environment;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::plan::Plan;
@@ -140,58 +140,41 @@ mod tests {
         Entry::Run(Box::new(Header { schema: SCHEMA, plan, environment }))
     }
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let folder =
-                std::env::temp_dir().join(format!("journal-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&folder).expect("a folder");
-            Self(folder)
-        }
-
-        fn add(&self, text: &str) {
-            let file = OpenOptions::new().append(true).open(self.0.join(NAME));
-            file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
+    fn append(folder: &TempDir, text: &str) {
+        let file = OpenOptions::new().append(true).open(folder.path().join(NAME));
+        file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
     }
 
     #[test]
     fn a_torn_line_is_cut_off_and_the_journal_goes_on() {
-        let folder = Folder::new("torn");
-        let mut journal = Journal::create(&folder.0).expect("created");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut journal = Journal::create(folder.path()).expect("created");
         journal.append(&header()).expect("written");
         journal.append(&Entry::Remark("one".into())).expect("written");
         drop(journal);
-        folder.add("{\"remark\":\"tw");
-        let (contents, lives) = read(&folder.0).expect("readable");
+        append(&folder, "{\"remark\":\"tw");
+        let (contents, lives) = read(folder.path()).expect("readable");
         assert_eq!((contents.entries.len(), lives), (1, false));
-        let (mut journal, contents) = Journal::reopen(&folder.0).expect("readable");
+        let (mut journal, contents) = Journal::reopen(folder.path()).expect("readable");
         assert_eq!(contents.entries.len(), 1);
         journal.append(&Entry::Remark("three".into())).expect("written");
         assert!(
-            read(&folder.0).is_ok_and(|(contents, lives)| contents.entries.len() == 2 && lives)
+            read(folder.path()).is_ok_and(|(contents, lives)| contents.entries.len() == 2 && lives)
         );
-        let second = Journal::reopen(&folder.0).expect_err("one at a time");
+        let second = Journal::reopen(folder.path()).expect_err("one at a time");
         assert!(second.to_string().contains("still going on"), "{second}");
         journal.remove().expect("removed");
-        assert!(read(&folder.0).is_err());
+        assert!(read(folder.path()).is_err());
     }
 
     #[test]
     fn damage_is_named_with_its_line() {
-        let folder = Folder::new("damage");
-        let mut journal = Journal::create(&folder.0).expect("created");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut journal = Journal::create(folder.path()).expect("created");
         journal.append(&header()).expect("written");
         drop(journal);
-        folder.add("{\"remark\":\"one\"}\n{\"remark\":7}\n{\"remark\":\"two\"}\n");
-        let error = read(&folder.0).expect_err("damaged").to_string();
+        append(&folder, "{\"remark\":\"one\"}\n{\"remark\":7}\n{\"remark\":\"two\"}\n");
+        let error = read(folder.path()).expect_err("damaged").to_string();
         assert!(error.contains("journal.jsonl, line 3: invalid type"), "{error}");
         for (text, words) in [
             ("", "is empty"),
@@ -199,16 +182,16 @@ mod tests {
             ("{\"remark\":\"one\"}\n", "line 1: a journal begins with"),
             ("\0\0\0\n", "line 1: "),
         ] {
-            std::fs::write(folder.0.join(NAME), text).expect("written");
-            let error = read(&folder.0).expect_err(words).to_string();
+            std::fs::write(folder.path().join(NAME), text).expect("written");
+            let error = read(folder.path()).expect_err(words).to_string();
             assert!(error.contains(words), "{error}");
         }
     }
 
     #[test]
     fn a_folder_has_one_journal() {
-        let folder = Folder::new("one");
-        let _first = Journal::create(&folder.0).expect("created");
-        assert!(Journal::create(&folder.0).is_err());
+        let folder = tempfile::tempdir().expect("a folder");
+        let _first = Journal::create(folder.path()).expect("created");
+        assert!(Journal::create(folder.path()).is_err());
     }
 }

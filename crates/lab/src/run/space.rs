@@ -79,14 +79,12 @@ mod tests {
 
     #[test]
     fn an_error_names_the_journal_where_there_is_one() {
-        let folder = std::env::temp_dir().join(format!("space-test-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
         let error = || Error::Failed("cannot write results.json: no space".to_owned());
-        let said = with_what_is_left(error(), &folder).to_string();
+        let said = with_what_is_left(error(), folder.path()).to_string();
         assert_eq!(said, "cannot write results.json: no space");
-        std::fs::write(folder.join(journal::NAME), "").expect("a file");
-        let said = with_what_is_left(error(), &folder).to_string();
+        std::fs::write(folder.path().join(journal::NAME), "").expect("a file");
+        let said = with_what_is_left(error(), folder.path()).to_string();
         assert!(said.contains("journal.jsonl") && said.contains("headroom lab report /"), "{said}");
-        std::fs::remove_dir_all(&folder).expect("clean");
     }
 }

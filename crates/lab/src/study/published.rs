@@ -60,17 +60,15 @@ mod tests {
 
     #[test]
     fn a_table_lies_in_its_folder() {
-        let folder = std::env::temp_dir().join(format!("headroom-tables-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::write(folder.join("times.csv"), "a\n1\n").expect("a table");
-        assert_eq!(text(&folder, "times.csv").as_deref(), Ok("a\n1\n"));
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("times.csv"), "a\n1\n").expect("a table");
+        assert_eq!(text(folder.path(), "times.csv").as_deref(), Ok("a\n1\n"));
         for (name, why) in [
             ("../times.csv", "is not the name of a table"),
             (".times.csv", "is not the name of a table"),
             ("none.csv", "the table "),
         ] {
-            assert!(text(&folder, name).is_err_and(|said| said.contains(why)), "{name}");
+            assert!(text(folder.path(), name).is_err_and(|said| said.contains(why)), "{name}");
         }
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -264,20 +264,19 @@ mod tests {
 
     #[test]
     fn a_part_is_measured_once_its_results_are_there_and_its_journal_is_gone() {
-        let folder = std::env::temp_dir().join(format!("headroom-parts-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
         let plan =
             "[[part]]\nstacks = [\"ftp\"]\nname = \"p\"\n[[part.workload]]\nkind = \"download\"\n";
         let text = format!("question = \"\"\n{plan}");
         let study = Study::from_toml(&text, "s", &|_| Err(String::new())).expect("a study");
         let part = &study.parts[0];
-        let home = home_of(part, &folder);
-        assert!(!is_measured(part, &folder));
+        let home = home_of(part, folder.path());
+        assert!(!is_measured(part, folder.path()));
         std::fs::create_dir_all(&home).expect("a folder");
         for (file, expected) in [("results.json", true), (JOURNAL, false)] {
             std::fs::write(home.join(file), "").expect("a file");
-            assert_eq!(is_measured(part, &folder), expected, "with {file}");
+            assert_eq!(is_measured(part, folder.path()), expected, "with {file}");
         }
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]
