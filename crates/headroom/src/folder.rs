@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn runs_of_the_same_second_have_folders_of_their_own() {
-        let parent = std::env::temp_dir().join(format!("folder-test-{}", std::process::id()));
+        let ground = tempfile::tempdir().expect("a folder");
+        let parent = ground.path().join("runs");
         let new = || Folder::named(&parent, "demo").expect("a folder");
         let folders = [new(), new(), new()];
         let names: std::collections::BTreeSet<&PathBuf> = folders.iter().map(|f| &f.path).collect();
@@ -108,8 +109,9 @@ mod tests {
 
     #[test]
     fn a_folder_with_something_in_it_is_refused_and_an_empty_one_is_kept() {
-        let parent = std::env::temp_dir().join(format!("folder-at-{}", std::process::id()));
-        std::fs::create_dir_all(parent.join("empty")).expect("a folder");
+        let ground = tempfile::tempdir().expect("a folder");
+        let parent = ground.path().to_owned();
+        std::fs::create_dir(parent.join("empty")).expect("a folder");
         Folder::at(parent.join("empty")).expect("an empty folder").remove();
         assert!(parent.join("empty").exists(), "it was there before");
         let error = Folder::at(parent.clone()).map(|_| ()).expect_err("not empty").to_string();
@@ -117,6 +119,5 @@ mod tests {
         std::fs::write(parent.join(JOURNAL), "").expect("a file");
         let error = Folder::at(parent.clone()).map(|_| ()).expect_err("not empty").to_string();
         assert!(error.contains("--resume"), "{error}");
-        std::fs::remove_dir_all(&parent).expect("clean");
     }
 }

@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn only_the_owner_can_read_the_file_that_leads_to_the_page() {
-        let path =
-            std::env::temp_dir().join(format!("headroom-ui-test-{}.html", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ui.html");
         let launcher = write_launcher(&path, "http://127.0.0.1:1/#token=x").expect("it is written");
         let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
