@@ -11,6 +11,7 @@ use headroom_lab_results::analysis::advise::{
     self, Basis, Property, Question, StackFacts, back_test,
 };
 use headroom_lab_results::report;
+use headroom_units::{exact_rate, exact_size};
 use serde_json::json;
 
 use crate::arguments::Advise;
@@ -144,13 +145,13 @@ fn settle(arguments: &Advise) -> String {
     let shown = |name: &str, value: String| format!(" --{name} {value}");
     let mut command = "headroom lab advise".to_owned();
     if let (Some(rate), Some(rtt), Some(files)) = (arguments.rate, arguments.rtt, arguments.files) {
-        command += &shown("rate", rate_word(rate));
+        command += &shown("rate", exact_rate(rate));
         command += &shown("rtt", duration_word(rtt));
         if arguments.loss > 0.0 {
             command += &shown("loss", format!("{}%", arguments.loss));
         }
         let bytes = files.bytes.min(LARGEST_MEASURED);
-        command += &shown("files", format!("{}x{}", files.count, size_word(bytes)));
+        command += &shown("files", format!("{}x{}", files.count, exact_size(bytes)));
     }
     if !arguments.need.is_empty() {
         command += &shown("need", arguments.need.join(","));
@@ -161,28 +162,8 @@ fn settle(arguments: &Advise) -> String {
     command + " --measure"
 }
 
-fn rate_word(bps: u64) -> String {
-    [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000)]
-        .into_iter()
-        .find(|(_, scale)| bps.is_multiple_of(*scale))
-        .map_or_else(|| format!("{bps}bit"), |(unit, scale)| format!("{}{unit}", bps / scale))
-}
-
 fn duration_word(time: std::time::Duration) -> String {
     format!("{}ms", time.as_secs_f64() * 1e3)
-}
-
-fn size_word(bytes: u64) -> String {
-    [
-        ("GiB", 1_u64 << 30),
-        ("GB", 1_000_000_000),
-        ("MiB", 1 << 20),
-        ("MB", 1_000_000),
-        ("KiB", 1 << 10),
-    ]
-    .into_iter()
-    .find(|(_, scale)| bytes.is_multiple_of(*scale))
-    .map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }
 
 /// The advised stacks; without advice all that have the needs.
@@ -215,8 +196,8 @@ fn plan_text(question: &Question, stacks: &[String]) -> String {
         "question = \"Which stack is the fastest on my link?\"\nstacks = [{}]\nlink = \"{},delay={one_way_ms}ms{loss}\"\n\
          count-packets = false\n[[workload]]\nkind = \"{kind}\"\nsizes = [\"{}\"]\n{files}",
         names.join(", "),
-        rate_word(question.rate_bps as u64),
-        size_word(question.bytes),
+        exact_rate(question.rate_bps as u64),
+        exact_size(question.bytes),
     )
 }
 

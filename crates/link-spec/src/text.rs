@@ -316,7 +316,7 @@ fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 9] {
 fn limit_pair(direction: &LinkDirection, prefix: &str) -> String {
     match (&direction.trace, direction.rate_bps) {
         (Some(trace), _) => format!("{prefix}trace={trace}"),
-        (None, Some(bps)) => format!("{prefix}rate={}", rate(bps)),
+        (None, Some(bps)) => format!("{prefix}rate={}", units::exact_rate(bps)),
         (None, None) => format!("{prefix}rate={UNSHAPED}"),
     }
 }
@@ -337,15 +337,6 @@ fn loss_pair(loss: &Loss, prefix: &str) -> String {
             )
         }
     }
-}
-
-fn rate(bps: u64) -> String {
-    for (unit, scale) in [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000)] {
-        if bps.is_multiple_of(scale) {
-            return format!("{}{unit}", bps / scale);
-        }
-    }
-    format!("{bps}bit")
 }
 
 /// Writes milliseconds, or microseconds below one, exact to the nanosecond.

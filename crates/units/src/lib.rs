@@ -77,7 +77,7 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A unit's name and its bytes.
+/// A unit's name, and its bytes or bits per second.
 type Unit = (&'static str, u64);
 
 const BINARY: [Unit; 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -126,6 +126,32 @@ pub fn rate(bps: f64) -> String {
         }
     }
     format!("{} bit/s", three(bps))
+}
+
+/// Formats bytes without rounding, as [`parse_size`] reads them: `1MiB`, `1500kB`, `7B`.
+pub fn exact_size(bytes: u64) -> String {
+    const UNITS: [Unit; 6] = [
+        ("GiB", 1 << 30),
+        ("GB", 1_000_000_000),
+        ("MiB", 1 << 20),
+        ("MB", 1_000_000),
+        ("KiB", 1 << 10),
+        ("kB", 1000),
+    ];
+    exact(bytes, &UNITS, "B")
+}
+
+/// Formats bits per second without rounding, as [`parse_rate`] reads them: `1gbit`, `1500kbit`.
+pub fn exact_rate(bps: u64) -> String {
+    exact(bps, &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000)], "bit")
+}
+
+/// Formats a number in the first unit of which it is a multiple.
+fn exact(number: u64, units: &[Unit], base: &str) -> String {
+    match units.iter().find(|(_, scale)| number.is_multiple_of(*scale)) {
+        Some((unit, scale)) => format!("{}{unit}", number / scale),
+        None => format!("{number}{base}"),
+    }
 }
 
 /// Formats seconds: `420 µs`, `1.3 s`.
@@ -237,6 +263,29 @@ mod tests {
             (0, "0 B"),
         ] {
             assert_eq!(chosen_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn exact_numbers_are_read_again() {
+        for (bytes, text) in [
+            (50_000_000, "50MB"),
+            (1 << 20, "1MiB"),
+            (1_500_000, "1500kB"),
+            (1_000_001, "1000001B"),
+            (2_000_000_000, "2GB"),
+        ] {
+            assert_eq!(exact_size(bytes), text);
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for (bps, text) in [
+            (1_000_000_000, "1gbit"),
+            (2_500_000_000, "2500mbit"),
+            (220_000, "220kbit"),
+            (1_234_567, "1234567bit"),
+        ] {
+            assert_eq!(exact_rate(bps), text);
+            assert_eq!(parse_rate(text), Ok(bps));
         }
     }
 

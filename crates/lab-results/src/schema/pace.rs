@@ -55,11 +55,7 @@ impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Packets(packets) => write!(f, "{packets}pps"),
-            Self::Bits(bps) if bps.is_multiple_of(1_000_000) => {
-                write!(f, "{}mbit", bps / 1_000_000)
-            }
-            Self::Bits(bps) if bps.is_multiple_of(1_000) => write!(f, "{}kbit", bps / 1_000),
-            Self::Bits(bps) => write!(f, "{bps}bit"),
+            Self::Bits(bps) => f.write_str(&units::exact_rate(*bps)),
         }
     }
 }

@@ -35,39 +35,6 @@ impl RekeyInterval {
 impl fmt::Display for RekeyInterval {
     /// Writes the size as an option has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&exact_size(self.0))
-    }
-}
-
-/// Writes a size with the largest unit of which it is a whole number.
-fn exact_size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 6] = [
-        ("GiB", 1 << 30),
-        ("GB", 1_000_000_000),
-        ("MiB", 1 << 20),
-        ("MB", 1_000_000),
-        ("KiB", 1 << 10),
-        ("kB", 1_000),
-    ];
-    let whole = UNITS.into_iter().find(|(_, scale)| bytes.is_multiple_of(*scale));
-    whole.map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_written_without_rounding() {
-        for (bytes, written) in [
-            (50_000_000, "50MB"),
-            (1 << 20, "1MiB"),
-            (1_500_000, "1500kB"),
-            (1_000_001, "1000001B"),
-            (2_000_000_000, "2GB"),
-        ] {
-            assert_eq!(exact_size(bytes), written);
-            assert_eq!(units::parse_size(written), Ok(bytes));
-        }
+        f.write_str(&units::exact_size(self.0))
     }
 }

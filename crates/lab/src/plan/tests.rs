@@ -256,7 +256,7 @@ fn every_mistake_is_named_with_its_line() {
             GOOD.replace("sizes =", "rate = \"100pps\"\nsizes ="),
             "9: the workload `download` has no `rate`",
         ),
-        (stream("rate = \"1gbit\"", ""), "5: 1000mbit at 1000 bytes is 125000.0"),
+        (stream("rate = \"1gbit\"", ""), "5: 1gbit at 1000 bytes is 125000.0"),
         (stream("rate = \"9pp\"", ""), "5: `9pp` is not a rate"),
         (stream("sizes = [\"19B\"]", ""), "3: datagrams at a rate are RTP"),
         (stream("cross-traffic = \"iperf\"", ""), "5: `iperf` is neither"),
