@@ -4,12 +4,10 @@
 mod common;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::Ground;
 use common::made_up::results;
-use serde_json::Value;
+use common::{Ground, first_line};
 
 /// Commands that print, and need no privilege and no other process.
 const COMMANDS: &[&str] = &[
@@ -172,10 +170,7 @@ impl<'a> Served<'a> {
         command.args(["--listen", "127.0.0.1:0"]).env("HOME", ground.path("server"));
         command.env_remove("XDG_CONFIG_HOME").stdout(Stdio::piped());
         let mut server = command.spawn().expect("it starts");
-        let mut line = String::new();
-        let stdout = server.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it listens");
-        let line: Value = serde_json::from_str(&line).expect("JSON");
+        let line = first_line(&mut server);
         let text = |key: &str| line[key].as_str().expect("a text").to_owned();
         Self { ground, server, address: text("address"), fingerprint: text("fingerprint") }
     }

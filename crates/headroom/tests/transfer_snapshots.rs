@@ -3,12 +3,11 @@
 mod common;
 
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{Ground, HEADROOM};
+use common::{Ground, HEADROOM, first_line};
 
 #[test]
 fn help_texts() {
@@ -139,10 +138,7 @@ impl Server {
         serve.arg("--root").arg(ground.path("served"));
         serve.arg("--authorized-keys").arg(ground.path("authorized_keys"));
         let mut process = serve.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut line = String::new();
-        let stdout = process.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it listens");
-        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let line = first_line(&mut process);
         let [address, fingerprint] =
             ["address", "fingerprint"].map(|key| line[key].as_str().expect("a text").to_owned());
         let server = Self { ground, address, process };

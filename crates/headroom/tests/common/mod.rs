@@ -14,6 +14,7 @@ pub(crate) mod wireshark;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -435,6 +436,14 @@ pub(crate) fn parts() -> PathBuf {
         },
         PathBuf::from,
     )
+}
+
+/// Reads what a program prints when it is ready: a line of JSON. What it prints later is lost.
+pub(crate) fn first_line(child: &mut Child) -> Value {
+    let stdout = child.stdout.take().expect("it is piped");
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
 pub(crate) fn array<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {

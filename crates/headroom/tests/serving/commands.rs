@@ -5,14 +5,13 @@ mod rights;
 mod terminal;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::common::{Ground, HEADROOM};
+use crate::common::{Ground, HEADROOM, first_line};
 use headroom_testing::retried;
 
 /// Longer than anything here takes, even on a busy machine.
@@ -76,10 +75,7 @@ impl Hosts {
             command.uid(65534).gid(65534);
         }
         let mut server = command.spawn().expect("it starts");
-        let mut line = String::new();
-        let stdout = server.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it listens");
-        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let line = first_line(&mut server);
         self.server = Some(server);
         self.address = line["address"].as_str().expect("its address").to_owned();
         line["fingerprint"].as_str().expect("its fingerprint").to_owned()

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use crate::common::{Ground, HEADROOM, part};
+use crate::common::{Ground, HEADROOM, first_line, part};
 use headroom_testing::{Host, link, privileged};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -81,10 +81,8 @@ impl Network {
         command.args(["link", "--a", "eth0", "--b", "eth1", "--spec", LINK, "--json"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut emulator = router.run(move || command.spawn().expect("it starts"));
-        let mut ready = String::new();
-        let stdout = emulator.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut ready).expect("it forwards");
-        assert!(ready.contains("\"ready\":true"), "{ready}");
+        let ready = first_line(&mut emulator);
+        assert_eq!(ready["ready"], true, "{ready}");
         let emulator = Process(emulator);
         Self { emulator, client, server, _router: router, ground }
     }
@@ -238,10 +236,7 @@ fn serve(host: &Host, ground: &Ground) -> (Process, String) {
     command.arg("--authorized-keys").arg(keys);
     command.args(["--json", "--listen", "192.0.2.1:4860"]).stdout(Stdio::piped());
     let mut server = host.run(move || command.spawn().expect("it starts"));
-    let mut line = String::new();
-    let stdout = server.stdout.take().expect("it is piped");
-    BufReader::new(stdout).read_line(&mut line).expect("it listens");
-    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let line = first_line(&mut server);
     (Process(server), line["fingerprint"].as_str().expect("its fingerprint").to_owned())
 }
 
