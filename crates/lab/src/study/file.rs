@@ -477,9 +477,12 @@ form = "overhead-pct"
         let quick = study.at_scale(crate::plan::Scale::Quick).expect("a part is left");
         let answer = quick.answer.expect("an answer");
         assert!(answer.starts_with("A file of 1 KiB"), "{answer}");
-        let (_, told) = TEXT.split_once("**Measures**").expect("measures are listed");
+        let (_, told) = TEXT.split_once("### Measures").expect("measures are listed");
         for measure in crate::study::measure::ALL {
-            assert!(told.contains(&format!("`{}`", measure.name)), "{} is not told", measure.name);
+            let name = format!("`{}`", measure.name);
+            assert!(told.contains(&name), "{name} is not told");
+            let is_marked = told.contains(&format!("{name}†"));
+            assert_eq!(is_marked, !measure.is_of_samples(), "† of {name}");
         }
     }
 
@@ -604,6 +607,15 @@ a = "the first"
     }
 
     #[test]
+    fn compares_shares_of_a_link() {
+        for form in ["overhead-pct", "pct-of", "loss-pct"] {
+            let text = STUDY.replace("\"transfer\"", "\"link-rate-pct\"");
+            let text = text.replace("\"overhead-pct\"", &format!("\"{form}\""));
+            assert!(read(&text, "s", &tables).is_ok(), "{form}");
+        }
+    }
+
+    #[test]
     fn what_refers_to_nothing_is_refused_with_its_line() {
         for (from, to, why) in [
             ("times.csv", "none.csv", "19: no table none.csv"),
@@ -613,6 +625,11 @@ a = "the first"
             ("size = \"{size_kib}KiB\"", "size = \"7KiB\"", "has no `download` of 7 KiB of `ftps`"),
             ("\"transfer\"", "\"time\"", "there is no measure `time`"),
             ("\"transfer\"", "\"model-fixed\"", "`model-fixed` is of the whole run"),
+            (
+                "\"transfer\"",
+                "\"link-high\"",
+                "leave out `form`, or name a measure of single samples",
+            ),
             ("times/ftps", "times/sftp", "5: there is no `times/sftp/1 KiB`"),
             (
                 "[[part]]",

@@ -229,7 +229,8 @@ impl Section {
                 require_any(parts, &places).map_err(|why| told(&why))?;
                 if *form != Form::Value && !measure.is_of_samples() {
                     return Err(told(&format!(
-                        "`form` compares what single samples measure, and `{}` is of the whole run or of a second",
+                        "`form` compares what single samples measure, and `{}` is of the whole run or of a second: \
+                         leave out `form`, or name a measure of single samples, such as `transfer`",
                         measure.name
                     )));
                 }
