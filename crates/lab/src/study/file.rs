@@ -607,6 +607,16 @@ a = "the first"
     }
 
     #[test]
+    fn what_is_of_all_sizes_needs_none() {
+        let text = STUDY.replace("size = \"{size_kib}KiB\"\n", "");
+        let text = text.replace("form = \"overhead-pct\"\n", "");
+        for measure in ["model-per-gb", "bytes-searched"] {
+            let text = text.replace("\"transfer\"", &format!("\"{measure}\""));
+            assert!(read(&text, "s", &tables).is_ok(), "{measure}");
+        }
+    }
+
+    #[test]
     fn compares_shares_of_a_link() {
         for form in ["overhead-pct", "pct-of", "loss-pct"] {
             let text = STUDY.replace("\"transfer\"", "\"link-rate-pct\"");
@@ -623,6 +633,16 @@ a = "the first"
             ("{size_kib} KiB", "{size} KiB", "there is no `size` in a row"),
             ("stack = \"ftps\"", "stack = \"sftp\"", "the part `lan` has no stack `sftp`"),
             ("size = \"{size_kib}KiB\"", "size = \"7KiB\"", "has no `download` of 7 KiB of `ftps`"),
+            (
+                "size = \"{size_kib}KiB\"\n",
+                "",
+                "the part `lan` has `download` of several sizes, 1 KiB, 10 KiB: say which by `size`",
+            ),
+            (
+                "[part.quick]",
+                "[part.baselines]\nftps = \"none\"\n[part.quick]",
+                "row 1 KiB, column ftps: its stack has no baseline there: name the other stack by `against`",
+            ),
             ("\"transfer\"", "\"time\"", "there is no measure `time`"),
             ("\"transfer\"", "\"model-fixed\"", "`model-fixed` is of the whole run"),
             (

@@ -219,6 +219,12 @@ impl Measure {
         matches!(self.source, Each(_) | LinkShare(_))
     }
 
+    /// Whether it is of one size of a workload, and not of a stack or of all sizes.
+    pub(super) fn is_of_a_size(&self) -> bool {
+        let of_stacks = ["setup", "setup-packets", "setup-bytes", "marker-seen", "bytes-searched"];
+        !of_stacks.contains(&self.name) && !["model-fixed", "model-per-gb"].contains(&self.name)
+    }
+
     /// Whether it is told of a second, not of the whole.
     pub(super) fn is_over_time(&self) -> bool {
         matches!(self.source, Second(_))
