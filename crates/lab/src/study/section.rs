@@ -206,6 +206,14 @@ impl Chart {
 }
 
 impl Section {
+    /// Lists the names by which its figures are quoted.
+    pub(super) fn outline(&self) -> String {
+        let columns: Vec<&str> = self.columns.iter().map(|column| column.id.as_str()).collect();
+        let rows: Vec<&str> = self.rows.iter().map(|(name, _)| name.as_str()).collect();
+        let (columns, rows) = (columns.join(", "), rows.join(", "));
+        format!("{}: {}; columns {columns}; rows {rows}", self.id, self.title)
+    }
+
     /// Returns the label of a row in the report.
     pub(super) fn label<'a>(&'a self, name: &'a str) -> &'a str {
         self.labels.get(name).map_or(name, String::as_str)
