@@ -134,12 +134,31 @@ fn a_rehearsal_of_a_study_begins_with_the_time_of_all_parts() {
 }
 
 #[test]
-fn lists_what_a_study_defines_once() {
+fn lists_what_a_study_and_a_plan_define_once() {
     let ground = Ground::new("list-study");
-    ground.write("s.toml", &study());
-    let ended = ground.end_of(ground.headroom("lab list s.toml"));
-    assert_eq!(ended.code, Some(0), "{ended}");
-    assert_eq!(ended.stdout.matches("only passes on: socat").count(), 1, "{ended}");
+    let section = "[[section]]\nid = \"share\"\ntitle = \"Share of the rate\"\nrows = [\"near\", \"far\"]\n\
+                   part = \"{row}\"\nworkload = \"download\"\nsize = \"100kB\"\nmeasure = \"link-rate-pct\"\n\
+                   [[section.column]]\nid = \"https\"\ntitle = \"HTTPS\"\nstack = \"https\"\n";
+    let claim = "[[claim]]\nid = \"all\"\ncompare = [\"share/https/near > 50\"]\nholds = \"\"\n\
+                 fails = \"\"\nunknown = \"\"\n";
+    ground.write("s.toml", &format!("{}{section}{claim}", study()));
+    ground.write("p.toml", ONE_STACK);
+    let mut text = String::new();
+    for file in ["s.toml", "p.toml"] {
+        let mut list = ground.headroom(&format!("lab list {file}"));
+        list.env("COLUMNS", "80");
+        let ended = ground.end_of(list);
+        assert_eq!(ended.code, Some(0), "{ended}");
+        text += &format!("$ headroom lab list {file}\n{}\n", ended.stdout);
+    }
+    insta::assert_snapshot!("lab_list_file", text);
+    // what `lab run` refuses
+    let wrong = section.replace("\"HTTPS\"", "\"HTTPS\"\nat = \"1\"");
+    ground.write("wrong.toml", &format!("{}{wrong}", study()));
+    for command in ["lab list wrong.toml", "lab run wrong.toml --dry-run"] {
+        let says = ["wrong.toml:", "column https: `at` says which second of a stream"];
+        ground.end_of(ground.headroom(command)).assert_says(2, &says);
+    }
 }
 
 #[test]

@@ -11,12 +11,11 @@ use headroom_lab::study::Study;
 use headroom_lab::{Error, application, layer, workload};
 use headroom_lab_results::report;
 
-use super::plans_of;
 use crate::output::width;
 
 pub(super) fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     if let Some(file) = file {
-        return list_custom(file);
+        return list_file(file);
     }
     println!("Applications");
     for entry in application::ALL.entries {
@@ -60,19 +59,28 @@ pub(super) fn list(file: Option<&Path>) -> anyhow::Result<ExitCode> {
 }
 
 /// Lists what a plan, a study or a file of definitions defines.
-fn list_custom(file: &Path) -> anyhow::Result<ExitCode> {
+fn list_file(file: &Path) -> anyhow::Result<ExitCode> {
     let is_plan = std::fs::read_to_string(file)
         .ok()
         .and_then(|text| text.parse::<toml::Table>().ok())
-        .is_some_and(|table| table.contains_key("stacks") || table.contains_key("part"));
-    let customs: Vec<Custom> = if is_plan {
-        plans_of(file)?.into_iter().map(|plan| plan.custom).collect()
+        .is_some_and(|table| table.contains_key("stacks"));
+    let is_study = Study::is_one(file);
+    let customs: Vec<Custom> = if is_study {
+        let study = Study::read(file)?;
+        for (heading, lines) in study.outline() {
+            list_under(heading, &lines);
+        }
+        study.parts.into_iter().map(|part| part.custom).collect()
+    } else if is_plan {
+        let plan = Plan::read(file)?;
+        list_under("Plan", &[format!("{}: {}", plan.name, plan.outline())]);
+        vec![plan.custom]
     } else {
         vec![Custom::read(file).map_err(Error::Plan)?]
     };
     let applications = each_once(customs.iter().flat_map(Custom::applications));
     let layers = each_once(customs.iter().flat_map(Custom::layers));
-    if applications.is_empty() && layers.is_empty() {
+    if applications.is_empty() && layers.is_empty() && !is_study && !is_plan {
         println!("{} defines no application and no layer", file.display());
     }
     if !applications.is_empty() {
@@ -86,6 +94,18 @@ fn list_custom(file: &Path) -> anyhow::Result<ExitCode> {
     }
     layers.into_iter().for_each(|entry| list_entry(entry, ""));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints lines under a heading, wrapped; nothing without lines.
+fn list_under(heading: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        println!("{heading}");
+    }
+    for line in lines {
+        for row in report::columns::wrapped(line, width() - 2).lines() {
+            println!("  {row}");
+        }
+    }
 }
 
 /// Leaves out what looks like one before it, as parts of a study may define the same.

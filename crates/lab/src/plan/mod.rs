@@ -4,6 +4,7 @@
 mod braces;
 mod command_line;
 mod file;
+mod outline;
 mod record;
 mod scale;
 mod selection;

@@ -122,16 +122,22 @@ impl<'a> Run<'a> {
     /// Notes every command of a run, each kind of transfer once.
     pub(super) fn rehearse(&mut self) -> Result<()> {
         let plan = self.plan;
-        if self.bench.testbed.one_machine() {
+        let is_made_here = self.bench.testbed.one_machine();
+        if is_made_here {
             let link = self.clear_text_link();
+            self.note_link("link of the clear-text check, whatever the plan's is", &link);
             self.bench.testbed.shape(&link, Offload::Off)?;
             for planned in &plan.stacks {
                 self.bench.rehearse_clear_text(&planned.stack, &link)?;
             }
         }
         let check = check_workload(plan);
-        let checks = plan.validation_links.iter().map(|link| (link, &check[..]));
-        for (link, workloads) in std::iter::once((&plan.link, &plan.workloads[..])).chain(checks) {
+        let checks = plan.validation_links.iter().map(|link| ("validation link", link, &check[..]));
+        let main = ("link of the plan", &plan.link, &plan.workloads[..]);
+        for (what, link, workloads) in std::iter::once(main).chain(checks) {
+            if is_made_here {
+                self.note_link(what, link);
+            }
             self.bench.testbed.set_link(link, plan.offload)?;
             self.bench.testbed.forget_metrics()?;
             for cell in Blocks::of(plan, link, workloads).cells {
@@ -139,6 +145,11 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Notes in a dry run which link the commands that follow make.
+    fn note_link(&self, what: &str, link: &LinkSpec) {
+        self.bench.testbed.client.note(|| format!("# {what}: {link}"));
     }
 
     /// Measures workloads on a link: warm-up, then shuffled blocks. Blocks that

@@ -477,9 +477,12 @@ form = "overhead-pct"
         let quick = study.at_scale(crate::plan::Scale::Quick).expect("a part is left");
         let answer = quick.answer.expect("an answer");
         assert!(answer.starts_with("A file of 1 KiB"), "{answer}");
-        let (_, told) = TEXT.split_once("**Measures**").expect("measures are listed");
+        let (_, told) = TEXT.split_once("### Measures").expect("measures are listed");
         for measure in crate::study::measure::ALL {
-            assert!(told.contains(&format!("`{}`", measure.name)), "{} is not told", measure.name);
+            let name = format!("`{}`", measure.name);
+            assert!(told.contains(&name), "{name} is not told");
+            let is_marked = told.contains(&format!("{name}†"));
+            assert_eq!(is_marked, !measure.is_of_samples(), "† of {name}");
         }
     }
 
@@ -604,6 +607,25 @@ a = "the first"
     }
 
     #[test]
+    fn what_is_of_all_sizes_needs_none() {
+        let text = STUDY.replace("size = \"{size_kib}KiB\"\n", "");
+        let text = text.replace("form = \"overhead-pct\"\n", "");
+        for measure in ["model-per-gb", "bytes-searched"] {
+            let text = text.replace("\"transfer\"", &format!("\"{measure}\""));
+            assert!(read(&text, "s", &tables).is_ok(), "{measure}");
+        }
+    }
+
+    #[test]
+    fn compares_shares_of_a_link() {
+        for form in ["overhead-pct", "pct-of", "loss-pct"] {
+            let text = STUDY.replace("\"transfer\"", "\"link-rate-pct\"");
+            let text = text.replace("\"overhead-pct\"", &format!("\"{form}\""));
+            assert!(read(&text, "s", &tables).is_ok(), "{form}");
+        }
+    }
+
+    #[test]
     fn what_refers_to_nothing_is_refused_with_its_line() {
         for (from, to, why) in [
             ("times.csv", "none.csv", "19: no table none.csv"),
@@ -611,8 +633,23 @@ a = "the first"
             ("{size_kib} KiB", "{size} KiB", "there is no `size` in a row"),
             ("stack = \"ftps\"", "stack = \"sftp\"", "the part `lan` has no stack `sftp`"),
             ("size = \"{size_kib}KiB\"", "size = \"7KiB\"", "has no `download` of 7 KiB of `ftps`"),
+            (
+                "size = \"{size_kib}KiB\"\n",
+                "",
+                "the part `lan` has `download` of several sizes, 1 KiB, 10 KiB: say which by `size`",
+            ),
+            (
+                "[part.quick]",
+                "[part.baselines]\nftps = \"none\"\n[part.quick]",
+                "row 1 KiB, column ftps: its stack has no baseline there: name the other stack by `against`",
+            ),
             ("\"transfer\"", "\"time\"", "there is no measure `time`"),
             ("\"transfer\"", "\"model-fixed\"", "`model-fixed` is of the whole run"),
+            (
+                "\"transfer\"",
+                "\"link-high\"",
+                "leave out `form`, or name a measure of single samples",
+            ),
             ("times/ftps", "times/sftp", "5: there is no `times/sftp/1 KiB`"),
             (
                 "[[part]]",

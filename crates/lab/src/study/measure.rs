@@ -19,13 +19,15 @@ pub struct Measure {
 enum Source {
     /// The mean over the samples of a cell; of rates as well.
     Sample(fn(&Sample) -> Option<f64>),
+    /// The same of a rate, in percent of the link's in the direction of the file.
+    LinkShare(fn(&Sample) -> Option<f64>),
     /// The mean over a second of a stream, and over the samples of a cell.
     Second(fn(&StreamBin) -> Option<f64>),
     /// Something that the whole run says of a stack and a workload.
     Run(fn(&Results, &Cell) -> Option<Estimate>),
 }
 
-use Source::{Run, Sample as Each, Second};
+use Source::{LinkShare, Run, Sample as Each, Second};
 use headroom_lab_results::analysis::measured::{Estimate, Measured};
 use headroom_lab_results::analysis::stats::Domain;
 use headroom_lab_results::schema::{
@@ -38,7 +40,7 @@ pub const ALL: &[Measure] = &[
     Measure { name: "transfer", unit: "s", source: Each(|s| s.seconds) },
     Measure { name: "mbit-per-s", unit: "Mbit/s", source: Each(|s| Some(rate_bps(s)? / 1e6)) },
     Measure { name: "kbyte-per-s", unit: "kB/s", source: Each(|s| Some(rate_bps(s)? / 8e3)) },
-    Measure { name: "link-rate-pct", unit: "%", source: Run(link_rate_pct) },
+    Measure { name: "link-rate-pct", unit: "%", source: LinkShare(session_bps) },
     Measure { name: "packets", unit: "", source: Each(|s| Some(s.wire?.packets as f64)) },
     Measure { name: "bytes", unit: "B", source: Each(|s| Some(s.wire?.bytes as f64)) },
     Measure { name: "handshakes", unit: "", source: Each(|s| Some(s.wire?.handshakes.into())) },
@@ -208,13 +210,19 @@ impl Measure {
         workload: &str,
         size_bytes: Option<u64>,
     ) -> Option<Estimate> {
-        let Each(value) = &self.source else { return None };
+        let (Each(value) | LinkShare(value)) = &self.source else { return None };
         Measured { results }.ratio(of, workload, size_bytes, *value)
     }
 
     /// Whether each sample has it, so that stacks can be compared block by block.
     pub(super) fn is_of_samples(&self) -> bool {
-        matches!(self.source, Each(_))
+        matches!(self.source, Each(_) | LinkShare(_))
+    }
+
+    /// Whether it is of one size of a workload, and not of a stack or of all sizes.
+    pub(super) fn is_of_a_size(&self) -> bool {
+        let of_stacks = ["setup", "setup-packets", "setup-bytes", "marker-seen", "bytes-searched"];
+        !of_stacks.contains(&self.name) && !["model-fixed", "model-per-gb"].contains(&self.name)
     }
 
     /// Whether it is told of a second, not of the whole.
@@ -276,11 +284,16 @@ impl Measure {
                 let means = samples.iter().filter_map(|sample| over_second(sample, from_s, *value));
                 Estimate::of(&means.collect::<Vec<_>>(), self.domain())
             }
+            (LinkShare(bps), Form::Value) => {
+                let rate_bps = results.link.rate_bps_of(&cell.workload)? as f64;
+                let mean = run.mean(&cell.stack, &cell.workload, cell.size_bytes, *bps)?;
+                Some(mean.map(|bps| 100.0 * bps / rate_bps))
+            }
             (Run(_) | Second(_), _) => None,
             (Each(value), Form::Value) => {
                 run.mean_in(self.domain(), &cell.stack, &cell.workload, cell.size_bytes, *value)
             }
-            (Each(value), form) => {
+            (Each(value) | LinkShare(value), form) => {
                 let other = against.or_else(|| baseline(results, &cell.stack))?;
                 let stacks = [cell.stack.as_str(), other];
                 let ratio = run.ratio(stacks, &cell.workload, cell.size_bytes, *value)?;
@@ -310,14 +323,7 @@ fn rate_bps(sample: &Sample) -> Option<f64> {
     Some(bytes(sample)? * 8.0 / seconds)
 }
 
-/// Bits of file over the time of the session, percent of the link's rate in their direction.
-fn link_rate_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
-    let rate_bps = results.link.rate_bps_of(&cell.workload)? as f64;
-    let run = Measured { results };
-    let found = run.mean(&cell.stack, &cell.workload, cell.size_bytes, session_bps)?;
-    Some(found.map(|bps| 100.0 * bps / rate_bps))
-}
-
+/// Bits of file over the time of the session.
 fn session_bps(sample: &Sample) -> Option<f64> {
     let seconds = sample.session_seconds.filter(|seconds| *seconds > 0.0)?;
     Some(bytes(sample)? * 8.0 / seconds)
@@ -503,4 +509,77 @@ fn cost_model_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
     let value = 100.0 * (seconds(cell)? / seconds(&baseline)? - 1.0);
     let n = model(results, cell)?.n.min(model(results, &baseline)?.n);
     value.is_finite().then_some(Estimate { value, ci95: None, n: Some(n) })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Five blocks of 10 MB over a link with this rate, in which `https` takes twice as long as
+    /// `http`.
+    fn results(rate_bps: Option<u64>) -> Results {
+        let mut results: Results = serde_json::from_value(json!({
+            "schema": 3, "answer": [],
+            "plan": {
+                "name": "p", "question": "?", "workloads": [], "repetitions": 5, "warmup": 1,
+                "stacks": [{"name": "http", "baseline": null}, {"name": "https", "baseline": "http"}],
+                "family": "ipv6", "mtu": 1500, "offload": "on", "congestion_control": "cubic",
+                "link": "link", "validation_links": [], "validation_size_bytes": 1, "seed": 1
+            },
+            "environment": {
+                "started": "", "finished": "", "headroom": "", "kernel": "", "distribution": "",
+                "cpu": "", "cores": 2, "memory_bytes": 1, "programs": [], "stacks": {}, "settings": {}
+            },
+            "link": {
+                "name": "link", "backend": "", "offload": "off", "rate_bps": rate_bps,
+                "delay_ms": 0.0, "jitter_ms": 0.0, "loss_pct": 0.0, "queue_packets": null,
+                "rtt_us": null, "self_test": null
+            },
+            "validation_links": [], "samples": [], "summary": [], "portable": [], "timelines": [],
+            "warnings": []
+        }))
+        .expect("results");
+        for block in 0..5_u32 {
+            let http_s = 1.0 + 0.1 * f64::from(block);
+            for (stack, session_s) in [("http", http_s), ("https", 2.0 * http_s)] {
+                results.samples.push(Sample {
+                    link: "link".to_owned(),
+                    stack: stack.to_owned(),
+                    workload: "download".to_owned(),
+                    size_bytes: 10_000_000,
+                    files: 1,
+                    block,
+                    ok: true,
+                    seconds: Some(session_s),
+                    session_seconds: Some(session_s),
+                    ..Sample::default()
+                });
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn shares_of_a_link_have_intervals_and_are_compared_block_by_block() {
+        let measure = find("link-rate-pct").expect("a measure");
+        let cell = Cell {
+            stack: "https".to_owned(),
+            workload: "download".to_owned(),
+            size_bytes: None,
+            at_s: None,
+        };
+        let of = |rate_bps, form| measure.of(&results(rate_bps), &cell, form, None);
+        // 80 Mbit in 2.0 to 2.8 s
+        let share = of(Some(100_000_000), Form::Value).expect("a share");
+        let [low, high] = share.ci95.expect("an interval");
+        assert!(28.0 < low && low < share.value && share.value < high && high < 41.0, "{share:?}");
+        assert_eq!((share.n, of(None, Form::Value)), (Some(5), None));
+        let half = of(Some(100_000_000), Form::PctOf).expect("percent of the baseline's");
+        assert!((half.value - 50.0).abs() < 1e-6 && half.n == Some(5), "{half:?}");
+        let of_both = ["https", "http"];
+        let ratio = measure.ratio(&results(Some(100_000_000)), of_both, "download", None);
+        assert!(ratio.is_some_and(|ratio| (ratio.value - 0.5).abs() < 1e-8), "{ratio:?}");
+    }
 }

@@ -87,6 +87,14 @@ impl Study {
         file::read(text, name, tables)
     }
 
+    /// Lists what it defines, under headings: a line for each part, section and claim.
+    pub fn outline(&self) -> [(&'static str, Vec<String>); 3] {
+        let parts = self.parts.iter().map(|part| format!("{}: {}", part.name, part.outline()));
+        let sections = self.sections.iter().map(Section::outline);
+        let claims = self.claims.iter().map(|claim| claim.id.clone());
+        [("Parts", parts.collect()), ("Sections", sections.collect()), ("Claims", claims.collect())]
+    }
+
     /// Whether a file is a study, and not a plan: it has parts.
     pub fn is_one(path: &Path) -> bool {
         std::fs::read_to_string(path).is_ok_and(|text| has_parts(&text))

@@ -1,7 +1,7 @@
 //! A section of a study's report: a table of what the paper printed beside what was
 //! measured, row by row, perhaps drawn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -206,6 +206,14 @@ impl Chart {
 }
 
 impl Section {
+    /// Lists the names by which its figures are quoted.
+    pub(super) fn outline(&self) -> String {
+        let columns: Vec<&str> = self.columns.iter().map(|column| column.id.as_str()).collect();
+        let rows: Vec<&str> = self.rows.iter().map(|(name, _)| name.as_str()).collect();
+        let (columns, rows) = (columns.join(", "), rows.join(", "));
+        format!("{}: {}; columns {columns}; rows {rows}", self.id, self.title)
+    }
+
     /// Returns the label of a row in the report.
     pub(super) fn label<'a>(&'a self, name: &'a str) -> &'a str {
         self.labels.get(name).map_or(name, String::as_str)
@@ -225,13 +233,20 @@ impl Section {
                     return Err(told(&format!("the published table has no column `{name}`")));
                 }
                 let Shows::Cell { measure, form, cell } = &column.shows else { continue };
-                let places = cell.places(row)?;
+                let mut places = cell.places(row)?;
                 require_any(parts, &places).map_err(|why| told(&why))?;
                 if *form != Form::Value && !measure.is_of_samples() {
                     return Err(told(&format!(
-                        "`form` compares what single samples measure, and `{}` is of the whole run or of a second",
+                        "`form` compares what single samples measure, and `{}` is of the whole run or of a second: \
+                         leave out `form`, or name a measure of single samples, such as `transfer`",
                         measure.name
                     )));
+                }
+                if form.is_relative() {
+                    places = compared(parts, places).map_err(|why| told(&why))?;
+                }
+                if measure.is_of_a_size() {
+                    require_one_size(parts, &places).map_err(|why| told(&why))?;
                 }
                 if cell.at.is_some() != measure.is_over_time() {
                     let name = measure.name;
@@ -256,6 +271,48 @@ pub(super) fn require_any(parts: &[Plan], places: &[Place]) -> Result<(), String
         }
     }
     Err(first.unwrap_or_else(|| "it names no part".to_owned()))
+}
+
+/// The cells that are compared with another stack, by default with the baseline.
+fn compared(parts: &[Plan], places: Vec<Place>) -> Result<Vec<Place>, String> {
+    let baseline = |place: &Place| {
+        let part = parts.iter().find(|known| known.name == place.part)?;
+        part.stack(&place.cell.stack)?.baseline.clone()
+    };
+    let compared = places.into_iter().filter_map(|place| {
+        let against = place.against.clone().or_else(|| baseline(&place))?;
+        Some(Place { against: Some(against), ..place })
+    });
+    let compared: Vec<Place> = compared.collect();
+    if compared.is_empty() {
+        return Err("its stack has no baseline there: name the other stack by `against`".to_owned());
+    }
+    require_any(parts, &compared)?;
+    Ok(compared)
+}
+
+/// Refuses a cell without a size where a part has several: their mean would be of nothing.
+fn require_one_size(parts: &[Plan], places: &[Place]) -> Result<(), String> {
+    for Place { part, cell, against } in
+        places.iter().filter(|place| place.cell.size_bytes.is_none())
+    {
+        let Some(part) = parts.iter().find(|known| known.name == *part) else { continue };
+        let stacks: Vec<&String> = std::iter::once(&cell.stack).chain(against).collect();
+        let works = part.workloads.iter().filter(|work| {
+            work.name() == cell.workload && stacks.iter().any(|stack| work.stacks.contains(stack))
+        });
+        let sizes: BTreeSet<u64> = works.flat_map(|work| work.sizes.iter().copied()).collect();
+        if sizes.len() > 1 {
+            let sizes: Vec<String> = sizes.into_iter().map(units::chosen_size).collect();
+            return Err(format!(
+                "the part `{}` has `{}` of several sizes, {}: say which by `size`",
+                part.name,
+                cell.workload,
+                sizes.join(", ")
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a cell that its part does not measure.
