@@ -20,7 +20,7 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-example
 PINNED_FOR_TESTS = HEADROOM_PARTS="$${HEADROOM_PARTS:-$${XDG_CACHE_HOME:-$$HOME/.cache}/headroom/parts}/pinned-tests" \
 	$(CARGO_TARGET_DIR)/tests/headroom lab parts || echo 'Tests of the pinned programs are skipped.'
 
-.PHONY: demo test interop bench-tunnel bench-ike bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs image-root fuzz
+.PHONY: demo test interop bench-tunnel bench-ike bench-post-quantum bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs image-root fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone, and
 # measures the pinned programs where they can be had, else those of this machine's Debian. Elsewhere
@@ -66,6 +66,12 @@ bench-tunnel: build
 bench-ike: build
 	scripts/fetch-parts --with-layers
 	scripts/bench-ike
+
+# What post-quantum keys add to a session, in 10 minutes: writes its part of docs/lab.md.
+bench-post-quantum: build
+	$(HEADROOM) lab parts $(if $(ARCHIVE),--archive $(ARCHIVE))
+	scripts/fetch-parts --with-ike-peers
+	HEADROOM=$(HEADROOM) scripts/bench-post-quantum $(RESULTS)
 
 # Our transfer beside what others move files with: writes its parts of docs/benchmarks.md, some two
 # hours. Some of them: make bench-transfer ONLY="pace cost". The same RESULTS=FOLDER again resumes where

@@ -1,7 +1,7 @@
 //! Sentences of a run against its rows. `data/disturbed-demo.json` is a run of
 //! `plans/demo.toml` by an earlier version on a machine that compiled meanwhile, less what
 //! no sentence rests on; its sentences said what one "will not notice". `data/round-trips.json` is
-//! a part of a run of `plans/post-quantum.toml`.
+//! a part of a run of an earlier `plans/post-quantum.toml`.
 
 use std::path::Path;
 

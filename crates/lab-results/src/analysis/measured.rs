@@ -189,14 +189,15 @@ impl<'a> Measured<'a> {
         self.ratio([base, stack], workload, size, clock)
     }
 
-    /// Returns the additional time of a stack over another's, in the same blocks.
+    /// Returns how much more a stack has of a value than another one, in the same blocks.
     pub fn added(
         &self,
         of: [&str; 2],
         workload: &str,
-        size: u64,
+        size: impl Into<Option<u64>>,
         value: Clock,
     ) -> Option<Estimate> {
+        let size = size.into();
         let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
         let pairs = pairs(&stack, &base, value);
         let added: Vec<f64> = pairs.iter().map(|(time, base)| time - base).collect();

@@ -94,7 +94,7 @@ impl<'a> Quoted<'a> {
         let neutral = match self.column.form {
             Form::Value => return None,
             Form::PctOf => 100.0,
-            Form::OverheadPct | Form::LossPct => 0.0,
+            Form::Added | Form::OverheadPct | Form::LossPct => 0.0,
         };
         let [lo, hi] = self.value.measured?.ends();
         Some(if hi < neutral {

@@ -68,6 +68,11 @@ pub const ALL: &[Measure] = &[
     },
     Measure { name: "round-trips", unit: "", source: Each(|s| Some(s.wire?.round_trips?.into())) },
     Measure { name: "cpu-s-per-gb", unit: "s/GB", source: Each(cpu_s_per_gb) },
+    Measure {
+        name: "cpu-ms",
+        unit: "ms",
+        source: Each(|s| Some(s.cpu_seconds?.both_sides() * 1e3)),
+    },
     Measure { name: "packet-bytes", unit: "B", source: Each(largest_packet) },
     Measure { name: "link-bytes-pct", unit: "%", source: Each(link_bytes_pct) },
     Measure { name: "link-bytes-per-packet", unit: "B", source: Each(link_bytes_per_packet) },
@@ -149,6 +154,9 @@ pub const ALL: &[Measure] = &[
 pub enum Form {
     /// The value.
     Value,
+    /// Excess over another stack's, block by block, in the measure's unit; of seconds in
+    /// milliseconds.
+    Added,
     /// Excess over another stack's, in percent of that, block by block.
     OverheadPct,
     /// Per cent of another stack's.
@@ -263,11 +271,15 @@ impl Measure {
 
     /// The unit in this form.
     pub fn unit_as(&self, form: Form) -> &'static str {
-        if form == Form::Value { self.unit } else { "%" }
+        match form {
+            Form::Added if self.unit == "s" => "ms",
+            Form::Value | Form::Added => self.unit,
+            Form::OverheadPct | Form::PctOf | Form::LossPct => "%",
+        }
     }
 
     /// Evaluates a cell on the main link of a run; `against` is the other stack of the
-    /// two forms that need one, by default the baseline. None: it was not measured.
+    /// forms that need one, by default the baseline. None: it was not measured.
     pub fn of(
         &self,
         results: &Results,
@@ -296,11 +308,17 @@ impl Measure {
             (Each(value) | LinkShare(value), form) => {
                 let other = against.or_else(|| baseline(results, &cell.stack))?;
                 let stacks = [cell.stack.as_str(), other];
-                let ratio = run.ratio(stacks, &cell.workload, cell.size_bytes, *value)?;
+                let size = cell.size_bytes;
+                if form == Form::Added {
+                    let added = run.added(stacks, &cell.workload, size, *value)?;
+                    let times = if self.unit == "s" { 1e3 } else { 1.0 };
+                    return Some(added.map(|more| times * more));
+                }
+                let ratio = run.ratio(stacks, &cell.workload, size, *value)?;
                 Some(match form {
                     Form::OverheadPct => ratio.map(|ratio| 100.0 * (ratio - 1.0)),
                     Form::LossPct => ratio.map(|ratio| 100.0 * (1.0 - ratio)).turned(),
-                    Form::PctOf | Form::Value => ratio.map(|ratio| 100.0 * ratio),
+                    Form::PctOf | Form::Added | Form::Value => ratio.map(|ratio| 100.0 * ratio),
                 })
             }
         }

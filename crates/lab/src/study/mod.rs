@@ -189,6 +189,34 @@ mod tests {
     }
 
     #[test]
+    fn the_plan_of_post_quantum_keys_takes_ten_minutes_and_names_every_baseline() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/post-quantum.toml");
+        let study = Study::read(&path).expect("a good study");
+        let expected: std::time::Duration = study.parts.iter().map(lab_run::expected_time).sum();
+        assert_eq!(lab_run::rounded(expected), "10 min");
+        let round_trips = study.parts.iter().map(|part| part.link.longest_round_trip().as_millis());
+        assert_eq!(round_trips.collect::<Vec<_>>(), [0, 20, 100, 200]);
+        for part in &study.parts {
+            let baseline = |name: &str| part.stack(name).and_then(|one| one.baseline.as_deref());
+            for (stack, same_without) in [
+                ("https(mlkem768)", Some("https(x25519)")),
+                ("https(mlkem768,mldsa65)", Some("https(mlkem768)")),
+                ("sftp(mlkem768)", Some("sftp")),
+                ("sftp(sntrup761)", Some("sftp")),
+                ("ssh(mlkem768)", Some("ssh")),
+                ("http/esp(ike)", Some("http/esp(ike,pq=off)")),
+                ("http/strongswan(pq)", Some("http/strongswan")),
+                ("headroom", None),
+            ] {
+                assert!(part.stack(stack).is_some(), "{}: {stack}", part.name);
+                assert_eq!(baseline(stack), same_without, "{}: {stack}", part.name);
+            }
+        }
+        let smoke = study.at_scale(Scale::Smoke).expect("parts");
+        assert!(smoke.parts.iter().all(|part| part.repetitions == 2));
+    }
+
+    #[test]
     fn an_answer_lacks_no_figure_at_full_size_or_quick() {
         for study in published_studies() {
             for scale in [Scale::Full, Scale::Quick] {

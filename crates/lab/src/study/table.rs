@@ -75,7 +75,7 @@ fn section(section: &Section, parts: &Parts) -> SectionResults {
             id: column.id.clone(),
             title: column.title.clone(),
             unit: unit.to_owned(),
-            signed: matches!(form, Form::OverheadPct | Form::LossPct),
+            signed: matches!(form, Form::Added | Form::OverheadPct | Form::LossPct),
             published: column.published.is_some(),
             measure: measure.to_owned(),
             form,
