@@ -2,6 +2,7 @@
 
 CARGO_TARGET_DIR ?= target
 HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
+STATIC_HEADROOM = $(CARGO_TARGET_DIR)/x86_64-unknown-linux-musl/release/headroom
 CARGO_FLAGS = --release --locked
 # One profile for tests and lint, so that dependencies are built once.
 TEST_FLAGS = --profile tests --locked
@@ -12,7 +13,7 @@ RUN_TESTS = HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(TEST_FLAGS
 # then their tests are skipped, and `make interop` fails.
 PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-examples && scripts/fetch-parts --with-layers && \
 	scripts/fetch-parts --with-media && scripts/fetch-parts nats-server versitygw moto && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers && \
-	scripts/fetch-parts pebble && \
+	scripts/fetch-parts pebble $(if $(filter yes,$(STATIC)),musl-gcc=musl-tools) && \
 	(scripts/fetch-parts --with-ike-peers || echo 'Tests with the IKE daemons of scripts/ike-peers.lock are skipped.')
 
 # The pinned programs, in a cache of their own so that only the tests of them use them. Where the
@@ -20,7 +21,12 @@ PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl --with-example
 PINNED_FOR_TESTS = HEADROOM_PARTS="$${HEADROOM_PARTS:-$${XDG_CACHE_HOME:-$$HOME/.cache}/headroom/parts}/pinned-tests" \
 	$(CARGO_TARGET_DIR)/tests/headroom lab parts || echo 'Tests of the pinned programs are skipped.'
 
-.PHONY: demo test interop bench-tunnel bench-ike bench-post-quantum bench-transfer studies studies-quick build parts lint browser page-wasm deny examples install-docs image-root fuzz
+# The program that has its C library in itself is built in the background of the tests, and then tested.
+# `make test STATIC=no` leaves out both.
+STATIC = yes
+STATIC_FOR_TESTS = $(abspath $(CARGO_TARGET_DIR))/x86_64-unknown-linux-musl/tests/headroom
+
+.PHONY: demo test interop bench-tunnel bench-ike bench-post-quantum bench-transfer studies studies-quick build static static-for-tests parts lint browser page-wasm deny examples install-docs image-root fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine? Builds the lab alone, and
 # measures the pinned programs where they can be had, else those of this machine's Debian. Elsewhere
@@ -41,9 +47,11 @@ test:
 	cargo fmt --all --check
 	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(TEST_FLAGS) $(TESTS) --no-run && wait $$parts
 	$(PINNED_FOR_TESTS)
-	(sleep 20 && chrt --idle 0 make --no-print-directory lint browser deny examples > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
+	(sleep 20 && chrt --idle 0 make --no-print-directory lint browser deny examples \
+	$(if $(filter yes,$(STATIC)),static-for-tests) > $(LINT_OUTPUT) 2>&1) & lint=$$!; \
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(RUN_TESTS) $(TESTS); tests=$$?; \
 	wait $$lint || { cat $(LINT_OUTPUT); exit 1; }; exit $$tests
+	$(if $(filter yes,$(STATIC)),HEADROOM_STATIC=$(STATIC_FOR_TESTS) $(RUN_TESTS) --test lab static_program)
 
 # The examples in documentation comments.
 examples:
@@ -103,6 +111,13 @@ parts:
 build:
 	cargo build $(CARGO_FLAGS)
 
+# One file that needs no library of the Linux on which it starts.
+static:
+	scripts/build-static
+
+static-for-tests:
+	scripts/build-static --profile tests
+
 # Fuzz targets, too, are what others call: they are checked with all else, without the fuzzer's
 # own library, which nothing links here.
 lint: export CUSTOM_LIBFUZZER_PATH = /dev/null
@@ -136,7 +151,7 @@ install-docs: build
 	for shell in bash zsh fish; do \
 	  $(HEADROOM) completions $$shell > $(CARGO_TARGET_DIR)/doc-dist/headroom.$$shell; done
 
-# The files of the image that contrib/Containerfile describes: the program and its libraries.
-image-root: build
+# The files of the image that contrib/Containerfile describes.
+image-root: static
 	rm -rf $(CARGO_TARGET_DIR)/image
-	scripts/image-root $(HEADROOM) $(CARGO_TARGET_DIR)/image
+	scripts/image-root $(STATIC_HEADROOM) $(CARGO_TARGET_DIR)/image

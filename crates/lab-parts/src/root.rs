@@ -167,12 +167,12 @@ fn make_read_only(folder: &Path) -> Result<()> {
     let failed = |error| refused(format!("make {} read-only", folder.display()))(error);
     let kept = statvfs(folder).map_err(failed)?.flags();
     let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    // `relatime` stays without being named: it is what the kernel adds (mount(2))
     for (flag, of_mount) in [
         (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
         (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
         (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
-        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
     ] {
         if kept.contains(flag) {
             flags |= of_mount;

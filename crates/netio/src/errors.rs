@@ -56,7 +56,7 @@ pub fn read(from: &impl AsFd) -> io::Result<Option<SocketError>> {
             _ => Err(error),
         };
     }
-    control.set_len(message.msg_controllen);
+    control.set_len(message.msg_controllen as _);
     let Some(destination) = socket::from_storage(&name) else { return Ok(None) };
     let answer = control.messages().find_map(|(level, kind, data)| {
         let ours = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];

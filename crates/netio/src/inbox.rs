@@ -179,7 +179,7 @@ impl Inbox {
                 from.as_fd().as_raw_fd(),
                 messages.as_mut_ptr(),
                 count as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
@@ -194,7 +194,7 @@ impl Inbox {
         for (n, message) in messages[..got].iter().enumerate() {
             let len = (message.msg_len as usize).min(MAX_PACKET);
             let control = &mut self.controls[n];
-            control.set_len(message.msg_hdr.msg_controllen);
+            control.set_len(message.msg_hdr.msg_controllen as _);
             let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
             let mut arrival = Arrival {
                 source: socket::from_storage(&self.names[n]).unwrap_or(nobody),

@@ -6,7 +6,8 @@ use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::packet_socket;
+use crate::control::field;
+use crate::{packet_socket, socket};
 
 /// The most frames of one system call.
 pub const BATCH: usize = 64;
@@ -104,7 +105,7 @@ impl LinkSocket {
             iov_len: VNET_HEADER + MAX_FRAME,
         });
         let mut messages: [libc::mmsghdr; BATCH] = std::array::from_fn(|n| {
-            let mut message = empty_message(&raw mut vectors[n], 1);
+            let mut message = message_of(&raw mut vectors[n], 1);
             message.msg_hdr.msg_control = self.control[n].as_mut_ptr().cast();
             message.msg_hdr.msg_controllen = CONTROL as _;
             message
@@ -117,7 +118,7 @@ impl LinkSocket {
                 self.socket.as_raw_fd(),
                 messages.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
@@ -133,8 +134,8 @@ impl LinkSocket {
             let len = (message.msg_len as usize).min(VNET_HEADER + MAX_FRAME);
             let slot = &mut self.slots[n * SLOT..][..len];
             let Some((header, bytes)) = slot.split_at_mut_checked(VNET_HEADER) else { continue };
-            let control_len = message.msg_hdr.msg_controllen.min(CONTROL);
-            let (time, vlan) = read_control(&self.control[n], control_len);
+            let control_len: usize = message.msg_hdr.msg_controllen as _;
+            let (time, vlan) = read_control(&self.control[n], control_len.min(CONTROL));
             let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             take(Received { time, bytes, offload: read_offload(header), vlan, truncated });
         }
@@ -157,20 +158,12 @@ impl LinkSocket {
                 libc::iovec { iov_base: finished.as_ptr().cast_mut().cast(), iov_len: VNET_HEADER },
                 libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
             ]);
-            message.write(empty_message(vector.as_mut_ptr(), 2));
+            message.write(message_of(vector.as_mut_ptr(), 2));
         }
+        let first = messages.as_mut_ptr().cast::<libc::mmsghdr>();
         // SAFETY: the first `count` messages and vectors are written above; they point to
-        // `finished` and to the frames, which live until the call returns and which sendmmsg only
-        // reads.
-        let sent = unsafe {
-            libc::sendmmsg(
-                self.socket.as_raw_fd(),
-                messages.as_mut_ptr().cast::<libc::mmsghdr>(),
-                count as libc::c_uint,
-                libc::MSG_DONTWAIT,
-            )
-        };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+        // `finished` and to the frames, which live until the call returns.
+        unsafe { socket::send_messages(&self.socket, first, count, libc::MSG_DONTWAIT) }
     }
 
     /// Returns the frames that the kernel dropped since the last call because the socket's buffer
@@ -190,9 +183,8 @@ impl AsFd for LinkSocket {
 }
 
 /// Returns a message of `count` vectors, without address and control data.
-fn empty_message(vectors: *mut libc::iovec, count: usize) -> libc::mmsghdr {
-    // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, lengths 0.
-    let mut message: libc::mmsghdr = unsafe { zeroed() };
+fn message_of(vectors: *mut libc::iovec, count: usize) -> libc::mmsghdr {
+    let mut message = socket::empty_message();
     message.msg_hdr.msg_iov = vectors;
     message.msg_hdr.msg_iovlen = count as _;
     message
@@ -250,12 +242,10 @@ pub(crate) fn read_control(
     (time, vlan)
 }
 
-/// Reads a `timespec`.
+/// Reads a `timespec` of the kernel: two numbers of type `long`.
 fn read_timespec(data: &[u8]) -> Option<Duration> {
-    let (seconds, nanos) = data.split_at_checked(size_of::<libc::time_t>())?;
-    let seconds = libc::time_t::from_ne_bytes(seconds.try_into().ok()?);
-    let nanos = nanos.get(..size_of::<libc::c_long>())?;
-    let nanos = libc::c_long::from_ne_bytes(nanos.try_into().ok()?);
+    let number = |at| field(data, at).map(libc::c_long::from_ne_bytes);
+    let (seconds, nanos) = (number(0)?, number(size_of::<libc::c_long>())?);
     Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?))
 }
 
@@ -282,7 +272,7 @@ mod tests {
 
     #[test]
     fn time_and_tag_are_read_from_control_messages() {
-        let mut time = (5 as libc::time_t).to_ne_bytes().to_vec();
+        let mut time = (5 as libc::c_long).to_ne_bytes().to_vec();
         time.extend((6 as libc::c_long).to_ne_bytes());
         let mut auxiliary = [0u8; 20];
         auxiliary[..4]

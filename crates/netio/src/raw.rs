@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::control::{Control, field};
 use crate::inbox::{Arrival, CONTROL_WORDS, HEADER_SPACE, Inbox};
@@ -177,20 +177,13 @@ pub(crate) fn send_all(
             message.msg_iov = (&raw const *packet).cast_mut().cast();
             message.msg_iovlen = 1;
         }
-        // SAFETY: `IoSlice` has the layout of `iovec`; a message for each packet of `rest` is
-        // written above; packets and address live until the call returns, which only reads them.
-        let went = unsafe {
-            libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), rest.len() as libc::c_uint, 0)
-        };
-        match usize::try_from(went) {
-            Ok(went) => sent += went,
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err((sent, error));
-                }
-            }
-        }
+        let (first, length) = (messages.as_mut_ptr(), rest.len());
+        let went = socket::retried(|| {
+            // SAFETY: `IoSlice` has the layout of `iovec`; a message for each packet of `rest` is
+            // written above; packets and address live until the call returns.
+            unsafe { socket::send_messages(socket, first, length, 0) }
+        });
+        sent += went.map_err(|error| (sent, error))?;
     }
     Ok(())
 }

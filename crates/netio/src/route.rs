@@ -16,6 +16,7 @@ const ANSWER: usize = 4096;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const RTA_MARK: u16 = 16;
+const RTA_VIA: u16 = 18;
 /// States of neighbours with a known address (linux/neighbour.h).
 const KNOWN: u16 =
     libc::NUD_REACHABLE | libc::NUD_STALE | libc::NUD_DELAY | libc::NUD_PROBE | libc::NUD_PERMANENT;
@@ -158,7 +159,7 @@ impl Route {
             match kind {
                 libc::RTA_OIF => route.interface = field(data, 0).map(i32::from_ne_bytes),
                 libc::RTA_GATEWAY => route.gateway = address_of(data),
-                libc::RTA_VIA => route.gateway = data.get(2..).and_then(address_of),
+                RTA_VIA => route.gateway = data.get(2..).and_then(address_of),
                 _ => {}
             }
         }

@@ -190,6 +190,25 @@ pub(crate) fn empty_message() -> libc::mmsghdr {
     unsafe { zeroed() }
 }
 
+/// Sends `count` messages in one system call and returns the number of sent ones. The C library is
+/// not asked: musl's `sendmmsg` makes one call for each message, as its lengths have half the bytes
+/// of the kernel's. The other half is padding, which is zero in an [`empty_message`].
+///
+/// # Safety
+/// The messages were made by [`empty_message`], and what they point to lives until the call returns,
+/// which writes the bytes sent into the messages and only reads the rest.
+pub(crate) unsafe fn send_messages(
+    socket: &OwnedFd,
+    first: *mut libc::mmsghdr,
+    count: usize,
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    // SAFETY: the caller's messages have the kernel's layout, which is that of every C library here.
+    let sent =
+        unsafe { libc::syscall(libc::SYS_sendmmsg, socket.as_raw_fd(), first, count, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
 /// The most sockets of one wait.
 pub const MAX_WAIT: usize = 64;
 
@@ -208,7 +227,7 @@ pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Re
         *fd = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     }
     let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::c_long::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

@@ -295,12 +295,11 @@ impl UdpSocket {
         let mut sent = 0;
         while sent < count {
             let rest = &mut messages[sent..count];
-            let (first, length) = (rest.as_mut_ptr(), rest.len() as libc::c_uint);
+            let (first, length) = (rest.as_mut_ptr(), rest.len());
             let went = socket::retried(|| {
                 // SAFETY: `rest` are messages written above, of one slice each; slices, address and
-                // control messages live until the call returns, which only reads them.
-                let went = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), first, length, 0) };
-                usize::try_from(went).map_err(|_| io::Error::last_os_error())
+                // control messages live until the call returns.
+                unsafe { socket::send_messages(&self.socket, first, length, 0) }
             });
             sent += went.map_err(|error| (sent, error))?;
         }

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, renameat2};
+use nix::fcntl::OFlag;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -69,7 +70,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), ApiError> {
 
 /// Gives something another name; nothing is replaced.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), ApiError> {
-    renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE)
+    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
         .map_err(|errno| ApiError::system("it cannot be renamed", &errno.into()))
 }
 

@@ -1,6 +1,7 @@
 //! The recipe of an image, `contrib/Containerfile`, against the files that `make image-root` lays
 //! out and the options that exist. Needs no container engine.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Ended, Ground, HEADROOM};
@@ -11,10 +12,11 @@ pub(super) const LAYOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scri
 const RECIPE: &str = include_str!("../../../../contrib/Containerfile");
 pub(super) const MAKEFILE: &str = include_str!("../../../../Makefile");
 
-fn lay_out(ground: &Ground) -> PathBuf {
+/// Lays out the files of the image of a program.
+pub(super) fn lay_out(ground: &Ground, program: impl AsRef<OsStr>) -> PathBuf {
     let root = ground.path("image");
     let mut command = ground.command(LAYOUT);
-    command.arg(HEADROOM).arg(&root);
+    command.arg(program).arg(&root);
     let ended = ground.end_of(command);
     assert_eq!(ended.code, Some(0), "{ended}");
     root
@@ -40,7 +42,7 @@ fn inside(root: &Path, path: &str) -> PathBuf {
 #[test]
 fn image_has_what_its_recipe_names() {
     let ground = Ground::new("image");
-    let root = lay_out(&ground);
+    let root = lay_out(&ground, HEADROOM);
     assert_eq!((instruction("FROM"), instruction("COPY")), ("scratch", ". /"));
     let cache = only_one_of("VOLUME");
     assert_eq!(instruction("ENV"), format!("HEADROOM_PARTS={cache}"));
@@ -55,7 +57,7 @@ fn image_has_what_its_recipe_names() {
 #[test]
 fn the_program_starts_with_the_files_of_the_image_alone() {
     let ground = Ground::new("image-start");
-    let root = lay_out(&ground);
+    let root = lay_out(&ground, HEADROOM);
     let started = |arguments: &[&str]| -> Ended {
         let mut command = ground.command("unshare");
         if !geteuid().is_root() {
@@ -78,7 +80,7 @@ fn the_program_starts_with_the_files_of_the_image_alone() {
 #[test]
 fn commands_in_the_recipe_have_options_that_exist() {
     let ground = Ground::new("image-options");
-    let root = lay_out(&ground);
+    let root = lay_out(&ground, HEADROOM);
     let typed: Vec<&str> =
         RECIPE.lines().filter_map(|line| line.strip_prefix("#   ")).map(str::trim).collect();
     let typed = typed.join("\n").replace("\\\n", "");
@@ -93,7 +95,8 @@ fn commands_in_the_recipe_have_options_that_exist() {
             assert!(line.contains(" --file contrib/Containerfile "), "{line}");
             let folder = line.rsplit(' ').next().and_then(|path| path.strip_prefix("target/"));
             let folder = folder.expect("a folder of the build");
-            let layout = format!("scripts/image-root $(HEADROOM) $(CARGO_TARGET_DIR)/{folder}");
+            let layout =
+                format!("scripts/image-root $(STATIC_HEADROOM) $(CARGO_TARGET_DIR)/{folder}");
             assert!(MAKEFILE.contains(&layout), "{layout}");
         } else if let Some(engine) = line.strip_prefix("podman run ") {
             run += 1;

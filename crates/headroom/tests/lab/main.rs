@@ -24,6 +24,7 @@ mod report_sections;
 mod resume;
 mod rootless;
 mod sessions;
+mod static_program;
 mod studies;
 mod study;
 mod tls_resumption;

@@ -2,7 +2,7 @@
 //! where the archive still has them.
 
 use std::os::unix::fs::{chown, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use headroom_lab_host::programs::{Program, SearchPath};
 use headroom_lab_parts::Tree;
@@ -52,6 +52,7 @@ cp bin/busybox bin/su
 { ldd bin/busybox || true; } | tr ' ' '\n' | sort -u | while read -r file; do
   case $file in /*) mkdir -p ".${file%/*}"; cp "$file" ".$file" ;; esac
 done
+if [ -n "$STATIC" ] && find . -name '*.so*' | grep .; then exit 1; fi
 for folder in dev proc sys; do mount --rbind "/$folder" "$folder"; done
 mount --bind "$PARTS" parts
 mount --bind "$HOME_THERE" home
@@ -68,6 +69,18 @@ exec /bin/busybox chroot . /bin/sh /start
 
 #[test]
 fn an_ordinary_user_of_an_empty_system_gets_an_answer_from_the_demo() {
+    assert_answer_in_an_empty_system(HEADROOM.as_ref(), false);
+}
+
+/// A shell for a root file system that has no other.
+pub(super) fn busybox() -> PathBuf {
+    let busybox = Program::new("busybox", "busybox-static", &[]);
+    SearchPath::from_environment().locate(busybox).expect("a shell without libraries").path
+}
+
+/// Runs the demo by `program` as an ordinary user of an empty system, which has no library if the
+/// program `is_static`.
+pub(super) fn assert_answer_in_an_empty_system(program: &Path, is_static: bool) {
     let Some(cache) = cache().filter(|_| privileged()) else { return };
     let ground = Ground::new("pinned");
     for folder in ["root", "home"] {
@@ -79,17 +92,15 @@ fn an_ordinary_user_of_an_empty_system_gets_an_answer_from_the_demo() {
         "the recipe of the demo"
     );
     ground.write("home/demo.toml", DEMO);
-    let busybox = Program::new("busybox", "busybox-static", &[]);
-    let busybox =
-        SearchPath::from_environment().locate(busybox).expect("a shell without libraries");
     let mut command = ground.command("unshare");
     command
         .args(["--mount", "--propagation", "private", "sh", "-c", EMPTY_SYSTEM])
         .env("ROOT", ground.path("root"))
         .env("HOME_THERE", ground.path("home"))
         .env("LAYOUT", LAYOUT)
-        .env("HEADROOM", HEADROOM)
-        .env("BUSYBOX", busybox.path)
+        .env("HEADROOM", program)
+        .env("STATIC", if is_static { "yes" } else { "" })
+        .env("BUSYBOX", busybox())
         .env("PARTS", &cache)
         .env("ID", USER.to_string())
         // the tests beside this one may leave the link too little of the machine

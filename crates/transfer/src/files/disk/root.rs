@@ -9,9 +9,10 @@ use std::sync::Arc;
 use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::RelPath;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
+use rustix::fs::{RenameFlags, renameat_with};
 
 use super::attributes;
 use super::beneath::Beneath;
@@ -306,7 +307,8 @@ impl Root {
             let give = |flags: RenameFlags| {
                 change_all(&[&source, &target], || match flags.is_empty() {
                     true => renameat(&*source, from.name(), &*target, to.name()),
-                    false => renameat2(&*source, from.name(), &*target, to.name(), flags),
+                    false => renameat_with(&*source, from.name(), &*target, to.name(), flags)
+                        .map_err(|error| Errno::from_raw(error.raw_os_error())),
                 })
             };
             let metadata = Metadata::at(&source, from.name(), false)?;
@@ -341,7 +343,7 @@ impl Root {
                     renamed => Ok(renamed?),
                 };
             }
-            match give(RenameFlags::RENAME_NOREPLACE) {
+            match give(RenameFlags::NOREPLACE) {
                 Err(Errno::EEXIST) => Err(clash(&target, to.name())?),
                 Err(Errno::EINVAL) if is_within(from, to) => Err(ErrorKind::IntoItself),
                 // this file system does not support RENAME_NOREPLACE

@@ -7,9 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::super::{Error, ErrorKind, FileType, temporary};
 use super::*;
@@ -172,8 +172,7 @@ fn a_directory_that_becomes_a_link_again_and_again() {
         scope.spawn(|| {
             let (dir, link) = (beside.root.join("a/dir"), beside.root.join("link"));
             while !done.load(Ordering::Relaxed) {
-                renameat2(AT_FDCWD, &dir, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE)
-                    .expect("changed");
+                renameat_with(CWD, &dir, CWD, &link, RenameFlags::EXCHANGE).expect("changed");
             }
         });
         for root in both_ways(&beside.root) {
