@@ -47,6 +47,10 @@ async fn hash(
     let mut hashing = Hashing { reader, added, values: Values::new() };
     // a thread is taken only while there is something to hash: many files may wait for their peers
     while let Some(spans) = hashing.added.recv().await {
+        // a peer may have reported many spans one by one
+        if hashing.added.is_closed() {
+            break;
+        }
         hashing = spawn_blocking(move || hashing.hash(spans)).await?;
     }
     Ok(hashing.values)
