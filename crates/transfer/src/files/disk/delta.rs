@@ -6,10 +6,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::resume_unwind;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use headroom_transfer_proto::message::{ChunkHash, ChunkKind, ChunkSize};
+use tokio::sync::Semaphore;
 
 use super::partial::Partial;
 use super::reader::Reader;
@@ -18,10 +20,17 @@ use crate::files::error::{Error, ErrorKind};
 
 /// Bytes of the old file that a thread copies at once.
 const COPIED: usize = 256 << 10;
-/// The most threads that copy: more would wait for memory.
+/// The most threads that copy a range: more would wait for memory.
 const COPIERS: usize = 4;
 /// Bytes that are worth a thread.
 const WORTH_A_THREAD: u64 = 4 << 20;
+
+/// Permits for threads that copy beside the first one of a range. All transfers of the process
+/// share them: a server may have thousands.
+static HELPERS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    Semaphore::new(cores - 1)
+});
 
 impl Reader {
     /// Describes ranges of the file by their chunks. Each goes to `each` with its offset, in order,
@@ -97,13 +106,22 @@ impl Partial {
             Ok(())
         };
         thread::scope(|scope| {
-            let named = || thread::Builder::new().name("copier".to_owned());
-            // where no thread can be started, fewer copy
-            let begin = |_| named().spawn_scoped(scope, copy).ok();
-            let others: Vec<_> = (1..copiers(len)).filter_map(begin).collect();
+            // where no permit is left, or no thread can be started, fewer copy
+            let permits = (1..copiers(len)).map_while(|_| HELPERS.try_acquire().ok());
+            let helpers = permits.filter_map(|permit| {
+                let help = move || {
+                    let _permit = permit;
+                    copy()
+                };
+                thread::Builder::new().name("copier".to_owned()).spawn_scoped(scope, help).ok()
+            });
+            let helpers: Vec<_> = helpers.collect();
             let mut copied = copy();
-            for other in others {
-                copied = copied.and(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            for helper in helpers {
+                copied = match helper.join() {
+                    Ok(other) => copied.and(other),
+                    Err(panic) => resume_unwind(panic),
+                };
             }
             copied
         })?;
@@ -136,11 +154,9 @@ impl Partial {
     }
 }
 
-/// Returns how many threads copy so many bytes.
+/// Returns the most threads that copy so many bytes.
 fn copiers(len: u64) -> usize {
-    let useful = usize::try_from(len / WORTH_A_THREAD).unwrap_or(COPIERS);
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    useful.min(cores).min(COPIERS)
+    usize::try_from(len / WORTH_A_THREAD).unwrap_or(COPIERS).min(COPIERS)
 }
 
 fn kind_of(error: io::Error) -> ErrorKind {
