@@ -3,6 +3,7 @@
 mod content;
 mod copies;
 mod delta;
+mod hash_ahead;
 mod open_file;
 mod parts;
 mod range_queue;

@@ -209,6 +209,42 @@ fn a_file_that_may_change_is_read_once_and_not_searched() {
     }
 }
 
+/// Does something whenever the receiver turns out to have a part of a file.
+struct AtKept<F>(F);
+
+impl<F: Fn() + Send + Sync> Observer for AtKept<F> {
+    fn event(&self, event: Event<'_>) {
+        if let Event::Kept { .. } = event {
+            (self.0)();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changes_after_it_was_compared_is_sent_as_it_is_then() {
+    let old = content(3 << 20);
+    let mut new = old.clone();
+    new[7] ^= 1;
+    let versions = Versions::new(true, &old, new.clone());
+    let source = versions.source();
+    let act = move || {
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::File::options().write(true).open(&source).expect("it is there");
+        file.write_all_at(b"changed", 100).expect("it is written");
+    };
+    run(async {
+        let server = versions.ground.start();
+        let mut client = versions.ground.connect(&server).await.expect("a connection");
+        client.set_tree(TreeOptions { changing: true, ..TreeOptions::default() });
+        let observer = Arc::new(AtKept(act));
+        let summary = versions.sync_as(&mut client, &SyncOptions::default(), observer).await;
+        let summary = summary.expect("an answer");
+        assert_eq!((summary.stored, summary.failed, summary.moved), (1, 0, MIB));
+    });
+    new[100..107].copy_from_slice(b"changed");
+    assert!(std::fs::read(versions.destination()).expect("a file") == new);
+}
+
 /// Does something once, as soon as a literal between copies was moved.
 struct Meanwhile<F> {
     moved: AtomicU64,

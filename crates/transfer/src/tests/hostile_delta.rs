@@ -5,6 +5,7 @@ use std::ops::Range;
 use headroom_transfer_proto::message::{
     ChunkHash, ChunkKind, ChunkSize, DataHeader, MAX_COPY, MAX_INLINE, Message,
 };
+use headroom_transfer_proto::span::{ChainingValue, Spans};
 
 use super::hostile::{Raw, assert_others_go_on, file};
 use super::*;
@@ -218,4 +219,60 @@ fn a_sender_of_before_is_served_as_before() {
         assert!(matches!(stored, Message::Stored { id: 1 }), "{stored:?}");
     });
     assert!(std::fs::read(ground.served("f1")).expect("a file") == new);
+}
+
+#[test]
+fn a_receiver_reports_what_it_has_while_it_hashes_the_rest() {
+    let ground = Ground::new();
+    write(&ground.served("f1"), b"");
+    let old = std::fs::File::options().write(true).open(ground.served("f1")).expect("a file");
+    old.set_len(130 * MIB).expect("a hole");
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let (mut writer, mut reader) = raw.ask(sync(true)).await;
+        writer.send(&file(1, "f1", 130 * MIB)).await.expect("it is open");
+        let mut reported = Vec::new();
+        loop {
+            let have = reader.expect().await.expect("an answer");
+            let Message::Have { id: 1, first_span, values, last, .. } = have else {
+                panic!("{have:?}")
+            };
+            reported.push((first_span, values.len()));
+            if last {
+                break;
+            }
+        }
+        assert_eq!(reported, [(0, 64), (64, 64), (128, 2)]);
+    });
+}
+
+#[test]
+fn a_sender_compares_what_several_messages_report() {
+    let ground = Ground::new();
+    let content = content((1 << 20) + 5);
+    write(&ground.served("file"), &content);
+    let spans = Spans::new(content.len() as u64);
+    let first = spans.value(0, &content[..1 << 20]).expect("a span");
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let (mut writer, mut reader) = raw.ask(sync(false)).await;
+        let entry = reader.expect().await.expect("an entry");
+        let Message::Entry { id, .. } = entry else { panic!("{entry:?}") };
+        for (first_span, values, last) in
+            [(0, vec![first], false), (1, vec![ChainingValue([7; 32])], false), (0, vec![], true)]
+        {
+            let have = Message::Have { id, first_span, values, last, old: None };
+            writer.send(&have).await.expect("it is open");
+        }
+        let sealed = loop {
+            let message = reader.expect().await.expect("an answer");
+            if matches!(message, Message::Sealed { .. }) {
+                break message;
+            }
+        };
+        let root = *blake3::hash(&content).as_bytes();
+        assert_eq!(sealed, Message::Sealed { id, root, bytes: 5 });
+    });
 }

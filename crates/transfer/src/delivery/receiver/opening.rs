@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{MAX_VALUES, Message};
+use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Verification;
 
@@ -20,6 +20,10 @@ pub(super) const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
 /// How many times a server retries a busy file that no transfer of the same client has: one of
 /// a server that has just ended may still have a write in flight.
 pub(super) const LINGER: u32 = 100;
+
+/// Values of one message, fewer than it may have: the sender hashes these spans, too, while the next
+/// ones are hashed here.
+const VALUES_AT_ONCE: usize = 64;
 
 /// A file that was begun and locked, and the claim that covers the lock.
 pub(super) struct Begun {
@@ -73,7 +77,9 @@ impl Worker {
             let value = partial.present(span)?;
             next = partial.next_present(span + 1)?;
             let is_behind = first_span + values.len() as u64 != span;
-            if !values.is_empty() && (value.is_none() || is_behind || values.len() == MAX_VALUES) {
+            if !values.is_empty()
+                && (value.is_none() || is_behind || values.len() == VALUES_AT_ONCE)
+            {
                 let values = std::mem::take(&mut values);
                 self.send(Message::Have { id, first_span, values, last: false, old: None });
             }

@@ -1,18 +1,18 @@
 //! Sends the content of files: on a lane, or on streams.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use headroom_transfer_proto::lane::Piece;
 use headroom_transfer_proto::message::{DataHeader, MAX_HOLE, Message};
-use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Verification};
+use headroom_transfer_proto::span::{SPAN_BYTES, Verification};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::open_file::{Extent, Lacking, OpenFile, Sealed};
-use super::shared::Shared;
+use super::shared::{Held, Shared};
 use crate::connection::SendStream;
 use crate::delivery::data_stream::DataStream;
 use crate::delivery::event::Event;
@@ -37,14 +37,14 @@ impl Shared {
         self: Arc<Self>,
         id: u64,
         file: SourceFile,
-        held: Vec<(u64, ChainingValue)>,
+        held: Held,
         messages: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
         let begun = self.offered().get(&id).map(|entry| (entry.path.clone(), entry.bytes));
         if let Some((path, _)) = &begun {
             self.observer.event(Event::Begun { path });
         }
-        let verification = self.verification(&held);
+        let verification = self.verification(&held.spans);
         let outcome = self.send_spans(id, file, (held, verification), &messages).await?;
         if let (Some((path, bytes)), Ok((hash, _))) = (&begun, &outcome) {
             self.observer.event(Event::hashed(path, *bytes, (hash, verification)));
@@ -87,14 +87,20 @@ impl Shared {
         self: &Arc<Self>,
         id: u64,
         file: SourceFile,
-        (held, verification): (Vec<(u64, ChainingValue)>, Verification),
+        (held, verification): (Held, Verification),
         messages: &mpsc::Sender<Message>,
     ) -> Result<Result<([u8; 32], u64), Failure>, Error> {
         let changing = self.tree.changing;
         let divided = self.divided.clone();
+        let Held { spans: held, ahead } = held;
+        let ahead = match ahead {
+            Some(ahead) => ahead.finish().await?,
+            None => HashMap::new(),
+        };
         let open = move || {
             let divided = divided.filter(|divided| divided.is_unchanged());
-            let known = |span| divided.as_ref().and_then(|divided| divided.value(span));
+            let divided = |span| divided.as_ref().and_then(|divided| divided.value(span));
+            let known = |span: u64| ahead.get(&span).copied().or_else(|| divided(span));
             OpenFile::new(&file, &held, changing, verification, known)
         };
         let opened = blocking(open).await?;

@@ -91,8 +91,12 @@ impl OpenFile {
                 None => reader.span_value(*span)?,
             };
             let Some(ours) = ours else { continue };
-            tree.insert(*span, ours);
-            if ours == *theirs {
+            let is_same = ours == *theirs;
+            // one that may change is hashed as it is when it is sent
+            if is_same || !changing {
+                tree.insert(*span, ours);
+            }
+            if is_same {
                 let place = usize::try_from(*span).unwrap_or(usize::MAX);
                 has.resize(place + 1, false);
                 has[place] = true;

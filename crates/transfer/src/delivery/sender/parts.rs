@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::Message;
-use headroom_transfer_proto::span::ChainingValue;
 use tokio::sync::mpsc;
 
 use super::content::blocking;
-use super::shared::Shared;
+use super::shared::{Held, Shared};
 use super::upload::UploadParticipant;
 use crate::error::Error;
 use crate::files::SourceFile;
 
 impl Shared {
-    /// Sends ranges of a file, until no more are left for this connection. `held`: spans that the
-    /// store has, by their values.
+    /// Sends ranges of a file, until no more are left for this connection. `held` is what
+    /// the store has.
     pub(super) async fn send_parts(
         self: Arc<Self>,
         id: u64,
-        (file, held): (SourceFile, Vec<(u64, ChainingValue)>),
+        (file, held): (SourceFile, Held),
         participant: UploadParticipant,
         messages: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
@@ -38,9 +37,9 @@ impl Shared {
             entry.opened = Some(Arc::clone(&opened));
         }
         while let Some(spans) = participant.next().await {
-            let from = held.partition_point(|(span, _)| *span < spans.start);
-            let end = held.partition_point(|(span, _)| *span < spans.end);
-            let there = held[from..end].to_vec();
+            let from = held.spans.partition_point(|(span, _)| *span < spans.start);
+            let end = held.spans.partition_point(|(span, _)| *span < spans.end);
+            let there = held.spans[from..end].to_vec();
             match self.send_range(id, &opened, spans.clone(), there, &messages).await? {
                 Ok(values) => {
                     participant.sent(&spans, &values);

@@ -46,7 +46,7 @@ impl Shared {
             return wrong("a range that the file does not have, or that is too long");
         };
         let range = first_span..end;
-        let held = std::mem::take(&mut entry.held);
+        let held = std::mem::take(&mut entry.held.spans);
         if held.iter().any(|(span, _)| !range.contains(span)) {
             return wrong("a range, and says what it has outside of it");
         }

@@ -12,6 +12,7 @@ use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Spans, Verification};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::hash_ahead::HashAhead;
 use super::open_file::OpenFile;
 use super::range_queue::RangeQueue;
 use super::upload::{DividedUpload, UploadParticipant};
@@ -105,8 +106,8 @@ pub(super) struct Offered {
     pub(super) hash: Option<[u8; 32]>,
     /// The file, until it is opened.
     pub(super) file: Option<SourceFile>,
-    /// Spans that the receiver reports to have.
-    pub(super) held: Vec<(u64, ChainingValue)>,
+    /// What the receiver has reported so far.
+    pub(super) held: Held,
     /// The size in bytes of the receiver's old file, if the receiver offers to reuse it.
     pub(super) old: Option<u64>,
     /// The description of the old file that was requested.
@@ -117,6 +118,15 @@ pub(super) struct Offered {
     pub(super) opened: Option<Arc<OpenFile>>,
     /// Permits that are released when it is answered.
     pub(super) permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+}
+
+/// What the receiver reports to have of a file.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Spans, and their values there.
+    pub(super) spans: Vec<(u64, ChainingValue)>,
+    /// Their values here, of those that are hashed before all are reported.
+    pub(super) ahead: Option<HashAhead>,
 }
 
 /// A description that was requested, until its last part has arrived.
@@ -257,7 +267,6 @@ impl Shared {
 
     /// Notes spans that the receiver has. With the last message about a file, returns the file to
     /// be sent.
-    #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
     pub(super) fn note_held(
         &self,
         id: u64,
@@ -265,7 +274,7 @@ impl Shared {
         values: Vec<ChainingValue>,
         last: bool,
         old: Option<u64>,
-    ) -> Result<Option<(SourceFile, Vec<(u64, ChainingValue)>)>, Error> {
+    ) -> Result<Option<(SourceFile, Held)>, Error> {
         let wrong = |what: &str| Err(Error::Protocol(format!("it says that it has {what}")));
         let mut offered = self.offered();
         let Some(entry) = offered.get_mut(&id) else {
@@ -282,17 +291,31 @@ impl Shared {
             })?);
         }
         let count = Spans::new(entry.bytes).count();
-        let next = entry.held.last().map_or(0, |(span, _)| span + 1);
+        let next = entry.held.spans.last().map_or(0, |(span, _)| span + 1);
         let end = first_span.checked_add(values.len() as u64);
         if !values.is_empty() && (first_span < next || end.is_none_or(|end| end > count)) {
             return wrong("spans that the file has not");
         }
-        entry.held.extend((first_span..).zip(values));
+        let new = values.len() as u64;
+        entry.held.spans.extend((first_span..).zip(values));
         if !last {
+            let file = entry.file.as_ref().filter(|file| new > 0 && self.hashes_ahead(file));
+            if let Some(file) = file {
+                let begin = || HashAhead::begin(file.clone());
+                let ahead = entry.held.ahead.get_or_insert_with(begin);
+                ahead.add(first_span..first_span + new);
+            }
             return Ok(None);
         }
         entry.old = old;
         let held = std::mem::take(&mut entry.held);
         Ok(entry.file.take().map(|file| (file, held)))
+    }
+
+    /// Whether to hash what is reported of a file before all of it is: not if only ranges of it may
+    /// be asked for, if the values are known, nor if reading it waits for a store.
+    fn hashes_ahead(&self, file: &SourceFile) -> bool {
+        let is_whole = !self.by_ranges && self.participant.is_none();
+        is_whole && self.divided.is_none() && !file.is_remote()
     }
 }

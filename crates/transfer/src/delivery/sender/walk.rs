@@ -8,7 +8,7 @@ use headroom_transfer_proto::path::RelPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::{changed, sent_changed};
-use super::shared::{Offered, Offering, Shared};
+use super::shared::{Held, Offered, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::delivery::limits::MAX_LINKED_BYTES;
 use crate::failure::Failure;
@@ -184,7 +184,7 @@ impl Walk {
                 _ => None,
             },
             file,
-            held: Vec::new(),
+            held: Held::default(),
             old: None,
             described: None,
             ranges: None,

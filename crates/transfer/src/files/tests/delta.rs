@@ -31,6 +31,26 @@ fn ranges_of_the_old_file_are_copied_to_other_offsets() {
 }
 
 #[test]
+fn a_long_range_is_copied_as_a_whole_or_fails() {
+    let (folder, root) = root();
+    let old = bytes(4, 19 * MIB + 7);
+    fs::write(folder.path().join("file"), &old).expect("a file");
+    let new = [&b"inserted"[..], &old].concat();
+    let partial = begin(&root, new.len());
+    assert_eq!(partial.write_at(0, b"inserted").expect("written"), 8);
+    let len = old.len() as u64;
+    assert_eq!(partial.copy_old(0, 8, len).expect("copied"), len);
+    assert_eq!(partial.copy_old(0, 8, len).expect("nothing"), 0, "it is there");
+    partial.finish(&seal(&new)).expect("finished");
+    assert!(fs::read(folder.path().join("file")).expect("a file") == new);
+    // it becomes shorter after it was opened
+    let partial = begin(&root, new.len());
+    fs::write(folder.path().join("file"), &old[..12 * MIB]).expect("a file");
+    let error = partial.copy_old(0, 0, new.len() as u64).expect_err("it is shorter");
+    assert!(matches!(error.kind(), ErrorKind::Shorter), "{error}");
+}
+
+#[test]
 fn only_the_old_file_is_copied_and_within_both() {
     let (folder, root) = root();
     let none = begin(&root, MIB);
