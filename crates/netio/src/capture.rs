@@ -173,7 +173,6 @@ impl Drop for Capture {
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
-    use std::time::Duration;
 
     use super::*;
     use crate::testing::own_namespace;

@@ -336,8 +336,9 @@ fn a_killed_run_ends_its_servers_and_is_cleaned_up_beside_a_living_one() {
 
     // it was measured while the other was cleaned up, and goes on
     let file = living.until_download(1);
-    let number = file.file_name().and_then(|name| name.to_str()?.strip_prefix('d')?.parse().ok());
-    let number: u32 = number.expect("the number of a transfer");
+    let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
+    let number = name.strip_prefix('d').and_then(|digits| digits.parse::<u32>().ok());
+    let number = number.expect("the number of a transfer");
     living.until_download(number + 1);
     living.signal(Signal::SIGINT);
     let ended = living.end();
