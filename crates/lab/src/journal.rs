@@ -61,8 +61,8 @@ impl JournalFile {
         let file = OpenOptions::new().read(true).append(true).open(&path);
         let file = file.doing(|| format!("open {}", path.display()))?;
         lock(&file, &path, format)?;
-        let length = parse(&file, &path, format, take)?;
-        let journal = Self { file, path, length };
+        let mut journal = Self { file, path, length: 0 };
+        journal.length = parse(&journal.file, &journal.path, format, take)?;
         journal.truncate()?;
         Ok(journal)
     }
@@ -110,7 +110,15 @@ impl Drop for JournalFile {
 
 /// Whether a process writes this journal.
 pub(crate) fn is_going_on(file: &File) -> bool {
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    match file.try_lock_shared() {
+        Ok(()) => {
+            // who looks keeps nobody from writing: neither while it reads, nor as long as a child
+            // of another thread has the file open (see above)
+            let _ = file.unlock();
+            false
+        }
+        Err(error) => matches!(error, TryLockError::WouldBlock),
+    }
 }
 
 /// Reads a journal and gives `take` its entries, which says what is wrong with one. Returns the
@@ -202,6 +210,8 @@ mod tests {
         assert!(is_going_on(&reader));
         drop(journal);
         assert!(!is_going_on(&reader));
-        drop(of_a_child);
+        // nor does one who looked keep others from writing
+        drop(JournalFile::reopen::<serde_json::Value>(path, &format, |_| Ok(())).expect("free"));
+        drop((of_a_child, reader));
     }
 }

@@ -21,6 +21,8 @@ use crate::session::{self, Request, TIMEOUT};
 
 /// Bound of concurrent connections; the server closes further ones.
 const MAX_CONNECTIONS: usize = 16;
+/// How often to try to find a port that is free for UDP and TCP.
+const TRIES: usize = 16;
 /// A stream has ended when none of its packets arrives for this time.
 const SILENCE: Duration = Duration::from_millis(600);
 /// A stream has ended this long after the query, even if packets still arrive.
@@ -54,16 +56,23 @@ struct Session {
 }
 
 impl Server {
-    /// Opens both sockets. `decoder` is the ffmpeg that decodes videos; none: the server
-    /// rejects videos.
+    /// Opens both sockets; port 0 chooses one that is free for both. `decoder` is the ffmpeg that
+    /// decodes videos; none: the server rejects videos.
     ///
     /// # Errors
     /// A system call failed.
     pub fn bind(address: SocketAddr, decoder: Option<PathBuf>) -> io::Result<Self> {
-        let connections = TcpListener::bind(address)?;
-        let address = connections.local_addr()?;
-        let socket = UdpSocket::bind(address, &Options::default())?;
-        Ok(Self { socket, connections, decoder })
+        let mut tries = if address.port() == 0 { TRIES } else { 1 };
+        loop {
+            let connections = TcpListener::bind(address)?;
+            tries -= 1;
+            match UdpSocket::bind(connections.local_addr()?, &Options::default()) {
+                Ok(socket) => return Ok(Self { socket, connections, decoder }),
+                // the system chose a port whose number another program uses for UDP
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Returns the address of both sockets.
@@ -266,7 +275,7 @@ mod tests {
     #[test]
     fn forwards_a_video_to_its_decoder_and_nothing_else() {
         let decoder = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        decoder.set_nonblocking(true).expect("a mode");
+        decoder.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
         let to_decoder = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
         to_decoder.connect(decoder.local_addr().expect("its address")).expect("connected");
         let shared = Shared::default();
@@ -285,9 +294,10 @@ mod tests {
         shared.receive(1, b"no RTP at all");
         let mut seen = [0; 64];
         for packet in forwarded {
-            let octets = decoder.recv(&mut seen).expect("a packet");
+            let octets = headroom_netio::retried(|| decoder.recv(&mut seen)).expect("a packet");
             assert_eq!(seen[..octets], packet);
         }
+        decoder.set_nonblocking(true).expect("a mode");
         assert!(decoder.recv(&mut seen).is_err(), "no more than these");
         assert_eq!(lock(&shared.receiver).arrived(), 3);
     }
@@ -296,9 +306,8 @@ mod tests {
     fn a_client_that_has_gone_does_not_keep_the_server_busy() {
         let address = "127.0.0.1:0".parse().expect("an address");
         let server = Server::bind(address, None).expect("a server");
-        let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let gone = client.local_addr().expect("its address");
-        drop(client);
+        // a port that nobody gets by chance, as one that was just closed might be
+        let gone = "127.0.0.1:9".parse().expect("an address");
         send(&server.socket, gone, b"an answer that is refused");
         let mut inbox = Inbox::new(1);
         let a_second = Some(Duration::from_secs(1));

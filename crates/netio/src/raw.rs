@@ -318,9 +318,7 @@ fn attach(socket: &OwnedFd, v6: bool, share: Share) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::wait_readable;
-    use crate::testing::own_namespace;
-    use std::time::Duration;
+    use crate::testing::{await_readable, own_namespace};
 
     const EXPERIMENT: u8 = 253; // RFC 3692
 
@@ -349,7 +347,7 @@ mod tests {
     }
 
     fn receive(from: &RawReceiver, inbox: &mut Inbox) -> Vec<(Vec<u8>, Vec<u8>)> {
-        wait_readable(&[from], Some(Duration::from_secs(10))).expect("a wait");
+        await_readable(from);
         from.receive(inbox).expect("packets");
         inbox
             .packets()

@@ -5,7 +5,7 @@
 
 mod ground;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,17 +45,21 @@ struct Authority {
 }
 
 impl Authority {
-    /// Starts one that validates at a port; its certificates are valid for so many seconds.
-    fn start(pebble: &Path, folder: &Path, port: u16, valid: u32) -> Self {
+    /// Starts one at these addresses, which validates at a port; its certificates are valid for
+    /// so many seconds.
+    fn start(
+        pebble: &Path,
+        folder: &Path,
+        [listen, management]: [SocketAddr; 2],
+        port: u16,
+        valid: u32,
+    ) -> Self {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
         let certificate = params.self_signed(&key).expect("a certificate");
         let at = |name: &str| folder.join(name);
         std::fs::write(at("root.pem"), certificate.pem()).expect("a file");
         std::fs::write(at("pebble-key.pem"), key.serialize_pem()).expect("a file");
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let [listen, management] =
-            [free(), free()].map(|free| free.local_addr().expect("an address"));
         let config = json!({"pebble": {
             "listenAddress": listen.to_string(),
             "managementListenAddress": management.to_string(),
@@ -90,13 +94,17 @@ impl Drop for Authority {
 fn an_authority_issues_the_certificate_by_the_pages_own_port_and_again_in_time() {
     let Some(pebble) = pebble() else { return };
     run_for(Duration::from_secs(120), async {
-        let port = {
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-            free.local_addr().expect("an address").port()
-        };
+        // three at once are three ports
+        let free = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"));
+        let [page, listen, management] =
+            free.each_ref().map(|free| free.local_addr().expect("an address"));
+        drop(free);
+        let port = page.port();
         let folder = tempfile::tempdir().expect("a folder");
-        // half of the time passes before the next is asked for
-        let authority = Authority::start(&pebble, folder.path(), port, 6);
+        // Half of the time passes before the next is asked for. It is valid for the other half
+        // when a server starts with it, below.
+        let at = [listen, management];
+        let authority = Authority::start(&pebble, folder.path(), at, port, 20);
         let options = AcmeOptions {
             names: vec!["127.0.0.1".to_owned()],
             email: Some("someone@mail.test".to_owned()),

@@ -20,6 +20,7 @@ pub use headroom_netio::retried;
 pub use host::{Host, address, link};
 pub use moto::{Moto, moto};
 pub use nats::{NatsServers, nats_server};
+pub use server::own_address;
 pub use versitygw::{Versitygw, versitygw};
 
 /// Tells whether this process may create network namespaces.

@@ -60,8 +60,9 @@ impl Drop for Server {
 }
 
 /// Returns an address below 127.0.0.0/8 that no other process uses, and that no other call
-/// with this port returns.
-pub(crate) fn own_address(port: u16) -> SocketAddr {
+/// with this port returns. It stays free while a server there is restarted, if the port is none
+/// that the system gives to others (from 32768 on, ip(7)).
+pub fn own_address(port: u16) -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     // a process has at most 22 bits of an ID; NATS servers differ in the two above

@@ -16,7 +16,7 @@ use headroom_transfer::path::RelPath;
 use headroom_transfer::ssh::Ssh;
 use headroom_ui::{ConnectOptions, Control, Error, FleetOptions, Options, Ui};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options(folder: &Path, address: &str) -> Options {
     let connect = ConnectOptions {

@@ -85,9 +85,10 @@ impl Site {
         serde_json::from_str(&self.must(&["status", "--json"])).expect("JSON")
     }
 
+    /// Opens a socket on which what arrives is awaited, however busy the machine is.
     pub(crate) fn socket(&self, address: &'static str) -> UdpSocket {
         let socket = self.run(move || UdpSocket::bind(address).expect("an address"));
-        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
         socket
     }
 }

@@ -29,8 +29,8 @@ use serde_json::Value;
 pub(crate) const HEADROOM: &str = env!("CARGO_BIN_EXE_headroom");
 
 /// Longer than anything here takes, even on a busy machine.
-const A_RUN: Duration = Duration::from_secs(300);
-const AN_EVENT: Duration = Duration::from_secs(60);
+const A_RUN: Duration = Duration::from_secs(600);
+const AN_EVENT: Duration = Duration::from_secs(180);
 
 /// A test's own folder; removed, with the runs in it, when dropped.
 pub(crate) struct Ground {

@@ -104,7 +104,7 @@ impl OverSsh {
             processes.chain(named(&self.ground.path("far-tmp"))).collect::<Vec<_>>()
         };
         let mut last = Vec::new();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(40);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while std::time::Instant::now() < deadline {
             last = left();
             if last.is_empty() {

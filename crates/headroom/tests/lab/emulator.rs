@@ -78,8 +78,10 @@ impl Hosts {
         })
     }
 
+    /// At a port of its own: that of a dropped socket may be in use a moment longer, by a child
+    /// that another test has forked.
     fn udp(&self, host: usize, address: IpAddr) -> UdpSocket {
-        let socket = self.on(host, || UdpSocket::bind((address, 4000)).expect("a socket"));
+        let socket = self.on(host, || UdpSocket::bind((address, 0)).expect("a socket"));
         setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).expect("a large buffer");
         socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
         socket
@@ -89,8 +91,8 @@ impl Hosts {
     fn pair(&self, v6: bool) -> (UdpSocket, UdpSocket) {
         let [c, s] = addresses(v6);
         let (client, server) = (self.udp(CLIENT, c), self.udp(SERVER, s));
-        client.connect((s, 4000)).expect("connected");
-        server.connect((c, 4000)).expect("connected");
+        client.connect(server.local_addr().expect("its address")).expect("connected");
+        server.connect(client.local_addr().expect("its address")).expect("connected");
         (client, server)
     }
 
@@ -165,7 +167,7 @@ fn reversed([a, b]: [IpAddr; 2]) -> [IpAddr; 2] {
     [b, a]
 }
 
-/// Datagrams that arrive until nothing has come for half a second.
+/// Datagrams that arrive until nothing has come for two seconds.
 fn arrivals(socket: &UdpSocket) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; 65_536];
     std::iter::from_fn(|| {

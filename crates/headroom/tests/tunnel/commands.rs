@@ -66,14 +66,11 @@ fn a_tunnel_from_keygen_to_down() {
     // up, and what passes is protected
     let gateways = [0, 1].map(|n| hosts[n].up(&files[n]));
     let capture = listen(&hosts);
-    let mut tracing = hosts[0].command(&["trace", "--count", "2", "--json"]);
-    let tracing = hosts[0].run(move || tracing.stdout(Stdio::piped()).spawn().expect("a trace"));
-    sleep(Duration::from_millis(500)); // it has nothing to say that it listens
     assert_eq!(exchange().as_deref(), Ok(SECRET));
     let frames = capture.finish();
     assert!(!frames.iter().any(|frame| contains(frame, SECRET)), "it is on the wire in clear");
 
-    // status and trace say so
+    // status says so
     let status = hosts[0].status();
     let of = |name: &str| {
         let all = status["associations"].as_array().expect("associations");
@@ -87,6 +84,15 @@ fn a_tunnel_from_keygen_to_down() {
     assert_eq!(status["policies"][0]["hits"], 1);
     let human = hosts[0].must(&["status", "hr0"]);
     assert!(human.contains("out transport, Q-ESP") && human.contains("protected"), "{human}");
+
+    // trace says so of what passes from some moment on
+    let mut tracing = hosts[0].command(&["trace", "--count", "2", "--json"]);
+    let mut tracing =
+        hosts[0].run(move || tracing.stdout(Stdio::piped()).spawn().expect("a trace"));
+    until("two packets are traced", || {
+        assert_eq!(exchange().as_deref(), Ok(SECRET));
+        tracing.try_wait().expect("a child's state").is_some()
+    });
     let traced = wait(tracing);
     let records: Vec<Value> =
         traced.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -148,7 +154,14 @@ fn a_tunnel_from_keygen_to_down() {
     until("the interface is gone", || {
         !Path::new(&format!("/proc/{}", gateways[0])).join("exe").exists()
     });
+    let wait_for_answers = |time| {
+        for socket in &sockets {
+            socket.set_read_timeout(Some(time)).expect("a timeout");
+        }
+    };
+    wait_for_answers(Duration::from_secs(2));
     assert!(exchange().is_err(), "it left in clear");
+    wait_for_answers(PATIENCE);
     assert!(
         String::from_utf8_lossy(&hosts[0].tunnel(&["status"]).stderr).contains("no gateway runs")
     );

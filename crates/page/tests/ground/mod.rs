@@ -32,7 +32,7 @@ use wtransport::error::StreamWriteError;
 use wtransport::tls::Sha256Digest;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const LOOK: Message = Message::List { path: None };
 

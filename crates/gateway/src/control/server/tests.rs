@@ -7,6 +7,9 @@ use tempfile::TempDir;
 use super::super::protocol::MAX_REQUEST;
 use super::*;
 
+/// Longer than anything here takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 struct Ground {
     folder: TempDir,
     server: Server,
@@ -24,14 +27,14 @@ impl Ground {
 
     fn connect(&self) -> BufReader<UnixStream> {
         let stream = UnixStream::connect(self.folder.path().join("s")).expect("it listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         BufReader::new(stream)
     }
 
     /// Answers the next request with a sentence.
     fn answer(&self, words: &str) -> Request {
         let PendingRequest { request, reply } =
-            self.submit.recv_timeout(TIMEOUT).expect("a request");
+            self.submit.recv_timeout(PATIENCE).expect("a request");
         reply
             .send(Reply::Answer(Response::Done { done: vec![words.into()] }))
             .expect("somebody waits");

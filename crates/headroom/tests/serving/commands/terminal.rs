@@ -4,11 +4,23 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::{Output, Stdio};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::pty::{OpenptyResult, openpty};
+
 use super::Hosts;
+
+/// Makes a terminal that no other program inherits: a server of another test would keep it open.
+fn terminal() -> OpenptyResult {
+    let terminal = openpty(None, None).expect("a terminal");
+    for side in [&terminal.master, &terminal.slave] {
+        fcntl(side, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag");
+    }
+    terminal
+}
 
 /// Somebody at a terminal, who answers the first question.
 fn at_terminal(hosts: &Hosts, arguments: &[&str], answer: &str) -> Output {
-    let terminal = nix::pty::openpty(None, None).expect("a terminal");
+    let terminal = terminal();
     let mut command = hosts.client(arguments);
     let side = || terminal.slave.try_clone().expect("the terminal");
     command.stdin(side()).stderr(side()).stdout(Stdio::piped());
@@ -54,7 +66,7 @@ fn an_unknown_host_is_asked_about_at_a_terminal() {
     hosts.kill_server();
     fs::remove_file(hosts.ground.path("server/.config/headroom/identity")).expect("it is there");
     hosts.start();
-    let terminal = nix::pty::openpty(None, None).expect("a terminal");
+    let terminal = terminal();
     let mut command = hosts.client(&["ls", &place]);
     command.stdin(terminal.slave.try_clone().expect("the terminal")).stderr(terminal.slave);
     assert_eq!(command.status().expect("it ends").code(), Some(4));

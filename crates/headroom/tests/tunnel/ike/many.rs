@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{ADDRESSES, INNER, KEY, PORTS, SECRET, hosts, until};
+use super::{ADDRESSES, ATTEMPT, INNER, KEY, PORTS, SECRET, hosts, until};
 use crate::common::Ground;
 use crate::common::gateways::{Site, text};
 use headroom_load::{Server, packets};
@@ -98,6 +98,7 @@ fn one_gateway_has_a_thousand_peers() {
     hosts[1].ip("addr add 10.3.2.7/32 dev lo");
     bring_up(&hosts, &files, 1000);
     let sockets = [hosts[0].socket(PORTS[0]), hosts[1].socket("10.3.2.7:5000")];
+    sockets[0].set_read_timeout(Some(ATTEMPT)).expect("a timeout");
     let mut room = [0; 100];
     until("packets of one of them pass", || {
         sockets[1].send_to(SECRET, PORTS[0]).expect("sent");

@@ -8,9 +8,10 @@ mod rekeying;
 mod settings;
 
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::Ground;
@@ -19,7 +20,9 @@ use headroom_testing::{contains, privileged, retried};
 use serde_json::Value;
 
 /// Longer than anything here takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
+/// How long a packet is awaited that may be lost.
+const ATTEMPT: Duration = Duration::from_secs(2);
 const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const NETWORKS: [&str; 2] = ["10.1.0.0/16", "10.2.0.0/16"];
 const INNER: [&str; 2] = ["10.1.0.1", "10.2.0.1"];
@@ -61,25 +64,34 @@ fn configure(ground: &Ground, keys: [&str; 2], more: [&str; 2]) -> [PathBuf; 2] 
 
 /// Sends `payload` from the first host to the second and back. Returns whether it came back.
 fn echo(sockets: &[UdpSocket; 2], payload: &[u8]) -> bool {
-    let mut room = [0; 2000];
-    let answered = sockets[0]
-        .send_to(payload, PORTS[1])
-        .and_then(|_| retried(|| sockets[1].recv_from(&mut room)))
-        .and_then(|(len, from)| sockets[1].send_to(&room[..len], from))
-        .and_then(|_| retried(|| sockets[0].recv(&mut room)));
-    match answered {
-        Ok(len) => room[..len] == *payload,
-        Err(error) => {
-            assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
-            false
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let sent = [payload, &number.to_be_bytes()].concat();
+    let recv = |socket: &UdpSocket| -> std::io::Result<SocketAddr> {
+        let mut room = [0; 2000];
+        loop {
+            let (len, from) = retried(|| socket.recv_from(&mut room))?;
+            // one that was given up may come yet, after the wait for a key
+            if room[..len] == *sent {
+                return Ok(from);
+            }
         }
+    };
+    let answered = sockets[0]
+        .send_to(&sent, PORTS[1])
+        .and_then(|_| recv(&sockets[1]))
+        .and_then(|from| sockets[1].send_to(&sent, from))
+        .and_then(|_| recv(&sockets[0]));
+    if let Err(error) = &answered {
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
     }
+    answered.is_ok()
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < end, "{what}: not within a minute");
+        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -109,7 +121,11 @@ fn dropped(hosts: &[Site; 2]) -> String {
 }
 
 fn sockets(hosts: &[Site; 2]) -> [UdpSocket; 2] {
-    [hosts[0].socket(PORTS[0]), hosts[1].socket(PORTS[1])]
+    [0, 1].map(|end| {
+        let socket = hosts[end].socket(PORTS[end]);
+        socket.set_read_timeout(Some(ATTEMPT)).expect("a timeout");
+        socket
+    })
 }
 
 #[test]

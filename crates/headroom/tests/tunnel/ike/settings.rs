@@ -1,10 +1,8 @@
 //! Settings of CHILD SAs, and changes of them.
 
-use std::time::Duration;
-
 use super::{
-    KEY, PATIENCE, PORTS, SECRET, configure, dropped, echo, hosts, is_established, session,
-    sockets, until,
+    ATTEMPT, KEY, PATIENCE, PORTS, SECRET, configure, dropped, echo, hosts, is_established,
+    session, sockets, until,
 };
 use crate::common::Ground;
 use crate::common::gateways::Site;
@@ -161,7 +159,7 @@ fn a_reload_keeps_what_stays_the_same() {
         hosts[end].must(&["reload"]);
     }
     for socket in &sockets {
-        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+        socket.set_read_timeout(Some(ATTEMPT)).expect("a timeout");
     }
     until("packets pass again", || echo(&sockets, SECRET));
     // late packets of the former ones are accepted for a moment

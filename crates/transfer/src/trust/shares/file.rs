@@ -51,6 +51,8 @@ impl Shares {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(cause)) => return Err(system("lock")(cause)),
         }
+        // from here on the lock ends with it, also where the file cannot be read
+        let mut shares = Self { path: path.to_owned(), lock, list: Mutex::default() };
         let list = match text(path) {
             Ok(text) => parse(&text).map_err(|(line, cause)| Error::Line {
                 path: path.to_owned(),
@@ -62,8 +64,8 @@ impl Shares {
             }
             Err(error) => return Err(error),
         };
-        let list = Mutex::new(list.into_iter().map(Arc::new).collect());
-        Ok(Some(Self { path: path.to_owned(), lock, list }))
+        shares.list = Mutex::new(list.into_iter().map(Arc::new).collect());
+        Ok(Some(shares))
     }
 
     /// Writes the file anew.
