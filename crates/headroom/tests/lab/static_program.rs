@@ -1,5 +1,5 @@
-//! The program that has its C library in itself (`scripts/build-static`), on root file systems without
-//! any library. `make test` builds it; where `HEADROOM_STATIC` does not name it, it is not tested.
+//! The statically linked program (`scripts/build-static`), on root file systems without any library.
+//! `make test` builds it; where `HEADROOM_STATIC` does not name it, it is not tested.
 
 use std::path::PathBuf;
 
