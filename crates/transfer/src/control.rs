@@ -1,5 +1,7 @@
 //! Messages on a stream, and the `Hello` with which both sides begin.
 
+use std::ops::Range;
+
 use headroom_transfer_proto::message::{self, Message, VERSION};
 use headroom_transfer_proto::rate::Priority;
 use tokio::sync::mpsc;
@@ -7,8 +9,11 @@ use tokio::sync::mpsc;
 use crate::connection::{RecvStream, SendStream, Stopped};
 use crate::error::Error;
 
-/// Queued messages are sent when they reach this many bytes.
+/// Queued messages are sent when they reach this many bytes, and as many are read at once.
 const FULL: usize = 64 << 10;
+/// Messages that are taken from a channel at once: each time, those that wait to queue more are
+/// woken.
+const AT_ONCE: usize = 32;
 
 /// Writes messages to a stream.
 #[derive(Debug)]
@@ -21,9 +26,10 @@ pub(crate) struct MessageWriter {
 #[derive(Debug)]
 pub(crate) struct MessageReader {
     stream: RecvStream,
-    /// Received bytes; those before `start` are consumed.
-    received: Vec<u8>,
-    start: usize,
+    /// Received bytes, and space for more.
+    buffer: Vec<u8>,
+    /// Where the bytes are that are received and not consumed.
+    waiting: Range<usize>,
 }
 
 impl MessageWriter {
@@ -61,12 +67,14 @@ impl MessageWriter {
         &mut self,
         mut messages: mpsc::Receiver<Message>,
     ) -> Result<(), Error> {
-        while let Some(message) = messages.recv().await {
-            self.queue(&message).await?;
-            while let Ok(message) = messages.try_recv() {
+        let mut taken = Vec::new();
+        while messages.recv_many(&mut taken, AT_ONCE).await > 0 {
+            for message in taken.drain(..) {
                 self.queue(&message).await?;
             }
-            self.flush().await?;
+            if messages.is_empty() {
+                self.flush().await?;
+            }
         }
         Ok(())
     }
@@ -100,31 +108,41 @@ impl ClosedStream {
 
 impl MessageReader {
     pub(crate) fn new(stream: impl Into<RecvStream>) -> Self {
-        Self { stream: stream.into(), received: Vec::new(), start: 0 }
+        Self { stream: stream.into(), buffer: Vec::new(), waiting: 0..0 }
     }
 
     /// Receives the next message; `None` at the end of the stream. Cancel-safe: a dropped future
     /// loses nothing.
     pub(crate) async fn recv(&mut self) -> Result<Option<Message>, Error> {
         loop {
-            let waiting = &self.received[self.start..];
+            let waiting = &self.buffer[self.waiting.clone()];
             if let Some((length, rest)) = waiting.split_first_chunk::<4>() {
                 let len = message::body_len(*length)?;
                 if let Some(body) = rest.get(..len) {
                     let message = Message::parse(body)?;
-                    self.start += 4 + len;
+                    self.waiting.start += 4 + len;
                     return Ok(Some(message));
                 }
             }
-            if self.start > 0 {
-                self.received.drain(..self.start);
-                self.start = 0;
-            }
-            match self.stream.read_chunk(FULL).await? {
-                Some(chunk) => self.received.extend_from_slice(&chunk),
-                None if self.received.is_empty() => return Ok(None),
+            self.make_space();
+            // one packet is one chunk: this reads many of them with the connection locked once
+            match self.stream.read(&mut self.buffer[self.waiting.end..]).await? {
+                Some(bytes) => self.waiting.end += bytes,
+                None if self.waiting.is_empty() => return Ok(None),
                 None => return Err(Error::Protocol("its last message is incomplete".to_owned())),
             }
+        }
+    }
+
+    /// Makes space for [`FULL`] bytes behind those that wait.
+    fn make_space(&mut self) {
+        if self.waiting.start > 0 {
+            self.buffer.copy_within(self.waiting.clone(), 0);
+            self.waiting = 0..self.waiting.len();
+        }
+        let needed = self.waiting.end + FULL;
+        if self.buffer.len() < needed {
+            self.buffer.resize(needed, 0);
         }
     }
 
@@ -180,4 +198,55 @@ pub(crate) fn unexpected(message: &Message) -> Error {
     let shown = format!("{message:?}");
     let name = shown.split([' ', '{', '(']).next().unwrap_or_default();
     Error::Protocol(format!("it sends {name}, which is not allowed here"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::Duration;
+
+    use headroom_transfer_proto::message::{Inline, MAX_INLINE};
+    use headroom_transfer_proto::mux::{Frame, StreamId};
+
+    use super::*;
+    use crate::connection::Connection;
+    use crate::mux::MuxConnection;
+
+    fn message(id: u64, len: usize) -> Message {
+        let content = (0..len).map(|at| (at + len) as u8).collect();
+        Message::Content { id, inline: Inline { root: [7; 32], content } }
+    }
+
+    #[tokio::test]
+    async fn messages_are_received_whole_however_the_stream_is_divided() {
+        let lengths = [MAX_INLINE, 0, 1, 4096, 3, FULL - 100, MAX_INLINE, 0, 5000, 77];
+        let mut bytes = Vec::new();
+        for (id, len) in (0..).zip(lengths) {
+            message(id, len).frame(&mut bytes).expect("it is short enough");
+        }
+        for piece in [7, 1300, 65_000] {
+            let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4861));
+            let (connection, _outgoing) = MuxConnection::new(peer);
+            connection.set_receive_window(bytes.len() as u64);
+            let stream = StreamId::new(0, false, true);
+            // the first piece is not a whole message, and is read before the others arrive
+            let mut pieces = bytes.chunks(piece);
+            let mut next = || {
+                let bytes = pieces.next()?;
+                let frame = Frame::Data { stream, end: pieces.len() == 0, bytes };
+                connection.receive(&frame.encode().into()).expect("it is allowed");
+                Some(())
+            };
+            next().expect("a piece");
+            let received = Connection::Mux(connection.clone()).accept_uni().await;
+            let mut reader = MessageReader::new(received.expect("a stream"));
+            assert!(tokio::time::timeout(Duration::ZERO, reader.recv()).await.is_err());
+            while next().is_some() {}
+            for (id, len) in (0..).zip(lengths) {
+                let received = reader.recv().await.expect("it is whole");
+                assert!(received == Some(message(id, len)), "message {id}");
+            }
+            assert!(reader.recv().await.expect("it has ended").is_none());
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod copies;
 mod delta;
 mod hash_ahead;
 mod open_file;
+mod outgoing;
 mod parts;
 mod range_queue;
 mod ranges;
@@ -36,8 +37,8 @@ use crate::rate::RateLimits;
 pub(crate) use self::shared::{Offering, Terms};
 pub(crate) use self::upload::{DividedUpload, UploadParticipant};
 
-/// Messages that wait for the stream.
-const WAITING: usize = 64;
+/// Messages that wait for the stream: as many again may have been taken to be written.
+const WAITING: usize = 32;
 
 /// One transfer, from the sender's view.
 pub(crate) struct Sender {
