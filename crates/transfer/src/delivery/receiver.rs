@@ -9,6 +9,7 @@ mod data_session;
 mod delta;
 mod destination;
 mod entries;
+mod events;
 mod in_flight;
 mod incoming;
 mod lanes;
@@ -60,8 +61,8 @@ pub(crate) use data_session::{Arrived, DataSession};
 pub(crate) use destination::{Destination, make_directories, make_directories_as};
 pub(crate) use sync_mode::SyncMode;
 
-/// Events for the worker, and answers, that wait.
-const WAITING: usize = 64;
+/// Events for the worker, and answers, that wait to be taken: as many again may have been.
+const WAITING: usize = 32;
 
 /// One transfer, from the receiver's view.
 pub(crate) struct Receiver {

@@ -1,5 +1,5 @@
-//! Answers of the worker. Those about small files are sent several at once: a single one costs a
-//! thread switch and a packet, and both again at the sender.
+//! Answers of the worker. Short ones, one for each entry, are sent several at once: a single one
+//! costs a thread switch and a packet, and both again at the sender.
 
 use std::cell::RefCell;
 
@@ -12,22 +12,22 @@ const MAX_WAITING: usize = 32;
 /// Where the worker's answers go. They are lost if the connection has ended.
 pub(super) struct Answers {
     messages: mpsc::Sender<Message>,
-    /// Stored files whose answers wait.
-    stored: RefCell<Vec<u64>>,
+    /// Answers that wait for the next ones.
+    waiting: RefCell<Vec<Message>>,
 }
 
 impl Answers {
     pub(super) fn new(messages: mpsc::Sender<Message>) -> Self {
-        Self { messages, stored: RefCell::default() }
+        Self { messages, waiting: RefCell::default() }
     }
 
-    /// Answers that a file is stored, together with the next answers. A caller that is about to
-    /// wait calls [`Self::flush`].
-    pub(super) fn stored(&self, id: u64) {
-        let mut stored = self.stored.borrow_mut();
-        stored.push(id);
-        if stored.len() >= MAX_WAITING {
-            drop(stored);
+    /// Sends a short answer together with the next ones. A caller that is about to wait calls
+    /// [`Self::flush`].
+    pub(super) fn later(&self, message: Message) {
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.push(message);
+        if waiting.len() >= MAX_WAITING {
+            drop(waiting);
             self.flush();
         }
     }
@@ -40,8 +40,8 @@ impl Answers {
 
     /// Sends the answers that wait.
     pub(super) fn flush(&self) {
-        for id in self.stored.borrow_mut().drain(..) {
-            let _ = self.messages.blocking_send(Message::Stored { id });
+        for message in self.waiting.borrow_mut().drain(..) {
+            let _ = self.messages.blocking_send(message);
         }
     }
 
@@ -71,18 +71,18 @@ mod tests {
     }
 
     #[test]
-    fn answers_about_stored_files_wait_for_the_next_other_one() {
+    fn short_answers_wait_for_the_next_other_one() {
         let (messages, mut sent) = mpsc::channel(2 * MAX_WAITING);
         let answers = Answers::new(messages);
-        answers.stored(1);
-        answers.stored(2);
+        answers.later(Message::Stored { id: 1 });
+        answers.later(Message::Stored { id: 2 });
         assert_eq!(next(&mut sent), None);
         answers.send(Message::End { stored: 2, failed: 0 });
         assert_eq!([(); 4].map(|()| next(&mut sent)), [Some(1), Some(2), Some(u64::MAX), None]);
-        answers.stored(3);
+        answers.later(Message::Stored { id: 3 });
         answers.flush();
         assert_eq!([(); 2].map(|()| next(&mut sent)), [Some(3), None]);
-        answers.stored(4);
+        answers.later(Message::Stored { id: 4 });
         drop(answers);
         assert_eq!(next(&mut sent), Some(4));
     }
@@ -93,7 +93,7 @@ mod tests {
         let answers = Answers::new(messages);
         for id in 0..MAX_WAITING as u64 {
             assert_eq!(next(&mut sent), None);
-            answers.stored(id);
+            answers.later(Message::Stored { id });
         }
         assert_eq!(sent.len(), MAX_WAITING);
     }

@@ -61,6 +61,10 @@ impl Worker {
             self.compare_later(id, path, kind)?;
             return Ok(None);
         }
+        if matches!(kind, EntryKind::File { hash: Some(_), .. }) {
+            // hashing what is here may take long
+            self.answers.flush();
+        }
         let status = match is_missing {
             true => Ok(Status::Missing),
             false => Self::status(&self.destination.root, path, &kind),
@@ -249,7 +253,7 @@ impl Worker {
             counts.kept += bytes;
         });
         self.shared.observer.event(Event::Kept { bytes });
-        self.send(Message::Current { id });
+        self.answers.later(Message::Current { id });
         self.answer_links(id, true);
     }
 
@@ -273,7 +277,7 @@ impl Worker {
             counts.moved += bytes;
         });
         self.shared.observer.event(Event::Planned { path, bytes, new });
-        self.send(Message::Planned { id, bytes, new });
+        self.answers.later(Message::Planned { id, bytes, new });
         self.answer_links(id, true);
     }
 
@@ -315,7 +319,7 @@ impl Worker {
             let EntryKind::File { more: attributes, .. } = kind else { return Ok(None) };
             let small = Small { path: path.clone(), size, mode, mtime, attributes };
             sync.wanted.insert(id, small);
-            self.send(Message::Wanted { id });
+            self.answers.later(Message::Wanted { id });
         } else {
             sync.waiting.push_back((id, path.clone(), kind));
         }

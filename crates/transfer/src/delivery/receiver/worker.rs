@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::answers::Answers;
 use super::destination::Destination;
+use super::events::Events;
 use super::in_flight::InFlight;
 use super::incoming::Incoming;
 use super::lanes::Lanes;
@@ -88,7 +89,8 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Handles events; returns whether everything arrived and is answered.
-    pub(super) fn run(mut self, mut events: mpsc::Receiver<WorkerEvent>) -> Result<bool, Error> {
+    pub(super) fn run(mut self, events: mpsc::Receiver<WorkerEvent>) -> Result<bool, Error> {
+        let mut events = Events::new(events);
         self.begin_sync();
         while !(self.is_end
             && self.files.is_empty()
@@ -96,7 +98,8 @@ impl Worker {
             && self.waits_for_none())
         {
             // the channel closes with the connection; its end reports why
-            let Some(next) = self.next_event(&mut events) else { return Ok(false) };
+            let next = events.next(|| self.answers.flush());
+            let Some(next) = next else { return Ok(false) };
             match next {
                 WorkerEvent::Message(message) => self.handle(message)?,
                 WorkerEvent::PieceStored(id) => self.try_finish(id),
@@ -134,14 +137,6 @@ impl Worker {
         let Summary { stored, failed, .. } = self.shared.counts.get();
         self.send(Message::End { stored, failed });
         Ok(true)
-    }
-
-    /// Takes the next event. Before it waits for one, answers are sent.
-    fn next_event(&self, events: &mut mpsc::Receiver<WorkerEvent>) -> Option<WorkerEvent> {
-        events.try_recv().ok().or_else(|| {
-            self.answers.flush();
-            events.blocking_recv()
-        })
     }
 
     fn handle(&mut self, message: Message) -> Result<(), Error> {
@@ -299,7 +294,7 @@ impl Worker {
     pub(super) fn stored(&mut self, id: u64, path: &RelPath) {
         self.shared.counts.add(|counts| counts.stored += 1);
         self.shared.observer.event(Event::Stored { path });
-        self.answers.stored(id);
+        self.answers.later(Message::Stored { id });
         self.answer_links(id, true);
     }
 
