@@ -1,12 +1,14 @@
 //! The sender of a sync: learns what is up to date, and sends requested small files.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use headroom_transfer_proto::message::{MAX_INLINE, Message};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 
+use super::outgoing::{Ended, Outgoing};
 use super::shared::{Offering, Shared};
 use super::walk::{Size, content};
 use crate::control::unexpected;
@@ -29,16 +31,24 @@ impl Shared {
             let (shared, messages) = (Arc::clone(self), messages.clone());
             spawn_blocking(move || {
                 let at_once = Arc::new(Semaphore::new(READ_AT_ONCE));
-                while let Some((id, file)) = wants.blocking_recv() {
+                let mut outgoing = Outgoing::new(messages.clone());
+                loop {
+                    if wants.is_empty() && outgoing.flush().is_err() {
+                        return;
+                    }
+                    let Some((id, file)) = wants.blocking_recv() else { return };
                     if file.is_remote() {
                         let permit = Arc::clone(&at_once).acquire_owned();
                         let permit = Handle::current().block_on(permit);
                         let (shared, messages) = (Arc::clone(&shared), messages.clone());
                         drop(spawn_blocking(move || {
-                            shared.send_content(id, &file, &messages);
+                            let mut outgoing = Outgoing::new(messages);
+                            let sent = shared.send_content(id, &file, &mut outgoing);
+                            // nobody receives it after the transfer has ended
+                            let _ = sent.and_then(|()| outgoing.flush());
                             drop(permit);
                         }));
-                    } else if !shared.send_content(id, &file, &messages) {
+                    } else if shared.send_content(id, &file, &mut outgoing).is_err() {
                         return;
                     }
                 }
@@ -105,19 +115,21 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends one file's content; returns whether the transfer continues.
-    fn send_content(&self, id: u64, file: &SourceFile, messages: &mpsc::Sender<Message>) -> bool {
+    /// Sends one file's content.
+    fn send_content(
+        &self,
+        id: u64,
+        file: &SourceFile,
+        outgoing: &mut Outgoing,
+    ) -> Result<(), Ended> {
         let message = match content(file, Size::AsOffered, self.tree.changing) {
             Ok((inline, warning)) => {
-                if let Some(remark) = warning.and_then(|text| self.warn(text))
-                    && messages.blocking_send(remark).is_err()
-                {
-                    return false;
+                if let Some(remark) = warning.and_then(|text| self.warn(text)) {
+                    outgoing.send(remark, Instant::now())?;
                 }
                 let bytes = inline.content.len() as u64;
-                if self.limits().take_blocking(inline.content.len(), &self.stop).is_err() {
-                    return false;
-                }
+                let turn = self.limits().take_blocking(inline.content.len(), &self.stop);
+                turn.map_err(|_| Ended)?;
                 self.counts.add(|counts| counts.moved += bytes);
                 self.observer.event(Event::Moved { bytes });
                 let path = self.offered().get(&id).map(|entry| entry.path.clone());
@@ -130,11 +142,14 @@ impl Shared {
             Err(failure) => {
                 let entry = self.offered().remove(&id);
                 self.failed(&failure);
-                drop(entry);
                 let Failure { reason, code } = failure;
-                Message::Withdrawn { id, reason, code }
+                outgoing.send(Message::Withdrawn { id, reason, code }, Instant::now())?;
+                outgoing.flush()?;
+                // released only now, so that the next entry follows this message
+                drop(entry);
+                return Ok(());
             }
         };
-        messages.blocking_send(message).is_ok()
+        outgoing.send(message, Instant::now())
     }
 }

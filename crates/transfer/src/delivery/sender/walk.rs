@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use headroom_transfer_proto::message::{EntryKind, Inline, MAX_INLINE, Message};
 use headroom_transfer_proto::path::RelPath;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::open_file::{changed, sent_changed};
+use super::outgoing::{Ended, Outgoing};
 use super::shared::{Held, Offered, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::delivery::limits::MAX_LINKED_BYTES;
@@ -15,11 +18,17 @@ use crate::failure::Failure;
 use crate::files::{self, Attributes, Found, Identity, Keep, Source, SourceFile, SourceKind};
 use crate::owners::Owners;
 
+/// Permits for entries without an answer that are taken at once: so not each answer wakes a walk
+/// that waits for one.
+const PERMITS: u32 = 32;
+
 /// A walk through the trees to send.
 pub(super) struct Walk {
     pub(super) shared: Arc<Shared>,
-    pub(super) messages: mpsc::Sender<Message>,
+    outgoing: Outgoing,
     pub(super) id: u64,
+    /// Permits for the next entries.
+    permits: Option<OwnedSemaphorePermit>,
     /// Files with hard links, by identity.
     linked: HashMap<Identity, RelPath>,
     linked_bytes: usize,
@@ -29,13 +38,19 @@ pub(super) struct Walk {
     by_policy: Option<(u64, String)>,
 }
 
-/// The transfer has ended.
-struct Ended;
-
 impl Walk {
     pub(super) fn new(shared: Arc<Shared>, messages: mpsc::Sender<Message>, id: u64) -> Self {
-        let (linked, owners) = (HashMap::new(), Owners::default());
-        Self { shared, messages, id, linked, linked_bytes: 0, owners, left_out: 0, by_policy: None }
+        Self {
+            shared,
+            outgoing: Outgoing::new(messages),
+            id,
+            permits: None,
+            linked: HashMap::new(),
+            linked_bytes: 0,
+            owners: Owners::default(),
+            left_out: 0,
+            by_policy: None,
+        }
     }
 
     /// Offers everything; returns the number of the next entry.
@@ -73,6 +88,7 @@ impl Walk {
         }
         self.shared.observer.event(Event::AllOffered { files, bytes: total });
         let _ = self.send(Message::EntriesEnd { files, bytes: total });
+        let _ = self.outgoing.flush();
         self.id
     }
 
@@ -118,6 +134,8 @@ impl Walk {
                 let mut hash = None;
                 let inline = if self.shared.offering != Offering::Content {
                     if self.shared.offering == Offering::Hash {
+                        // it may take long
+                        self.outgoing.flush()?;
                         match whole_hash(&file, changing) {
                             Ok(whole) => hash = Some(whole),
                             Err(failure) => {
@@ -145,7 +163,8 @@ impl Walk {
                     }
                 } else {
                     self.shared.want_lane();
-                    let permit = permit(&self.shared.open_files)?;
+                    let open_files = Arc::clone(&self.shared.open_files);
+                    let permit = self.acquire(open_files, 1)?;
                     open = Some((file, Some(permit)));
                     None
                 };
@@ -172,7 +191,8 @@ impl Walk {
         bytes: u64,
         open: Option<(SourceFile, Option<OwnedSemaphorePermit>)>,
     ) -> Result<(), Ended> {
-        let unanswered = permit(&self.shared.unanswered)?;
+        let unanswered = self.unanswered()?;
+        let begins = open.as_ref().is_some_and(|(_, permit)| permit.is_some());
         let (file, open_permit) = open.unzip();
         let is_inline = file.is_none() && bytes > 0;
         let offered = Offered {
@@ -193,6 +213,10 @@ impl Walk {
         };
         self.shared.offered().insert(self.id, offered);
         self.send(Message::Entry { id: self.id, path, kind })?;
+        if begins {
+            // the receiver has to answer before content of it is sent
+            self.outgoing.flush()?;
+        }
         self.id += 1;
         if is_inline {
             self.shared.counts.add(|counts| counts.moved += bytes);
@@ -236,15 +260,42 @@ impl Walk {
         }
     }
 
-    fn unreadable(&self, failure: Failure, path: Option<RelPath>) -> Result<(), Ended> {
+    fn unreadable(&mut self, failure: Failure, path: Option<RelPath>) -> Result<(), Ended> {
         self.shared.failed(&failure);
         let path = path.filter(|_| self.shared.offering != Offering::Content);
         let Failure { reason, code } = failure;
         self.send(Message::Unreadable { reason, path, code })
     }
 
-    fn send(&self, message: Message) -> Result<(), Ended> {
-        self.messages.blocking_send(message).map_err(|_| Ended)
+    fn send(&mut self, message: Message) -> Result<(), Ended> {
+        self.outgoing.send(message, Instant::now())
+    }
+
+    /// Takes the permit for an entry.
+    fn unanswered(&mut self) -> Result<OwnedSemaphorePermit, Ended> {
+        if let Some(permit) = self.permits.as_mut().and_then(|permits| permits.split(1)) {
+            return Ok(permit);
+        }
+        let unanswered = Arc::clone(&self.shared.unanswered);
+        let mut permits = self.acquire(unanswered, PERMITS)?;
+        let permit = permits.split(1).ok_or(Ended);
+        self.permits = Some(permits);
+        permit
+    }
+
+    /// Takes permits. Where it has to wait for them, what is found is sent before. A semaphore needs
+    /// no timer of the runtime, and is closed when the transfer ends.
+    fn acquire(
+        &mut self,
+        semaphore: Arc<Semaphore>,
+        count: u32,
+    ) -> Result<OwnedSemaphorePermit, Ended> {
+        if let Ok(permits) = Arc::clone(&semaphore).try_acquire_many_owned(count) {
+            return Ok(permits);
+        }
+        self.outgoing.flush()?;
+        let permits = semaphore.acquire_many_owned(count);
+        Handle::current().block_on(permits).map_err(|_| Ended)
     }
 }
 
@@ -305,11 +356,4 @@ pub(super) fn content(
         }
         true => Ok((Inline { root: *blake3::hash(&content).as_bytes(), content }, warning)),
     }
-}
-
-/// Waits for a permit on a blocking thread. A semaphore needs no timer of the runtime, and is
-/// closed when the transfer ends.
-fn permit(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Ended> {
-    let permit = Arc::clone(semaphore).acquire_owned();
-    tokio::runtime::Handle::current().block_on(permit).map_err(|_| Ended)
 }
