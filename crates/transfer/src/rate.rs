@@ -84,7 +84,7 @@ impl RateLimits {
     }
 
     /// Returns when these bytes may be sent; `None` is now.
-    fn turn(&self, bytes: usize) -> Option<Instant> {
+    pub(crate) fn turn(&self, bytes: usize) -> Option<Instant> {
         let now = Instant::now();
         let turn = self.0.iter().map(|limit| limit.turn(bytes as u64, now)).max();
         turn.filter(|turn| *turn > now)
@@ -114,7 +114,8 @@ impl Stop {
         *lock(&self.stopped)
     }
 
-    fn sleep_until(&self, turn: Instant) -> Result<(), Stopped> {
+    /// Waits until the turn comes, as [`RateLimits::take_blocking`] does.
+    pub(crate) fn sleep_until(&self, turn: Instant) -> Result<(), Stopped> {
         let stopped = lock(&self.stopped);
         let left = turn.saturating_duration_since(Instant::now());
         let (stopped, _) = self

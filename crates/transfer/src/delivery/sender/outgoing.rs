@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use headroom_transfer_proto::message::{EntryKind, Inline, Message};
 use tokio::sync::mpsc;
 
+use crate::rate::{RateLimits, Stop};
+
 /// The most messages that wait.
 const MAX_MESSAGES: usize = 32;
 /// The bytes of content with which messages are sent.
@@ -42,8 +44,26 @@ impl Outgoing {
         if is_full || self.sent.is_none_or(has_paused) { self.flush() } else { Ok(()) }
     }
 
+    /// Waits until these bytes of content may be sent. Messages that wait are sent before, unless the
+    /// turn comes soon.
+    pub(super) fn take_turn(
+        &mut self,
+        bytes: usize,
+        limits: &RateLimits,
+        stop: &Stop,
+    ) -> Result<(), Ended> {
+        let Some(turn) = limits.turn(bytes) else { return Ok(()) };
+        if turn.saturating_duration_since(Instant::now()) >= PAUSE {
+            self.flush()?;
+        }
+        stop.sleep_until(turn).map_err(|_| Ended)
+    }
+
     /// Sends the messages that wait.
     pub(super) fn flush(&mut self) -> Result<(), Ended> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
         self.content = 0;
         for message in self.waiting.drain(..) {
             self.messages.blocking_send(message).map_err(|_| Ended)?;
@@ -115,5 +135,21 @@ mod tests {
         assert_eq!(sent(&mut received), [1, 2]);
         drop(received);
         assert!(outgoing.send(content(3, 1), start + 2 * LATER).is_err(), "nobody receives it");
+    }
+
+    #[test]
+    fn messages_do_not_wait_for_a_limit_of_the_rate() {
+        let (messages, mut received) = mpsc::channel(MAX_MESSAGES);
+        let mut outgoing = Outgoing::new(messages);
+        // a byte a second: nobody waits for the second turn
+        let (limits, stop) = (RateLimits::default().and(Some(8)), Stop::default());
+        outgoing.take_turn(3000, &limits, &stop).expect("the first goes at once");
+        let start = Instant::now();
+        outgoing.send(content(0, 1), start).expect("it is sent");
+        outgoing.send(content(1, 1), start).expect("it is sent");
+        assert_eq!(sent(&mut received), [0]);
+        stop.stop();
+        assert!(outgoing.take_turn(1, &limits, &stop).is_err(), "it is stopped");
+        assert_eq!(sent(&mut received), [1]);
     }
 }

@@ -128,8 +128,7 @@ impl Shared {
                     outgoing.send(remark, Instant::now())?;
                 }
                 let bytes = inline.content.len() as u64;
-                let turn = self.limits().take_blocking(inline.content.len(), &self.stop);
-                turn.map_err(|_| Ended)?;
+                outgoing.take_turn(inline.content.len(), self.limits(), &self.stop)?;
                 self.counts.add(|counts| counts.moved += bytes);
                 self.observer.event(Event::Moved { bytes });
                 let path = self.offered().get(&id).map(|entry| entry.path.clone());

@@ -153,8 +153,8 @@ impl Walk {
                             }
                             let len = inline.content.len();
                             bytes = len as u64;
-                            let turn = self.shared.limits().take_blocking(len, &self.shared.stop);
-                            turn.map_err(|_| Ended)?;
+                            let shared = &self.shared;
+                            self.outgoing.take_turn(len, shared.limits(), &shared.stop)?;
                             let hash = &inline.root;
                             self.shared.observer.event(Event::Hashed { path: &path, bytes, hash });
                             Some(inline)
