@@ -273,6 +273,10 @@ impl Walk {
 
     /// Takes the permit for an entry.
     fn unanswered(&mut self) -> Result<OwnedSemaphorePermit, Ended> {
+        // permits that were taken before are still there when the transfer has ended
+        if self.shared.unanswered.is_closed() {
+            return Err(Ended);
+        }
         if let Some(permit) = self.permits.as_mut().and_then(|permits| permits.split(1)) {
             return Ok(permit);
         }
