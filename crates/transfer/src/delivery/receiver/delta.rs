@@ -64,6 +64,8 @@ impl Worker {
             ));
         }
         let incoming = Arc::clone(&file.incoming);
+        // reading it may take long
+        self.answers.flush();
         let (mut chunks, mut unseen) = (Vec::new(), 0);
         let described = incoming.partial.describe_old(ranges, size, kind, |_, chunk| {
             chunks.push(chunk);

@@ -261,6 +261,10 @@ impl Worker {
         let spans = file.incoming.partial.spans();
         let (size, verification) = (spans.size(), spans.verification());
         let kept = size.saturating_sub(came);
+        if self.fsync {
+            // the disk may take long, and the sender waits for what is asked for
+            self.answers.flush();
+        }
         let seal = seal(root, file.mode, file.mtime, self.fsync);
         let attributes = file.attributes.as_deref();
         let finished = file.incoming.partial.finish_with(&seal, attributes);
