@@ -44,8 +44,8 @@ impl Outgoing {
         if is_full || self.sent.is_none_or(has_paused) { self.flush() } else { Ok(()) }
     }
 
-    /// Waits until these bytes of content may be sent. Messages that wait are sent before, unless the
-    /// turn comes soon.
+    /// Waits until these bytes of content may be sent. Messages that wait are sent before, unless
+    /// the turn comes soon.
     pub(super) fn take_turn(
         &mut self,
         bytes: usize,

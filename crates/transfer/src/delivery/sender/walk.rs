@@ -287,8 +287,8 @@ impl Walk {
         permit
     }
 
-    /// Takes permits. Where it has to wait for them, what is found is sent before. A semaphore needs
-    /// no timer of the runtime, and is closed when the transfer ends.
+    /// Takes permits. Where it has to wait for them, what is found is sent before. A semaphore
+    /// needs no timer of the runtime, and is closed when the transfer ends.
     fn acquire(
         &mut self,
         semaphore: Arc<Semaphore>,
