@@ -238,6 +238,8 @@ fn a_foreign_file_at_the_temporary_name_is_not_written_to() {
     let name = temporary::of_file(b"file", 5, TIME);
     let temporary = beside.root.join(std::ffi::OsStr::from_bytes(&name));
     let secret = beside.outside.join("secret");
+    // a small file that is new has no temporary name
+    fs::write(beside.root.join("file"), "old").expect("a file");
     let puts: [&dyn Fn(); 4] = [
         &|| symlink(&secret, &temporary).expect("a link"),
         &|| fs::hard_link(&secret, &temporary).expect("a hard link"),
@@ -266,7 +268,7 @@ fn a_foreign_file_at_the_temporary_name_is_not_written_to() {
     fs::write(&temporary, "other").expect("another");
     let error = partial.finish(&seal(b"after")).expect_err("finished");
     assert!(matches!(error.kind(), ErrorKind::Moved), "{error}");
-    assert!(!beside.root.join("file").exists());
+    assert_eq!(fs::read(beside.root.join("file")).expect("a file"), b"old");
     partial.abandon().expect("nothing of ours is left to remove");
     assert_eq!(fs::read(&temporary).expect("a file"), b"other");
 }
