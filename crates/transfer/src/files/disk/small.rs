@@ -30,8 +30,9 @@ impl Root {
         seal: &Seal,
         attributes: Option<&Attributes>,
     ) -> Result<Stored, Error> {
-        // Whatever prevents it (a file system without unnamed files, a name that is taken, a
-        // full disk): a partial file is used, or says why not.
+        // Whatever prevents it (a file system without unnamed files, a directory that was removed
+        // and made again, a name that is taken, a full disk): a partial file is used, or says why
+        // not.
         if content.len() < HOLE && self.store_unnamed(path, content, seal, attributes).is_ok() {
             return Ok(Stored { replaced: false });
         }
@@ -56,7 +57,8 @@ impl Root {
         seal: &Seal,
         attributes: Option<&Attributes>,
     ) -> Result<(), ErrorKind> {
-        let (directory, name) = (self.parent(path)?, path.name());
+        let (parent, name) = path.split();
+        let directory = self.beneath().recent_directory(parent)?;
         // linkat(2) checks it as well, but only after the content was written
         if let Some(here) = replaceable(&directory, name)? {
             return Err(ErrorKind::Clash { here: here.file_type });
