@@ -12,7 +12,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::linkat;
 
-use super::partial::{HOLE, complete, replaceable, sync_directory};
+use super::partial::{HOLE, complete, replaceable};
 use super::root::Root;
 use crate::files::error::{Error, ErrorKind};
 use crate::files::offer::{Offer, Seal, Stored};
@@ -30,10 +30,13 @@ impl Root {
         seal: &Seal,
         attributes: Option<&Attributes>,
     ) -> Result<Stored, Error> {
+        // Not where it is to be synced: btrfs writes nothing but the content of a file without a
+        // name, so that the name, synced afterwards, could lead to an empty file (Linux 6.12).
+        let may_be_unnamed = content.len() < HOLE && !seal.fsync;
         // Whatever prevents it (a file system without unnamed files, a directory that was removed
         // and made again, a name that is taken, a full disk): a partial file is used, or says why
         // not.
-        if content.len() < HOLE && self.store_unnamed(path, content, seal, attributes).is_ok() {
+        if may_be_unnamed && self.store_unnamed(path, content, seal, attributes).is_ok() {
             return Ok(Stored { replaced: false });
         }
         let size = content.len() as u64;
@@ -71,8 +74,7 @@ impl Root {
         let file = File::from(openat(&*directory, ".", flags, mode)?);
         file.write_all_at(content, 0).map_err(ErrorKind::of)?;
         complete(&file, seal, attributes)?;
-        give_name(&file, &directory, name)?;
-        if seal.fsync { sync_directory(&directory) } else { Ok(()) }
+        Ok(give_name(&file, &directory, name)?)
     }
 }
 
