@@ -11,6 +11,7 @@ mod names;
 mod partial;
 mod reader;
 mod root;
+mod small;
 mod source;
 mod stream_file;
 mod unfinished;

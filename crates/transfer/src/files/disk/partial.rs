@@ -27,7 +27,7 @@ use crate::files::progress::{KnownSpan, Progress};
 use crate::files::{content, temporary};
 
 /// Aligned runs of this many zeros become a hole.
-const HOLE: usize = 64 << 10;
+pub(super) const HOLE: usize = 64 << 10;
 
 /// Flags that prevent side effects of opening.
 pub(super) const HARMLESS: OFlag =
@@ -514,11 +514,7 @@ impl Partial {
         if *state == State::Ended {
             return Err(ErrorKind::Moved);
         }
-        attributes::set(&self.file, Mode::from_bits_truncate(seal.mode & 0o777), attributes)?;
-        set_mtime(&self.file, seal.mtime)?;
-        if seal.fsync {
-            self.file.sync_all().map_err(ErrorKind::of)?;
-        }
+        complete(&self.file, seal, attributes)?;
         // somebody with write access could have put something else there
         if !leads_to(&self.directory, &self.temporary, self.identity)? {
             return Err(ErrorKind::Moved);
@@ -556,6 +552,20 @@ impl Drop for Partial {
         // called execve(2) yet has it open as well, and the lock with it (flock(2)).
         let _ = self.file.unlock();
     }
+}
+
+/// Gives an open file with all its content its mode, time and attributes, and syncs it if asked to.
+pub(super) fn complete(
+    file: &File,
+    seal: &Seal,
+    attributes: Option<&Attributes>,
+) -> Result<(), ErrorKind> {
+    attributes::set(file, Mode::from_bits_truncate(seal.mode & 0o777), attributes)?;
+    set_mtime(file, seal.mtime)?;
+    if seal.fsync {
+        file.sync_all().map_err(ErrorKind::of)?;
+    }
+    Ok(())
 }
 
 /// Returns the metadata of what has a name, if it may be replaced by a file or link.

@@ -21,7 +21,7 @@ use super::names::Names;
 use super::partial::{Partial, free_space, replaceable, sync_directory};
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::{Metadata, kept_mode, set_mtime, set_mtime_at};
-use crate::files::offer::{Offer, Seal, Stored};
+use crate::files::offer::{Offer, Stored};
 use crate::files::temporary;
 use headroom_transfer_proto::message::Time;
 
@@ -218,29 +218,6 @@ impl Root {
     pub fn begin_shared(&self, path: &RelPath, offer: &Offer) -> Result<Option<Partial>, Error> {
         let begin = || Partial::begin_shared(self.parent(path)?, path, offer);
         begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
-    }
-
-    /// Stores a file from memory, with attributes.
-    ///
-    /// # Errors
-    /// As those of [`Self::begin`] and [`Partial::finish_with`]. Nothing stays.
-    pub fn store_with(
-        &self,
-        path: &RelPath,
-        content: &[u8],
-        seal: &Seal,
-        attributes: Option<&Attributes>,
-    ) -> Result<Stored, Error> {
-        let size = content.len() as u64;
-        let partial =
-            self.begin(path, &Offer { size, mtime: seal.mtime, data: size, reuse: false })?;
-        let stored =
-            partial.write_at(0, content).and_then(|_| partial.finish_with(seal, attributes));
-        if stored.is_err() {
-            // the first error is the one to report
-            let _ = partial.abandon();
-        }
-        stored
     }
 
     /// Removes a file, link or empty directory.

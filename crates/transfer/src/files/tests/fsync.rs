@@ -1,40 +1,15 @@
 //! A file counts as stored only when it is on the disk, where that is asked for: here
 //! the disk refuses, for one thread.
 
-use std::collections::BTreeMap;
 use std::io::Write;
-
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::*;
 use crate::files::{Error, Stored};
 
 /// Runs something on a thread to which the kernel answers EIO when it syncs a file.
 fn where_nothing_is_synced<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let refused = [libc_fsync(), libc_fdatasync()].map(|call| (call, Vec::new()));
-            let arch = std::env::consts::ARCH.try_into().expect("an architecture");
-            let filter = SeccompFilter::new(
-                BTreeMap::from(refused),
-                SeccompAction::Allow,
-                SeccompAction::Errno(nix::errno::Errno::EIO as u32),
-                arch,
-            );
-            let program: BpfProgram = filter.expect("a filter").try_into().expect("a program");
-            seccompiler::apply_filter(&program).expect("it may");
-            work()
-        });
-        thread.join().expect("it ends")
-    })
-}
-
-const fn libc_fsync() -> i64 {
-    if cfg!(target_arch = "x86_64") { 74 } else { 82 }
-}
-
-const fn libc_fdatasync() -> i64 {
-    libc_fsync() + 1
+    let [fsync, fdatasync] = [system_call(74, 82), system_call(75, 83)];
+    where_refused([fsync, fdatasync].map(|call| (call, Vec::new())), Errno::EIO, work)
 }
 
 fn seal(content: &[u8], fsync: bool) -> Seal {

@@ -67,6 +67,10 @@ fn fill(folder: &Path, make_room: impl Fn()) {
     let error = partial.finish(&seal(&content)).expect_err("finished");
     assert!(matches!(error.kind(), ErrorKind::Incomplete { .. }), "{error}");
     assert!(!folder.join("file").exists());
+    let before = names(folder);
+    let error = root.store(&path("small"), b"content", &seal(b"content")).expect_err("stored");
+    assert!(matches!(error.kind(), ErrorKind::Full), "{error}");
+    assert_eq!(names(folder), before, "nothing stays of a small file");
     // the same transfer can go on as well
     make_room();
     let half = &content[..4 * MIB];

@@ -160,6 +160,32 @@ fn a_directory_that_becomes_a_link_while_a_file_comes() {
     beside.assert_untouched();
 }
 
+/// The directory of the last small file is not always looked up again for the next one.
+#[test]
+fn a_directory_that_becomes_a_link_between_two_small_files() {
+    let beside = beside();
+    let (dir, moved) = (beside.root.join("dir"), beside.root.join("moved"));
+    for root in both_ways(&beside.root) {
+        let store = |name: &str| root.store(&path(name), b"after", &seal(b"after"));
+        root.make_directory(&path("dir"), 0o755).expect("made");
+        store("dir/first").expect("stored");
+        fs::rename(&dir, &moved).expect("renamed");
+        symlink("../outside", &dir).expect("a link");
+        match store("dir/secret") {
+            Ok(_) => assert_eq!(fs::read(moved.join("secret")).expect("a file"), b"after"),
+            Err(error) => assert!(matches!(error.kind(), ErrorKind::NotBeneath), "{error}"),
+        }
+        // the directory is removed, and made again
+        fs::remove_dir_all(&moved).expect("removed");
+        fs::remove_file(&dir).expect("removed");
+        root.make_directory(&path("dir"), 0o755).expect("made");
+        store("dir/secret").expect("stored");
+        assert_eq!(names(&dir), [b"secret"]);
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+    beside.assert_untouched();
+}
+
 /// The same by brute force: a thread changes a directory for a link to the
 /// outside and back as fast as it can, while files are stored and removed below.
 #[test]
@@ -238,6 +264,8 @@ fn a_foreign_file_at_the_temporary_name_is_not_written_to() {
     let name = temporary::of_file(b"file", 5, TIME);
     let temporary = beside.root.join(std::ffi::OsStr::from_bytes(&name));
     let secret = beside.outside.join("secret");
+    // a small file that is new has no temporary name
+    fs::write(beside.root.join("file"), "old").expect("a file");
     let puts: [&dyn Fn(); 4] = [
         &|| symlink(&secret, &temporary).expect("a link"),
         &|| fs::hard_link(&secret, &temporary).expect("a hard link"),
@@ -266,7 +294,7 @@ fn a_foreign_file_at_the_temporary_name_is_not_written_to() {
     fs::write(&temporary, "other").expect("another");
     let error = partial.finish(&seal(b"after")).expect_err("finished");
     assert!(matches!(error.kind(), ErrorKind::Moved), "{error}");
-    assert!(!beside.root.join("file").exists());
+    assert_eq!(fs::read(beside.root.join("file")).expect("a file"), b"old");
     partial.abandon().expect("nothing of ours is left to remove");
     assert_eq!(fs::read(&temporary).expect("a file"), b"other");
 }

@@ -8,6 +8,7 @@ mod hostile;
 mod receive;
 mod resume;
 mod send;
+mod small;
 mod sparse;
 mod walk;
 
@@ -16,6 +17,8 @@ use std::path::Path;
 
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{Hash, Spans};
+use nix::errno::Errno;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 use tempfile::TempDir;
 
 use super::{Offer, Partial, Root, Seal, Time};
@@ -72,4 +75,29 @@ fn names(folder: &Path) -> Vec<Vec<u8>> {
         entries.map(|entry| entry.expect("an entry").file_name().as_bytes().to_vec()).collect();
     names.sort();
     names
+}
+
+/// Runs something on a thread to whose system calls of these numbers, if the rules apply, the
+/// kernel answers `errno`.
+fn where_refused<T: Send>(
+    calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>,
+    errno: Errno,
+    work: impl FnOnce() -> T + Send,
+) -> T {
+    let arch = std::env::consts::ARCH.try_into().expect("an architecture");
+    let (calls, refuse) = (calls.into_iter().collect(), SeccompAction::Errno(errno as u32));
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, refuse, arch);
+    let program: BpfProgram = filter.expect("a filter").try_into().expect("a program");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            seccompiler::apply_filter(&program).expect("it may");
+            work()
+        });
+        thread.join().expect("it ends")
+    })
+}
+
+/// Returns the number of a system call on this architecture.
+const fn system_call(x86_64: i64, aarch64: i64) -> i64 {
+    if cfg!(target_arch = "x86_64") { x86_64 } else { aarch64 }
 }
