@@ -66,6 +66,18 @@ impl SourceFile {
             Self::Store(file) => Reader::Store(Box::new(file.open()?)),
         })
     }
+
+    /// Opens the file that a walk has found just now, as [`Self::open`] or, if it may be `changing`,
+    /// as [`Self::open_changed`], with fewer look-ups.
+    ///
+    /// # Errors
+    /// Those of these methods.
+    pub fn open_found(&self, changing: bool) -> Result<Reader, Error> {
+        Ok(match self {
+            Self::Disk(file) => Reader::Disk(file.open_found(changing)?),
+            Self::Store(file) => Reader::Store(Box::new(file.open()?)),
+        })
+    }
 }
 
 /// A file that is being sent. Several threads may read it at once.
@@ -188,8 +200,20 @@ impl Reader {
         }
     }
 
-    /// Whether the file is still the one that was found, and still has its name: size, modification
-    /// time, change time and identity. Of an object every byte that was read is of the version that
+    /// Whether the file is still as it was found: identity, size, number of links, modification time
+    /// and change time. This also notices that the file was replaced or removed, but not that its
+    /// directory was. An object is, as [`Self::is_unchanged`] explains.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub fn is_as_found(&self) -> Result<bool, Error> {
+        match self {
+            Self::Disk(reader) => reader.is_as_found(),
+            Self::Store(_) => Ok(true),
+        }
+    }
+
+    /// Whether the file is still as it was found, and its path still leads to it. Of an object every byte that was read is of the version that
     /// was found, whatever became of it since.
     ///
     /// # Errors

@@ -278,9 +278,14 @@ pub(super) fn content(
     changing: bool,
 ) -> Result<(Inline, Option<String>), Failure> {
     let read = || {
-        let reader = if changing { file.open_changed()? } else { file.open()? };
+        let reader = match size {
+            // the walk has found it just now
+            Size::AsRead => file.open_found(changing)?,
+            Size::AsOffered if changing => file.open_changed()?,
+            Size::AsOffered => file.open()?,
+        };
         let mut content = reader.read_to_end(MAX_INLINE + 1)?;
-        let is_unchanged = reader.is_unchanged()?;
+        let is_unchanged = reader.is_as_found()?;
         if !is_unchanged {
             // what was appended since is not sent
             content.truncate(usize::try_from(file.metadata().size).unwrap_or(usize::MAX));

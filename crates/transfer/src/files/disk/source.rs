@@ -15,14 +15,14 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use headroom_transfer_proto::path::RelPath;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
 use super::attributes;
-use super::beneath::Beneath;
+use super::beneath::{Beneath, Parent};
 use super::names::Names;
 use super::partial::HARMLESS;
 use super::reader::SourceFile;
@@ -34,6 +34,10 @@ use crate::files::metadata::{Identity, Metadata};
 use crate::files::remaining::Remaining;
 use crate::files::{reader, temporary};
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
+
+/// Names looked up in a directory before it is opened by its path again: files of one that is moved
+/// out of the tree are not sent for long.
+const NAMES_AT_ONCE: usize = 64;
 
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
@@ -81,6 +85,8 @@ struct SourcePath {
     beneath: Beneath,
     /// Its path below that; `None` is that directory itself.
     place: Option<Box<[u8]>>,
+    /// The directory that it is in, as long as it is being walked.
+    walked: Weak<OwnedFd>,
     /// The name under which it is sent; `None` if its content is sent without.
     path: Option<RelPath>,
     /// Its path for error messages.
@@ -94,6 +100,8 @@ struct Level {
     state: State,
     identity: Identity,
     names: Names,
+    /// Names looked up since it was opened.
+    looked_up: usize,
 }
 
 #[derive(Debug)]
@@ -202,7 +210,7 @@ impl Source {
                 };
                 let place = place.map(|place| Box::from(place.as_bytes()));
                 let shown = place.clone().unwrap_or_else(|| b".".as_slice().into());
-                SourcePath { beneath, place, path, shown }
+                SourcePath { beneath, place, walked: Weak::new(), path, shown }
             }
             Start::Listed { beneath, path } => return self.begin_listed(beneath, path),
         };
@@ -222,7 +230,8 @@ impl Source {
     /// Visits a single name of a listing.
     fn begin_listed(&mut self, beneath: Beneath, path: RelPath) -> Result<Option<Found>, Error> {
         let shown: Box<[u8]> = path.as_bytes().into();
-        let place = SourcePath { beneath, place: Some(shown.clone()), path: Some(path), shown };
+        let (place, walked, path) = (Some(shown.clone()), Weak::new(), Some(path));
+        let place = SourcePath { beneath, place, walked, path, shown };
         self.is_named = false;
         let metadata = place.look().map_err(|kind| place.error(kind))?;
         match metadata.file_type {
@@ -263,7 +272,8 @@ impl Source {
             }
         };
         self.parent = Some((top, beneath.clone()));
-        Ok(SourcePath { beneath, place: place.map(Box::from), path: name, shown })
+        let (place, walked) = (place.map(Box::from), Weak::new());
+        Ok(SourcePath { beneath, place, walked, path: name, shown })
     }
 
     /// Decides what to send of a name.
@@ -278,7 +288,7 @@ impl Source {
         let Some(path) = place.path.clone() else {
             return Err(place.error(ErrorKind::NoDirectory));
         };
-        let (directory, name) = place.split();
+        let (parent, name) = place.split();
         if temporary::is_temporary(name) {
             return Err(place.error(ErrorKind::Unfinished));
         }
@@ -288,16 +298,15 @@ impl Source {
         };
         let kind = match metadata.file_type {
             FileType::File => {
-                let (directory, name) = (directory.map(Box::from), name.into());
-                let (path, beneath) = (path.clone(), place.beneath);
-                let file = SourceFile { path, beneath, directory, name, metadata };
+                let (path, name) = (path.clone(), name.into());
+                let file = SourceFile { path, parent, name, metadata };
                 SourceKind::File(reader::SourceFile::Disk(file))
             }
             FileType::Symlink if self.links == Links::Skip => {
                 return Err(place.error(ErrorKind::LinkLeftOut));
             }
             FileType::Symlink => {
-                let read = || readlinkat(place.beneath.directory(directory)?, name);
+                let read = || readlinkat(parent.open()?, name);
                 let target = read().map_err(|errno| place.error(errno))?.into_vec();
                 let is_inside = match self.is_named {
                     true => path.tree_holds_link_to(&target),
@@ -351,7 +360,8 @@ impl Source {
             level.state = State::Closed;
         }
         let found = self.directory(&place, metadata)?;
-        self.levels.push(Level { place, state: State::Closed, identity, names: Names::new() });
+        let (state, names, looked_up) = (State::Closed, Names::new(), 0);
+        self.levels.push(Level { place, state, identity, names, looked_up });
         Ok(found)
     }
 }
@@ -383,6 +393,9 @@ impl Iterator for Source {
 impl Level {
     /// Returns the next name of the directory and its metadata.
     fn next(&mut self) -> Option<Result<(SourcePath, Metadata), Error>> {
+        if self.looked_up >= NAMES_AT_ONCE && matches!(self.state, State::Open(_)) {
+            self.state = State::Closed;
+        }
         let directory = match &self.state {
             State::Open(directory) => Arc::clone(directory),
             State::Ended => return None,
@@ -395,7 +408,10 @@ impl Level {
             },
         };
         Some(match self.names.next(&directory)? {
-            Ok(name) => self.look(&directory, &name),
+            Ok(name) => {
+                self.looked_up += 1;
+                self.look(&directory, &name)
+            }
             Err(errno) => Err(self.place.error(errno)),
         })
     }
@@ -407,11 +423,12 @@ impl Level {
             return Err(ErrorKind::Replaced);
         }
         self.state = State::Open(Arc::clone(&directory));
+        self.looked_up = 0;
         Ok(directory)
     }
 
-    fn look(&self, directory: &OwnedFd, name: &[u8]) -> Result<(SourcePath, Metadata), Error> {
-        let SourcePath { beneath, place, path, shown } = &self.place;
+    fn look(&self, directory: &Arc<OwnedFd>, name: &[u8]) -> Result<(SourcePath, Metadata), Error> {
+        let SourcePath { beneath, place, path, shown, .. } = &self.place;
         let shown: Box<[u8]> = [shown, &b"/"[..], name].concat().into();
         let error = |kind: ErrorKind| Error::new(&shown, "sent", kind);
         let path = path.as_ref().map_or_else(|| RelPath::single(name), |path| path.child(name));
@@ -422,7 +439,8 @@ impl Level {
             Some(place) => [place, &b"/"[..], name].concat().into(),
             None => name.into(),
         };
-        Ok((SourcePath { beneath: beneath.clone(), place: Some(place), path, shown }, metadata))
+        let (beneath, walked) = (beneath.clone(), Arc::downgrade(directory));
+        Ok((SourcePath { beneath, place: Some(place), walked, path, shown }, metadata))
     }
 }
 
@@ -432,19 +450,20 @@ impl SourcePath {
     }
 
     /// Splits it into its directory and its name there.
-    fn split(&self) -> (Option<&[u8]>, &[u8]) {
+    fn split(&self) -> (Parent, &[u8]) {
         let place = self.place.as_deref().unwrap_or(b".");
-        match place.iter().rposition(|byte| *byte == b'/') {
+        let (directory, name) = match place.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (Some(&place[..at]), &place[at + 1..]),
             None => (None, place),
-        }
+        };
+        (Parent::new(self.beneath.clone(), directory, self.walked.clone()), name)
     }
 
     /// Opens it, if it is still the same file.
     fn open(&self, metadata: &Metadata) -> Result<File, ErrorKind> {
-        let (directory, name) = self.split();
-        let directory = self.beneath.directory(directory)?;
-        let follow = if self.beneath.follows() { OFlag::O_NOFOLLOW } else { OFlag::empty() };
+        let (parent, name) = self.split();
+        let directory = parent.open()?;
+        let follow = if parent.follows() { OFlag::O_NOFOLLOW } else { OFlag::empty() };
         let flags = (OFlag::O_RDONLY | HARMLESS).difference(follow);
         let file = File::from(openat(&*directory, name, flags, Mode::empty())?);
         match Metadata::of(&file)?.identity == metadata.identity {
@@ -454,9 +473,8 @@ impl SourcePath {
     }
 
     fn look(&self) -> Result<Metadata, ErrorKind> {
-        let (directory, name) = self.split();
-        let directory = self.beneath.directory(directory)?;
-        Ok(Metadata::at(&directory, name, self.beneath.follows())?)
+        let (parent, name) = self.split();
+        Ok(Metadata::at(parent.open()?, name, parent.follows())?)
     }
 }
 

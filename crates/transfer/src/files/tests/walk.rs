@@ -276,3 +276,38 @@ fn a_deep_tree_takes_few_open_files() {
     let links = folder.path().join("d").metadata().expect("a folder").nlink();
     assert_eq!(links, 3);
 }
+
+/// A sync holds thousands of files that it has found.
+#[test]
+fn found_files_keep_no_directory_open() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for n in 0..400 {
+        let sub = folder.path().join(format!("d/{n}"));
+        fs::create_dir_all(&sub).expect("folders");
+        fs::write(sub.join("f"), "x").expect("a file");
+    }
+    let open = || fs::read_dir("/proc/self/fd").expect("this process").count();
+    let before = open();
+    let found: Vec<_> = Source::new([folder.path().join("d")], Links::Keep).collect();
+    let after = open();
+    // other tests run beside this one
+    assert!(after < before + 200, "{after} files are open, {before} before");
+    assert!(found.len() == 801 && found.iter().all(Result::is_ok));
+}
+
+#[test]
+fn a_directory_that_leaves_the_tree_is_not_walked_for_long() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("d")).expect("a folder");
+    for n in 0..200 {
+        fs::write(folder.path().join(format!("d/{n:03}")), "x").expect("a file");
+    }
+    let mut source = Source::new([folder.path().join("d")], Links::Keep);
+    for name in ["d", "d/000"] {
+        assert_eq!(source.next().expect("one").expect("found").path, path(name));
+    }
+    fs::rename(folder.path().join("d"), folder.path().join("moved")).expect("renamed");
+    let rest = lines(source);
+    let files = rest.iter().take_while(|line| line.starts_with("f ")).count();
+    assert_eq!((files, &rest[files..]), (63, &["! Missing".to_owned()][..]));
+}
