@@ -67,8 +67,8 @@ impl SourceFile {
         })
     }
 
-    /// Opens the file that a walk has found just now, as [`Self::open`] or, if it may be `changing`,
-    /// as [`Self::open_changed`], with fewer look-ups.
+    /// Opens the file that a walk has found just now, as [`Self::open`] or, if it is `changing`, as
+    /// [`Self::open_changed`], with fewer look-ups.
     ///
     /// # Errors
     /// Those of these methods.
@@ -200,9 +200,10 @@ impl Reader {
         }
     }
 
-    /// Whether the file is still as it was found: identity, size, number of links, modification time
-    /// and change time. This also notices that the file was replaced or removed, but not that its
-    /// directory was. An object is, as [`Self::is_unchanged`] explains.
+    /// Whether the file is still as it was found: size, modification time and change time, and no
+    /// fewer links. So this also notices that another file replaced it, or that it was removed, but
+    /// not that a directory of its path or a link to it now leads elsewhere. An object is as it was
+    /// found, as [`Self::is_unchanged`] explains.
     ///
     /// # Errors
     /// The file system refuses.
@@ -213,8 +214,8 @@ impl Reader {
         }
     }
 
-    /// Whether the file is still as it was found, and its path still leads to it. Of an object every byte that was read is of the version that
-    /// was found, whatever became of it since.
+    /// Whether the file is still as it was found, and its path still leads to it. Of an object
+    /// every byte that was read is of the version that was found, whatever became of it since.
     ///
     /// # Errors
     /// The file system refuses.

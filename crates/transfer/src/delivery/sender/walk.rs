@@ -248,10 +248,11 @@ impl Walk {
     }
 }
 
-/// Hashes a file, which must not change meanwhile unless that is allowed.
+/// Hashes a file that the walk has found just now. It must not change meanwhile unless that is
+/// allowed.
 fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], Failure> {
     let read = || {
-        let reader = if changing { file.open_changed()? } else { file.open()? };
+        let reader = file.open_found(changing)?;
         let hash = reader.hash()?;
         Ok::<_, files::Error>((hash, reader.is_unchanged()?))
     };

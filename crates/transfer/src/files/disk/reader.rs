@@ -54,9 +54,9 @@ impl SourceFile {
         self.reader(self.open_ordinary(), true)
     }
 
-    /// Opens the file that a walk has found just now, as [`Self::open`] or, if it may be `changing`,
-    /// as [`Self::open_changed`]. What it is now is not looked up before: that would be the walk's
-    /// look-up again.
+    /// Opens the file that a walk has found just now, as [`Self::open`] or, if it is `changing`, as
+    /// [`Self::open_changed`], in the directory that the walk has open. Its name is not looked up
+    /// first: that would be the walk's look-up again.
     ///
     /// # Errors
     /// Those of these methods.
@@ -71,7 +71,7 @@ impl SourceFile {
 
     /// Opens what has the name, if it is an ordinary file.
     fn open_ordinary(&self) -> Result<(File, Metadata), ErrorKind> {
-        let directory = self.parent.open()?;
+        let directory = self.parent.open_by_path()?;
         if !self.parent.follows() {
             return match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
                 Err(ErrorKind::Clash { .. }) => Err(ErrorKind::Replaced),
@@ -228,9 +228,9 @@ impl Reader {
         content::whole_hash(&self.file, self.size()).map_err(|error| self.error(error))
     }
 
-    /// Whether the file is still as it was found: identity, size, number of links, modification time
-    /// and change time. This also notices that the file was replaced or removed, but not that its
-    /// directory was.
+    /// Whether the file is still as it was found: size, modification time and change time, and no
+    /// fewer links. So this also notices that another file replaced it, or that it was removed, but
+    /// not that a directory of its path or a link to it now leads elsewhere.
     ///
     /// # Errors
     /// The file system refuses.
