@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use headroom_transfer_proto::path::RelPath;
 use nix::fcntl::{OFlag, openat, readlinkat};
@@ -35,9 +36,9 @@ use crate::files::remaining::Remaining;
 use crate::files::{reader, temporary};
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
 
-/// Names looked up in a directory before it is opened by its path again: files of one that is moved
-/// out of the tree are not sent for long.
-const NAMES_AT_ONCE: usize = 64;
+/// How long names are looked up in a directory before it is opened by its path again: files of one
+/// that is moved out of the tree are not sent for longer, however long a peer makes the walk wait.
+const REOPEN_AFTER: Duration = Duration::from_millis(100);
 
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
@@ -50,6 +51,8 @@ pub struct Source {
     excludes: Arc<Excludes>,
     starts: VecDeque<Start>,
     levels: Vec<Level>,
+    /// How long a directory is used before it is opened by its path again.
+    reopen_after: Duration,
     /// Names under which sources are sent.
     given: HashSet<RelPath>,
     /// Whether paths of the current source begin with its name.
@@ -100,13 +103,14 @@ struct Level {
     state: State,
     identity: Identity,
     names: Names,
-    /// Names looked up since it was opened.
-    looked_up: usize,
 }
 
 #[derive(Debug)]
 enum State {
-    Open(Arc<OwnedFd>),
+    Open {
+        directory: Arc<OwnedFd>,
+        since: Instant,
+    },
     /// Not opened yet, or closed while a subdirectory is walked.
     Closed,
     /// It could not be opened.
@@ -155,6 +159,7 @@ impl Source {
             excludes,
             starts,
             levels,
+            reopen_after: REOPEN_AFTER,
             given,
             is_named,
             only_files,
@@ -195,6 +200,12 @@ impl Source {
     #[must_use]
     pub fn keeping(self, keep: Keep) -> Self {
         Self { keep, ..self }
+    }
+
+    /// The same walk, with another time until a directory is opened by its path again.
+    #[cfg(test)]
+    pub(in crate::files) fn reopening_after(self, reopen_after: Duration) -> Self {
+        Self { reopen_after, ..self }
     }
 
     fn begin(&mut self, start: Start) -> Result<Option<Found>, Error> {
@@ -360,8 +371,7 @@ impl Source {
             level.state = State::Closed;
         }
         let found = self.directory(&place, metadata)?;
-        let (state, names, looked_up) = (State::Closed, Names::new(), 0);
-        self.levels.push(Level { place, state, identity, names, looked_up });
+        self.levels.push(Level { place, state: State::Closed, identity, names: Names::new() });
         Ok(found)
     }
 }
@@ -370,8 +380,9 @@ impl Iterator for Source {
     type Item = Result<Found, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let reopen_after = self.reopen_after;
         loop {
-            let found = match self.levels.last_mut().map(Level::next) {
+            let found = match self.levels.last_mut().map(|level| level.next(reopen_after)) {
                 Some(Some(Ok((place, metadata)))) => self.visit(place, metadata),
                 Some(Some(Err(error))) => Err(error),
                 Some(None) => {
@@ -392,14 +403,17 @@ impl Iterator for Source {
 
 impl Level {
     /// Returns the next name of the directory and its metadata.
-    fn next(&mut self) -> Option<Result<(SourcePath, Metadata), Error>> {
-        if self.looked_up >= NAMES_AT_ONCE && matches!(self.state, State::Open(_)) {
-            self.state = State::Closed;
+    fn next(&mut self, reopen_after: Duration) -> Option<Result<(SourcePath, Metadata), Error>> {
+        // what becomes of the directory now is no concern of this walk
+        if self.names.is_at_end() {
+            return None;
         }
         let directory = match &self.state {
-            State::Open(directory) => Arc::clone(directory),
+            State::Open { directory, since } if since.elapsed() < reopen_after => {
+                Arc::clone(directory)
+            }
             State::Ended => return None,
-            State::Closed => match self.open() {
+            State::Open { .. } | State::Closed => match self.open() {
                 Ok(directory) => directory,
                 Err(kind) => {
                     self.state = State::Ended;
@@ -408,10 +422,7 @@ impl Level {
             },
         };
         Some(match self.names.next(&directory)? {
-            Ok(name) => {
-                self.looked_up += 1;
-                self.look(&directory, &name)
-            }
+            Ok(name) => self.look(&directory, &name),
             Err(errno) => Err(self.place.error(errno)),
         })
     }
@@ -422,8 +433,7 @@ impl Level {
         if Metadata::of(&directory)?.identity != self.identity {
             return Err(ErrorKind::Replaced);
         }
-        self.state = State::Open(Arc::clone(&directory));
-        self.looked_up = 0;
+        self.state = State::Open { directory: Arc::clone(&directory), since: Instant::now() };
         Ok(directory)
     }
 
