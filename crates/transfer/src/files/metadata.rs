@@ -66,8 +66,11 @@ impl Metadata {
 
     /// Whether this is the same file with, as far as the file system tells, the same content.
     pub(super) fn is_unchanged(&self, now: &Self) -> bool {
-        (self.identity, self.size, self.mtime, self.ctime)
-            == (now.identity, now.size, now.mtime, now.ctime)
+        // a file that was removed or replaced within a tick of the clock has a link less; one more
+        // is none of its content, and some network file systems count links only of open files
+        now.links >= self.links
+            && (self.identity, self.size, self.mtime, self.ctime)
+                == (now.identity, now.size, now.mtime, now.ctime)
     }
 
     /// Whether neither content nor metadata changed since then. A program can set the modification

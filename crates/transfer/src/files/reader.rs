@@ -66,6 +66,18 @@ impl SourceFile {
             Self::Store(file) => Reader::Store(Box::new(file.open()?)),
         })
     }
+
+    /// Opens the file that a walk has found just now, as [`Self::open`] or, if it is `changing`, as
+    /// [`Self::open_changed`], with fewer look-ups.
+    ///
+    /// # Errors
+    /// Those of these methods.
+    pub fn open_found(&self, changing: bool) -> Result<Reader, Error> {
+        Ok(match self {
+            Self::Disk(file) => Reader::Disk(file.open_found(changing)?),
+            Self::Store(file) => Reader::Store(Box::new(file.open()?)),
+        })
+    }
 }
 
 /// A file that is being sent. Several threads may read it at once.
@@ -188,9 +200,22 @@ impl Reader {
         }
     }
 
-    /// Whether the file is still the one that was found, and still has its name: size, modification
-    /// time, change time and identity. Of an object every byte that was read is of the version that
-    /// was found, whatever became of it since.
+    /// Whether the file is still as it was found: size, modification time and change time, and no
+    /// fewer links. So this also notices that another file replaced it, or that it was removed, but
+    /// not that a directory of its path or a link to it now leads elsewhere. An object is as it was
+    /// found, as [`Self::is_unchanged`] explains.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub fn is_as_found(&self) -> Result<bool, Error> {
+        match self {
+            Self::Disk(reader) => reader.is_as_found(),
+            Self::Store(_) => Ok(true),
+        }
+    }
+
+    /// Whether the file is still as it was found, and its path still leads to it. Of an object
+    /// every byte that was read is of the version that was found, whatever became of it since.
     ///
     /// # Errors
     /// The file system refuses.

@@ -303,10 +303,11 @@ impl Walk {
     }
 }
 
-/// Hashes a file, which must not change meanwhile unless that is allowed.
+/// Hashes a file that the walk has found just now. It must not change meanwhile unless that is
+/// allowed.
 fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], Failure> {
     let read = || {
-        let reader = if changing { file.open_changed()? } else { file.open()? };
+        let reader = file.open_found(changing)?;
         let hash = reader.hash()?;
         Ok::<_, files::Error>((hash, reader.is_unchanged()?))
     };
@@ -333,9 +334,14 @@ pub(super) fn content(
     changing: bool,
 ) -> Result<(Inline, Option<String>), Failure> {
     let read = || {
-        let reader = if changing { file.open_changed()? } else { file.open()? };
+        let reader = match size {
+            // the walk has found it just now
+            Size::AsRead => file.open_found(changing)?,
+            Size::AsOffered if changing => file.open_changed()?,
+            Size::AsOffered => file.open()?,
+        };
         let mut content = reader.read_to_end(MAX_INLINE + 1)?;
-        let is_unchanged = reader.is_unchanged()?;
+        let is_unchanged = reader.is_as_found()?;
         if !is_unchanged {
             // what was appended since is not sent
             content.truncate(usize::try_from(file.metadata().size).unwrap_or(usize::MAX));

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use headroom_mutex::lock;
@@ -129,6 +129,37 @@ impl LastDirectory {
 impl Clone for LastDirectory {
     fn clone(&self) -> Self {
         Self::default()
+    }
+}
+
+/// A directory below another one, and its descriptor as long as a walk has it open. This keeps none
+/// open itself, however many files are known of it.
+#[derive(Debug, Clone)]
+pub(super) struct Parent {
+    beneath: Beneath,
+    path: Option<Box<[u8]>>,
+    walked: Weak<OwnedFd>,
+}
+
+impl Parent {
+    /// Names a directory; `None` is the top. `walked` is its descriptor, if a walk has it open.
+    pub(super) fn new(beneath: Beneath, path: Option<&[u8]>, walked: Weak<OwnedFd>) -> Self {
+        Self { beneath, path: path.map(Box::from), walked }
+    }
+
+    /// Returns the descriptor of the walk, or opens the directory by its path.
+    pub(super) fn open(&self) -> nix::Result<Arc<OwnedFd>> {
+        self.walked.upgrade().map_or_else(|| self.open_by_path(), Ok)
+    }
+
+    /// Opens the directory that has the path now.
+    pub(super) fn open_by_path(&self) -> nix::Result<Arc<OwnedFd>> {
+        self.beneath.directory(self.path.as_deref())
+    }
+
+    /// Whether links are followed.
+    pub(super) fn follows(&self) -> bool {
+        self.beneath.follows()
     }
 }
 

@@ -44,6 +44,11 @@ impl Names {
         self.batch.pop().map(Ok)
     }
 
+    /// Whether all names were returned.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.batch.is_empty() && !self.more
+    }
+
     /// Returns how many names are in memory.
     pub(super) fn held(&self) -> usize {
         self.batch.len()

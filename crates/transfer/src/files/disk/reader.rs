@@ -6,11 +6,12 @@ use std::os::unix::fs::FileExt;
 
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Hash, Spans, Verification};
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-use super::beneath::Beneath;
-use super::partial::open_ordinary;
+use super::beneath::Parent;
+use super::partial::{HARMLESS, open_ordinary};
 use crate::files::content;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::Metadata;
@@ -19,9 +20,7 @@ use crate::files::metadata::Metadata;
 #[derive(Debug, Clone)]
 pub struct SourceFile {
     pub(super) path: RelPath,
-    pub(super) beneath: Beneath,
-    /// Its directory below `beneath`.
-    pub(super) directory: Option<Box<[u8]>>,
+    pub(super) parent: Parent,
     pub(super) name: Box<[u8]>,
     pub(super) metadata: Metadata,
 }
@@ -44,10 +43,7 @@ impl SourceFile {
     /// # Errors
     /// It cannot be read, or has changed.
     pub fn open(&self) -> Result<Reader, Error> {
-        self.open_as(|found, now| match found.is_unchanged(now) {
-            true => Ok(()),
-            false => Err(ErrorKind::Changed),
-        })
+        self.reader(self.open_ordinary(), false)
     }
 
     /// Opens the file, even if its content has changed since.
@@ -55,38 +51,71 @@ impl SourceFile {
     /// # Errors
     /// It cannot be read, is another file, or is shorter than it was.
     pub fn open_changed(&self) -> Result<Reader, Error> {
-        self.open_as(|found, now| match found.identity == now.identity {
-            false => Err(ErrorKind::Replaced),
-            true if now.size < found.size => Err(ErrorKind::Shorter),
-            true => Ok(()),
-        })
+        self.reader(self.open_ordinary(), true)
     }
 
-    fn open_as(
-        &self,
-        is_it: impl Fn(&Metadata, &Metadata) -> Result<(), ErrorKind>,
-    ) -> Result<Reader, Error> {
-        let open = || {
-            let directory = self.beneath.directory(self.directory.as_deref())?;
-            let (file, metadata) = if self.beneath.follows() {
-                if Metadata::at(&directory, &self.name, true)?.file_type != FileType::File {
-                    return Err(ErrorKind::Replaced);
-                }
-                let flags =
-                    OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-                let file = File::from(openat(&directory, &*self.name, flags, Mode::empty())?);
-                let metadata = Metadata::of(&file)?;
-                (file, metadata)
-            } else {
-                match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
-                    Err(ErrorKind::Clash { .. }) => return Err(ErrorKind::Replaced),
-                    outcome => outcome?,
-                }
-            };
-            is_it(&self.metadata, &metadata)?;
-            Ok(file)
+    /// Opens the file that a walk has found just now, as [`Self::open`] or, if it is `changing`, as
+    /// [`Self::open_changed`], in the directory that the walk has open. Its name is not looked up
+    /// first: that would be the walk's look-up again.
+    ///
+    /// # Errors
+    /// Those of these methods.
+    pub fn open_found(&self, changing: bool) -> Result<Reader, Error> {
+        let opened = match self.parent.follows() {
+            // the link may lead elsewhere by now
+            true => self.open_ordinary(),
+            false => self.open_harmless(),
         };
-        let file = open().map_err(|kind| self.error(kind))?;
+        self.reader(opened, changing)
+    }
+
+    /// Opens what has the name, if it is an ordinary file.
+    fn open_ordinary(&self) -> Result<(File, Metadata), ErrorKind> {
+        let directory = self.parent.open_by_path()?;
+        if !self.parent.follows() {
+            return match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
+                Err(ErrorKind::Clash { .. }) => Err(ErrorKind::Replaced),
+                outcome => outcome,
+            };
+        }
+        if Metadata::at(&directory, &self.name, true)?.file_type != FileType::File {
+            return Err(ErrorKind::Replaced);
+        }
+        let flags = (OFlag::O_RDONLY | HARMLESS).difference(OFlag::O_NOFOLLOW);
+        let file = File::from(openat(&directory, &*self.name, flags, Mode::empty())?);
+        let metadata = Metadata::of(&file)?;
+        Ok((file, metadata))
+    }
+
+    /// Opens what has the name, without following a link or waiting for the other end of a pipe.
+    fn open_harmless(&self) -> Result<(File, Metadata), ErrorKind> {
+        let directory = self.parent.open()?;
+        let flags = OFlag::O_RDONLY | HARMLESS;
+        let file = match openat(&directory, &*self.name, flags, Mode::empty()) {
+            // a link or a socket
+            Err(Errno::ELOOP | Errno::ENXIO) => return Err(ErrorKind::Replaced),
+            opened => File::from(opened?),
+        };
+        let metadata = Metadata::of(&file)?;
+        match metadata.file_type {
+            FileType::File => Ok((file, metadata)),
+            _ => Err(ErrorKind::Replaced),
+        }
+    }
+
+    /// Returns a reader of what was opened, if that is what was found.
+    fn reader(
+        &self,
+        opened: Result<(File, Metadata), ErrorKind>,
+        changing: bool,
+    ) -> Result<Reader, Error> {
+        let checked = opened.and_then(|(file, now)| match changing {
+            false if !self.metadata.is_unchanged(&now) => Err(ErrorKind::Changed),
+            true if self.metadata.identity != now.identity => Err(ErrorKind::Replaced),
+            true if now.size < self.metadata.size => Err(ErrorKind::Shorter),
+            _ => Ok(file),
+        });
+        let file = checked.map_err(|kind| self.error(kind))?;
         Ok(Reader { source: self.clone(), file, verification: Verification::Blake3 })
     }
 
@@ -199,18 +228,28 @@ impl Reader {
         content::whole_hash(&self.file, self.size()).map_err(|error| self.error(error))
     }
 
-    /// Whether the file is still the one that was found, and still has its name: size, modification
-    /// time, change time and identity.
+    /// Whether the file is still as it was found: size, modification time and change time, and no
+    /// fewer links. So this also notices that another file replaced it, or that it was removed, but
+    /// not that a directory of its path or a link to it now leads elsewhere.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub fn is_as_found(&self) -> Result<bool, Error> {
+        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
+        Ok(self.source.metadata.is_unchanged(&now))
+    }
+
+    /// Whether the file is still as it was found, and its path still leads to it.
     ///
     /// # Errors
     /// The file system refuses.
     pub fn is_unchanged(&self) -> Result<bool, Error> {
-        let SourceFile { beneath, directory, name, metadata, .. } = &self.source;
-        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
-        let named = beneath
-            .directory(directory.as_deref())
-            .and_then(|directory| Metadata::at(&directory, name, beneath.follows()));
-        Ok(metadata.is_unchanged(&now) && named.is_ok_and(|named| metadata.is_unchanged(&named)))
+        let SourceFile { parent, name, metadata, .. } = &self.source;
+        let is_as_found = self.is_as_found()?;
+        let named = parent
+            .open_by_path()
+            .and_then(|directory| Metadata::at(&directory, name, parent.follows()));
+        Ok(is_as_found && named.is_ok_and(|named| metadata.is_unchanged(&named)))
     }
 
     pub(super) fn file(&self) -> &File {

@@ -15,14 +15,15 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use headroom_transfer_proto::path::RelPath;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
 use super::attributes;
-use super::beneath::Beneath;
+use super::beneath::{Beneath, Parent};
 use super::names::Names;
 use super::partial::HARMLESS;
 use super::reader::SourceFile;
@@ -35,6 +36,10 @@ use crate::files::remaining::Remaining;
 use crate::files::{reader, temporary};
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
 
+/// How long names are looked up in a directory before it is opened by its path again: files of one
+/// that is moved out of the tree are not sent for longer, however long a peer makes the walk wait.
+const REOPEN_AFTER: Duration = Duration::from_millis(100);
+
 /// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
 /// Memory is bounded: at most 65 536 names at each level. Few files are open, however deep the
@@ -46,6 +51,8 @@ pub struct Source {
     excludes: Arc<Excludes>,
     starts: VecDeque<Start>,
     levels: Vec<Level>,
+    /// How long a directory is used before it is opened by its path again.
+    reopen_after: Duration,
     /// Names under which sources are sent.
     given: HashSet<RelPath>,
     /// Whether paths of the current source begin with its name.
@@ -81,6 +88,8 @@ struct SourcePath {
     beneath: Beneath,
     /// Its path below that; `None` is that directory itself.
     place: Option<Box<[u8]>>,
+    /// The directory that it is in, as long as it is being walked.
+    walked: Weak<OwnedFd>,
     /// The name under which it is sent; `None` if its content is sent without.
     path: Option<RelPath>,
     /// Its path for error messages.
@@ -98,7 +107,10 @@ struct Level {
 
 #[derive(Debug)]
 enum State {
-    Open(Arc<OwnedFd>),
+    Open {
+        directory: Arc<OwnedFd>,
+        since: Instant,
+    },
     /// Not opened yet, or closed while a subdirectory is walked.
     Closed,
     /// It could not be opened.
@@ -147,6 +159,7 @@ impl Source {
             excludes,
             starts,
             levels,
+            reopen_after: REOPEN_AFTER,
             given,
             is_named,
             only_files,
@@ -189,6 +202,12 @@ impl Source {
         Self { keep, ..self }
     }
 
+    /// The same walk, with another time until a directory is opened by its path again.
+    #[cfg(test)]
+    pub(in crate::files) fn reopening_after(self, reopen_after: Duration) -> Self {
+        Self { reopen_after, ..self }
+    }
+
     fn begin(&mut self, start: Start) -> Result<Option<Found>, Error> {
         let place = match start {
             Start::Here(path) => {
@@ -202,7 +221,7 @@ impl Source {
                 };
                 let place = place.map(|place| Box::from(place.as_bytes()));
                 let shown = place.clone().unwrap_or_else(|| b".".as_slice().into());
-                SourcePath { beneath, place, path, shown }
+                SourcePath { beneath, place, walked: Weak::new(), path, shown }
             }
             Start::Listed { beneath, path } => return self.begin_listed(beneath, path),
         };
@@ -222,7 +241,8 @@ impl Source {
     /// Visits a single name of a listing.
     fn begin_listed(&mut self, beneath: Beneath, path: RelPath) -> Result<Option<Found>, Error> {
         let shown: Box<[u8]> = path.as_bytes().into();
-        let place = SourcePath { beneath, place: Some(shown.clone()), path: Some(path), shown };
+        let (place, walked, path) = (Some(shown.clone()), Weak::new(), Some(path));
+        let place = SourcePath { beneath, place, walked, path, shown };
         self.is_named = false;
         let metadata = place.look().map_err(|kind| place.error(kind))?;
         match metadata.file_type {
@@ -263,7 +283,8 @@ impl Source {
             }
         };
         self.parent = Some((top, beneath.clone()));
-        Ok(SourcePath { beneath, place: place.map(Box::from), path: name, shown })
+        let (place, walked) = (place.map(Box::from), Weak::new());
+        Ok(SourcePath { beneath, place, walked, path: name, shown })
     }
 
     /// Decides what to send of a name.
@@ -278,7 +299,7 @@ impl Source {
         let Some(path) = place.path.clone() else {
             return Err(place.error(ErrorKind::NoDirectory));
         };
-        let (directory, name) = place.split();
+        let (parent, name) = place.split();
         if temporary::is_temporary(name) {
             return Err(place.error(ErrorKind::Unfinished));
         }
@@ -288,16 +309,15 @@ impl Source {
         };
         let kind = match metadata.file_type {
             FileType::File => {
-                let (directory, name) = (directory.map(Box::from), name.into());
-                let (path, beneath) = (path.clone(), place.beneath);
-                let file = SourceFile { path, beneath, directory, name, metadata };
+                let (path, name) = (path.clone(), name.into());
+                let file = SourceFile { path, parent, name, metadata };
                 SourceKind::File(reader::SourceFile::Disk(file))
             }
             FileType::Symlink if self.links == Links::Skip => {
                 return Err(place.error(ErrorKind::LinkLeftOut));
             }
             FileType::Symlink => {
-                let read = || readlinkat(place.beneath.directory(directory)?, name);
+                let read = || readlinkat(parent.open()?, name);
                 let target = read().map_err(|errno| place.error(errno))?.into_vec();
                 let is_inside = match self.is_named {
                     true => path.tree_holds_link_to(&target),
@@ -360,8 +380,9 @@ impl Iterator for Source {
     type Item = Result<Found, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let reopen_after = self.reopen_after;
         loop {
-            let found = match self.levels.last_mut().map(Level::next) {
+            let found = match self.levels.last_mut().map(|level| level.next(reopen_after)) {
                 Some(Some(Ok((place, metadata)))) => self.visit(place, metadata),
                 Some(Some(Err(error))) => Err(error),
                 Some(None) => {
@@ -382,11 +403,17 @@ impl Iterator for Source {
 
 impl Level {
     /// Returns the next name of the directory and its metadata.
-    fn next(&mut self) -> Option<Result<(SourcePath, Metadata), Error>> {
+    fn next(&mut self, reopen_after: Duration) -> Option<Result<(SourcePath, Metadata), Error>> {
+        // what becomes of the directory now is no concern of this walk
+        if self.names.is_at_end() {
+            return None;
+        }
         let directory = match &self.state {
-            State::Open(directory) => Arc::clone(directory),
+            State::Open { directory, since } if since.elapsed() < reopen_after => {
+                Arc::clone(directory)
+            }
             State::Ended => return None,
-            State::Closed => match self.open() {
+            State::Open { .. } | State::Closed => match self.open() {
                 Ok(directory) => directory,
                 Err(kind) => {
                     self.state = State::Ended;
@@ -406,12 +433,12 @@ impl Level {
         if Metadata::of(&directory)?.identity != self.identity {
             return Err(ErrorKind::Replaced);
         }
-        self.state = State::Open(Arc::clone(&directory));
+        self.state = State::Open { directory: Arc::clone(&directory), since: Instant::now() };
         Ok(directory)
     }
 
-    fn look(&self, directory: &OwnedFd, name: &[u8]) -> Result<(SourcePath, Metadata), Error> {
-        let SourcePath { beneath, place, path, shown } = &self.place;
+    fn look(&self, directory: &Arc<OwnedFd>, name: &[u8]) -> Result<(SourcePath, Metadata), Error> {
+        let SourcePath { beneath, place, path, shown, .. } = &self.place;
         let shown: Box<[u8]> = [shown, &b"/"[..], name].concat().into();
         let error = |kind: ErrorKind| Error::new(&shown, "sent", kind);
         let path = path.as_ref().map_or_else(|| RelPath::single(name), |path| path.child(name));
@@ -422,7 +449,8 @@ impl Level {
             Some(place) => [place, &b"/"[..], name].concat().into(),
             None => name.into(),
         };
-        Ok((SourcePath { beneath: beneath.clone(), place: Some(place), path, shown }, metadata))
+        let (beneath, walked) = (beneath.clone(), Arc::downgrade(directory));
+        Ok((SourcePath { beneath, place: Some(place), walked, path, shown }, metadata))
     }
 }
 
@@ -432,19 +460,20 @@ impl SourcePath {
     }
 
     /// Splits it into its directory and its name there.
-    fn split(&self) -> (Option<&[u8]>, &[u8]) {
+    fn split(&self) -> (Parent, &[u8]) {
         let place = self.place.as_deref().unwrap_or(b".");
-        match place.iter().rposition(|byte| *byte == b'/') {
+        let (directory, name) = match place.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (Some(&place[..at]), &place[at + 1..]),
             None => (None, place),
-        }
+        };
+        (Parent::new(self.beneath.clone(), directory, self.walked.clone()), name)
     }
 
     /// Opens it, if it is still the same file.
     fn open(&self, metadata: &Metadata) -> Result<File, ErrorKind> {
-        let (directory, name) = self.split();
-        let directory = self.beneath.directory(directory)?;
-        let follow = if self.beneath.follows() { OFlag::O_NOFOLLOW } else { OFlag::empty() };
+        let (parent, name) = self.split();
+        let directory = parent.open()?;
+        let follow = if parent.follows() { OFlag::O_NOFOLLOW } else { OFlag::empty() };
         let flags = (OFlag::O_RDONLY | HARMLESS).difference(follow);
         let file = File::from(openat(&*directory, name, flags, Mode::empty())?);
         match Metadata::of(&file)?.identity == metadata.identity {
@@ -454,9 +483,8 @@ impl SourcePath {
     }
 
     fn look(&self) -> Result<Metadata, ErrorKind> {
-        let (directory, name) = self.split();
-        let directory = self.beneath.directory(directory)?;
-        Ok(Metadata::at(&directory, name, self.beneath.follows())?)
+        let (parent, name) = self.split();
+        Ok(Metadata::at(parent.open()?, name, parent.follows())?)
     }
 }
 

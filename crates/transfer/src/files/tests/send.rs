@@ -1,7 +1,8 @@
 //! Files that are read while others change them.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use nix::sys::stat::Mode;
@@ -156,5 +157,97 @@ fn a_file_replaced_by_something_else_is_not_opened() {
         fs::remove_file(&path).expect("removed");
         std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
         assert!(matches!(found.open().expect_err("open").kind(), ErrorKind::Replaced));
+    }
+}
+
+#[test]
+fn rejects_whatever_took_the_name_of_a_file_since_the_walk() {
+    let others: [fn(&Path); 4] = [
+        |path| mkfifo(path, Mode::from_bits_truncate(0o600)).expect("a pipe"),
+        |path| symlink("/dev/zero", path).expect("a link"),
+        |path| drop(UnixListener::bind(path).expect("a socket")),
+        |path| fs::create_dir(path).expect("a directory"),
+    ];
+    let Here { path, found, _folder, .. } = found();
+    fs::remove_file(&path).expect("removed");
+    for other in others {
+        other(&path);
+        for changing in [false, true] {
+            let error = found.open_found(changing).expect_err("open");
+            assert!(matches!(error.kind(), ErrorKind::Replaced), "{error}");
+        }
+        fs::remove_file(&path).or_else(|_| fs::remove_dir(&path)).expect("removed");
+    }
+}
+
+#[test]
+fn notices_changes_of_a_small_file_without_its_name() {
+    let changes: [fn(&Path); 4] = [
+        |path| File::options().append(true).open(path).expect("a file").set_len(1).expect("cut"),
+        |path| fs::write(path, "more than it was found with").expect("written"),
+        |path| fs::remove_file(path).expect("removed"),
+        |path| {
+            fs::write(path.with_extension("new"), "small").expect("another");
+            fs::rename(path.with_extension("new"), path).expect("renamed");
+        },
+    ];
+    for change in changes {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, "small").expect("a file");
+        let mut source = Source::new([path.clone()], Links::Keep);
+        let SourceKind::File(found) = source.next().expect("one").expect("found").kind else {
+            panic!("no file");
+        };
+        let reader = found.open_found(false).expect("open");
+        assert!(reader.is_as_found().expect("an answer"));
+        change(&path);
+        assert!(!reader.is_as_found().expect("an answer"));
+        assert!(!is_unchanged(&reader));
+    }
+}
+
+/// A file system that lists a file with one link may count others when the file is open.
+#[test]
+fn fewer_links_are_a_change_and_more_are_not() {
+    let Here { found, _folder, .. } = found();
+    let fewer = *found.metadata();
+    let mut more = fewer;
+    more.links += 1;
+    assert!(fewer.is_unchanged(&more));
+    assert!(!more.is_unchanged(&fewer));
+}
+
+/// Another program puts a link to elsewhere where the walk is.
+#[test]
+fn small_files_are_read_from_the_directory_that_the_walk_has_open() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (top, moved) = (folder.path().join("top"), folder.path().join("moved"));
+    let (sub, outside) = (top.join("sub"), folder.path().join("outside"));
+    fs::create_dir_all(&sub).expect("folders");
+    fs::create_dir(&outside).expect("a folder");
+    fs::write(sub.join("a"), "found").expect("a file");
+    fs::write(outside.join("a"), "secret").expect("a file");
+    for root in both_ways(&top) {
+        let mut source = Source::below(&root, [(None, false)], Links::Keep);
+        let file = source.find_map(|found| match found.expect("found").kind {
+            SourceKind::File(file) => Some(file),
+            _ => None,
+        });
+        let found = file.expect("a file");
+        fs::rename(&sub, &moved).expect("renamed");
+        symlink(&outside, &sub).expect("a link");
+        let reader = found.open_found(false).expect("open");
+        assert_eq!(reader.read_to_end(100).expect("read"), b"found");
+        assert!(reader.is_as_found().expect("an answer"));
+        assert!(!is_unchanged(&reader), "its path leads elsewhere");
+        let later = [found.open(), found.open_changed()];
+        drop(source);
+        for opened in later.into_iter().chain([found.open_found(false)]) {
+            let error = opened.expect_err("its path leads elsewhere");
+            assert!(matches!(error.kind(), ErrorKind::NotBeneath), "{error}");
+        }
+        fs::remove_file(&sub).expect("removed");
+        fs::rename(&moved, &sub).expect("renamed");
     }
 }

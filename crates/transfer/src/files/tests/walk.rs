@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::super::{ErrorKind, Found, Links, Source, SourceKind, temporary};
+use super::super::{ErrorKind, Found, Links, Source, SourceKind, disk, temporary};
 use super::*;
 
 /// What a walk gives, as lines: `d` directory, `f` file, `l` link, `!` error,
@@ -275,4 +276,52 @@ fn a_deep_tree_takes_few_open_files() {
     assert!(most < before + 200, "{most} files were open, {before} before");
     let links = folder.path().join("d").metadata().expect("a folder").nlink();
     assert_eq!(links, 3);
+}
+
+/// A sync holds thousands of files that it has found.
+#[test]
+fn found_files_keep_no_directory_open() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path().canonicalize().expect("a path").join("d");
+    for n in 0..100 {
+        let sub = top.join(n.to_string());
+        fs::create_dir_all(&sub).expect("folders");
+        fs::write(sub.join("f"), "x").expect("a file");
+    }
+    // other tests open files beside this one, but not in its folder
+    let held = || {
+        let files = fs::read_dir("/proc/self/fd").expect("this process");
+        let paths = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        paths.filter(|path| path.starts_with(&top)).count()
+    };
+    let (mut found, mut most) = (Vec::new(), 0);
+    for each in Source::new([top.clone()], Links::Keep) {
+        found.push(each.expect("found"));
+        most = most.max(held());
+    }
+    assert_eq!((found.len(), most, held()), (201, 1, 0));
+}
+
+#[test]
+fn a_directory_that_leaves_the_tree_is_not_walked_for_long() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [here, moved] = ["d", "moved"].map(|name| folder.path().join(name));
+    fs::create_dir(&here).expect("a folder");
+    for name in ["a", "b", "c"] {
+        fs::write(here.join(name), "x").expect("a file");
+    }
+    let rest = |reopen_after, found_before| {
+        let source = disk::Source::new([here.clone()], Links::Keep).reopening_after(reopen_after);
+        let mut source = Source::Disk(Box::new(source));
+        for _ in 0..found_before {
+            source.next().expect("one").expect("found");
+        }
+        fs::rename(&here, &moved).expect("renamed");
+        let rest = lines(source);
+        fs::rename(&moved, &here).expect("renamed");
+        rest
+    };
+    assert_eq!(rest(Duration::MAX, 2), ["f d/b 1", "f d/c 1"]);
+    assert_eq!(rest(Duration::ZERO, 2), ["! Missing"]);
+    assert!(rest(Duration::ZERO, 4).is_empty(), "all of it was found before");
 }
