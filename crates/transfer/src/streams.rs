@@ -2,9 +2,9 @@
 //!
 //! Streams carry what lanes do not, over the same long and lossy paths, and share them with the
 //! same others: so they follow the same rate control. quinn's own take each loss for congestion
-//! (CUBIC: with 0.3 % of random loss and 70 ms it achieves 3 % of 100 Mbit/s), or hardly any (BBR:
-//! beside it one CUBIC flow got at most 0.3 of 95 Mbit/s in nine of eleven runs, with 50 ms and a
-//! queue of one bandwidth-delay product).
+//! (CUBIC: with 0.3 % of random loss and 70 ms it achieves 3 % of 100 Mbit/s once slow start has
+//! ended), or hardly any (BBR: beside it one CUBIC flow got at most 0.3 of 95 Mbit/s in nine of
+//! eleven runs, with 50 ms and a queue of one bandwidth-delay product).
 //!
 //! After an outage QUIC waits for its probe timeout, which doubles without a bound (RFC 9002,
 //! section 6.2.1): after 15 seconds it may be silent for as long again. Here each end that has
