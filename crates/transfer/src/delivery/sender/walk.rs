@@ -303,11 +303,11 @@ impl Walk {
     }
 }
 
-/// Hashes a file that the walk has found just now. It must not change meanwhile unless that is
-/// allowed.
+/// Hashes a file, which must not change meanwhile unless that is allowed.
 fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], Failure> {
     let read = || {
-        let reader = file.open_found(changing)?;
+        // the walk may have waited for the peer since it has found the file
+        let reader = if changing { file.open_changed()? } else { file.open()? };
         let hash = reader.hash()?;
         Ok::<_, files::Error>((hash, reader.is_unchanged()?))
     };
