@@ -82,7 +82,6 @@ impl SourceFile {
 
 /// A file that is being sent. Several threads may read it at once.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most are the large one, many for a moment each")]
 pub enum Reader {
     /// On a disk of this machine.
     Disk(disk::Reader),

@@ -3,10 +3,8 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
 
-use headroom_mutex::lock;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
@@ -14,16 +12,11 @@ use nix::sys::stat::Mode;
 /// For resolving names in a directory, without permission to list it.
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// How long [`Beneath::recent_directory`] uses an open directory: one file with `--fsync` may take
-/// as long.
-const RECENT: Duration = Duration::from_millis(10);
-
 /// A directory that nothing opened through it can leave.
 #[derive(Debug, Clone)]
 pub(super) struct Beneath {
     top: Arc<OwnedFd>,
     resolution: Resolution,
-    last: LastDirectory,
 }
 
 /// How a path is resolved.
@@ -46,7 +39,7 @@ impl Beneath {
             Ok(_) => Resolution::Kernel,
             Err(_) => Resolution::Components,
         };
-        Ok(Self { top, resolution, last: LastDirectory::default() })
+        Ok(Self { top, resolution })
     }
 
     /// Follows links in the tree.
@@ -67,8 +60,7 @@ impl Beneath {
 
     /// Opens a directory below this one as a root of its own.
     pub(super) fn below(&self, path: &[u8]) -> nix::Result<Self> {
-        let (top, resolution) = (self.directory(Some(path))?, self.resolution);
-        Ok(Self { top, resolution, last: LastDirectory::default() })
+        Ok(Self { top: self.directory(Some(path))?, resolution: self.resolution })
     }
 
     /// Opens a directory to resolve names in. `path` is relative and has no component `..`, which
@@ -80,55 +72,6 @@ impl Beneath {
             Resolution::Components => by_components(&self.top, path),
             Resolution::Follow => openat(&self.top, path, DIRECTORY, Mode::empty()).map(Arc::new),
         }
-    }
-
-    /// Does what [`Self::directory`] does, for many files one after the other: the directory of the
-    /// last one is not looked up again if that was less than [`RECENT`] ago.
-    ///
-    /// No link led to it when it was opened below the top, and it stays the same directory. If
-    /// another program has renamed it or put a link in its place since, the file goes into the
-    /// renamed directory, as any file does whose directory is renamed after it was looked up. If
-    /// another program has removed it, nothing can be made in it: look it up again.
-    pub(super) fn recent_directory(&self, path: Option<&[u8]>) -> nix::Result<Arc<OwnedFd>> {
-        let Some(path) = path else { return self.directory(None) };
-        self.last.get(path, Instant::now(), || self.directory(Some(path)))
-    }
-}
-
-/// The directory that was opened last. A clone has its own.
-#[derive(Debug, Default)]
-struct LastDirectory(Mutex<Option<Opened>>);
-
-#[derive(Debug)]
-struct Opened {
-    path: Box<[u8]>,
-    at: Instant,
-    directory: Arc<OwnedFd>,
-}
-
-impl LastDirectory {
-    fn get(
-        &self,
-        path: &[u8],
-        now: Instant,
-        open: impl FnOnce() -> nix::Result<Arc<OwnedFd>>,
-    ) -> nix::Result<Arc<OwnedFd>> {
-        let mut last = lock(&self.0);
-        if let Some(opened) = &*last
-            && *opened.path == *path
-            && now.saturating_duration_since(opened.at) < RECENT
-        {
-            return Ok(Arc::clone(&opened.directory));
-        }
-        let directory = open()?;
-        *last = Some(Opened { path: path.into(), at: now, directory: Arc::clone(&directory) });
-        Ok(directory)
-    }
-}
-
-impl Clone for LastDirectory {
-    fn clone(&self) -> Self {
-        Self::default()
     }
 }
 
@@ -183,35 +126,4 @@ fn by_components(top: &Arc<OwnedFd>, path: &[u8]) -> nix::Result<Arc<OwnedFd>> {
         // with O_PATH a link itself would be opened, but O_DIRECTORY refuses it
         openat(&directory, component, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()).map(Arc::new)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_last_directory_is_used_again_and_only_for_a_moment() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let beneath = Beneath::new(folder.path()).expect("a directory");
-        let last = LastDirectory::default();
-        let start = Instant::now();
-        let looked_up = |last: &LastDirectory, path: &[u8], now| {
-            let mut opened = false;
-            let open = || {
-                opened = true;
-                beneath.directory(None)
-            };
-            last.get(path, now, open).expect("a directory");
-            opened
-        };
-        assert!(looked_up(&last, b"a", start));
-        assert!(!looked_up(&last, b"a", start + RECENT / 2));
-        assert!(looked_up(&last, b"a", start + RECENT), "counted from when it was opened");
-        assert!(looked_up(&last, b"b", start + RECENT));
-        assert!(looked_up(&last, b"a", start + RECENT), "one is kept");
-        assert!(looked_up(&last.clone(), b"a", start + RECENT), "a clone has its own");
-        let missing = last.get(b"c", start + RECENT, || Err(Errno::ENOENT));
-        assert_eq!(missing.map(drop), Err(Errno::ENOENT));
-        assert!(looked_up(&last, b"c", start + RECENT), "failures are not kept");
-    }
 }

@@ -7,6 +7,7 @@ mod cleanup;
 mod compare;
 mod delta;
 mod entries;
+mod last_directory;
 mod names;
 mod partial;
 mod reader;

@@ -17,6 +17,7 @@ use rustix::fs::{RenameFlags, renameat_with};
 use super::attributes;
 use super::beneath::Beneath;
 use super::change::{change, change_all};
+use super::last_directory::LastDirectory;
 use super::names::Names;
 use super::partial::{Partial, free_space, replaceable, sync_directory};
 use crate::files::error::{Error, ErrorKind, FileType};
@@ -32,6 +33,8 @@ use headroom_transfer_proto::message::Time;
 pub struct Root {
     beneath: Beneath,
     path: PathBuf,
+    /// Of small files.
+    pub(super) last_directory: LastDirectory,
 }
 
 impl Root {
@@ -42,7 +45,7 @@ impl Root {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let beneath = Beneath::new(path)
             .map_err(|error| Error::new(path.as_os_str().as_bytes(), "opened", error))?;
-        Ok(Self { beneath, path: path.to_owned() })
+        Ok(Self { beneath, path: path.to_owned(), last_directory: LastDirectory::default() })
     }
 
     /// Returns the directory's path as it was opened.
@@ -58,7 +61,7 @@ impl Root {
     pub fn below(&self, path: &RelPath) -> Result<Self, Error> {
         let beneath = self.beneath.below(path.as_bytes()).map_err(error(path, "opened"))?;
         let path = self.path.join(std::ffi::OsStr::from_bytes(path.as_bytes()));
-        Ok(Self { beneath, path })
+        Ok(Self { beneath, path, last_directory: LastDirectory::default() })
     }
 
     /// Reads the metadata of a name; `None` if nothing has it. Links are not followed.

@@ -61,7 +61,7 @@ impl Root {
         attributes: Option<&Attributes>,
     ) -> Result<(), ErrorKind> {
         let (parent, name) = path.split();
-        let directory = self.beneath().recent_directory(parent)?;
+        let directory = self.last_directory.open(self.beneath(), parent)?;
         // linkat(2) checks it as well, but only after the content was written
         if let Some(here) = replaceable(&directory, name)? {
             return Err(ErrorKind::Clash { here: here.file_type });
