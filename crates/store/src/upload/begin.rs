@@ -111,7 +111,8 @@ async fn fresh(
     }))
 }
 
-/// Takes over what another upload left; `None`: another server was faster.
+/// Takes over what another upload left; `None`: another server was faster, or has joined meanwhile
+/// and is not to be stopped.
 async fn taken(
     client: &Client,
     key: &Key,
@@ -137,17 +138,47 @@ async fn taken(
         return fresh(client, key, name, plan, offer, &condition).await;
     };
     let merging = contributors::merge(client, name, (key, &journal), plan, &mut places, may_stop);
-    let contributors = merging.await?;
+    let merged = merging.await?;
     let mut metadata = offer.metadata.clone();
     metadata.set(NONCE, &journal.nonce)?;
     journal.owner = owner::name();
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;
     journal.parts = places.iter().flatten().cloned().collect();
-    let written = write(client, key, name, plan, &journal, &condition).await?;
-    if written.is_some() {
+    let Some(version) = write(client, key, name, plan, &journal, &condition).await? else {
+        return Ok(None);
+    };
+    let begun = Begun { journal, version, metadata, places };
+    match contributors::list(client, name).await {
+        // one joined after they were listed, and before this journal was written
+        Ok(listed) if !may_stop && listed.iter().any(|there| !merged.contains(&there.name)) => {
+            give_back(client, key, name, plan, begun).await?;
+            return Ok(None);
+        }
         // this journal has now what they have
-        contributors::remove_all(client, name, contributors).await;
+        Ok(listed) => {
+            let names: Vec<_> = listed.into_iter().map(|there| there.name).collect();
+            contributors::remove(client, &names).await;
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the journals of contributors cannot be listed again");
+            contributors::remove(client, &merged).await;
+        }
     }
-    Ok(written.map(|version| Begun { journal, version, metadata, places }))
+    Ok(Some(begun))
+}
+
+/// Leaves an upload that was taken over to its contributors again.
+async fn give_back(
+    client: &Client,
+    key: &Key,
+    name: &Key,
+    plan: &Plan,
+    mut begun: Begun,
+) -> Result<(), Error> {
+    begun.journal.counter = begun.journal.counter.saturating_add(1);
+    begun.journal.is_released = true;
+    let condition = Condition::Is(begun.version);
+    write(client, key, name, plan, &begun.journal, &condition).await?;
+    Ok(())
 }

@@ -3,7 +3,8 @@
 //! The journal of a shared upload is released: no server writes it. Each contributor writes a
 //! journal of its own beside it, so that no two servers write one object. A server that takes the
 //! upload over merges these into the journal of the upload, and removes them: a contributor that
-//! still writes notices that, and stops.
+//! still writes notices that, and stops. A server that may not stop contributors leaves the upload to
+//! them again when one has joined meanwhile.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -271,19 +272,6 @@ fn add(
             _ => {}
         }
     }
-}
-
-/// Removes all journals of the contributors of an upload that was taken over: those that were
-/// merged, and those of contributors that have joined since.
-pub(super) async fn remove_all(client: &Client, main: &Key, merged: Vec<Key>) {
-    let names = match list(client, main).await {
-        Ok(listed) => listed.into_iter().map(|listed| listed.name).collect(),
-        Err(error) => {
-            tracing::warn!(%error, "the journals of contributors cannot be listed again");
-            merged
-        }
-    };
-    remove(client, &names).await;
 }
 
 /// Removes journals of contributors: of those that still write, the next write fails.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use headroom_store::{
-    Backend, Condition, Error, FailureKind, Metadata, Store, Upload, UploadOffer,
+    Backend, Condition, Error, FailureKind, Metadata, Page, Store, Upload, UploadOffer,
 };
 use tokio::runtime::Runtime;
 
@@ -200,6 +200,25 @@ fn a_contributor_that_joins_while_its_upload_is_taken_over_is_stopped() {
     assert!(whole.values(0).is_some() && whole.values(1).is_none());
     assert_eq!(faulty.memory.keys(), std::slice::from_ref(main));
     drop(whole);
+}
+
+#[test]
+fn a_server_that_begins_does_not_stop_a_contributor_that_joined_meanwhile() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
+    // as if it had joined after the journals of contributors were listed
+    let too_early = Page { objects: Vec::new(), prefixes: Vec::new(), next: None };
+    faulty.will("list", [Fault::Answers(too_early)]);
+    let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+    assert!(matches!(error, Error::Busy(_)), "{error}");
+    // it stores on, and others may take part
+    put_part(&one, 0).expect("the store does it");
+    one.release().expect("its journal is there");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+    let whole = store.begin_upload("a", &offer(1)).expect("nobody is at work");
+    assert!(whole.values(0).is_some() && whole.values(1).is_none());
 }
 
 /// Stores something under the name of a contributor's journal; returns its key.
