@@ -77,19 +77,22 @@ async fn remove_orphans(client: &Client, main: &Key) -> Result<(), Error> {
     if client.head(main).await?.is_some() {
         return Ok(());
     }
-    match contributors::list(client, main).await {
-        Ok(listed) => {
-            let names: Vec<_> = listed.into_iter().map(|listed| listed.name).collect();
-            contributors::remove(client, &names).await;
-            Ok(())
-        }
+    let listed = match contributors::list(client, main).await {
+        Ok(listed) => listed,
         // a forged directory keeps no upload
         Err(error @ Error::Reply(_)) => {
             tracing::warn!(%error, "journals beside an upload stay behind");
-            Ok(())
+            return Ok(());
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
+    };
+    // begun before they were listed, by a server whose contributor may be one of them
+    if client.head(main).await?.is_some() {
+        return Ok(());
     }
+    let names: Vec<_> = listed.into_iter().map(|listed| listed.name).collect();
+    contributors::remove(client, &names).await;
+    Ok(())
 }
 
 /// Aborts an upload, unless a server continues it, or has stored parts of it within `older_than`

@@ -221,6 +221,22 @@ fn a_server_that_begins_does_not_stop_a_contributor_that_joined_meanwhile() {
     assert!(whole.values(0).is_some() && whole.values(1).is_none());
 }
 
+#[test]
+fn an_upload_that_is_begun_while_journals_without_one_are_removed_keeps_its_contributor() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
+    let listed = runtime.block_on(faulty.memory.list(".headroom/uploads/", None));
+    // as if it had been begun after all uploads were listed, and this one was looked for once
+    let before = Page { objects: Vec::new(), ..listed.expect("a page") };
+    faulty.will("list", [Fault::Answers(before)]);
+    faulty.will("head", [Fault::Fails(FailureKind::NotFound)]);
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 0);
+    put_part(&one, 0).expect("the store does it");
+    one.release().expect("its journal is there");
+}
+
 /// Stores something under the name of a contributor's journal; returns its key.
 fn forge(runtime: &Runtime, faulty: &Faulty, name: &str, bytes: usize) -> String {
     let main = faulty.memory.keys().remove(0);
