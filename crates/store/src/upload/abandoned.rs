@@ -7,12 +7,12 @@ use super::holder::{is_held, store_time};
 use crate::backend::FailureKind;
 use crate::client::Client;
 use crate::error::Error;
-use crate::journal;
+use crate::journal::{self, Journal};
 use crate::key::Key;
 use crate::metadata::Metadata;
 use crate::owner;
 use crate::pages::Pages;
-use crate::version::Condition;
+use crate::version::{Condition, Version};
 
 /// Gives up all uploads whose journals are older, and returns how many.
 pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result<u64, Error> {
@@ -123,22 +123,42 @@ async fn abort(
                 return Ok(false);
             }
         }
+        let names: Vec<_> = contributors.into_iter().map(|contributor| contributor.name).collect();
         let key = Key::parse(client.prefix(), &journal.key)?;
         // who would resume it now sees that it has changed; until it is gone, it is this process's
         journal.owner = owner::name();
-        journal.counter = journal.counter.saturating_add(1);
         journal.is_released = false;
-        let content = journal.encode(&key)?;
-        let condition = Condition::Is(found.version);
-        match client.try_put(name, content.into(), &Metadata::new(), &condition).await {
-            Ok(_) => {}
-            Err(trouble) if trouble.kind == FailureKind::Changed => return Ok(false),
-            Err(trouble) => return Err(trouble.into()),
+        let Some(version) = replace(client, name, &key, &mut journal, found.version).await? else {
+            return Ok(false);
+        };
+        let listed = contributors::list(client, name).await?;
+        if listed.iter().any(|there| !names.contains(&there.name)) {
+            // one joined after they were listed, and before this journal was written
+            journal.is_released = true;
+            replace(client, name, &key, &mut journal, version).await?;
+            return Ok(false);
         }
         client.abort_upload(&key, &journal.upload).await?;
-        let names: Vec<_> = contributors.into_iter().map(|contributor| contributor.name).collect();
         contributors::remove(client, &names).await;
     }
     client.delete(name).await?;
     Ok(is_upload)
+}
+
+/// Writes the journal of an upload in place of this version; `None`: a server was faster.
+async fn replace(
+    client: &Client,
+    name: &Key,
+    key: &Key,
+    journal: &mut Journal,
+    version: Version,
+) -> Result<Option<Version>, Error> {
+    journal.counter = journal.counter.saturating_add(1);
+    let content = journal.encode(key)?;
+    let condition = Condition::Is(version);
+    match client.try_put(name, content.into(), &Metadata::new(), &condition).await {
+        Ok(version) => Ok(Some(version)),
+        Err(trouble) if trouble.kind == FailureKind::Changed => Ok(None),
+        Err(trouble) => Err(trouble.into()),
+    }
 }

@@ -222,6 +222,25 @@ fn a_server_that_begins_does_not_stop_a_contributor_that_joined_meanwhile() {
 }
 
 #[test]
+fn an_upload_that_a_contributor_joins_while_it_is_given_up_is_kept() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
+    let listed = runtime.block_on(faulty.memory.list(".headroom/uploads/", None));
+    // as if it had joined after the journals of contributors were listed
+    let pages = [listed.expect("a page"), Page::default()];
+    faulty.will("list", pages.map(Fault::Answers));
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 0);
+    // it stores on, and others may take part
+    put_part(&one, 0).expect("the store does it");
+    one.release().expect("its journal is there");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+    let whole = store.begin_upload("a", &offer(1)).expect("nobody is at work");
+    assert!(whole.values(0).is_some() && whole.values(1).is_none());
+}
+
+#[test]
 fn an_upload_that_is_begun_while_journals_without_one_are_removed_keeps_its_contributor() {
     let runtime = runtime();
     let (faulty, store) = open(&runtime);
