@@ -36,7 +36,7 @@ pub(crate) async fn begin(
     let plan = Plan::new(&key, offer.size)?;
     check_conditions(client).await?;
     let name = journal::name(&key, &offer.tag);
-    let most = journal::most_bytes(plan.size, plan.parts);
+    let most = plan.most_journal_bytes();
     for _ in 0..ATTEMPTS {
         let found = journal::read(client, &name, most).await?;
         let begun = match found {
@@ -97,7 +97,7 @@ async fn fresh(
         nonce,
         parts: Vec::new(),
     };
-    let written = write(client, key, name, plan, &journal, condition).await;
+    let written = write(client, (key, name), plan.most_journal_bytes(), &journal, condition).await;
     if !matches!(written, Ok(Some(_)))
         && let Err(error) = client.abort_upload(key, &journal.upload).await
     {
@@ -145,7 +145,8 @@ async fn taken(
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;
     journal.parts = places.iter().flatten().cloned().collect();
-    let Some(version) = write(client, key, name, plan, &journal, &condition).await? else {
+    let most = plan.most_journal_bytes();
+    let Some(version) = write(client, (key, name), most, &journal, &condition).await? else {
         return Ok(None);
     };
     let begun = Begun { journal, version, metadata, places };
@@ -179,6 +180,6 @@ async fn give_back(
     begun.journal.counter = begun.journal.counter.saturating_add(1);
     begun.journal.is_released = true;
     let condition = Condition::Is(begun.version);
-    write(client, key, name, plan, &begun.journal, &condition).await?;
+    write(client, (key, name), plan.most_journal_bytes(), &begun.journal, &condition).await?;
     Ok(())
 }
