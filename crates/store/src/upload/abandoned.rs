@@ -3,13 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use super::contributors;
-use super::holder::{is_held, store_time};
-use crate::backend::FailureKind;
+use super::holder::{is_held, store_time, write};
 use crate::client::Client;
 use crate::error::Error;
 use crate::journal::{self, Journal};
 use crate::key::Key;
-use crate::metadata::Metadata;
 use crate::owner;
 use crate::pages::Pages;
 use crate::version::{Condition, Version};
@@ -131,12 +129,15 @@ async fn abort(
         let Some(version) = replace(client, name, &key, &mut journal, found.version).await? else {
             return Ok(false);
         };
-        let listed = contributors::list(client, name).await?;
-        if listed.iter().any(|there| !names.contains(&there.name)) {
-            // one joined after they were listed, and before this journal was written
+        let listed = contributors::list(client, name).await;
+        let has_seen_all = listed
+            .as_ref()
+            .is_ok_and(|listed| listed.iter().all(|there| names.contains(&there.name)));
+        if !has_seen_all {
+            // one joined after they were listed, and before this journal was written, or may have
             journal.is_released = true;
             replace(client, name, &key, &mut journal, version).await?;
-            return Ok(false);
+            return listed.map(|_| false);
         }
         client.abort_upload(&key, &journal.upload).await?;
         contributors::remove(client, &names).await;
@@ -154,11 +155,5 @@ async fn replace(
     version: Version,
 ) -> Result<Option<Version>, Error> {
     journal.counter = journal.counter.saturating_add(1);
-    let content = journal.encode(key)?;
-    let condition = Condition::Is(version);
-    match client.try_put(name, content.into(), &Metadata::new(), &condition).await {
-        Ok(version) => Ok(Some(version)),
-        Err(trouble) if trouble.kind == FailureKind::Changed => Ok(None),
-        Err(trouble) => Err(trouble.into()),
-    }
+    write(client, (key, name), journal::MAX, journal, &Condition::Is(version)).await
 }

@@ -150,13 +150,16 @@ async fn taken(
         return Ok(None);
     };
     let begun = Begun { journal, version, metadata, places };
-    match contributors::list(client, name).await {
-        // one joined after they were listed, and before this journal was written
-        Ok(listed) if !may_stop && listed.iter().any(|there| !merged.contains(&there.name)) => {
-            give_back(client, key, name, plan, begun).await?;
-            return Ok(None);
-        }
-        // this journal has now what they have
+    let listed = contributors::list(client, name).await;
+    let has_merged_all =
+        listed.as_ref().is_ok_and(|listed| listed.iter().all(|there| merged.contains(&there.name)));
+    if !may_stop && !has_merged_all {
+        // one joined after they were listed, and before this journal was written, or may have
+        give_back(client, key, name, plan, begun).await?;
+        return listed.map(|_| None);
+    }
+    // this journal has now what they have
+    match listed {
         Ok(listed) => {
             let names: Vec<_> = listed.into_iter().map(|there| there.name).collect();
             contributors::remove(client, &names).await;

@@ -256,6 +256,37 @@ fn an_upload_that_is_begun_while_journals_without_one_are_removed_keeps_its_cont
     one.release().expect("its journal is there");
 }
 
+#[test]
+fn an_upload_is_left_to_contributors_again_when_nobody_can_tell_whether_one_joined() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let listed = runtime.block_on(faulty.memory.list(".headroom/uploads/", None));
+    let refused = || Fault::Fails(FailureKind::Refused);
+    // contributors are listed before the journal of the upload is written, and not afterwards
+    faulty.will("list", [Fault::Answers(Page::default()), refused()]);
+    let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+    let pages = [listed.expect("a page"), Page::default()];
+    faulty.will("list", pages.map(Fault::Answers).into_iter().chain([refused()]));
+    let error = store.abort_uploads(Duration::ZERO).expect_err("it is refused");
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+}
+
+#[test]
+fn an_upload_is_given_up_although_the_answer_to_its_journal_was_lost() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    share(&store);
+    // the first write only tells the store's time
+    faulty.will("put", [Fault::Removes("nothing".to_owned()), Fault::Lost]);
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 1);
+    assert_eq!(faulty.memory.uploads(), 0);
+    assert_eq!(faulty.memory.keys(), Vec::<String>::new());
+}
+
 /// Stores something under the name of a contributor's journal; returns its key.
 fn forge(runtime: &Runtime, faulty: &Faulty, name: &str, bytes: usize) -> String {
     let main = faulty.memory.keys().remove(0);
