@@ -84,7 +84,7 @@ async fn remove_orphans(client: &Client, main: &Key) -> Result<(), Error> {
         }
         Err(error) => return Err(error),
     };
-    // begun before they were listed, by a server whose contributor may be one of them
+    // a server began the upload before they were listed: one of them may take part in it
     if client.head(main).await?.is_some() {
         return Ok(());
     }

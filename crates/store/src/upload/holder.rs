@@ -52,8 +52,8 @@ pub(super) async fn store_time(client: &Client) -> Result<SystemTime, Error> {
     })
 }
 
-/// Writes the journal of an upload of `key` for the first time; `None`: another server was faster,
-/// of whose journal at most this many bytes are read.
+/// Writes a journal for the first time; `None`: another server was faster. `most`: the most bytes
+/// that its journal may have.
 pub(super) async fn write(
     client: &Client,
     (key, name): (&Key, &Key),
