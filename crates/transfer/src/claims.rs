@@ -36,7 +36,9 @@ pub(crate) struct ClaimTable {
 
 #[derive(Debug, Default)]
 struct Table {
-    holders: HashMap<Slot, Holder>,
+    /// The claims of each file: those of one that has it, and of others that wait until it is
+    /// released.
+    holders: HashMap<Slot, Vec<Holder>>,
     /// Claims made so far, which numbers them.
     made: u64,
     /// Transfers begun so far.
@@ -73,37 +75,35 @@ impl FileClaims {
         (root.to_owned(), path.clone(), self.key)
     }
 
-    /// Claims a file for this connection, as long as the claim is held. Another connection of the
-    /// same client that has the file is closed, unless its transfer began later than this one: what
-    /// a dead client has left to be read must not end its successor.
+    /// Claims a file for this connection, as long as the claim is held. Other connections of the
+    /// same client that have the file or wait for it are closed, unless a transfer that began later
+    /// than this one claims it, too: what a dead client has left to be read must not end its
+    /// successor.
     pub(crate) fn claim(&self, root: &Path, path: &RelPath, connection: &Connection) -> Claim {
         let slot = self.slot(root, path);
         let mut table = self.all.lock();
         table.made += 1;
         let number = table.made;
-        let former = table.holders.get(&slot);
-        let is_own = former.is_some_and(|it| it.connection.stable_id() == connection.stable_id());
-        let is_newer = former.is_some_and(|it| it.transfer > self.transfer);
-        let former = former.filter(|_| !is_own && !is_newer).map(|it| it.connection.clone());
-        if !is_own && !is_newer {
-            let holder =
-                Holder { claim: number, transfer: self.transfer, connection: connection.clone() };
-            table.holders.insert(slot.clone(), holder);
-        }
+        let holders = table.holders.entry(slot.clone()).or_default();
+        let is_newer = holders.iter().any(|it| it.transfer > self.transfer);
+        let is_former =
+            |it: &&Holder| !is_newer && it.connection.stable_id() != connection.stable_id();
+        let former: Vec<Connection> =
+            holders.iter().filter(is_former).map(|it| it.connection.clone()).collect();
+        let connection = connection.clone();
+        holders.push(Holder { claim: number, transfer: self.transfer, connection });
         drop(table);
-        if let Some(former) = &former {
+        for former in &former {
             former.close(Closing::Superseded, "");
         }
-        Claim { all: self.all.clone(), slot, number, supersedes: former.is_some() }
+        Claim { all: self.all.clone(), slot, number, supersedes: !former.is_empty() }
     }
 
-    /// Passes a claim on to this connection, which has the file from now on. Another one may have
-    /// taken it over before.
+    /// Passes a claim on to this connection, which has the file from now on.
     fn pass_on(&self, claim: &Claim, connection: &Connection) {
         let mut table = self.all.lock();
-        if let Some(holder) = table.holders.get_mut(&claim.slot)
-            && holder.claim == claim.number
-        {
+        let holders = table.holders.get_mut(&claim.slot).into_iter().flatten();
+        for holder in holders.filter(|it| it.claim == claim.number) {
             holder.transfer = self.transfer;
             holder.connection = connection.clone();
         }
@@ -130,9 +130,11 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut table = self.all.lock();
-        // a newer connection may have taken it over
-        if table.holders.get(&self.slot).is_some_and(|it| it.claim == self.number) {
-            table.holders.remove(&self.slot);
+        if let Some(holders) = table.holders.get_mut(&self.slot) {
+            holders.retain(|it| it.claim != self.number);
+            if holders.is_empty() {
+                table.holders.remove(&self.slot);
+            }
         }
     }
 }

@@ -3,16 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use super::contributors;
-use super::holder::{is_held, store_time};
-use crate::backend::FailureKind;
+use super::holder::{is_held, store_time, write};
 use crate::client::Client;
 use crate::error::Error;
-use crate::journal;
+use crate::journal::{self, Journal};
 use crate::key::Key;
-use crate::metadata::Metadata;
 use crate::owner;
 use crate::pages::Pages;
-use crate::version::Condition;
+use crate::version::{Condition, Version};
 
 /// Gives up all uploads whose journals are older, and returns how many.
 pub(crate) async fn abort_older(client: &Client, older_than: Duration) -> Result<u64, Error> {
@@ -77,19 +75,22 @@ async fn remove_orphans(client: &Client, main: &Key) -> Result<(), Error> {
     if client.head(main).await?.is_some() {
         return Ok(());
     }
-    match contributors::list(client, main).await {
-        Ok(listed) => {
-            let names: Vec<_> = listed.into_iter().map(|listed| listed.name).collect();
-            contributors::remove(client, &names).await;
-            Ok(())
-        }
+    let listed = match contributors::list(client, main).await {
+        Ok(listed) => listed,
         // a forged directory keeps no upload
         Err(error @ Error::Reply(_)) => {
             tracing::warn!(%error, "journals beside an upload stay behind");
-            Ok(())
+            return Ok(());
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
+    };
+    // a server began the upload before they were listed: one of them may take part in it
+    if client.head(main).await?.is_some() {
+        return Ok(());
     }
+    let names: Vec<_> = listed.into_iter().map(|listed| listed.name).collect();
+    contributors::remove(client, &names).await;
+    Ok(())
 }
 
 /// Aborts an upload, unless a server continues it, or has stored parts of it within `older_than`
@@ -120,22 +121,39 @@ async fn abort(
                 return Ok(false);
             }
         }
+        let names: Vec<_> = contributors.into_iter().map(|contributor| contributor.name).collect();
         let key = Key::parse(client.prefix(), &journal.key)?;
         // who would resume it now sees that it has changed; until it is gone, it is this process's
         journal.owner = owner::name();
-        journal.counter = journal.counter.saturating_add(1);
         journal.is_released = false;
-        let content = journal.encode(&key)?;
-        let condition = Condition::Is(found.version);
-        match client.try_put(name, content.into(), &Metadata::new(), &condition).await {
-            Ok(_) => {}
-            Err(trouble) if trouble.kind == FailureKind::Changed => return Ok(false),
-            Err(trouble) => return Err(trouble.into()),
+        let Some(version) = replace(client, name, &key, &mut journal, found.version).await? else {
+            return Ok(false);
+        };
+        let listed = contributors::list(client, name).await;
+        let has_seen_all = listed
+            .as_ref()
+            .is_ok_and(|listed| listed.iter().all(|there| names.contains(&there.name)));
+        if !has_seen_all {
+            // one joined after they were listed, and before this journal was written, or may have
+            journal.is_released = true;
+            replace(client, name, &key, &mut journal, version).await?;
+            return listed.map(|_| false);
         }
         client.abort_upload(&key, &journal.upload).await?;
-        let names: Vec<_> = contributors.into_iter().map(|contributor| contributor.name).collect();
         contributors::remove(client, &names).await;
     }
     client.delete(name).await?;
     Ok(is_upload)
+}
+
+/// Writes the journal of an upload in place of this version; `None`: a server was faster.
+async fn replace(
+    client: &Client,
+    name: &Key,
+    key: &Key,
+    journal: &mut Journal,
+    version: Version,
+) -> Result<Option<Version>, Error> {
+    journal.counter = journal.counter.saturating_add(1);
+    write(client, (key, name), journal::MAX, journal, &Condition::Is(version)).await
 }

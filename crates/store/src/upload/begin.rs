@@ -36,7 +36,7 @@ pub(crate) async fn begin(
     let plan = Plan::new(&key, offer.size)?;
     check_conditions(client).await?;
     let name = journal::name(&key, &offer.tag);
-    let most = journal::most_bytes(plan.size, plan.parts);
+    let most = plan.most_journal_bytes();
     for _ in 0..ATTEMPTS {
         let found = journal::read(client, &name, most).await?;
         let begun = match found {
@@ -97,7 +97,7 @@ async fn fresh(
         nonce,
         parts: Vec::new(),
     };
-    let written = write(client, key, name, plan, &journal, condition).await;
+    let written = write(client, (key, name), plan.most_journal_bytes(), &journal, condition).await;
     if !matches!(written, Ok(Some(_)))
         && let Err(error) = client.abort_upload(key, &journal.upload).await
     {
@@ -145,17 +145,21 @@ async fn taken(
     journal.counter = journal.counter.saturating_add(1);
     journal.is_released = false;
     journal.parts = places.iter().flatten().cloned().collect();
-    let Some(version) = write(client, key, name, plan, &journal, &condition).await? else {
+    let most = plan.most_journal_bytes();
+    let Some(version) = write(client, (key, name), most, &journal, &condition).await? else {
         return Ok(None);
     };
     let begun = Begun { journal, version, metadata, places };
-    match contributors::list(client, name).await {
-        // one joined after they were listed, and before this journal was written
-        Ok(listed) if !may_stop && listed.iter().any(|there| !merged.contains(&there.name)) => {
-            give_back(client, key, name, plan, begun).await?;
-            return Ok(None);
-        }
-        // this journal has now what they have
+    let listed = contributors::list(client, name).await;
+    let has_merged_all =
+        listed.as_ref().is_ok_and(|listed| listed.iter().all(|there| merged.contains(&there.name)));
+    if !may_stop && !has_merged_all {
+        // one joined after they were listed, and before this journal was written, or may have
+        give_back(client, key, name, plan, begun).await?;
+        return listed.map(|_| None);
+    }
+    // this journal has now what they have
+    match listed {
         Ok(listed) => {
             let names: Vec<_> = listed.into_iter().map(|there| there.name).collect();
             contributors::remove(client, &names).await;
@@ -179,6 +183,6 @@ async fn give_back(
     begun.journal.counter = begun.journal.counter.saturating_add(1);
     begun.journal.is_released = true;
     let condition = Condition::Is(begun.version);
-    write(client, key, name, plan, &begun.journal, &condition).await?;
+    write(client, (key, name), plan.most_journal_bytes(), &begun.journal, &condition).await?;
     Ok(())
 }

@@ -66,7 +66,8 @@ pub(crate) async fn join(
     let plan = Plan::new(&key, offer.size)?;
     check_conditions(client).await?;
     let main = journal::name(&key, &offer.tag);
-    let found = journal::read(client, &main, journal::most_bytes(plan.size, plan.parts)).await?;
+    let most = plan.most_journal_bytes();
+    let found = journal::read(client, &main, most).await?;
     let shared = found.and_then(|found| {
         let journal = found.journal?;
         let is_it = journal.nonce == nonce && journal.key == key.as_str();
@@ -91,7 +92,7 @@ pub(crate) async fn join(
         ..journal
     };
     let name = journal::of_contributor(&main, &format!("{:016x}", rand::random::<u64>()));
-    let Some(version) = write(client, &key, &name, &plan, &own, &Condition::New).await? else {
+    let Some(version) = write(client, (&key, &name), most, &own, &Condition::New).await? else {
         return Err(busy(&key));
     };
     // a server that has taken it over meanwhile may have listed the journals too early for this one
@@ -134,7 +135,7 @@ pub(crate) async fn find_released(
 ) -> Result<Option<[u8; 16]>, Error> {
     let plan = Plan::new(key, offer.size)?;
     let main = journal::name(key, &offer.tag);
-    let found = journal::read(client, &main, journal::most_bytes(plan.size, plan.parts)).await?;
+    let found = journal::read(client, &main, plan.most_journal_bytes()).await?;
     let journal = found.and_then(|found| found.journal).filter(|there| {
         there.is_released && there.key == key.as_str() && plan.places(there).is_some()
     });
@@ -199,7 +200,7 @@ pub(super) async fn merge(
     places: &mut [Option<StoredPart>],
     may_stop: bool,
 ) -> Result<Vec<Key>, Error> {
-    let most = journal::most_bytes(plan.size, plan.parts);
+    let most = plan.most_journal_bytes();
     let mut differing = HashSet::new();
     let mut names = Vec::new();
     let is_its = |there: &Journal| {

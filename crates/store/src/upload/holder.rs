@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::plan::Plan;
 use crate::backend::FailureKind;
 use crate::client::{Client, RequestError};
 use crate::error::Error;
@@ -53,12 +52,12 @@ pub(super) async fn store_time(client: &Client) -> Result<SystemTime, Error> {
     })
 }
 
-/// Writes a journal for the first time; `None`: another server was faster.
+/// Writes a journal for the first time; `None`: another server was faster. `most`: the most bytes
+/// that its journal may have.
 pub(super) async fn write(
     client: &Client,
-    key: &Key,
-    name: &Key,
-    plan: &Plan,
+    (key, name): (&Key, &Key),
+    most: u64,
     journal: &Journal,
     condition: &Condition,
 ) -> Result<Option<Version>, Error> {
@@ -72,7 +71,6 @@ pub(super) async fn write(
         return Err(trouble.into());
     }
     // perhaps it was this one, and the answer was lost
-    let most = journal::most_bytes(plan.size, plan.parts);
     let there = journal::read(client, name, most).await?;
     Ok(there
         .filter(|found| found.journal.as_ref().is_some_and(|there| there.owner == journal.owner))

@@ -109,7 +109,7 @@ impl Inner {
                     return Err(trouble.into());
                 }
             }
-            let most = journal::most_bytes(self.plan.size, self.plan.parts);
+            let most = self.plan.most_journal_bytes();
             let found = match journal::read(&self.client, &self.journal, most).await {
                 Ok(found) => found,
                 Err(error) => {

@@ -1,7 +1,7 @@
 //! How an object is divided into parts.
 
 use crate::error::Error;
-use crate::journal::{Journal, StoredPart};
+use crate::journal::{self, Journal, StoredPart};
 use crate::key::Key;
 use crate::record::SPAN;
 
@@ -52,6 +52,11 @@ impl Plan {
             // at most MAX_PARTS
             parts: size.div_ceil(part_bytes) as u32,
         })
+    }
+
+    /// Bytes of its journal, at most.
+    pub(super) fn most_journal_bytes(&self) -> u64 {
+        journal::most_bytes(self.size, self.parts)
     }
 
     /// Bytes of a part.

@@ -221,6 +221,72 @@ fn a_server_that_begins_does_not_stop_a_contributor_that_joined_meanwhile() {
     assert!(whole.values(0).is_some() && whole.values(1).is_none());
 }
 
+#[test]
+fn an_upload_that_a_contributor_joins_while_it_is_given_up_is_kept() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
+    let listed = runtime.block_on(faulty.memory.list(".headroom/uploads/", None));
+    // as if it had joined after the journals of contributors were listed
+    let pages = [listed.expect("a page"), Page::default()];
+    faulty.will("list", pages.map(Fault::Answers));
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 0);
+    // it stores on, and others may take part
+    put_part(&one, 0).expect("the store does it");
+    one.release().expect("its journal is there");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+    let whole = store.begin_upload("a", &offer(1)).expect("nobody is at work");
+    assert!(whole.values(0).is_some() && whole.values(1).is_none());
+}
+
+#[test]
+fn an_upload_that_is_begun_while_journals_without_one_are_removed_keeps_its_contributor() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
+    let listed = runtime.block_on(faulty.memory.list(".headroom/uploads/", None));
+    // as if it had been begun after all uploads were listed, and this one was looked for once
+    let before = Page { objects: Vec::new(), ..listed.expect("a page") };
+    faulty.will("list", [Fault::Answers(before)]);
+    faulty.will("head", [Fault::Fails(FailureKind::NotFound)]);
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 0);
+    put_part(&one, 0).expect("the store does it");
+    one.release().expect("its journal is there");
+}
+
+#[test]
+fn an_upload_is_left_to_contributors_again_when_nobody_can_tell_whether_one_joined() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    let nonce = share(&store);
+    let listed = runtime.block_on(faulty.memory.list(".headroom/uploads/", None));
+    let refused = || Fault::Fails(FailureKind::Refused);
+    // contributors are listed before the journal of the upload is written, and not afterwards
+    faulty.will("list", [Fault::Answers(Page::default()), refused()]);
+    let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+    let pages = [listed.expect("a page"), Page::default()];
+    faulty.will("list", pages.map(Fault::Answers).into_iter().chain([refused()]));
+    let error = store.abort_uploads(Duration::ZERO).expect_err("it is refused");
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+}
+
+#[test]
+fn an_upload_is_given_up_although_the_answer_to_its_journal_was_lost() {
+    let runtime = runtime();
+    let (faulty, store) = open(&runtime);
+    share(&store);
+    // the first write only tells the store's time
+    faulty.will("put", [Fault::Removes("nothing".to_owned()), Fault::Lost]);
+    assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 1);
+    assert_eq!(faulty.memory.uploads(), 0);
+    assert_eq!(faulty.memory.keys(), Vec::<String>::new());
+}
+
 /// Stores something under the name of a contributor's journal; returns its key.
 fn forge(runtime: &Runtime, faulty: &Faulty, name: &str, bytes: usize) -> String {
     let main = faulty.memory.keys().remove(0);

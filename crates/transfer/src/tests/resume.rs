@@ -7,6 +7,8 @@ use headroom_transfer_proto::path::RelPath;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
+use crate::claims::ClaimTable;
+use crate::connection::Connection;
 use crate::control::{Greeting, MessageReader, MessageWriter, hello};
 
 /// Cuts the connection when so many bytes were moved, and some of them lie on the
@@ -219,6 +221,43 @@ fn a_transfer_that_began_earlier_does_not_take_over_from_a_later_one() {
         // the later one goes on
         offer(&mut later.0, "another", BYTES as u64, &file).await;
         until_it_has(&mut later.1).await;
+    });
+}
+
+/// The write that is in flight when one transfer ends may end after the next one has claimed the
+/// file.
+#[test]
+fn a_claim_counts_although_it_was_made_beside_another_one_that_ends_first() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(ground.connect(&server).await.expect("a connection"));
+        }
+        let connections: Vec<_> =
+            clients.iter().map(|client| Connection::from(client.connection().clone())).collect();
+        let [one, other, third] = &connections[..] else { panic!("there are three") };
+        let (table, root) = (ClaimTable::default(), ground.served(""));
+        let path = RelPath::parse(b"file").expect("a name");
+        let transfer = || table.of(ground.client.public());
+
+        // two transfers of one connection
+        let ended = transfer().claim(&root, &path, one);
+        let claim = transfer().claim(&root, &path, one);
+        assert!(!claim.supersedes());
+        drop(ended);
+        let (earlier, later) = (transfer(), transfer());
+        let taken = later.claim(&root, &path, other);
+        assert!(taken.supersedes() && one.close_reason().is_some());
+        drop(claim);
+        // one that began earlier, on another connection, and has the file at last
+        let claim = earlier.claim(&root, &path, third);
+        assert!(!claim.supersedes() && other.close_reason().is_none());
+        drop(taken);
+        assert!(transfer().claim(&root, &path, other).supersedes());
+        assert!(third.close_reason().is_some());
+        drop(claim);
     });
 }
 
