@@ -4,11 +4,12 @@ use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use headroom_file_lock::LockedFile;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Doing, Error, path};
 use crate::host::Step;
-use crate::ledger::FileLock;
+use crate::ledger;
 
 /// The default folder.
 const DEFAULT_FOLDER: &str = "/run/headroom";
@@ -110,9 +111,9 @@ impl RunFolder {
     ///
     /// # Errors
     /// Another gateway holds it.
-    pub(super) fn lock(&self, name: &str) -> Result<FileLock, Error> {
+    pub(super) fn lock(&self, name: &str) -> Result<LockedFile, Error> {
         let beside = self.0.join(format!("{name}.lock"));
-        let lock = FileLock::take(&beside).doing(|| path("lock", &beside))?;
+        let lock = ledger::try_lock(&beside).doing(|| path("lock", &beside))?;
         lock.ok_or_else(|| {
             let advice = format!(
                 "`headroom tunnel down {name}` takes it down, `headroom tunnel reload {name}` reloads its configuration"

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::{BASE64, HEXLOWER};
+use headroom_file_lock::LockedFile;
 use headroom_transfer_proto::path::RelPath;
 use nix::fcntl::OFlag;
 
@@ -46,13 +47,11 @@ impl Shares {
             .open(&lock_path)
             .map_err(|cause| Error::System { doing: "lock", path: lock_path.clone(), cause })?;
         check_owner(&lock_path, &lock.metadata().map_err(system("lock"))?)?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        let lock = match LockedFile::try_exclusive(lock) {
+            Ok(lock) => lock,
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(cause)) => return Err(system("lock")(cause)),
-        }
-        // from here on the lock ends with it, also where the file cannot be read
-        let mut shares = Self { path: path.to_owned(), lock, list: Mutex::default() };
+        };
         let list = match text(path) {
             Ok(text) => parse(&text).map_err(|(line, cause)| Error::Line {
                 path: path.to_owned(),
@@ -64,8 +63,8 @@ impl Shares {
             }
             Err(error) => return Err(error),
         };
-        shares.list = Mutex::new(list.into_iter().map(Arc::new).collect());
-        Ok(Some(shares))
+        let list = Mutex::new(list.into_iter().map(Arc::new).collect());
+        Ok(Some(Self { path: path.to_owned(), _lock: lock, list }))
     }
 
     /// Writes the file anew.
