@@ -1,7 +1,7 @@
 //! The run folder, `/run/headroom`: sockets, state files and locks of this host's tunnels.
 
-use std::fs::{OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::Permissions;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use headroom_file_lock::LockedFile;
@@ -148,10 +148,8 @@ impl RunFolder {
     /// Writes the changes that must be undone.
     pub(super) fn write_state(&self, name: &str, state: &State) -> Result<(), Error> {
         let file = self.state(name);
-        let new = file.with_extension("json.new");
         let text = serde_json::to_vec_pretty(state).map_err(std::io::Error::other);
-        text.and_then(|text| write_private(&new, &text))
-            .and_then(|()| std::fs::rename(&new, &file))
+        text.and_then(|text| headroom_atomic_file::replace(&file, &text, 0o600))
             .doing(|| path("write", &file))
     }
 
@@ -161,13 +159,6 @@ impl RunFolder {
             let _ = std::fs::remove_file(file);
         }
     }
-}
-
-fn write_private(file: &Path, content: &[u8]) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut open = OpenOptions::new();
-    let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(file)?;
-    file.write_all(content)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -71,16 +71,7 @@ impl Shares {
     pub(super) fn write(&self, list: &[Arc<Share>]) -> io::Result<()> {
         let mut text = format!("{HEADER}\n");
         list.iter().for_each(|share| share.line(&mut text));
-        let draft = beside(&self.path, "new");
-        // what is there is of an interrupted write, or somebody else's, perhaps a link
-        match fs::remove_file(&draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &self.path)?;
+        headroom_atomic_file::replace(&self.path, text.as_bytes(), 0o600)?;
         // a use that was counted stays counted after a power loss
         File::open(folder_of(&self.path))?.sync_all()
     }
