@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 pub struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks a file for this holder alone; waits until nobody else has locked it.
+    /// Locks a file for this holder alone. Waits until no other holder has locked it.
     ///
     /// # Errors
     /// The system refuses.
@@ -18,19 +18,19 @@ impl LockedFile {
         Ok(Self(file))
     }
 
-    /// Locks a file for this holder alone.
+    /// Locks a file for this holder alone, without waiting.
     ///
     /// # Errors
-    /// Somebody else has locked it (`WouldBlock`), or the system refuses.
+    /// Another holder has locked it (`WouldBlock`), or the system refuses.
     pub fn try_exclusive(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self(file))
     }
 
-    /// Locks a file beside others that do so, too.
+    /// Locks a file that other holders may lock like this as well, without waiting.
     ///
     /// # Errors
-    /// Somebody has locked it alone (`WouldBlock`), or the system refuses.
+    /// Another holder has locked it for itself alone (`WouldBlock`), or the system refuses.
     pub fn try_shared(file: File) -> Result<Self, TryLockError> {
         file.try_lock_shared()?;
         Ok(Self(file))
