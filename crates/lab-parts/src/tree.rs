@@ -129,7 +129,10 @@ impl Tree {
             return Err(error);
         }
         for other in self.other_versions() {
-            if open(&other.join("lock")).is_ok_and(|it| LockedFile::try_exclusive(it).is_ok()) {
+            // locked until it is removed, so that no run begins to use it meanwhile
+            if let Ok(file) = open(&other.join("lock"))
+                && let Ok(_locked) = LockedFile::try_exclusive(file)
+            {
                 remove(&other)?;
             }
         }
