@@ -29,7 +29,7 @@ enum Source {
     Stack(fn(&Results, &str) -> Option<Estimate>),
     /// A parameter of the model of a stack and a workload, which is fitted to all sizes.
     Fitted(fn(&Model) -> Option<Estimate>),
-    /// Something that such models say of one size.
+    /// A prediction of such models for one size.
     Predicted(fn(&Results, &Cell) -> Option<Estimate>),
 }
 
