@@ -21,8 +21,8 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// power loss. Whether it is the new is certain only when the folder is synced, too. A link of that
 /// name is replaced, not followed.
 ///
-/// Several threads and processes may do this at once: the last rename counts. Drafts of `path` that
-/// killed processes left are removed when they are an hour old.
+/// Several threads and processes may do this at once: the last rename counts. It also removes drafts
+/// of `path` that killed processes left more than an hour ago.
 ///
 /// # Errors
 /// The file cannot be written. The old content stays, and no draft of this call.
