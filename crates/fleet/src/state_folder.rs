@@ -5,6 +5,8 @@ use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use headroom_file_lock::LockedFile;
+
 use crate::error::Error;
 use crate::job::Job;
 use crate::sqlite::Sqlite;
@@ -19,15 +21,7 @@ pub struct StateFolder(PathBuf);
 /// Keeps other runs out until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    file: File,
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a child that another thread has forked and that has not
-        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
-        let _ = self.file.unlock();
-    }
+    _file: LockedFile,
 }
 
 impl StateFolder {
@@ -53,8 +47,8 @@ impl StateFolder {
         let path = self.0.join(LOCK);
         let opened = File::options().create(true).truncate(false).write(true).open(&path);
         let file = opened.map_err(Error::system("write", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Lock { file }),
+        match LockedFile::try_exclusive(file) {
+            Ok(file) => Ok(Lock { _file: file }),
             Err(TryLockError::WouldBlock) => Err(Error::Busy(self.0.clone())),
             Err(TryLockError::Error(cause)) => Err(Error::system("lock", &path)(cause)),
         }
@@ -104,7 +98,7 @@ mod tests {
         let folder = StateFolder::new(ground.path().join("a/b"));
         let lock = folder.lock().expect("nobody has it");
         // a descriptor of the same open file, which is what a forked child has
-        let of_a_child = lock.file.try_clone().expect("a descriptor");
+        let of_a_child = lock._file.try_clone().expect("a descriptor");
         let error = folder.lock().expect_err("the first has it");
         assert!(matches!(error, Error::Busy(_)), "{error}");
         drop(lock);

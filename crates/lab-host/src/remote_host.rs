@@ -3,13 +3,13 @@
 //! group, runs the agent inside, and takes everything away when the lab is gone,
 //! however it went: it ended, it was killed, or nothing was heard of it.
 
-use std::fs::File;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use headroom_file_lock::LockedFile;
 use nix::mount::{MntFlags, MsFlags};
 use serde::{Deserialize, Serialize};
 
@@ -77,7 +77,7 @@ struct RemoteHost {
 struct Folder {
     path: PathBuf,
     is_tmpfs: bool,
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl RemoteHost {

@@ -5,6 +5,8 @@ use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use headroom_file_lock::LockedFile;
+
 use crate::error::{Doing, Error, Result};
 use crate::machine;
 
@@ -18,7 +20,7 @@ pub struct Scratch {
     /// Unique name of the run, eight letters and digits.
     pub id: String,
     path: PathBuf,
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl Scratch {
@@ -88,13 +90,12 @@ pub(crate) fn next_id(id: &str) -> String {
 }
 
 /// Takes the lock of a run's folder, which tells the living from the dead.
-pub(crate) fn lock(path: &Path) -> Result<File> {
-    let lock = || -> std::io::Result<File> {
+pub(crate) fn lock(path: &Path) -> Result<LockedFile> {
+    let lock = || -> std::io::Result<LockedFile> {
         // Under its name it is locked from the first moment: another run removes a folder
         // whose lock it can take.
         let new = path.join("lock.new");
-        let lock = File::create(&new)?;
-        lock.lock()?;
+        let lock = LockedFile::exclusive(File::create(&new)?)?;
         std::fs::rename(new, path.join(LOCK))?;
         Ok(lock)
     };
@@ -151,9 +152,9 @@ pub fn abandoned(parent: &Path) -> Result<Vec<(String, PathBuf)>> {
         if !ours {
             continue;
         }
-        let dead = match File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock()) {
+        let dead = match File::open(entry.path().join(LOCK)).map(LockedFile::try_exclusive) {
             Ok(Err(TryLockError::WouldBlock)) => false,
-            Ok(Ok(()) | Err(TryLockError::Error(_))) => true,
+            Ok(Ok(_) | Err(TryLockError::Error(_))) => true,
             Err(_) => continue, // not ours: no lock in it
         };
         if dead {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
-use nix::fcntl::{Flock, FlockArg};
+use headroom_file_lock::LockedFile;
 
 use crate::error::{Error, Result};
 use crate::fetch::{self, Progress};
@@ -104,7 +104,8 @@ impl Tree {
         let cache = self.0.parent().unwrap_or(&self.0);
         fs::create_dir_all(cache).map_err(Error::of("create", cache))?;
         // one fetch at a time; the kernel lets go of it with the process
-        let _one = hold(&self.0.with_extension("fetch"), FlockArg::LockExclusive)?;
+        let one = self.0.with_extension("fetch");
+        let _one = LockedFile::exclusive(open(&one)?).map_err(Error::of("lock", &one))?;
         if fs::read_to_string(self.0.join("lock")).is_ok_and(|text| text == lock) {
             return Ok(());
         }
@@ -128,7 +129,10 @@ impl Tree {
             return Err(error);
         }
         for other in self.other_versions() {
-            if hold(&other.join("lock"), FlockArg::LockExclusiveNonblock).is_ok() {
+            // locked until it is removed, so that no run begins to use it meanwhile
+            if let Ok(file) = open(&other.join("lock"))
+                && let Ok(_locked) = LockedFile::try_exclusive(file)
+            {
                 remove(&other)?;
             }
         }
@@ -136,8 +140,10 @@ impl Tree {
     }
 
     /// Keeps other versions of this program from removing it until the process ends.
-    pub(crate) fn keep(&self) -> Result<Flock<File>> {
-        hold(&self.0.join("lock"), FlockArg::LockSharedNonblock)
+    pub(crate) fn keep(&self) -> Result<LockedFile> {
+        let lock = self.0.join("lock");
+        let locked = LockedFile::try_shared(open(&lock)?);
+        locked.map_err(|error| Error::of("lock", &lock)(error.into()))
     }
 }
 
@@ -145,16 +151,15 @@ fn id(lock: &str) -> String {
     HEXLOWER.encode(digest(&SHA256, lock.as_bytes()).as_ref())[..ID].to_owned()
 }
 
-/// Locks a file, which is made if it is not there.
-fn hold(file: &Path, how: FlockArg) -> Result<Flock<File>> {
+/// Opens a file to lock, which is made if it is not there.
+fn open(file: &Path) -> Result<File> {
     let opened = match File::open(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             File::options().create(true).append(true).open(file)
         }
         opened => opened,
     };
-    let opened = opened.map_err(Error::of("open", file))?;
-    Flock::lock(opened, how).map_err(|(_, error)| Error::of("lock", file)(error.into()))
+    opened.map_err(Error::of("open", file))
 }
 
 /// Writes what was unpacked to the disk, so that no power cut leaves a tree that looks complete.

@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use headroom_file_lock::LockedFile;
 use headroom_lab_host::error::{Doing, Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +32,7 @@ pub(crate) type Verdict = std::result::Result<(), &'static str>;
 /// was killed.
 #[derive(Debug)]
 pub(crate) struct JournalFile {
-    file: File,
+    file: LockedFile,
     path: PathBuf,
     /// Bytes of whole lines.
     length: u64,
@@ -45,7 +46,7 @@ impl JournalFile {
     pub(crate) fn create(path: PathBuf, format: &Format) -> Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(&path);
         let file = file.doing(|| format!("create {}", path.display()))?;
-        lock(&file, &path, format)?;
+        let file = lock(file, &path, format)?;
         Ok(Self { file, path, length: 0 })
     }
 
@@ -60,9 +61,9 @@ impl JournalFile {
     ) -> Result<Self> {
         let file = OpenOptions::new().read(true).append(true).open(&path);
         let file = file.doing(|| format!("open {}", path.display()))?;
-        lock(&file, &path, format)?;
+        let file = lock(file, &path, format)?;
         let mut journal = Self { file, path, length: 0 };
-        journal.length = parse(&journal.file, &journal.path, format, take)?;
+        journal.length = parse(&*journal.file, &journal.path, format, take)?;
         journal.truncate()?;
         Ok(journal)
     }
@@ -100,20 +101,12 @@ impl JournalFile {
     }
 }
 
-impl Drop for JournalFile {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a child that another thread has forked and that has not
-        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
-        let _ = self.file.unlock();
-    }
-}
-
 /// Whether a process writes this journal.
 pub(crate) fn is_going_on(file: &File) -> bool {
     match file.try_lock_shared() {
         Ok(()) => {
             // who looks keeps nobody from writing: neither while it reads, nor as long as a child
-            // of another thread has the file open (see above)
+            // of another thread has the file open (see `LockedFile`)
             let _ = file.unlock();
             false
         }
@@ -165,9 +158,9 @@ pub(crate) fn parse<E: DeserializeOwned>(
     Ok(length)
 }
 
-fn lock(file: &File, path: &Path, format: &Format) -> Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
+fn lock(file: File, path: &Path, format: &Format) -> Result<LockedFile> {
+    match LockedFile::try_exclusive(file) {
+        Ok(file) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::Plan(format!(
             "the {} in {} is still going on; {}",
             format.of,

@@ -1,14 +1,15 @@
 //! The run folder, `/run/headroom`: sockets, state files and locks of this host's tunnels.
 
-use std::fs::{OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::Permissions;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use headroom_file_lock::LockedFile;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Doing, Error, path};
 use crate::host::Step;
-use crate::ledger::FileLock;
+use crate::ledger;
 
 /// The default folder.
 const DEFAULT_FOLDER: &str = "/run/headroom";
@@ -110,9 +111,9 @@ impl RunFolder {
     ///
     /// # Errors
     /// Another gateway holds it.
-    pub(super) fn lock(&self, name: &str) -> Result<FileLock, Error> {
+    pub(super) fn lock(&self, name: &str) -> Result<LockedFile, Error> {
         let beside = self.0.join(format!("{name}.lock"));
-        let lock = FileLock::take(&beside).doing(|| path("lock", &beside))?;
+        let lock = ledger::try_lock(&beside).doing(|| path("lock", &beside))?;
         lock.ok_or_else(|| {
             let advice = format!(
                 "`headroom tunnel down {name}` takes it down, `headroom tunnel reload {name}` reloads its configuration"
@@ -147,10 +148,8 @@ impl RunFolder {
     /// Writes the changes that must be undone.
     pub(super) fn write_state(&self, name: &str, state: &State) -> Result<(), Error> {
         let file = self.state(name);
-        let new = file.with_extension("json.new");
         let text = serde_json::to_vec_pretty(state).map_err(std::io::Error::other);
-        text.and_then(|text| write_private(&new, &text))
-            .and_then(|()| std::fs::rename(&new, &file))
+        text.and_then(|text| headroom_atomic_file::replace(&file, &text, 0o600))
             .doing(|| path("write", &file))
     }
 
@@ -160,13 +159,6 @@ impl RunFolder {
             let _ = std::fs::remove_file(file);
         }
     }
-}
-
-fn write_private(file: &Path, content: &[u8]) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut open = OpenOptions::new();
-    let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(file)?;
-    file.write_all(content)
 }
 
 #[cfg(test)]

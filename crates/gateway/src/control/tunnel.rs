@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use headroom_file_lock::LockedFile;
 use headroom_ipsec::spec::Action;
 use headroom_ipsec::{Engine, Event, PeerMoved, PolicySpec, SaSpec};
 use headroom_netio::Tun;
@@ -19,7 +20,7 @@ use crate::datapath::tracer::Trace;
 use crate::datapath::{DEFAULT_MARK, Datapath, Ike, IkeDatagram, Settings};
 use crate::host::{self, Host, Setup};
 use crate::ike::{IkeService, KeyLog, Report};
-use crate::ledger::{FileLock, LedgerPaths, LedgerWriter};
+use crate::ledger::{LedgerPaths, LedgerWriter};
 
 /// The options of a tunnel.
 #[derive(Debug, Clone)]
@@ -135,7 +136,7 @@ pub(super) struct Tunnel {
     /// The addresses of the interface that peers have assigned.
     assigned: BTreeSet<IpAddr>,
     /// Released last, so that no other gateway starts before.
-    _lock: FileLock,
+    _lock: LockedFile,
 }
 
 impl Tunnel {

@@ -23,7 +23,7 @@ mod writer;
 
 pub use disk::{Disk, RealDisk};
 pub use error::Error;
-pub use lock::FileLock;
+pub use lock::try_lock;
 pub use paths::{COPY_FOLDER, LedgerPaths};
 pub use state::{KeyId, LedgerState};
 pub use store::{Ledger, random_id};

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use headroom_file_lock::LockedFile;
+
 use super::disk::{Disk, RealDisk};
 use super::error::{Error, failed};
 use super::lock;
@@ -19,7 +21,7 @@ pub struct Ledger<D: Disk = RealDisk> {
     /// The second copy is one generation ahead of the ledger.
     ledger_is_behind: bool,
     /// Held as long as the ledger is open.
-    _locks: Vec<super::lock::FileLock>,
+    _locks: Vec<LockedFile>,
 }
 
 impl Ledger<RealDisk> {

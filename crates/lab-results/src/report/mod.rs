@@ -19,15 +19,15 @@ pub mod since;
 pub mod table;
 pub mod terminal;
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::error::{Doing, Error, Result};
 use crate::schema::{Results, SCHEMA};
+
+/// Permissions of a new file, before the umask.
+const NEW_FILE: u32 = 0o666;
 
 /// Writes `results.json` and everything derived from it into `folder`.
 ///
@@ -45,25 +45,12 @@ pub fn write(folder: &Path, results: &Results) -> Result<()> {
     ];
     let streams = csv::streams(results).map(|streams| ("streams.csv", streams));
     for (name, content) in files.into_iter().chain(streams) {
-        write_whole(&folder.join(name), &content)?;
+        let path = folder.join(name);
+        // what a full disk cut short must not be taken for results
+        headroom_atomic_file::replace(&path, content.as_bytes(), NEW_FILE)
+            .doing(|| format!("write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// Writes a file that has its name only when all of it is on the disk: what a full disk cut
-/// short is not taken for results.
-fn write_whole(path: &Path, content: &str) -> Result<()> {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let written = File::create(&new)
-        .and_then(|mut file| file.write_all(content.as_bytes()).and_then(|()| file.sync_data()))
-        .and_then(|()| std::fs::rename(&new, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&new);
-    }
-    written.doing(|| format!("write {}", path.display()))
 }
 
 /// Reads `results.json` of a folder.

@@ -23,11 +23,17 @@ enum Source {
     LinkShare(fn(&Sample) -> Option<f64>),
     /// The mean over a second of a stream, and over the samples of a cell.
     Second(fn(&StreamBin) -> Option<f64>),
-    /// Something that the whole run says of a stack and a workload.
+    /// Something that the whole run says of a cell.
     Run(fn(&Results, &Cell) -> Option<Estimate>),
+    /// Something that the whole run says of a stack, for all its workloads and sizes.
+    Stack(fn(&Results, &str) -> Option<Estimate>),
+    /// A parameter of the model of a stack and a workload, which is fitted to all sizes.
+    Fitted(fn(&Model) -> Option<Estimate>),
+    /// A prediction of such models for one size.
+    Predicted(fn(&Results, &Cell) -> Option<Estimate>),
 }
 
-use Source::{LinkShare, Run, Sample as Each, Second};
+use Source::{Fitted, LinkShare, Predicted, Run, Sample as Each, Second, Stack};
 use headroom_lab_results::analysis::measured::{Estimate, Measured};
 use headroom_lab_results::analysis::stats::Domain;
 use headroom_lab_results::schema::{
@@ -94,8 +100,8 @@ pub const ALL: &[Measure] = &[
     Measure { name: "server-cpu", unit: "%", source: Each(|s| cpu_pct(s, s.cpu_seconds?.server)) },
     Measure { name: "link-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.link_pct)) },
     Measure { name: "link-high", unit: "%", source: Run(|r, c| high(r, c, |u| u.link_pct)) },
-    Measure { name: "marker-seen", unit: "", source: Run(|r, c| exact(searched(r, c)?.0)) },
-    Measure { name: "bytes-searched", unit: "B", source: Run(|r, c| exact(searched(r, c)?.1)) },
+    Measure { name: "marker-seen", unit: "", source: Stack(|r, s| exact(searched(r, s)?.0)) },
+    Measure { name: "bytes-searched", unit: "B", source: Stack(|r, s| exact(searched(r, s)?.1)) },
     Measure { name: "kbit-per-s", unit: "kbit/s", source: Each(|s| Some(arrived_bps(s)? / 1e3)) },
     Measure {
         name: "kbit-per-s-lowest",
@@ -135,17 +141,17 @@ pub const ALL: &[Measure] = &[
     Measure { name: "replayed", unit: "", source: Each(|s| dropped(s, "replay")) },
     Measure { name: "forged", unit: "", source: Each(|s| dropped(s, "forged")) },
     Measure { name: "key-updates", unit: "", source: Each(|s| s.key_updates) },
-    Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
-    Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
-    Measure { name: "setup-bytes", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
+    Measure { name: "setup", unit: "s", source: Stack(|r, s| mean(&setup(r, s)?.seconds)) },
+    Measure { name: "setup-packets", unit: "", source: Stack(|r, s| exact(setup(r, s)?.packets)) },
+    Measure { name: "setup-bytes", unit: "B", source: Stack(|r, s| exact(setup(r, s)?.bytes)) },
     Measure {
         name: "setup-server-cpu",
         unit: "s",
         source: Each(|s| s.set_up_server_cpu_seconds.filter(|seconds| *seconds > 0.0)),
     },
-    Measure { name: "model-fixed", unit: "s", source: Run(|r, c| fixed(model(r, c)?)) },
-    Measure { name: "model-per-gb", unit: "s/GB", source: Run(|r, c| per_gb(model(r, c)?)) },
-    Measure { name: "cost-model", unit: "%", source: Run(cost_model_pct) },
+    Measure { name: "model-fixed", unit: "s", source: Fitted(fixed) },
+    Measure { name: "model-per-gb", unit: "s/GB", source: Fitted(per_gb) },
+    Measure { name: "cost-model", unit: "%", source: Predicted(cost_model_pct) },
 ];
 
 /// In which form a quantity is shown.
@@ -207,7 +213,7 @@ impl Measure {
 
     /// Whether it is of a model, which is fitted to all sizes.
     pub(super) fn is_of_a_model(&self) -> bool {
-        ["model-fixed", "model-per-gb", "cost-model"].contains(&self.name)
+        matches!(self.source, Fitted(_) | Predicted(_))
     }
 
     /// A stack's value over another's in the same blocks; none of what is no sample's.
@@ -229,8 +235,7 @@ impl Measure {
 
     /// Whether it is of one size of a workload, and not of a stack or of all sizes.
     pub(super) fn is_of_a_size(&self) -> bool {
-        let of_stacks = ["setup", "setup-packets", "setup-bytes", "marker-seen", "bytes-searched"];
-        !of_stacks.contains(&self.name) && !["model-fixed", "model-per-gb"].contains(&self.name)
+        !matches!(self.source, Stack(_) | Fitted(_))
     }
 
     /// Whether it is told of a second, not of the whole.
@@ -289,7 +294,9 @@ impl Measure {
     ) -> Option<Estimate> {
         let run = Measured { results };
         match (&self.source, form) {
-            (Run(value), Form::Value) => value(results, cell),
+            (Run(value) | Predicted(value), Form::Value) => value(results, cell),
+            (Stack(value), Form::Value) => value(results, &cell.stack),
+            (Fitted(value), Form::Value) => value(model(results, cell)?),
             (Second(value), Form::Value) => {
                 let from_s = f64::from(cell.at_s?);
                 let samples = run.cell(&cell.stack, &cell.workload, cell.size_bytes);
@@ -301,7 +308,7 @@ impl Measure {
                 let mean = run.mean(&cell.stack, &cell.workload, cell.size_bytes, *bps)?;
                 Some(mean.map(|bps| 100.0 * bps / rate_bps))
             }
-            (Run(_) | Second(_), _) => None,
+            (Run(_) | Stack(_) | Fitted(_) | Predicted(_) | Second(_), _) => None,
             (Each(value), Form::Value) => {
                 run.mean_in(self.domain(), &cell.stack, &cell.workload, cell.size_bytes, *value)
             }
@@ -487,13 +494,13 @@ fn exact(count: u64) -> Option<Estimate> {
 
 /// Whether the marker of a stack's files was seen on the wire, 1 or 0, and in how many
 /// bytes it was looked for.
-fn searched(results: &Results, cell: &Cell) -> Option<(u64, u64)> {
-    let row = results.clear_text.iter().find(|row| row.stack == cell.stack)?;
+fn searched(results: &Results, stack: &str) -> Option<(u64, u64)> {
+    let row = results.clear_text.iter().find(|row| row.stack == stack)?;
     Some((row.marker_seen.into(), row.bytes_searched))
 }
 
-fn setup<'a>(results: &'a Results, cell: &Cell) -> Option<&'a LayerSetup> {
-    results.layer_setups.iter().find(|setup| setup.stack == cell.stack)
+fn setup<'a>(results: &'a Results, stack: &str) -> Option<&'a LayerSetup> {
+    results.layer_setups.iter().find(|setup| setup.stack == stack)
 }
 
 /// The model of transfer times.
@@ -577,6 +584,18 @@ mod tests {
             }
         }
         results
+    }
+
+    #[test]
+    fn measures_of_a_stack_or_of_all_sizes_are_not_of_one_size() {
+        let names = |which: fn(&Measure) -> bool| -> Vec<&str> {
+            ALL.iter().filter(|measure| which(measure)).map(|measure| measure.name).collect()
+        };
+        let of_stacks = ["marker-seen", "bytes-searched", "setup", "setup-packets", "setup-bytes"];
+        let of_all_sizes = ["model-fixed", "model-per-gb"];
+        assert_eq!(names(|it| !it.is_of_a_size()), [&of_stacks[..], &of_all_sizes].concat());
+        let of_models = [&of_all_sizes[..], &["cost-model"]].concat();
+        assert_eq!(names(Measure::is_of_a_model), of_models);
     }
 
     #[test]

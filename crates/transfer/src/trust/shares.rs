@@ -6,7 +6,6 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,6 +14,7 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE32_NOPAD;
+use headroom_file_lock::LockedFile;
 use headroom_mutex::lock;
 use headroom_transfer_proto::path::RelPath;
 
@@ -38,16 +38,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 pub struct Shares {
     path: PathBuf,
     /// Locked as long as this server uses the file.
-    lock: File,
+    _lock: LockedFile,
     list: Mutex<Vec<Arc<Share>>>,
-}
-
-impl Drop for Shares {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a child that another thread has forked and that has not
-        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
-        let _ = self.lock.unlock();
-    }
 }
 
 /// What a new share allows.

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use headroom_file_lock::LockedFile;
 use headroom_transfer_proto::path::RelPath;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -83,11 +84,11 @@ fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option
         return Ok(Some(0));
     }
     let (file, metadata) = open_ordinary(directory, name, OFlag::O_RDONLY)?;
-    match file.try_lock() {
-        Ok(()) => {}
+    let _locked = match LockedFile::try_exclusive(file) {
+        Ok(locked) => locked,
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
-    }
+    };
     // it may have been resumed before it was locked
     let now = Metadata::at(directory, name, false)?;
     if now.identity != metadata.identity || !now.is_older(before) {

@@ -632,16 +632,26 @@ pub(super) fn open_locked(
             Err(TryLockError::WouldBlock) => return Err(ErrorKind::Busy),
             Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
         }
-        let metadata = Metadata::of(&file)?;
-        // a file of another user, or with another name, may have been put
-        if metadata.owner != geteuid().as_raw() || metadata.links > 1 {
-            return Err(foreign(name));
-        }
-        if leads_to(directory, name, metadata.identity)? {
+        let found = own(directory, name, &file);
+        if let Ok(Some(metadata)) = found {
             return Ok((file, metadata, is_new));
         }
+        // closing it is not enough: see `Partial`'s drop
+        let _ = file.unlock();
+        found?;
     }
     Err(ErrorKind::Busy)
+}
+
+/// Returns the metadata of an open file that belongs to this user alone; `None` if it no longer
+/// has the name.
+fn own(directory: &OwnedFd, name: &[u8], file: &File) -> Result<Option<Metadata>, ErrorKind> {
+    let metadata = Metadata::of(file)?;
+    // a file of another user, or with another name, may have been put
+    if metadata.owner != geteuid().as_raw() || metadata.links > 1 {
+        return Err(foreign(name));
+    }
+    Ok(leads_to(directory, name, metadata.identity)?.then_some(metadata))
 }
 
 fn foreign(name: &[u8]) -> ErrorKind {
@@ -689,4 +699,38 @@ fn is_zero(block: &[u8]) -> bool {
     let (first, rest) = block.split_at(block.len().min(16));
     first.iter().all(|byte| *byte == 0)
         && rest.chunks(1024).all(|piece| piece == &[0; 1024][..piece.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::fs;
+
+    use super::*;
+
+    thread_local! {
+        /// Descriptors of locked open files, which is what forked children have.
+        static OF_CHILDREN: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn lock_beside_a_child(file: &File) -> Result<(), TryLockError> {
+        let of_a_child = file.try_clone().expect("a descriptor");
+        OF_CHILDREN.with_borrow_mut(|files| files.push(of_a_child));
+        file.try_lock()
+    }
+
+    #[test]
+    fn unlocks_a_file_that_it_refuses_although_a_forked_child_has_it_open() {
+        const NAME: &str = ".file.0123456789abcdef.headroom-part";
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = OwnedFd::from(File::open(folder.path()).expect("opened"));
+        let (first, second) = (folder.path().join(NAME), folder.path().join("second"));
+        fs::write(&first, "content").expect("a file");
+        fs::hard_link(&first, &second).expect("a second name");
+        let refused = open_locked(&directory, NAME.as_bytes(), lock_beside_a_child);
+        assert!(matches!(refused, Err(ErrorKind::Foreign(_))), "{refused:?}");
+        assert_eq!(OF_CHILDREN.with_borrow(Vec::len), 1);
+        fs::remove_file(&second).expect("removed");
+        open_locked(&directory, NAME.as_bytes(), File::try_lock).expect("nobody has it locked");
+    }
 }

@@ -49,9 +49,11 @@ impl Root {
             let began = Time { seconds, nanoseconds: now.subsec_nanos() };
             let temporary = temporary::of_file(path.name(), u64::MAX, began);
             let (file, metadata, _) = open_locked(&directory, &temporary, File::try_lock)?;
-            file.set_len(0).map_err(ErrorKind::of)?;
             let (path, identity) = (path.clone(), metadata.identity);
-            Ok(StreamFile { path, directory, temporary, file, identity, is_finished: false })
+            let begun =
+                StreamFile { path, directory, temporary, file, identity, is_finished: false };
+            begun.file.set_len(0).map_err(ErrorKind::of)?;
+            Ok(begun)
         };
         begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }
@@ -124,5 +126,26 @@ impl Drop for StreamFile {
                 unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
             });
         }
+        // closing it is not enough: see `Partial`'s drop
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_ends_although_a_forked_child_has_the_file_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(folder.path()).expect("a root");
+        let path = RelPath::parse(b"file").expect("a path");
+        let begun = root.create_stream_file(&path).expect("begun");
+        // a descriptor of the same open file, which is what a child has
+        let of_a_child = begun.file.try_clone().expect("a descriptor");
+        begun.finish(false).expect("stored");
+        let stored = File::open(folder.path().join("file")).expect("it is there");
+        stored.try_lock().expect("nobody has it locked");
+        drop(of_a_child);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::{BASE64, HEXLOWER};
+use headroom_file_lock::LockedFile;
 use headroom_transfer_proto::path::RelPath;
 use nix::fcntl::OFlag;
 
@@ -46,13 +47,11 @@ impl Shares {
             .open(&lock_path)
             .map_err(|cause| Error::System { doing: "lock", path: lock_path.clone(), cause })?;
         check_owner(&lock_path, &lock.metadata().map_err(system("lock"))?)?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        let lock = match LockedFile::try_exclusive(lock) {
+            Ok(lock) => lock,
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(cause)) => return Err(system("lock")(cause)),
-        }
-        // from here on the lock ends with it, also where the file cannot be read
-        let mut shares = Self { path: path.to_owned(), lock, list: Mutex::default() };
+        };
         let list = match text(path) {
             Ok(text) => parse(&text).map_err(|(line, cause)| Error::Line {
                 path: path.to_owned(),
@@ -64,24 +63,15 @@ impl Shares {
             }
             Err(error) => return Err(error),
         };
-        shares.list = Mutex::new(list.into_iter().map(Arc::new).collect());
-        Ok(Some(shares))
+        let list = Mutex::new(list.into_iter().map(Arc::new).collect());
+        Ok(Some(Self { path: path.to_owned(), _lock: lock, list }))
     }
 
     /// Writes the file anew.
     pub(super) fn write(&self, list: &[Arc<Share>]) -> io::Result<()> {
         let mut text = format!("{HEADER}\n");
         list.iter().for_each(|share| share.line(&mut text));
-        let draft = beside(&self.path, "new");
-        // what is there is of an interrupted write, or somebody else's, perhaps a link
-        match fs::remove_file(&draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &self.path)?;
+        headroom_atomic_file::replace(&self.path, text.as_bytes(), 0o600)?;
         // a use that was counted stays counted after a power loss
         File::open(folder_of(&self.path))?.sync_all()
     }
