@@ -2,7 +2,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use headroom_file_lock::LockedFile;
 use serde::{Deserialize, Serialize};
