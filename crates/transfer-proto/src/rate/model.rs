@@ -394,9 +394,12 @@ impl Model {
         if self.min_rtt() < SHORT { NOISE_OF_SHORT } else { NOISE }
     }
 
-    /// Whether the queue is near the longest seen: a loss is then a tail drop.
+    /// Whether the queue is near the longest seen, or what it held when it overflowed: a loss is
+    /// then a tail drop. A host that pauses for most of a round trip makes the longest seen too long
+    /// for ten seconds.
     pub(super) fn queue_is_long(&self) -> bool {
-        self.queue() > self.threshold() / 2 && self.queue() >= self.longest_queue() / 2
+        let longest = self.held_queue().unwrap_or(Duration::MAX).min(self.longest_queue());
+        self.queue() > self.threshold() / 2 && self.queue() >= longest / 2
     }
 
     /// Returns the bandwidth-delay product in bytes.
