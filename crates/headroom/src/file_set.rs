@@ -32,7 +32,7 @@ impl FromStr for Files {
         }
         let (count, size) = text.split_once('x').unwrap_or(("1", text));
         let count = count.trim().parse().ok().filter(|count| (1..=1_000_000).contains(count));
-        let count = count.ok_or_else(|| {
+        let count = count.filter(|_| !size.trim().is_empty()).ok_or_else(|| {
             format!("`{text}` is not a number of files and their size, such as 2000x1MiB")
         })?;
         Ok(Self { count, bytes: units::parse_size(size)?.max(1) })
@@ -59,6 +59,7 @@ mod tests {
         for (wrong, expected) in [
             ("10000", "write 10000x1MB for"),
             ("10000*1MB", "write 10000x1MB"),
+            ("10x", "`10x` is not a number of files and their size"),
             ("10000 × 1MB", "write 10000x1MB"),
         ] {
             let error = wrong.parse::<Files>().expect_err(wrong);

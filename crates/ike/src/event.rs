@@ -319,7 +319,7 @@ pub enum Reason {
     #[error("the IKE SA has had too many exchanges and could not be rekeyed")]
     MessageIds,
     /// The peer's proof is wrong.
-    #[error("{0} did not prove its identity: its secret is another")]
+    #[error("{0} did not prove its identity: its secret is not the one that is configured here")]
     Authentication(String),
     /// A certificate or a signature is not accepted.
     #[error("{peer} did not prove its identity: {why}")]

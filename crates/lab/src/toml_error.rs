@@ -56,8 +56,13 @@ fn of_value(message: &str, path: Option<&str>) -> Option<String> {
         (Some(in_words(found)), wanted)
     };
     let what = path.map_or_else(|| "this".to_owned(), |path| format!("`{path}`"));
+    let is_table = found.as_deref() == Some("a table");
     let is = found.map_or_else(String::new, |found| format!("is {found}, and "));
-    Some(format!("{what} {is}must be {}", example(wanted)))
+    let wanted = match wanted {
+        "a sequence" if is_table => "a list: of tables, such as [[x]], or of texts: [\"x\", \"y\"]",
+        _ => example(wanted),
+    };
+    Some(format!("{what} {is}must be {wanted}"))
 }
 
 /// A found value in words: `string "x"` is `the text "x"`.
@@ -137,6 +142,10 @@ mod tests {
             (
                 "words = \"a\"",
                 "1: `words` is the text \"a\", and must be a list, such as [\"x\", \"y\"]",
+            ),
+            (
+                "[words]\na = 1",
+                "1: `words` is a table, and must be a list: of tables, such as [[x]], or of texts: [\"x\"",
             ),
             ("words = [true]", "1: `words` is true, and must be a text in quotes, such as \"x\""),
             ("flag = [1]", "1: `flag` is a list, and must be true or false"),

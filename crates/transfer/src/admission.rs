@@ -82,18 +82,18 @@ impl RejectionCounts {
     /// Returns each count, with the name of its reason and words for the log.
     const fn table(&self) -> [(u64, &'static str, &'static str); 8] {
         [
-            (self.unvalidated_packets, "unvalidated", "asked whether their address is real"),
-            (self.full, "full", "refused: too many connections"),
+            (self.unvalidated_packets, "unvalidated", "asked to validate the address"),
+            (self.full, "full", "too many connections"),
+            (self.full_for_address, "full_for_address", "too many connections of one address"),
+            (self.slow, "slow_handshake", "slow handshake"),
             (
-                self.full_for_address,
-                "full_for_address",
-                "refused: too many connections of one address",
+                self.failed,
+                "failed_handshake",
+                "failed handshake (an unknown key, or another protocol)",
             ),
-            (self.slow, "slow_handshake", "handshakes too slow"),
-            (self.failed, "failed_handshake", "handshakes failed"),
-            (self.protocol, "protocol", "connections ended for breaking the rules"),
-            (self.unauthorized, "unauthorized", "refused: no known key or open link"),
-            (self.draining, "draining", "refused: the server is shutting down"),
+            (self.protocol, "protocol", "protocol violation"),
+            (self.unauthorized, "unauthorized", "no known key or open link"),
+            (self.draining, "draining", "the server is shutting down"),
         ]
     }
 
@@ -108,7 +108,7 @@ impl fmt::Display for RejectionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         for (count, _, what) in self.table().into_iter().filter(|(count, ..)| *count > 0) {
-            write!(f, "{comma}{count} {what}")?;
+            write!(f, "{comma}{count} × {what}")?;
             comma = ", ";
         }
         Ok(())
@@ -249,7 +249,7 @@ impl Admission {
         count(&mut rejected.0);
         if rejected.1.is_none_or(|logged| logged.elapsed() >= LOGGED) {
             rejected.1 = Some(Instant::now());
-            tracing::warn!("turned away since the start: {}", rejected.0);
+            tracing::warn!("rejected since the start: {}", rejected.0);
         }
     }
 

@@ -3,6 +3,9 @@
 
 /// Returns the message for an error at byte `at` of `text`.
 pub(super) fn message(text: &str, at: usize, said: &str) -> String {
+    if let Some(table) = table(text, at).filter(|_| said.contains("map, expected a sequence")) {
+        return format!("there may be several of this table: write [[{table}]]");
+    }
     let Some((field, value)) = field(text, at) else { return joined(said) };
     let bare = value.starts_with(|c: char| c.is_ascii_alphabetic());
     let named = ["true", "false", "inf", "nan"].iter().any(|word| value.starts_with(word));
@@ -45,6 +48,13 @@ fn field(text: &str, at: usize) -> Option<(&str, &str)> {
     (!name.is_empty()).then(|| (name, line[equals + 1..].trim_start()))
 }
 
+/// Returns the name in a table's header `[name]` at `at`.
+fn table(text: &str, at: usize) -> Option<&str> {
+    let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let name = text[start..].lines().next()?.trim_start().strip_prefix('[')?.split(']').next()?;
+    (!name.starts_with('[')).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::message;
@@ -71,6 +81,10 @@ mod tests {
             let message = message(text, at, said);
             assert!(message.contains(words), "{message}");
         }
+        assert_eq!(
+            message("a = 1\n[child]\nb = 2\n", 6, "invalid type: map, expected a sequence"),
+            "there may be several of this table: write [[child]]"
+        );
         assert_eq!(message("[[sa]]\n", 2, "unknown\nfield"), "unknown; field");
         assert_eq!(message("key = \u{e9}", 6, "invalid"), "invalid");
     }

@@ -17,8 +17,8 @@ pub(super) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Notes why IKE with a stranger is over, if it failed to authenticate, or broke the protocol before
-    /// it did. Returns a line for the log, unless there was one just now.
+    /// Notes why IKE with an unauthenticated peer is over, if it failed to authenticate, or broke the
+    /// protocol before it did. Returns a line for the log, unless there was one just now.
     pub(super) fn note(
         &mut self,
         from: SocketAddr,
@@ -42,9 +42,9 @@ impl FailureLog {
         let count = std::mem::take(&mut self.count);
         self.said_at = Some(now);
         Some(match count {
-            1 => format!("IKE with a stranger at {from} is refused: {reason}"),
+            1 => format!("IKE with an unauthenticated peer at {from} is refused: {reason}"),
             _ => format!(
-                "IKE with strangers is refused, {count} times since the last such line; the last at {from}: {reason}"
+                "IKE with unauthenticated peers is refused, {count} times since the last such line; the last at {from}: {reason}"
             ),
         })
     }

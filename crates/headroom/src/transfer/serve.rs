@@ -1,5 +1,6 @@
 //! `headroom serve`, and the far end of `--ssh`.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,11 +52,12 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         };
         let any = |address| SocketAddr::new(address, DEFAULT_PORT);
         let server = match arguments.listen {
-            Some(listen) => Server::bind(&identity, options(listen))?,
+            Some(listen) => Server::bind(&identity, options(listen)),
             // where there is no IPv6
             None => Server::bind(&identity, options(any(Ipv6Addr::UNSPECIFIED.into())))
-                .or_else(|_| Server::bind(&identity, options(any(Ipv4Addr::UNSPECIFIED.into()))))?,
+                .or_else(|_| Server::bind(&identity, options(any(Ipv4Addr::UNSPECIFIED.into())))),
         };
+        let server = server.map_err(with_remedy)?;
         signals.end(server.clone(), arguments.drain, arguments.json)?;
         let (address, fingerprint) = (server.address()?, identity.public().fingerprint());
         if arguments.insecure_measurement {
@@ -248,6 +250,19 @@ pub(crate) fn serve_once(arguments: &ServeOnce) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Adds the remedy to the error of a port that another program has.
+fn with_remedy(error: Error) -> Error {
+    match error {
+        Error::System { doing, cause } if cause.kind() == io::ErrorKind::AddrInUse => {
+            let remedy = format!(
+                "{cause}. Does another `headroom serve` run? --listen ADDRESS:PORT chooses another port"
+            );
+            Error::System { doing, cause: io::Error::new(cause.kind(), remedy) }
+        }
+        other => other,
+    }
+}
+
 /// What is served: a directory, or an object store, which is opened.
 async fn served(arguments: &Serve) -> anyhow::Result<Served> {
     let Some(url) = &arguments.store else { return Ok(arguments.shown_root().into()) };
@@ -266,6 +281,9 @@ async fn policy(
     let path = settings::file_or(arguments.authorized_keys.as_deref(), "authorized_keys");
     let named = arguments.authorized_keys.is_some();
     let followed = path.as_ref().ok().map(|path| Followed::new(path));
+    let expected = path
+        .as_ref()
+        .map_or_else(|_| "authorized_keys".to_owned(), |path| path.display().to_string());
     let keys = match path {
         Ok(path) if named || path.exists() => AuthorizedKeys::read(&path).map_err(Error::from)?,
         _ => AuthorizedKeys::default(),
@@ -284,10 +302,9 @@ async fn policy(
         && !invites
         && arguments.web.is_none()
     {
-        bail!(Usage(
-            "no client could connect: put public keys of clients, as their `headroom identity` prints them, into ~/.config/headroom/authorized_keys or a file for --authorized-keys, or use --anonymous read"
-                .to_owned()
-        ));
+        bail!(Usage(format!(
+            "no client could connect: put public keys of clients, as their `headroom identity` prints them, into {expected} (--authorized-keys names another file), or use --anonymous read"
+        )));
     }
     Ok((AccessPolicy { keys, authority, anonymous_read }, followed))
 }

@@ -88,8 +88,9 @@ impl Bench<'_> {
             return self.measure_set_up(cell, block);
         }
         let prepared = (0..cell.batch()).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
-        self.reseed_login_delay(cell)?;
         self.resume(cell)?;
+        // after its layers are up: sshd restarts for it, and binds to an address inside them
+        self.reseed_login_delay(cell)?;
         self.prepare_clients(cell, &prepared)?;
         let counted = self.session_count(cell)?;
         let (before, watch) = (self.testbed.read_cpu()?, self.testbed.watch()?);

@@ -65,6 +65,32 @@ fn what_the_kernel_lacks_is_refused_with_the_reason() {
     ended.assert_nothing_started();
 }
 
+/// sshd restarts before each sample, and binds again to an address of an interface that is gone
+/// between two samples.
+#[test]
+fn sshd_restarts_inside_a_tunnel_that_ends_between_samples() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("sshd-inside");
+    let stacks = ["sftp/esp(udp)", "ssh/esp(ike)"];
+    let plan = format!(
+        "stacks = {stacks:?}\nrepetitions = 2\ncount-packets = false\n\
+         [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n\
+         stacks = [\"{}\"]\n\
+         [[workload]]\nkind = \"commands\"\ncommands = [\"pwd\"]\nstacks = [\"{}\"]\n",
+        stacks[0], stacks[1]
+    );
+    ground.write("p.toml", &plan);
+    let results = ground.measure("p.toml");
+    for stack in stacks {
+        let samples = array(&results, "samples").iter().filter(|sample| sample["stack"] == stack);
+        let samples: Vec<&Value> = samples.collect();
+        assert!(samples.len() >= 2, "{stack}: {samples:?}");
+        assert!(samples.iter().all(|sample| sample["ok"] == true), "{samples:?}");
+    }
+}
+
 #[test]
 fn setting_a_layer_up_is_a_workload() {
     if !privileged() {

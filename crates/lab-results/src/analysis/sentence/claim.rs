@@ -139,7 +139,8 @@ impl Costs {
         let [lo, hi] = self.bytes.map(|share| 100.0 * share);
         if self.bytes.iter().any(|share| share.abs() >= SAME_BYTES) {
             let (lo, hi, word) = if hi <= 0.0 { (-hi, -lo, "fewer") } else { (lo, hi, "more") };
-            text += &format!(", and {} % {word} bytes", range(lo, hi, 1.1, three));
+            let verb = if saves.is_empty() { "" } else { "transfers " };
+            text += &format!(", and {verb}{} % {word} bytes", range(lo, hi, 1.1, three));
         }
         if let Some(fills) = self.fills {
             let rate = rate(fills.bps);
