@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn rejected_connections_are_counted_by_reason() {
         let rejected = RejectionCounts { full: 2, slow: 1, ..RejectionCounts::default() };
-        assert_eq!(rejected.to_string(), "2 refused: too many connections, 1 handshakes too slow");
+        assert_eq!(rejected.to_string(), "2 × too many connections, 1 × slow handshake");
         let named: Vec<_> = rejected.named().filter(|(_, count)| *count > 0).collect();
         assert_eq!(named, [("full", 2), ("slow_handshake", 1)]);
     }
