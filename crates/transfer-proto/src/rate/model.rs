@@ -471,6 +471,28 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_has_overflowed_is_long_from_half_of_what_it_held() {
+        let ms = Duration::from_millis(1);
+        let mut model = Model::new();
+        let sees = |model: &mut Model, lost, rtt| {
+            model.report(ms, &Report { acked: 80, lost, rtt: Some(rtt), ..Report::default() });
+        };
+        sees(&mut model, 0, 10 * ms);
+        sees(&mut model, 20, 12 * ms);
+        model.note_congestion();
+        model.end_round();
+        // feedback of most of a round trip waited for a host
+        (0..LASTING).for_each(|_| sees(&mut model, 0, 18 * ms));
+        sees(&mut model, 0, 10 * ms);
+        model.end_round();
+        assert_eq!((model.held_queue(), model.longest_queue()), (Some(2 * ms), 8 * ms));
+        sees(&mut model, 0, 12 * ms);
+        assert!(model.queue_is_long());
+        sees(&mut model, 0, Duration::from_micros(10_900));
+        assert!(!model.queue_is_long(), "below half of it");
+    }
+
+    #[test]
     fn a_pause_of_a_host_does_not_show_that_a_queue_holds_more() {
         let ms = Duration::from_millis(1);
         let mut model = Model::new();
