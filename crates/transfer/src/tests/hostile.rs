@@ -1,4 +1,4 @@
-//! Peers that flood, dawdle and lie: each is turned away or bounded, what was done is
+//! Peers that flood, dawdle and lie: each is rejected or bounded, what was done is
 //! named, and others go on.
 
 use std::net::UdpSocket;
