@@ -1,4 +1,4 @@
-//! Whether a server still writes a journal, and the first write of one.
+//! Whether a server still writes a journal, and the writes by which it changes hands.
 
 use std::time::{Duration, SystemTime};
 
@@ -52,8 +52,8 @@ pub(super) async fn store_time(client: &Client) -> Result<SystemTime, Error> {
     })
 }
 
-/// Writes a journal for the first time; `None`: another server was faster. `most`: the most bytes
-/// that its journal may have.
+/// Writes the journal of an upload that this process begins, takes over or gives back; `None`:
+/// another server was faster. `most`: the most bytes that its journal may have.
 pub(super) async fn write(
     client: &Client,
     (key, name): (&Key, &Key),

@@ -202,6 +202,15 @@ fn a_contributor_that_joins_while_its_upload_is_taken_over_is_stopped() {
     drop(whole);
 }
 
+/// A contributor stores on, others may take part, and what it has stored counts.
+fn assert_goes_on(store: &Store, contributor: &Upload, nonce: [u8; 16]) {
+    put_part(contributor, 0).expect("the store does it");
+    contributor.release().expect("its journal is there");
+    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
+    let whole = store.begin_upload("a", &offer(1)).expect("nobody is at work");
+    assert!(whole.values(0).is_some() && whole.values(1).is_none());
+}
+
 #[test]
 fn a_server_that_begins_does_not_stop_a_contributor_that_joined_meanwhile() {
     let runtime = runtime();
@@ -209,16 +218,10 @@ fn a_server_that_begins_does_not_stop_a_contributor_that_joined_meanwhile() {
     let nonce = share(&store);
     let one = store.join_upload("a", &offer(1), nonce).expect("the store does it");
     // as if it had joined after the journals of contributors were listed
-    let too_early = Page { objects: Vec::new(), prefixes: Vec::new(), next: None };
-    faulty.will("list", [Fault::Answers(too_early)]);
+    faulty.will("list", [Fault::Answers(Page::default())]);
     let error = store.begin_upload("a", &offer(1)).expect_err("it is refused");
     assert!(matches!(error, Error::Busy(_)), "{error}");
-    // it stores on, and others may take part
-    put_part(&one, 0).expect("the store does it");
-    one.release().expect("its journal is there");
-    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
-    let whole = store.begin_upload("a", &offer(1)).expect("nobody is at work");
-    assert!(whole.values(0).is_some() && whole.values(1).is_none());
+    assert_goes_on(&store, &one, nonce);
 }
 
 #[test]
@@ -232,12 +235,7 @@ fn an_upload_that_a_contributor_joins_while_it_is_given_up_is_kept() {
     let pages = [listed.expect("a page"), Page::default()];
     faulty.will("list", pages.map(Fault::Answers));
     assert_eq!(store.abort_uploads(Duration::ZERO).expect("the store does it"), 0);
-    // it stores on, and others may take part
-    put_part(&one, 0).expect("the store does it");
-    one.release().expect("its journal is there");
-    assert_eq!(store.find_released_upload("a", &offer(1)).expect("an answer"), Some(nonce));
-    let whole = store.begin_upload("a", &offer(1)).expect("nobody is at work");
-    assert!(whole.values(0).is_some() && whole.values(1).is_none());
+    assert_goes_on(&store, &one, nonce);
 }
 
 #[test]
