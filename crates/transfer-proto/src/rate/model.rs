@@ -20,6 +20,9 @@ const MAX_RTT_MS: u64 = 10_000;
 /// some long ones. Ours: feedback comes eight times in a round trip, so that a pause of half of one
 /// does not show, and a probe of a whole one does; `a_pause_of_the_sender_is_not_a_long_queue`.
 const LASTING: usize = 5;
+/// Overflows of which the shortest queue is what the path holds: a pause of a host adds to what
+/// packets met. Ours; `a_pause_of_a_host_in_an_overflow_does_not_show_that_a_queue_holds_more`.
+const OVERFLOWS: usize = 3;
 /// Seconds that the highest bandwidth is remembered. Ours: longer than others need to fill a queue
 /// of a second (`a_deep_queue_beside_cubic_is_not_taken_for_the_path`).
 const HIGHEST_S: u64 = 30;
@@ -78,8 +81,8 @@ pub(super) struct Model {
     round_congested: bool,
     /// Share of packets lost at random, smoothed over rounds.
     chance_loss: f64,
-    /// The longest queue of the last round in which it overflowed, or one that stood since.
-    overflow: Option<Duration>,
+    /// The longest queue of each of the last rounds in which it overflowed, or one that stood since.
+    overflows: [Option<Duration>; OVERFLOWS],
     /// The round in which it last overflowed.
     overflow_round: u64,
 }
@@ -111,7 +114,7 @@ impl Model {
             round_lost: 0,
             round_congested: false,
             chance_loss: 0.0,
-            overflow: None,
+            overflows: [None; OVERFLOWS],
             overflow_round: 0,
         }
     }
@@ -173,7 +176,8 @@ impl Model {
                 if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss)
                     && !self.round_peak.is_zero() =>
             {
-                self.overflow = Some(self.round_peak.saturating_sub(self.min_rtt()));
+                self.overflows.rotate_right(1);
+                self.overflows[0] = Some(self.round_peak.saturating_sub(self.min_rtt()));
                 self.overflow_round = self.rounds;
             }
             _ => {}
@@ -181,7 +185,7 @@ impl Model {
         // a single long round trip may be a pause of a host; a round of them is a queue
         if !self.round_congested && self.round_floor != Duration::MAX {
             let stood = self.round_floor.saturating_sub(self.min_rtt());
-            self.overflow = self.overflow.map(|held| held.max(stood));
+            self.overflows.iter_mut().flatten().for_each(|held| *held = (*held).max(stood));
         }
         let empty = self.min_rtt() + (self.min_rtt() / 32).max(OWN_QUEUE);
         if !self.round_peak.is_zero() && self.round_peak <= empty {
@@ -223,7 +227,10 @@ impl Model {
         self.peak = self.peak.max(rtt);
         self.rtts.rotate_right(1);
         self.rtts[0] = rtt;
-        self.max_rtt.push(now.as_millis() as u64, self.lasting_rtt().as_secs_f64());
+        // the first of a path include the work of a handshake
+        if self.rtts[LASTING - 1] != Duration::MAX {
+            self.max_rtt.push(now.as_millis() as u64, self.lasting_rtt().as_secs_f64());
+        }
         // close to the lowest is as good: the queue was empty
         if self.min_rtt.is_none_or(|min| rtt <= min + min / 32) {
             self.min_rtt_at = now;
@@ -370,12 +377,12 @@ impl Model {
     /// Returns the longest queue that the path holds, if one has overflowed. One that was longer
     /// for a round since, and did not, shows that it holds more.
     pub(super) fn held_queue(&self) -> Option<Duration> {
-        self.overflow
+        self.overflows.iter().flatten().min().copied()
     }
 
     /// Whether the queue has overflowed within so many rounds.
     pub(super) fn overflowed_within(&self, rounds: u64) -> bool {
-        self.overflow.is_some() && self.rounds <= self.overflow_round + rounds
+        self.overflows[0].is_some() && self.rounds <= self.overflow_round + rounds
     }
 
     /// Returns the shortest delay that counts as a queue.
@@ -505,5 +512,31 @@ mod tests {
         model.report(ms, &report(10 * ms));
         model.end_round();
         assert_eq!(model.held_queue(), Some(2 * ms));
+    }
+
+    #[test]
+    fn the_work_of_a_handshake_is_not_a_long_queue() {
+        let ms = Duration::from_millis(1);
+        let mut model = Model::new();
+        [22, 15, 12, 10, 10, 10, 10, 10, 11].iter().for_each(|&rtt| model.sample_rtt(ms, rtt * ms));
+        assert!(model.queue_is_long());
+    }
+
+    #[test]
+    fn a_pause_of_a_host_in_an_overflow_does_not_show_that_a_queue_holds_more() {
+        let ms = Duration::from_millis(1);
+        let mut model = Model::new();
+        let report = |rtt: Duration| Report { acked: 80, rtt: Some(rtt), ..Report::default() };
+        model.report(ms, &report(10 * ms));
+        let mut overflows_at = |rtt| {
+            model.report(ms, &Report { lost: 20, ..report(rtt) });
+            model.note_congestion();
+            model.end_round();
+            model.held_queue()
+        };
+        assert_eq!(overflows_at(12 * ms), Some(2 * ms));
+        assert_eq!(overflows_at(18 * ms), Some(2 * ms), "a pause");
+        // a queue that became longer: every overflow is of it
+        assert_eq!([(); OVERFLOWS - 1].map(|()| overflows_at(15 * ms)), [2 * ms, 5 * ms].map(Some));
     }
 }
