@@ -1,7 +1,7 @@
 //! Partial files: written in any order under a temporary name, hashed span by span, and renamed
 //! when they are complete and verified.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -10,28 +10,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_mutex::lock;
 use headroom_transfer_proto::message::Attributes;
-use headroom_transfer_proto::path::{RelPath, shown};
+use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Verification};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, renameat};
-use nix::sys::stat::Mode;
-use nix::sys::statvfs::fstatvfs;
-use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use nix::fcntl::{OFlag, renameat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::attributes;
 use super::change::change;
+use super::locked::{Lock, open_locked};
+use super::open::{leads_to, open_ordinary};
+use super::replace::{complete, replaceable, sync_directory};
+use super::space::free_space;
 use crate::files::error::{Error, ErrorKind, FileType};
-use crate::files::metadata::{Identity, Metadata, set_mtime};
+use crate::files::metadata::{Identity, Metadata};
 use crate::files::offer::{Offer, Seal, Stored};
 use crate::files::progress::{KnownSpan, Progress};
 use crate::files::{content, temporary};
 
 /// Aligned runs of this many zeros become a hole.
 pub(super) const HOLE: usize = 64 << 10;
-
-/// Flags that prevent side effects of opening.
-pub(super) const HARMLESS: OFlag =
-    OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
 
 /// A partial file. Several threads may write to it at once.
 ///
@@ -554,183 +551,14 @@ impl Drop for Partial {
     }
 }
 
-/// Gives an open file with all its content its mode, time and attributes, and syncs it if asked to.
-pub(super) fn complete(
-    file: &File,
-    seal: &Seal,
-    attributes: Option<&Attributes>,
-) -> Result<(), ErrorKind> {
-    attributes::set(file, Mode::from_bits_truncate(seal.mode & 0o777), attributes)?;
-    set_mtime(file, seal.mtime)?;
-    if seal.fsync {
-        file.sync_all().map_err(ErrorKind::of)?;
-    }
-    Ok(())
-}
-
-/// Returns the metadata of what has a name, if it may be replaced by a file or link.
-pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Metadata>, ErrorKind> {
-    if temporary::is_temporary(name) {
-        return Err(ErrorKind::Reserved);
-    }
-    match Metadata::at(directory, name, false) {
-        Ok(metadata) if matches!(metadata.file_type, FileType::File | FileType::Symlink) => {
-            Ok(Some(metadata))
-        }
-        Ok(metadata) => Err(ErrorKind::Clash { here: metadata.file_type }),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns the free bytes of a file system for this user.
-pub(super) fn free_space(directory: &OwnedFd) -> Result<u64, ErrorKind> {
-    let system = fstatvfs(directory)?;
-    Ok(system.blocks_available().saturating_mul(system.fragment_size()))
-}
-
-/// Makes names in a directory durable.
-pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), ErrorKind> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let directory = openat(directory, ".", flags, Mode::empty())?;
-    File::from(directory).sync_all().map_err(ErrorKind::of)
-}
-
-/// Locks a file, for one writer or for several.
-pub(super) type Lock = fn(&File) -> Result<(), TryLockError>;
-
-/// Opens and locks the temporary file. Returns its metadata, and whether it was created.
-pub(super) fn open_locked(
-    directory: &OwnedFd,
-    name: &[u8],
-    lock: Lock,
-) -> Result<(File, Metadata, bool), ErrorKind> {
-    // each iteration means that another transfer ended between two steps of this one
-    for _ in 0..16 {
-        let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
-        let mode = Mode::from_bits_truncate(0o600);
-        let (file, is_new) = match change(directory, || openat(directory, name, made, mode)) {
-            Ok(file) => (File::from(file), true),
-            Err(Errno::EEXIST) => match open_ordinary(directory, name, OFlag::O_RDWR) {
-                Ok((file, _)) => (file, false),
-                Err(ErrorKind::Missing) => continue,
-                Err(ErrorKind::Clash { .. }) => return Err(foreign(name)),
-                Err(ErrorKind::Denied) => {
-                    // if killed just before the rename, it has the final mode
-                    if Metadata::at(directory, name, false)?.owner != geteuid().as_raw() {
-                        return Err(foreign(name));
-                    }
-                    change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
-                    continue;
-                }
-                Err(kind) => return Err(kind),
-            },
-            Err(error) => return Err(error.into()),
-        };
-        match lock(&file) {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(ErrorKind::Busy),
-            Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
-        }
-        let found = own(directory, name, &file);
-        if let Ok(Some(metadata)) = found {
-            return Ok((file, metadata, is_new));
-        }
-        // closing it is not enough: see `Partial`'s drop
-        let _ = file.unlock();
-        found?;
-    }
-    Err(ErrorKind::Busy)
-}
-
-/// Returns the metadata of an open file that belongs to this user alone; `None` if it no longer
-/// has the name.
-fn own(directory: &OwnedFd, name: &[u8], file: &File) -> Result<Option<Metadata>, ErrorKind> {
-    let metadata = Metadata::of(file)?;
-    // a file of another user, or with another name, may have been put
-    if metadata.owner != geteuid().as_raw() || metadata.links > 1 {
-        return Err(foreign(name));
-    }
-    Ok(leads_to(directory, name, metadata.identity)?.then_some(metadata))
-}
-
-fn foreign(name: &[u8]) -> ErrorKind {
-    ErrorKind::Foreign(shown(name).to_string().into())
-}
-
-/// Opens an ordinary file, and returns its metadata.
-pub(super) fn open_ordinary(
-    directory: &OwnedFd,
-    name: &[u8],
-    access: OFlag,
-) -> Result<(File, Metadata), ErrorKind> {
-    // checked first, because opening some devices has effects
-    let before = Metadata::at(directory, name, false)?;
-    if before.file_type != FileType::File {
-        return Err(ErrorKind::Clash { here: before.file_type });
-    }
-    let file = File::from(openat(directory, name, access | HARMLESS, Mode::empty())?);
-    let metadata = Metadata::of(&file)?;
-    if metadata.identity != before.identity {
-        return Err(ErrorKind::Missing);
-    }
-    Ok((file, metadata))
-}
-
 /// Opens a file to reuse; `None` if it cannot be read.
 fn open_old(directory: &OwnedFd, name: &[u8]) -> Option<(File, u64)> {
     let (file, metadata) = open_ordinary(directory, name, OFlag::O_RDONLY).ok()?;
     Some((file, metadata.size))
 }
 
-pub(super) fn leads_to(
-    directory: &OwnedFd,
-    name: &[u8],
-    identity: Identity,
-) -> Result<bool, ErrorKind> {
-    match Metadata::at(directory, name, false) {
-        Ok(metadata) => Ok(metadata.identity == identity),
-        Err(Errno::ENOENT) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
 fn is_zero(block: &[u8]) -> bool {
     let (first, rest) = block.split_at(block.len().min(16));
     first.iter().all(|byte| *byte == 0)
         && rest.chunks(1024).all(|piece| piece == &[0; 1024][..piece.len()])
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::fs;
-
-    use super::*;
-
-    thread_local! {
-        /// Descriptors of locked open files, which is what forked children have.
-        static OF_CHILDREN: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
-    }
-
-    fn lock_beside_a_child(file: &File) -> Result<(), TryLockError> {
-        let of_a_child = file.try_clone().expect("a descriptor");
-        OF_CHILDREN.with_borrow_mut(|files| files.push(of_a_child));
-        file.try_lock()
-    }
-
-    #[test]
-    fn unlocks_a_file_that_it_refuses_although_a_forked_child_has_it_open() {
-        const NAME: &str = ".file.0123456789abcdef.headroom-part";
-        let folder = tempfile::tempdir().expect("a folder");
-        let directory = OwnedFd::from(File::open(folder.path()).expect("opened"));
-        let (first, second) = (folder.path().join(NAME), folder.path().join("second"));
-        fs::write(&first, "content").expect("a file");
-        fs::hard_link(&first, &second).expect("a second name");
-        let refused = open_locked(&directory, NAME.as_bytes(), lock_beside_a_child);
-        assert!(matches!(refused, Err(ErrorKind::Foreign(_))), "{refused:?}");
-        assert_eq!(OF_CHILDREN.with_borrow(Vec::len), 1);
-        fs::remove_file(&second).expect("removed");
-        open_locked(&directory, NAME.as_bytes(), File::try_lock).expect("nobody has it locked");
-    }
 }

@@ -13,7 +13,9 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::change::change;
-use super::partial::{leads_to, open_locked, replaceable, sync_directory};
+use super::locked::open_locked;
+use super::open::leads_to;
+use super::replace::{replaceable, sync_directory};
 use super::root::Root;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::Identity;
