@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
 
+use headroom_file_lock::LockedFile;
 use headroom_transfer_proto::path::shown;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -15,14 +16,14 @@ use crate::files::error::ErrorKind;
 use crate::files::metadata::Metadata;
 
 /// Locks a file, for one writer or for several.
-pub(super) type Lock = fn(&File) -> Result<(), TryLockError>;
+pub(super) type Lock = fn(File) -> Result<LockedFile, TryLockError>;
 
 /// Opens and locks the temporary file. Returns its metadata, and whether it was created.
 pub(super) fn open_locked(
     directory: &OwnedFd,
     name: &[u8],
     lock: Lock,
-) -> Result<(File, Metadata, bool), ErrorKind> {
+) -> Result<(LockedFile, Metadata, bool), ErrorKind> {
     // each iteration means that another transfer ended between two steps of this one
     for _ in 0..16 {
         let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
@@ -45,18 +46,14 @@ pub(super) fn open_locked(
             },
             Err(error) => return Err(error.into()),
         };
-        match lock(&file) {
-            Ok(()) => {}
+        let file = match lock(file) {
+            Ok(file) => file,
             Err(TryLockError::WouldBlock) => return Err(ErrorKind::Busy),
             Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
-        }
-        let found = own(directory, name, &file);
-        if let Ok(Some(metadata)) = found {
+        };
+        if let Some(metadata) = own(directory, name, &file)? {
             return Ok((file, metadata, is_new));
         }
-        // closing it is not enough: see `Partial`'s drop
-        let _ = file.unlock();
-        found?;
     }
     Err(ErrorKind::Busy)
 }
@@ -88,10 +85,10 @@ mod tests {
         static OF_CHILDREN: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
     }
 
-    fn lock_beside_a_child(file: &File) -> Result<(), TryLockError> {
+    fn lock_beside_a_child(file: File) -> Result<LockedFile, TryLockError> {
         let of_a_child = file.try_clone().expect("a descriptor");
         OF_CHILDREN.with_borrow_mut(|files| files.push(of_a_child));
-        file.try_lock()
+        LockedFile::try_exclusive(file)
     }
 
     #[test]
@@ -106,6 +103,7 @@ mod tests {
         assert!(matches!(refused, Err(ErrorKind::Foreign(_))), "{refused:?}");
         assert_eq!(OF_CHILDREN.with_borrow(Vec::len), 1);
         fs::remove_file(&second).expect("removed");
-        open_locked(&directory, NAME.as_bytes(), File::try_lock).expect("nobody has it locked");
+        open_locked(&directory, NAME.as_bytes(), LockedFile::try_exclusive)
+            .expect("nobody has it locked");
     }
 }

@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use headroom_file_lock::LockedFile;
 use headroom_mutex::lock;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{Spans, Verification};
@@ -34,7 +35,7 @@ pub struct Partial {
     path: RelPath,
     directory: Arc<OwnedFd>,
     temporary: Vec<u8>,
-    file: File,
+    file: LockedFile,
     identity: Identity,
     /// The current file of that name, if its content may be reused.
     old: Option<(File, u64)>,

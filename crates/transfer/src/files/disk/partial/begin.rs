@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use headroom_file_lock::LockedFile;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{SPAN_BYTES, Spans};
 use nix::errno::Errno;
@@ -30,7 +31,7 @@ impl Partial {
         path: &RelPath,
         offer: &Offer,
     ) -> Result<Self, ErrorKind> {
-        Self::begin_locked(directory, path, offer, File::try_lock)
+        Self::begin_locked(directory, path, offer, LockedFile::try_exclusive)
     }
 
     /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
@@ -51,7 +52,7 @@ impl Partial {
         if needed > SPAN_BYTES && free_space(&directory)? < needed {
             return Ok(None);
         }
-        let partial = Self::begin_locked(directory, path, offer, File::try_lock_shared)?;
+        let partial = Self::begin_locked(directory, path, offer, LockedFile::try_shared)?;
         partial.is_blank.store(false, Relaxed);
         *partial.state() = State::Written;
         partial.remember();

@@ -78,8 +78,5 @@ impl Drop for Partial {
             // a remaining empty file is harmless
             let _ = self.remove();
         }
-        // Closing the file is not enough: a child that another thread has forked and that has not
-        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
-        let _ = self.file.unlock();
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use headroom_file_lock::LockedFile;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, Hash, Spans};
 
@@ -32,7 +33,7 @@ impl Partial {
             path: path.clone(),
             directory,
             temporary: Vec::new(),
-            file,
+            file: LockedFile::unnamed(file),
             identity,
             old: None,
             spans,
