@@ -35,6 +35,12 @@ impl LockedFile {
         file.try_lock_shared()?;
         Ok(Self(file))
     }
+
+    /// Takes a file without a name: no other holder can open it, so that it needs no lock.
+    #[must_use]
+    pub fn unnamed(file: File) -> Self {
+        Self(file)
+    }
 }
 
 impl Drop for LockedFile {

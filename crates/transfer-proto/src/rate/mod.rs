@@ -40,6 +40,7 @@ mod ledbat;
 mod model;
 mod priority;
 mod probe_rtt;
+mod queue;
 mod report;
 mod retreat;
 mod startup;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::filter::MaxFilter;
+use super::queue::QueueHistory;
 use super::report::Report;
 
 // Sources as in `rate/mod.rs`.
@@ -14,15 +15,6 @@ const BANDWIDTH_ROUNDS: u64 = 10;
 /// Shorter rounds do not count, because hosts are scheduled in slices. Ours: some time slices
 /// of the host; `hosts_that_pause_are_no_bottleneck`.
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
-/// Milliseconds that the highest round trip is remembered. Ours: as long as the lowest.
-const MAX_RTT_MS: u64 = 10_000;
-/// Round trips in a row of which the lowest counts as a queue that lasts: a pause of a host makes
-/// some long ones. Ours: feedback comes eight times in a round trip, so that a pause of half of one
-/// does not show, and a probe of a whole one does; `a_pause_of_the_sender_is_not_a_long_queue`.
-const LASTING: usize = 5;
-/// Overflows of which the shortest queue is what the path holds: a pause of a host adds to what
-/// packets met. Ours; `a_pause_of_a_host_in_an_overflow_does_not_show_that_a_queue_holds_more`.
-const OVERFLOWS: usize = 3;
 /// Seconds that the highest bandwidth is remembered. Ours: longer than others need to fill a queue
 /// of a second (`a_deep_queue_beside_cubic_is_not_taken_for_the_path`).
 const HIGHEST_S: u64 = 30;
@@ -54,12 +46,9 @@ pub(super) struct Model {
     /// The latest rates: a single one may be wrong because the receiver was busy.
     latest: [f64; 3],
     rtt: Option<Duration>,
-    /// The latest round trips.
-    rtts: [Duration; LASTING],
     smoothed: Duration,
     min_rtt: Option<Duration>,
     min_rtt_at: Duration,
-    max_rtt: MaxFilter,
     /// The lowest round trip since [`Model::begin_floor`].
     floor: Duration,
     /// The highest since [`Model::begin_peak`].
@@ -81,10 +70,7 @@ pub(super) struct Model {
     round_congested: bool,
     /// Share of packets lost at random, smoothed over rounds.
     chance_loss: f64,
-    /// The longest queue of each of the last rounds in which it overflowed, or one that stood since.
-    overflows: [Option<Duration>; OVERFLOWS],
-    /// The round in which it last overflowed.
-    overflow_round: u64,
+    queues: QueueHistory,
 }
 
 impl Model {
@@ -94,11 +80,9 @@ impl Model {
             highest: MaxFilter::new(HIGHEST_S),
             latest: [0.0; 3],
             rtt: None,
-            rtts: [Duration::MAX; LASTING],
             smoothed: Duration::ZERO,
             min_rtt: None,
             min_rtt_at: Duration::ZERO,
-            max_rtt: MaxFilter::new(MAX_RTT_MS),
             floor: Duration::MAX,
             peak: Duration::ZERO,
             empty_at: None,
@@ -114,8 +98,7 @@ impl Model {
             round_lost: 0,
             round_congested: false,
             chance_loss: 0.0,
-            overflows: [None; OVERFLOWS],
-            overflow_round: 0,
+            queues: QueueHistory::new(),
         }
     }
 
@@ -176,16 +159,14 @@ impl Model {
                 if lost > OVERFLOW_LOSS.max(2.0 * self.chance_loss)
                     && !self.round_peak.is_zero() =>
             {
-                self.overflows.rotate_right(1);
-                self.overflows[0] = Some(self.round_peak.saturating_sub(self.min_rtt()));
-                self.overflow_round = self.rounds;
+                let queue = self.round_peak.saturating_sub(self.min_rtt());
+                self.queues.overflowed(self.rounds, queue);
             }
             _ => {}
         }
         // a single long round trip may be a pause of a host; a round of them is a queue
         if !self.round_congested && self.round_floor != Duration::MAX {
-            let stood = self.round_floor.saturating_sub(self.min_rtt());
-            self.overflows.iter_mut().flatten().for_each(|held| *held = (*held).max(stood));
+            self.queues.stood(self.round_floor.saturating_sub(self.min_rtt()));
         }
         let empty = self.min_rtt() + (self.min_rtt() / 32).max(OWN_QUEUE);
         if !self.round_peak.is_zero() && self.round_peak <= empty {
@@ -225,12 +206,7 @@ impl Model {
         self.rtt = Some(rtt);
         self.floor = self.floor.min(rtt);
         self.peak = self.peak.max(rtt);
-        self.rtts.rotate_right(1);
-        self.rtts[0] = rtt;
-        // the first of a path include the work of a handshake
-        if self.rtts[LASTING - 1] != Duration::MAX {
-            self.max_rtt.push(now.as_millis() as u64, self.lasting_rtt().as_secs_f64());
-        }
+        self.queues.sample_rtt(now, rtt);
         // close to the lowest is as good: the queue was empty
         if self.min_rtt.is_none_or(|min| rtt <= min + min / 32) {
             self.min_rtt_at = now;
@@ -351,21 +327,15 @@ impl Model {
         self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
     }
 
-    /// Returns the lowest of the latest round trips; there must have been one.
-    fn lasting_rtt(&self) -> Duration {
-        self.rtts.iter().copied().min().unwrap_or_default()
-    }
-
     /// Returns the shortest queueing delay of the latest packets: a single long one may be a pause
     /// of a host.
     pub(super) fn lasting_queue(&self) -> Duration {
-        self.lasting_rtt().saturating_sub(self.min_rtt())
+        self.queues.lasting(self.min_rtt())
     }
 
     /// Returns the longest queueing delay of late that lasted.
-    fn longest_queue(&self) -> Duration {
-        let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
-        Duration::from_secs_f64(longest.max(0.0))
+    pub(super) fn longest_queue(&self) -> Duration {
+        self.queues.longest(self.min_rtt())
     }
 
     /// Whether others could fill a queue so that it shows: it holds more than noise, as far as is
@@ -377,12 +347,12 @@ impl Model {
     /// Returns the longest queue that the path holds, if one has overflowed. One that was longer
     /// for a round since, and did not, shows that it holds more.
     pub(super) fn held_queue(&self) -> Option<Duration> {
-        self.overflows.iter().flatten().min().copied()
+        self.queues.held()
     }
 
     /// Whether the queue has overflowed within so many rounds.
     pub(super) fn overflowed_within(&self, rounds: u64) -> bool {
-        self.overflows[0].is_some() && self.rounds <= self.overflow_round + rounds
+        self.queues.last_overflow().is_some_and(|last| self.rounds <= last + rounds)
     }
 
     /// Returns the shortest delay that counts as a queue.
@@ -436,107 +406,5 @@ mod tests {
         // the stretch begins with a packet that lay there for long: it seems short
         assert_eq!([160.0, 150.0, 100.0].map(&mut sees), [100.0; 3]);
         assert_eq!([200.0, 200.0, 200.0].map(&mut sees), [100.0, 100.0, 200.0]);
-    }
-
-    #[test]
-    fn a_pause_of_the_sender_is_not_a_long_queue() {
-        let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
-        let mut model = Model::new();
-        let sees = |model: &mut Model, tenths: &[u32]| {
-            tenths.iter().for_each(|&tenths| model.sample_rtt(s, ms * tenths / 10));
-        };
-        sees(&mut model, &[100; 8]);
-        // feedback of half of a round trip waited for the sender
-        sees(&mut model, &[150, 137, 125, 112, 100, 100, 100, 100]);
-        // and then a short queue is full
-        sees(&mut model, &[112; 5]);
-        assert!(model.queue_is_long());
-        sees(&mut model, &[150; 5]);
-        sees(&mut model, &[112; 5]);
-        assert!(!model.queue_is_long(), "there was a longer one");
-    }
-
-    #[test]
-    fn a_queue_that_overflows_shows_what_it_holds() {
-        let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
-        let mut model = Model::new();
-        let mut round = |acked, lost, rtt: Duration, congested| {
-            let report = Report { acked, lost, rtt: Some(rtt), ..Report::default() };
-            model.report(s, &report);
-            if congested {
-                model.note_congestion();
-            }
-            model.end_round();
-            model.held_queue()
-        };
-        assert_eq!(round(100, 0, 10 * ms, false), None);
-        assert_eq!(round(90, 10, 10 * ms, false), None, "random loss");
-        assert_eq!(round(99, 1, 12 * ms, true), None, "no more than by chance");
-        assert_eq!(round(80, 20, 12 * ms, true), Some(2 * ms));
-        assert_eq!(round(100, 0, 15 * ms, false), Some(5 * ms), "it holds more");
-        assert_eq!(round(80, 20, 13 * ms, true), Some(3 * ms), "it holds less than it did");
-    }
-
-    #[test]
-    fn a_queue_that_has_overflowed_is_long_from_half_of_what_it_held() {
-        let ms = Duration::from_millis(1);
-        let mut model = Model::new();
-        let sees = |model: &mut Model, lost, rtt| {
-            model.report(ms, &Report { acked: 80, lost, rtt: Some(rtt), ..Report::default() });
-        };
-        sees(&mut model, 0, 10 * ms);
-        sees(&mut model, 20, 12 * ms);
-        model.note_congestion();
-        model.end_round();
-        // feedback of most of a round trip waited for a host
-        (0..LASTING).for_each(|_| sees(&mut model, 0, 18 * ms));
-        sees(&mut model, 0, 10 * ms);
-        model.end_round();
-        assert_eq!((model.held_queue(), model.longest_queue()), (Some(2 * ms), 8 * ms));
-        sees(&mut model, 0, 12 * ms);
-        assert!(model.queue_is_long());
-        sees(&mut model, 0, Duration::from_micros(10_900));
-        assert!(!model.queue_is_long(), "below half of it");
-    }
-
-    #[test]
-    fn a_pause_of_a_host_does_not_show_that_a_queue_holds_more() {
-        let ms = Duration::from_millis(1);
-        let mut model = Model::new();
-        let report = |rtt: Duration| Report { acked: 80, rtt: Some(rtt), ..Report::default() };
-        model.report(ms, &report(10 * ms));
-        model.report(ms, &Report { lost: 20, ..report(12 * ms) });
-        model.note_congestion();
-        model.end_round();
-        model.report(ms, &report(15 * ms));
-        model.report(ms, &report(10 * ms));
-        model.end_round();
-        assert_eq!(model.held_queue(), Some(2 * ms));
-    }
-
-    #[test]
-    fn the_work_of_a_handshake_is_not_a_long_queue() {
-        let ms = Duration::from_millis(1);
-        let mut model = Model::new();
-        [22, 15, 12, 10, 10, 10, 10, 10, 11].iter().for_each(|&rtt| model.sample_rtt(ms, rtt * ms));
-        assert!(model.queue_is_long());
-    }
-
-    #[test]
-    fn a_pause_of_a_host_in_an_overflow_does_not_show_that_a_queue_holds_more() {
-        let ms = Duration::from_millis(1);
-        let mut model = Model::new();
-        let report = |rtt: Duration| Report { acked: 80, rtt: Some(rtt), ..Report::default() };
-        model.report(ms, &report(10 * ms));
-        let mut overflows_at = |rtt| {
-            model.report(ms, &Report { lost: 20, ..report(rtt) });
-            model.note_congestion();
-            model.end_round();
-            model.held_queue()
-        };
-        assert_eq!(overflows_at(12 * ms), Some(2 * ms));
-        assert_eq!(overflows_at(18 * ms), Some(2 * ms), "a pause");
-        // a queue that became longer: every overflow is of it
-        assert_eq!([(); OVERFLOWS - 1].map(|()| overflows_at(15 * ms)), [2 * ms, 5 * ms].map(Some));
     }
 }

@@ -13,7 +13,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
 use super::names::Names;
-use super::partial::open_ordinary;
+use super::open::open_ordinary;
 use super::root::Root;
 use crate::files::cleanup::CleanupStats;
 use crate::files::error::{ErrorKind, FileType};

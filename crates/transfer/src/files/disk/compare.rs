@@ -9,7 +9,7 @@ use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::Mode;
 
 use super::attributes;
-use super::partial::open_ordinary;
+use super::open::open_ordinary;
 use super::root::Root;
 use crate::files::compare::{Sent, Status, is_time};
 use crate::files::content;

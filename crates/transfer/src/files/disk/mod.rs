@@ -8,12 +8,16 @@ mod compare;
 mod delta;
 mod entries;
 mod last_directory;
+mod locked;
 mod names;
+mod open;
 mod partial;
 mod reader;
+mod replace;
 mod root;
 mod small;
 mod source;
+mod space;
 mod stream_file;
 mod unfinished;
 

@@ -1,37 +1,30 @@
 //! Partial files: written in any order under a temporary name, hashed span by span, and renamed
 //! when they are complete and verified.
 
-use std::fs::{File, TryLockError};
+mod begin;
+mod finish;
+mod present;
+mod spool;
+mod write;
+
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use headroom_file_lock::LockedFile;
 use headroom_mutex::lock;
-use headroom_transfer_proto::message::Attributes;
-use headroom_transfer_proto::path::{RelPath, shown};
-use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans, Verification};
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, renameat};
-use nix::sys::stat::Mode;
-use nix::sys::statvfs::fstatvfs;
-use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{Spans, Verification};
 
-use super::attributes;
-use super::change::change;
-use crate::files::error::{Error, ErrorKind, FileType};
-use crate::files::metadata::{Identity, Metadata, set_mtime};
-use crate::files::offer::{Offer, Seal, Stored};
+use crate::files::content;
+use crate::files::error::{Error, ErrorKind};
+use crate::files::metadata::Identity;
 use crate::files::progress::{KnownSpan, Progress};
-use crate::files::{content, temporary};
 
 /// Aligned runs of this many zeros become a hole.
 pub(super) const HOLE: usize = 64 << 10;
-
-/// Flags that prevent side effects of opening.
-pub(super) const HARMLESS: OFlag =
-    OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
 
 /// A partial file. Several threads may write to it at once.
 ///
@@ -42,7 +35,7 @@ pub struct Partial {
     path: RelPath,
     directory: Arc<OwnedFd>,
     temporary: Vec<u8>,
-    file: File,
+    file: LockedFile,
     identity: Identity,
     /// The current file of that name, if its content may be reused.
     old: Option<(File, u64)>,
@@ -63,142 +56,6 @@ enum State {
 }
 
 impl Partial {
-    /// Creates or finds the temporary file of an offer, in the directory of `path`'s last
-    /// component.
-    pub(super) fn begin(
-        directory: Arc<OwnedFd>,
-        path: &RelPath,
-        offer: &Offer,
-    ) -> Result<Self, ErrorKind> {
-        Self::begin_locked(directory, path, offer, File::try_lock)
-    }
-
-    /// Does what [`Self::begin`] does beside others that write other ranges of the same offer, in
-    /// this process or another one. What they have written stays, also when this is dropped. The
-    /// values of spans are remembered. `None` if the disk may not have room for all of it.
-    pub(super) fn begin_shared(
-        directory: Arc<OwnedFd>,
-        path: &RelPath,
-        offer: &Offer,
-    ) -> Result<Option<Self>, ErrorKind> {
-        let temporary = temporary::of_file(path.name(), offer.size, offer.mtime);
-        let here = match Metadata::at(&directory, &temporary, false) {
-            Ok(metadata) => metadata.allocated,
-            Err(Errno::ENOENT) => 0,
-            Err(error) => return Err(error.into()),
-        };
-        let needed = offer.size.saturating_sub(here);
-        if needed > SPAN_BYTES && free_space(&directory)? < needed {
-            return Ok(None);
-        }
-        let partial = Self::begin_locked(directory, path, offer, File::try_lock_shared)?;
-        partial.is_blank.store(false, Relaxed);
-        *partial.state() = State::Written;
-        partial.remember();
-        Ok(Some(partial))
-    }
-
-    fn begin_locked(
-        directory: Arc<OwnedFd>,
-        path: &RelPath,
-        offer: &Offer,
-        lock: Lock,
-    ) -> Result<Self, ErrorKind> {
-        let name = path.name();
-        let here = replaceable(&directory, name)?;
-        if i64::try_from(offer.size).is_err() {
-            return Err(ErrorKind::TooLarge(offer.size));
-        }
-        let temporary = temporary::of_file(name, offer.size, offer.mtime);
-        let (file, metadata, is_new) = open_locked(&directory, &temporary, lock)?;
-        let mut partial = Self {
-            path: path.clone(),
-            directory,
-            temporary,
-            file,
-            identity: metadata.identity,
-            old: None,
-            spans: Spans::new(offer.size),
-            is_blank: AtomicBool::new(is_new),
-            progress: Mutex::new(Progress::new(Spans::new(offer.size))),
-            state: Mutex::new(if is_new { State::Untouched } else { State::Written }),
-        };
-        let needed = offer.data.min(offer.size).saturating_sub(metadata.allocated);
-        // not worth the system call for a small file
-        if needed > SPAN_BYTES {
-            let free = free_space(&partial.directory)?;
-            if free < needed {
-                return Err(ErrorKind::NoSpace { needed, free });
-            }
-        }
-        if metadata.size != offer.size {
-            partial.file.set_len(offer.size).map_err(|error| match ErrorKind::of(error) {
-                ErrorKind::System(error) if error.raw_os_error() == Some(Errno::EFBIG as i32) => {
-                    ErrorKind::TooLarge(offer.size)
-                }
-                kind => kind,
-            })?;
-        }
-        if offer.reuse && here.is_some_and(|here| here.file_type == FileType::File) {
-            partial.old = open_old(&partial.directory, name);
-        }
-        Ok(partial)
-    }
-
-    /// Makes a partial file of an empty file without a name: what comes is read from it and stored
-    /// elsewhere, and it is never sealed.
-    pub(in crate::files) fn spooled(
-        path: &RelPath,
-        size: u64,
-        file: File,
-    ) -> Result<Self, ErrorKind> {
-        let spans = Spans::new(size);
-        file.set_len(size).map_err(ErrorKind::of)?;
-        let identity = Metadata::of(&file)?.identity;
-        let directory = Arc::new(OwnedFd::from(file.try_clone().map_err(ErrorKind::of)?));
-        Ok(Self {
-            path: path.clone(),
-            directory,
-            temporary: Vec::new(),
-            file,
-            identity,
-            old: None,
-            spans,
-            is_blank: AtomicBool::new(true),
-            progress: Mutex::new(Progress::new(spans)),
-            state: Mutex::new(State::Ended),
-        })
-    }
-
-    /// Claims that a span with this value is stored elsewhere, if nothing of it has arrived.
-    pub(in crate::files) fn claim(&self, span: u64, value: ChainingValue) {
-        let mut progress = self.progress();
-        if progress.is_untouched(span) {
-            progress.claim(span, value);
-        }
-    }
-
-    /// Whether all bytes of a span arrived.
-    pub(in crate::files) fn has_arrived(&self, span: u64) -> bool {
-        self.progress().is_whole(span)
-    }
-
-    /// Returns the hash of what arrived and is claimed.
-    pub(in crate::files) fn root(&self) -> Result<Hash, ErrorKind> {
-        self.progress().root()
-    }
-
-    /// Reads bytes of spans that arrived.
-    pub(in crate::files) fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ErrorKind> {
-        self.file.read_exact_at(into, offset).map_err(ErrorKind::of)
-    }
-
-    /// Frees the disk space of bytes that were stored elsewhere.
-    pub(in crate::files) fn free(&self, range: &Range<u64>) {
-        // what is not freed now is freed with the file
-        let _ = content::clear(&self.file, range);
-    }
-
     /// Returns the file's name.
     #[must_use]
     pub fn path(&self) -> &RelPath {
@@ -217,52 +74,6 @@ impl Partial {
         self.spans = self.spans.verified_by(verification);
         let progress = self.progress.get_mut().unwrap_or_else(PoisonError::into_inner);
         *progress = Progress::new(self.spans);
-    }
-
-    /// Hashes a span that is present: in what an earlier transfer left, or in the current file of
-    /// that name, from which it is then copied. `None` if nothing is present.
-    ///
-    /// The span counts as the sender's unless data for it is written: the caller reports it to the
-    /// sender, which sends spans with other values.
-    ///
-    /// # Errors
-    /// The file cannot be read, or the copy cannot be written.
-    pub fn present(&mut self, span: u64) -> Result<Option<ChainingValue>, Error> {
-        self.find(span).map_err(|kind| self.error("resumed", kind))
-    }
-
-    /// Returns the first span from `from` on that may be [`Self::present`]. Holes are skipped: an
-    /// offer may have more spans than anybody can ask for.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn next_present(&self, from: u64) -> Result<Option<u64>, Error> {
-        self.next(from).map_err(|kind| self.error("resumed", kind))
-    }
-
-    /// Writes bytes at an offset, in any order. Bytes that arrived before are not written again;
-    /// returns how many were written. Pieces of 64 KiB and more that follow others are hashed from
-    /// `bytes`; smaller ones are read back, but none for a CRC.
-    ///
-    /// # Errors
-    /// They are beyond the file's end, cannot be written (they may arrive again), or there are too
-    /// many separate pieces.
-    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
-        let written = self.each_span(offset, bytes.len() as u64, |span, range| {
-            let at = |position: u64| usize::try_from(position - offset).unwrap_or(bytes.len());
-            self.write_span(span, range, Some(&bytes[at(range.start)..at(range.end)]))
-        });
-        written.map_err(|kind| self.error("written", kind))
-    }
-
-    /// Does what [`Self::write_at`] does with `len` zeros, which use no disk space if the file
-    /// system supports holes.
-    ///
-    /// # Errors
-    /// As those of `write_at`.
-    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<u64, Error> {
-        let written = self.each_span(offset, len, |span, range| self.write_span(span, range, None));
-        written.map_err(|kind| self.error("written", kind))
     }
 
     /// Keeps the values of spans that arrive from now on.
@@ -293,32 +104,10 @@ impl Partial {
         self.progress().present()
     }
 
-    /// Verifies the complete file, sets its attributes, and renames it, replacing the file or link
-    /// of that name.
-    ///
-    /// # Errors
-    /// Spans are missing: the data stays. The hash is wrong: the data is removed. The name now
-    /// belongs to something that is not replaced, or the disk refuses: the data stays.
-    pub fn finish_with(
-        &self,
-        seal: &Seal,
-        attributes: Option<&Attributes>,
-    ) -> Result<Stored, Error> {
-        self.seal(seal, attributes).map_err(|kind| self.error("stored", kind))
-    }
-
     /// Syncs what was written to the disk.
     pub(in crate::files) fn sync(&self) -> Result<(), Error> {
         let synced = self.file.sync_data().map_err(ErrorKind::of);
         synced.map_err(|kind| self.error("stored", kind))
-    }
-
-    /// Removes the data.
-    ///
-    /// # Errors
-    /// It cannot be removed.
-    pub fn abandon(&self) -> Result<(), Error> {
-        self.remove().map_err(|kind| self.error("removed", kind))
     }
 
     /// Returns the current file of that name and its size in bytes, if its content may be reused.
@@ -338,399 +127,9 @@ impl Partial {
         lock(&self.state)
     }
 
-    fn next(&self, from: u64) -> Result<Option<u64>, ErrorKind> {
-        let Some(range) = self.spans.range(from) else { return Ok(None) };
-        if self.old.as_ref().is_some_and(|(_, size)| range.end <= *size) {
-            return Ok(Some(from));
-        }
-        if self.is_blank.load(Relaxed) {
-            return Ok(None);
-        }
-        let data = content::next_data(&self.file, range.start).map_err(ErrorKind::of)?;
-        let span = data.map(|start| start / SPAN_BYTES);
-        Ok(span.filter(|span| *span < self.spans.count()))
-    }
-
-    fn find(&mut self, span: u64) -> Result<Option<ChainingValue>, ErrorKind> {
-        let Some(range) = self.spans.range(span) else { return Ok(None) };
-        {
-            let progress = self.progress();
-            if !progress.is_untouched(span) {
-                return Ok(progress.claimed(span));
-            }
-        }
-        // nobody else writes: `&mut self`
-        if !self.has_data(&range)? {
-            let Some((old, size)) = &self.old else { return Ok(None) };
-            if range.end > *size {
-                return Ok(None);
-            }
-            self.is_blank.store(false, Relaxed);
-            *self.state() = State::Written;
-            if content::copy(old, &self.file, &range).is_err() {
-                // a partial copy does no harm: nothing is claimed of it
-                return Ok(None);
-            }
-        }
-        let value = content::value(&self.file, self.spans, span).map_err(ErrorKind::of)?;
-        if let Some(value) = value {
-            self.progress().claim(span, value);
-        }
-        Ok(value)
-    }
-
-    fn each_span(
-        &self,
-        offset: u64,
-        len: u64,
-        write: impl Fn(u64, &Range<u64>) -> Result<u64, ErrorKind>,
-    ) -> Result<u64, ErrorKind> {
-        let end = offset.checked_add(len).filter(|end| *end <= self.spans.size());
-        let bytes = offset..end.ok_or(ErrorKind::BeyondEnd)?;
-        let mut new = 0;
-        for span in self.spans.touched(bytes.clone()) {
-            let Some(whole) = self.spans.range(span) else { return Err(ErrorKind::BeyondEnd) };
-            new += write(span, &(whole.start.max(bytes.start)..whole.end.min(bytes.end)))?;
-        }
-        Ok(new)
-    }
-
-    /// Writes bytes or zeros of one span, and hashes what is contiguous.
-    fn write_span(
-        &self,
-        span: u64,
-        range: &Range<u64>,
-        bytes: Option<&[u8]>,
-    ) -> Result<u64, ErrorKind> {
-        let gaps = self.progress().take(span, range)?;
-        if gaps.is_empty() {
-            return Ok(0);
-        }
-        *self.state() = State::Written;
-        let of_gap = |gap: &Range<u64>| {
-            let at = |position: u64| usize::try_from(position - range.start).unwrap_or(0);
-            bytes.map(|bytes| &bytes[at(gap.start)..at(gap.end)])
-        };
-        for (n, gap) in gaps.iter().enumerate() {
-            let bytes = of_gap(gap);
-            // of what arrived, whatever the disk makes of it
-            let sum = self.spans.piece_sum(gap, bytes);
-            let outcome = match bytes {
-                Some(bytes) => self.put(gap.start, bytes),
-                None => self.put_zeros(gap),
-            };
-            let mut progress = self.progress();
-            if let Err(kind) = outcome {
-                // a part of it may have been written
-                self.is_blank.store(false, Relaxed);
-                gaps[n..].iter().for_each(|gap| progress.given_back(span, gap));
-                return Err(kind);
-            }
-            progress.written(span, gap, sum);
-        }
-        self.hash_span(span, |wanted| {
-            let gap = gaps.iter().find(|gap| gap.start <= wanted.start && wanted.end <= gap.end)?;
-            let at = |position: u64| usize::try_from(position - gap.start).unwrap_or(0);
-            Some(of_gap(gap).map(|bytes| &bytes[at(wanted.start)..at(wanted.end)]))
-        })?;
-        Ok(gaps.iter().map(|gap| gap.end - gap.start).sum())
-    }
-
-    /// Hashes what can be hashed of a span. `in_memory` returns a range's bytes (`Some(None)` for
-    /// zeros), or `None` if they must be read back.
-    fn hash_span<'a>(
-        &self,
-        span: u64,
-        in_memory: impl Fn(&Range<u64>) -> Option<Option<&'a [u8]>>,
-    ) -> Result<(), ErrorKind> {
-        loop {
-            let Some(mut task) = self.progress().next_task(span) else { return Ok(()) };
-            match in_memory(&task.range) {
-                Some(Some(bytes)) => {
-                    task.hasher.update(bytes);
-                }
-                Some(None) => {
-                    content::hash_zeros(task.range.end - task.range.start, &mut task.hasher);
-                }
-                None => {
-                    let outcome = content::hash(&self.file, &task.range, &mut task.hasher);
-                    if let Err(error) = outcome {
-                        self.progress().not_hashed(span);
-                        return Err(ErrorKind::of(error));
-                    }
-                }
-            }
-            self.progress().hashed(span, task);
-        }
-    }
-
-    /// Writes bytes; runs of zeros become holes.
-    fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
-        let lead = usize::try_from(offset.next_multiple_of(HOLE as u64) - offset)
-            .unwrap_or(0)
-            .min(bytes.len());
-        let (mut done, mut at) = (0, lead);
-        // `done..at` is to be written; from `at` on is not decided yet
-        while at < bytes.len() {
-            let block = &bytes[at..bytes.len().min(at + HOLE)];
-            if block.len() == HOLE && is_zero(block) {
-                self.write_all(offset + done as u64, &bytes[done..at])?;
-                let start = offset + at as u64;
-                self.put_zeros(&(start..start + HOLE as u64))?;
-                done = at + HOLE;
-            }
-            at += block.len();
-        }
-        self.write_all(offset + done as u64, &bytes[done..])
-    }
-
-    fn write_all(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        self.file.write_all_at(bytes, offset).map_err(ErrorKind::of)
-    }
-
-    fn put_zeros(&self, range: &Range<u64>) -> Result<(), ErrorKind> {
-        if self.has_data(range)? {
-            content::clear(&self.file, range).map_err(ErrorKind::of)?;
-        }
-        Ok(())
-    }
-
     /// Whether a range that was not written here contains data.
     fn has_data(&self, range: &Range<u64>) -> Result<bool, ErrorKind> {
         Ok(!self.is_blank.load(Relaxed)
             && content::has_data(&self.file, range).map_err(ErrorKind::of)?)
-    }
-
-    fn seal(&self, seal: &Seal, attributes: Option<&Attributes>) -> Result<Stored, ErrorKind> {
-        let root = self.progress().root()?;
-        if root != seal.root {
-            self.remove()?;
-            return Err(ErrorKind::Mismatch);
-        }
-        let mut state = self.state();
-        if *state == State::Ended {
-            return Err(ErrorKind::Moved);
-        }
-        complete(&self.file, seal, attributes)?;
-        // somebody with write access could have put something else there
-        if !leads_to(&self.directory, &self.temporary, self.identity)? {
-            return Err(ErrorKind::Moved);
-        }
-        let replaced = replaceable(&self.directory, self.path.name())?.is_some();
-        change(&self.directory, || {
-            renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())
-        })?;
-        *state = State::Ended;
-        if seal.fsync {
-            sync_directory(&self.directory)?;
-        }
-        Ok(Stored { replaced })
-    }
-
-    fn remove(&self) -> Result<(), ErrorKind> {
-        let mut state = self.state();
-        if *state != State::Ended && leads_to(&self.directory, &self.temporary, self.identity)? {
-            change(&self.directory, || {
-                unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
-            })?;
-        }
-        *state = State::Ended;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if *self.state() == State::Untouched {
-            // a remaining empty file is harmless
-            let _ = self.remove();
-        }
-        // Closing the file is not enough: a child that another thread has forked and that has not
-        // called execve(2) yet has it open as well, and the lock with it (flock(2)).
-        let _ = self.file.unlock();
-    }
-}
-
-/// Gives an open file with all its content its mode, time and attributes, and syncs it if asked to.
-pub(super) fn complete(
-    file: &File,
-    seal: &Seal,
-    attributes: Option<&Attributes>,
-) -> Result<(), ErrorKind> {
-    attributes::set(file, Mode::from_bits_truncate(seal.mode & 0o777), attributes)?;
-    set_mtime(file, seal.mtime)?;
-    if seal.fsync {
-        file.sync_all().map_err(ErrorKind::of)?;
-    }
-    Ok(())
-}
-
-/// Returns the metadata of what has a name, if it may be replaced by a file or link.
-pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Metadata>, ErrorKind> {
-    if temporary::is_temporary(name) {
-        return Err(ErrorKind::Reserved);
-    }
-    match Metadata::at(directory, name, false) {
-        Ok(metadata) if matches!(metadata.file_type, FileType::File | FileType::Symlink) => {
-            Ok(Some(metadata))
-        }
-        Ok(metadata) => Err(ErrorKind::Clash { here: metadata.file_type }),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns the free bytes of a file system for this user.
-pub(super) fn free_space(directory: &OwnedFd) -> Result<u64, ErrorKind> {
-    let system = fstatvfs(directory)?;
-    Ok(system.blocks_available().saturating_mul(system.fragment_size()))
-}
-
-/// Makes names in a directory durable.
-pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), ErrorKind> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let directory = openat(directory, ".", flags, Mode::empty())?;
-    File::from(directory).sync_all().map_err(ErrorKind::of)
-}
-
-/// Locks a file, for one writer or for several.
-pub(super) type Lock = fn(&File) -> Result<(), TryLockError>;
-
-/// Opens and locks the temporary file. Returns its metadata, and whether it was created.
-pub(super) fn open_locked(
-    directory: &OwnedFd,
-    name: &[u8],
-    lock: Lock,
-) -> Result<(File, Metadata, bool), ErrorKind> {
-    // each iteration means that another transfer ended between two steps of this one
-    for _ in 0..16 {
-        let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
-        let mode = Mode::from_bits_truncate(0o600);
-        let (file, is_new) = match change(directory, || openat(directory, name, made, mode)) {
-            Ok(file) => (File::from(file), true),
-            Err(Errno::EEXIST) => match open_ordinary(directory, name, OFlag::O_RDWR) {
-                Ok((file, _)) => (file, false),
-                Err(ErrorKind::Missing) => continue,
-                Err(ErrorKind::Clash { .. }) => return Err(foreign(name)),
-                Err(ErrorKind::Denied) => {
-                    // if killed just before the rename, it has the final mode
-                    if Metadata::at(directory, name, false)?.owner != geteuid().as_raw() {
-                        return Err(foreign(name));
-                    }
-                    change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
-                    continue;
-                }
-                Err(kind) => return Err(kind),
-            },
-            Err(error) => return Err(error.into()),
-        };
-        match lock(&file) {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(ErrorKind::Busy),
-            Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
-        }
-        let found = own(directory, name, &file);
-        if let Ok(Some(metadata)) = found {
-            return Ok((file, metadata, is_new));
-        }
-        // closing it is not enough: see `Partial`'s drop
-        let _ = file.unlock();
-        found?;
-    }
-    Err(ErrorKind::Busy)
-}
-
-/// Returns the metadata of an open file that belongs to this user alone; `None` if it no longer
-/// has the name.
-fn own(directory: &OwnedFd, name: &[u8], file: &File) -> Result<Option<Metadata>, ErrorKind> {
-    let metadata = Metadata::of(file)?;
-    // a file of another user, or with another name, may have been put
-    if metadata.owner != geteuid().as_raw() || metadata.links > 1 {
-        return Err(foreign(name));
-    }
-    Ok(leads_to(directory, name, metadata.identity)?.then_some(metadata))
-}
-
-fn foreign(name: &[u8]) -> ErrorKind {
-    ErrorKind::Foreign(shown(name).to_string().into())
-}
-
-/// Opens an ordinary file, and returns its metadata.
-pub(super) fn open_ordinary(
-    directory: &OwnedFd,
-    name: &[u8],
-    access: OFlag,
-) -> Result<(File, Metadata), ErrorKind> {
-    // checked first, because opening some devices has effects
-    let before = Metadata::at(directory, name, false)?;
-    if before.file_type != FileType::File {
-        return Err(ErrorKind::Clash { here: before.file_type });
-    }
-    let file = File::from(openat(directory, name, access | HARMLESS, Mode::empty())?);
-    let metadata = Metadata::of(&file)?;
-    if metadata.identity != before.identity {
-        return Err(ErrorKind::Missing);
-    }
-    Ok((file, metadata))
-}
-
-/// Opens a file to reuse; `None` if it cannot be read.
-fn open_old(directory: &OwnedFd, name: &[u8]) -> Option<(File, u64)> {
-    let (file, metadata) = open_ordinary(directory, name, OFlag::O_RDONLY).ok()?;
-    Some((file, metadata.size))
-}
-
-pub(super) fn leads_to(
-    directory: &OwnedFd,
-    name: &[u8],
-    identity: Identity,
-) -> Result<bool, ErrorKind> {
-    match Metadata::at(directory, name, false) {
-        Ok(metadata) => Ok(metadata.identity == identity),
-        Err(Errno::ENOENT) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    let (first, rest) = block.split_at(block.len().min(16));
-    first.iter().all(|byte| *byte == 0)
-        && rest.chunks(1024).all(|piece| piece == &[0; 1024][..piece.len()])
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::fs;
-
-    use super::*;
-
-    thread_local! {
-        /// Descriptors of locked open files, which is what forked children have.
-        static OF_CHILDREN: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
-    }
-
-    fn lock_beside_a_child(file: &File) -> Result<(), TryLockError> {
-        let of_a_child = file.try_clone().expect("a descriptor");
-        OF_CHILDREN.with_borrow_mut(|files| files.push(of_a_child));
-        file.try_lock()
-    }
-
-    #[test]
-    fn unlocks_a_file_that_it_refuses_although_a_forked_child_has_it_open() {
-        const NAME: &str = ".file.0123456789abcdef.headroom-part";
-        let folder = tempfile::tempdir().expect("a folder");
-        let directory = OwnedFd::from(File::open(folder.path()).expect("opened"));
-        let (first, second) = (folder.path().join(NAME), folder.path().join("second"));
-        fs::write(&first, "content").expect("a file");
-        fs::hard_link(&first, &second).expect("a second name");
-        let refused = open_locked(&directory, NAME.as_bytes(), lock_beside_a_child);
-        assert!(matches!(refused, Err(ErrorKind::Foreign(_))), "{refused:?}");
-        assert_eq!(OF_CHILDREN.with_borrow(Vec::len), 1);
-        fs::remove_file(&second).expect("removed");
-        open_locked(&directory, NAME.as_bytes(), File::try_lock).expect("nobody has it locked");
     }
 }

@@ -11,7 +11,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::beneath::Parent;
-use super::partial::{HARMLESS, open_ordinary};
+use super::open::{HARMLESS, open_ordinary};
 use crate::files::content;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::Metadata;

@@ -12,7 +12,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::linkat;
 
-use super::partial::{HOLE, complete, replaceable};
+use super::partial::HOLE;
+use super::replace::{complete, replaceable};
 use super::root::Root;
 use crate::files::error::{Error, ErrorKind};
 use crate::files::offer::{Offer, Seal, Stored};

@@ -25,7 +25,7 @@ use nix::sys::stat::Mode;
 use super::attributes;
 use super::beneath::{Beneath, Parent};
 use super::names::Names;
-use super::partial::HARMLESS;
+use super::open::HARMLESS;
 use super::reader::SourceFile;
 use super::root::Root;
 use crate::files::error::{Error, ErrorKind, FileType};

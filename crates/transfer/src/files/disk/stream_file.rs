@@ -1,19 +1,21 @@
 //! Files of unknown length: written from the beginning under a temporary name. Nothing stays
 //! unless they are finished.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use headroom_file_lock::LockedFile;
 use headroom_transfer_proto::path::RelPath;
 use nix::fcntl::renameat;
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::change::change;
-use super::partial::{leads_to, open_locked, replaceable, sync_directory};
+use super::locked::open_locked;
+use super::open::leads_to;
+use super::replace::{replaceable, sync_directory};
 use super::root::Root;
 use crate::files::error::{Error, ErrorKind, FileType};
 use crate::files::metadata::Identity;
@@ -29,7 +31,7 @@ pub struct StreamFile {
     path: RelPath,
     directory: Arc<OwnedFd>,
     temporary: Vec<u8>,
-    file: File,
+    file: LockedFile,
     identity: Identity,
     is_finished: bool,
 }
@@ -48,7 +50,8 @@ impl Root {
             let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             let began = Time { seconds, nanoseconds: now.subsec_nanos() };
             let temporary = temporary::of_file(path.name(), u64::MAX, began);
-            let (file, metadata, _) = open_locked(&directory, &temporary, File::try_lock)?;
+            let (file, metadata, _) =
+                open_locked(&directory, &temporary, LockedFile::try_exclusive)?;
             let (path, identity) = (path.clone(), metadata.identity);
             let begun =
                 StreamFile { path, directory, temporary, file, identity, is_finished: false };
@@ -93,7 +96,7 @@ impl StreamFile {
         let here = replaceable(&self.directory, self.path.name())?;
         let here = here.filter(|here| here.file_type == FileType::File);
         let mode = here.map_or_else(|| MODE & !umask(), |here| here.mode);
-        fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))?;
+        fchmod(&*self.file, Mode::from_bits_truncate(mode & 0o777))?;
         if fsync {
             self.file.sync_all().map_err(ErrorKind::of)?;
         }
@@ -126,13 +129,13 @@ impl Drop for StreamFile {
                 unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
             });
         }
-        // closing it is not enough: see `Partial`'s drop
-        let _ = self.file.unlock();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
-use super::partial::HARMLESS;
+use super::open::HARMLESS;
 use super::root::Root;
 use crate::files::error::{Error, FileType};
 use crate::files::metadata::Metadata;
