@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-/// Returns ` (did you mean `NAME`?)` with the closest of the known names; nothing where
+/// Returns `` (did you mean `NAME`?)`` with the closest of the known names; nothing where
 /// none is close.
-pub(crate) fn suggestion<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn suggestion<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let most = unknown.chars().count().div_ceil(3);
     known
         .into_iter()
@@ -23,7 +23,7 @@ fn common_prefix(one: &str, other: &str) -> usize {
 
 /// Adds a suggestion to serde's sentence about an unknown field or variant: ``unknown
 /// field `a`, expected one of `b`, `c` ``.
-pub(crate) fn with_suggestion(sentence: &str) -> String {
+pub fn with_suggestion(sentence: &str) -> String {
     let is_unknown =
         ["unknown field `", "unknown variant `"].iter().any(|s| sentence.starts_with(s));
     let mut names = sentence.split('`').skip(1).step_by(2);
