@@ -6,8 +6,7 @@ use std::cmp::Reverse;
 /// none is close.
 pub fn suggestion<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let most = unknown.chars().count().div_ceil(3);
-    known
-        .into_iter()
+    of_similar_length(unknown, known, most)
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
         .filter(|(distance, _)| *distance <= most)
         // people know how a name begins, and how long it is
@@ -15,6 +14,17 @@ pub fn suggestion<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -
             (*distance, Reverse(common_prefix(unknown, name)), unknown.len().abs_diff(name.len()))
         })
         .map_or_else(String::new, |(_, name)| format!(" (did you mean `{name}`?)"))
+}
+
+/// Returns the names that are longer or shorter by `most` characters, or fewer: no others are
+/// closer. A distance takes memory for each pair of characters, and a name in a file may be long.
+fn of_similar_length<'a>(
+    unknown: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    most: usize,
+) -> impl Iterator<Item = &'a str> {
+    let len = unknown.chars().count();
+    known.into_iter().filter(move |name| name.chars().count().abs_diff(len) <= most)
 }
 
 fn common_prefix(one: &str, other: &str) -> usize {
@@ -44,6 +54,14 @@ mod tests {
         assert_eq!(suggestion("fpt", known), " (did you mean `ftp`?)");
         assert_eq!(suggestion("gopher", known), "");
         assert_eq!(suggestion("", known), "");
+    }
+
+    #[test]
+    fn compares_a_long_name_with_none_that_is_far_shorter() {
+        let (long, known) = ("ledger".repeat(100_000), ["ledger", "ledger_copy"]);
+        assert_eq!(of_similar_length(&long, known, long.len() / 3).count(), 0);
+        assert_eq!(of_similar_length("ledgers", known, 3).collect::<Vec<_>>(), ["ledger"]);
+        assert_eq!(suggestion(&long, known), "");
     }
 
     #[test]
