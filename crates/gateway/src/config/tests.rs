@@ -140,9 +140,23 @@ fn the_ledger_identifies_an_sa_by_its_integrity_key() {
 
 #[test]
 fn reports_unknown_names_with_their_line() {
-    refused_with("queues = 2", "queue = 2", "unknown field `queue`");
-    refused_with("window = 64", "windows = 64", "unknown field `windows`");
-    refused_with("mode = \"tunnel\"", "mode = \"tunel\"", "unknown variant `tunel`");
+    refused_with(
+        "queues = 2",
+        "queue = 2",
+        "unknown field `queue` (did you mean `queues`?), expected one of",
+    );
+    refused_with(
+        "window = 64",
+        "windows = 64",
+        "unknown field `windows` (did you mean `window`?), expected",
+    );
+    refused_with(
+        "mode = \"tunnel\"",
+        "mode = \"tunel\"",
+        "unknown variant `tunel` (did you mean `tunnel`?)",
+    );
+    refused_with("[[policy]]", "[[polcy]]", "unknown field `polcy` (did you mean `policy`?)");
+    refused_with("window = 64", "secret = 64", "unknown field `secret`, expected one of");
     refused_with("action = \"discard\"", "action = \"drop\"", "expected one of");
     refused_with("name = \"hr0\"", "name = \"hr0", "");
     refused_with("name = \"hr0\"", "name = \"a/b\"", "the tunnel's name");
