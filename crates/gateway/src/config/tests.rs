@@ -386,14 +386,22 @@ fn refuses_files_that_others_can_read() {
     set(&path, 0o640);
     set(&key, 0o600);
     let error = read().expect_err("readable by a group");
-    assert!(
-        error.ends_with(&format!("(mode 0640): run `chmod 600 {}`", path.display())),
-        "{error}"
+    let file = path.display();
+    assert_eq!(
+        error,
+        format!(
+            "{file} is a tunnel's configuration, which may contain keys, but other users can access it \
+             (mode 0640): run `chmod 600 {file}`"
+        )
     );
     set(&path, 0o600);
     set(&key, 0o604);
     let error = read().expect_err("a key that others can read");
-    assert!(error.contains("hr0.toml:15: ") && error.contains("run `chmod 600"), "{error}");
+    let file = key.display();
+    let expected = format!(
+        "hr0.toml:15: {file} contains a secret, but other users can access it (mode 0604): run `chmod 600 {file}`"
+    );
+    assert!(error.ends_with(&expected), "{error}");
     set(&key, 0o400);
     assert_eq!(read().expect("a configuration").associations[0].spec.spi, 0x1001);
 }
