@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use headroom_ike::wire::NotifyType;
 use headroom_ike::{Command, Event, Identity, Reason, SessionId};
 
 use super::{LOOK, Negotiator};
@@ -123,9 +124,11 @@ impl Negotiator {
         let closed = self.sessions.remove(id);
         self.report_assigned();
         let is_timeout = matches!(reason, Reason::Timeout(_));
-        if let Some(session) = &closed {
-            self.say(format!("IKE with `{}` is closed: {reason}", session.peer));
-        } else if let Some(line) = self.failures.note(from, reason, now) {
+        let line = match &closed {
+            Some(session) => self.line_about_end(&session.peer, from, &reason, now),
+            None => self.failures.note(from, reason, now),
+        };
+        if let Some(line) = line {
             self.say(line);
         }
         if let Some(session) = closed {
@@ -139,6 +142,22 @@ impl Negotiator {
                 self.datapath.set_traps(self.peers.trapped());
             }
             self.peers.look(&session.peer, now);
+        }
+    }
+
+    /// Returns what the log says about the end of an IKE SA with a peer. One that refuses this host does
+    /// so at each attempt, and what is to be checked stays the same.
+    fn line_about_end(
+        &mut self,
+        peer: &str,
+        at: SocketAddr,
+        reason: &Reason,
+        now: Instant,
+    ) -> Option<String> {
+        let is_refusal = matches!(reason, Reason::Refused(NotifyType::AuthenticationFailed));
+        match (self.connections.get(peer), self.peers.get(peer)) {
+            (Some(connection), Some(peer)) if is_refusal => peer.refusals.note(connection, at, now),
+            _ => Some(format!("IKE with `{peer}` is closed: {reason}")),
         }
     }
 
