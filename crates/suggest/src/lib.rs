@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 /// Returns `` (did you mean `NAME`?)`` with the closest of the known names; nothing where
 /// none is close.
 pub fn suggestion<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let most = unknown.chars().count().div_ceil(3);
+    // with more, `hard_hours` would be taken for `hard_bytes`
+    let most = (unknown.chars().count() / 3).max(1);
     of_similar_length(unknown, known, most)
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
         .filter(|(distance, _)| *distance <= most)
@@ -16,8 +17,9 @@ pub fn suggestion<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -
         .map_or_else(String::new, |(_, name)| format!(" (did you mean `{name}`?)"))
 }
 
-/// Returns the names that are longer or shorter by `most` characters, or fewer: no others are
-/// closer. A distance takes memory for each pair of characters, and a name in a file may be long.
+/// Returns the names whose length differs by at most `most` characters: the distance of all others is
+/// larger. Computing a distance takes memory for each pair of characters, and a name in a file may be
+/// long.
 fn of_similar_length<'a>(
     unknown: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -53,6 +55,7 @@ mod tests {
         assert_eq!(suggestion("ftsp", known), " (did you mean `ftps`?)");
         assert_eq!(suggestion("fpt", known), " (did you mean `ftp`?)");
         assert_eq!(suggestion("gopher", known), "");
+        assert_eq!(suggestion("hard_hours", ["hard_bytes", "hard_seconds"]), "");
         assert_eq!(suggestion("", known), "");
     }
 

@@ -246,7 +246,7 @@ fn checks_windows_lifetimes_and_encapsulation() {
     }
     refused_with("soft_bytes = \"1GiB\"", "soft_bytes = \"2GiB\"", "must be below `hard_bytes`");
     refused_with("hard_seconds = 3600", "hard_seconds = 0", "lifetime of 0");
-    refused_with("hard_seconds = 3600", "hard_hours = 1", "unknown field `hard_hours`");
+    refused_with("hard_seconds = 3600", "hard_hours = 1", "unknown field `hard_hours`, expected");
     refused_with("udp = { source = 4500", "udp = { source = 0", "must be 1 to 65535");
     let udp = "udp = { source = 4500, destination = 4500 }\n";
     refused(&pair("ah", "hmac-sha1", udp), 12, "AH cannot be in UDP");
