@@ -59,7 +59,7 @@ pub(super) struct RefusalLog {
 }
 
 impl RefusalLog {
-    /// Notes that the peer of a connection does not take this host for who it says it is. Returns a line
+    /// Notes that the peer of a connection did not accept this host's proof of identity. Returns a line
     /// for the log, unless there was one just now. The peer does not say why (RFC 7296 §2.21.2).
     pub(super) fn note(
         &mut self,
@@ -77,10 +77,10 @@ impl RefusalLog {
             count => format!(", {count} times since the last such line"),
         };
         let Connection { name, local, .. } = connection;
-        let checks = checks(connection).join(", that ");
+        let checks = checks(connection).join("; ");
         Some(format!(
             "IKE authentication with `{name}` at {peer} failed: the peer refuses this host, which calls itself {local} \
-             (AUTHENTICATION_FAILED){times}. Check that {checks}. The peer's log may say why"
+             (AUTHENTICATION_FAILED){times}. Check at both ends: {checks}. The peer's log may say why"
         ))
     }
 }
@@ -90,15 +90,15 @@ fn checks(connection: &Connection) -> Vec<String> {
     let mut checks = vec![match &connection.auth.local {
         LocalAuth::SharedKey(_) => "the pre-shared key is the same on both hosts".to_owned(),
         LocalAuth::Certificate(_) => {
-            "`ca_file` of the peer has the authority of this host's certificate".to_owned()
+            "the peer's `ca_file` contains the authority of this host's certificate".to_owned()
         }
     }];
     if connection.ppk.is_some() {
         checks.push("`ppk_id` and the key in `ppk_file` are the same on both hosts".to_owned());
     }
-    checks.push(format!("`remote_id` of the peer is {}", connection.local));
+    checks.push(format!("the peer accepts the name {} (its `remote_id`)", connection.local));
     let remote = connection.remote.as_ref();
-    checks.extend(remote.map(|remote| format!("`local_id` of the peer is {remote}")));
+    checks.extend(remote.map(|remote| format!("the peer calls itself {remote} (its `local_id`)")));
     checks
 }
 
@@ -144,9 +144,9 @@ mod tests {
             log.note(&connection, peer, start).as_deref(),
             Some(
                 "IKE authentication with `office` at 192.0.2.7:4500 failed: the peer refuses this host, which \
-                 calls itself here.example (AUTHENTICATION_FAILED). Check that the pre-shared key is the same on both hosts, \
-                 that `remote_id` of the peer is here.example, that `local_id` of the peer is 192.0.2.7. The \
-                 peer's log may say why"
+                 calls itself here.example (AUTHENTICATION_FAILED). Check at both ends: the pre-shared key is the \
+                 same on both hosts; the peer accepts the name here.example (its `remote_id`); the peer calls \
+                 itself 192.0.2.7 (its `local_id`). The peer's log may say why"
             )
         );
         for _ in 0..1000 {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_check_is_what_this_host_proves_itself_by() {
+    fn a_refusal_names_the_credentials_of_this_host_to_check() {
         let of = |connection: &Connection| {
             let peer = SocketAddr::from(([192, 0, 2, 7], 4500));
             RefusalLog::default().note(connection, peer, Instant::now()).expect("a line")

@@ -125,7 +125,7 @@ impl Negotiator {
         self.report_assigned();
         let is_timeout = matches!(reason, Reason::Timeout(_));
         let line = match &closed {
-            Some(session) => self.line_about_end(&session.peer, from, &reason, now),
+            Some(session) => self.line_about_end(session, from, &reason, now),
             None => self.failures.note(from, reason, now),
         };
         if let Some(line) = line {
@@ -145,19 +145,25 @@ impl Negotiator {
         }
     }
 
-    /// Returns what the log says about the end of an IKE SA with a peer. One that refuses this host does
-    /// so at each attempt, and what is to be checked stays the same.
+    /// Returns what the log says about the end of an IKE SA with a peer. A peer that refuses this host
+    /// does so at each attempt, and the advice stays the same.
     fn line_about_end(
         &mut self,
-        peer: &str,
+        session: &Session,
         at: SocketAddr,
         reason: &Reason,
         now: Instant,
     ) -> Option<String> {
+        let name = session.peer.as_str();
+        let end = format!("IKE with `{name}` is closed: {reason}");
         let is_refusal = matches!(reason, Reason::Refused(NotifyType::AuthenticationFailed));
-        match (self.connections.get(peer), self.peers.get(peer)) {
-            (Some(connection), Some(peer)) if is_refusal => peer.refusals.note(connection, at, now),
-            _ => Some(format!("IKE with `{peer}` is closed: {reason}")),
+        match (self.connections.get(name), self.peers.get(name)) {
+            (Some(connection), Some(peer)) if is_refusal => {
+                let advice = peer.refusals.note(connection, at, now);
+                // the log has the set-up of one that was established, and so its end, too
+                advice.or(session.established.map(|_| end))
+            }
+            _ => Some(end),
         }
     }
 
