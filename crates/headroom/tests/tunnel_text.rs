@@ -95,6 +95,31 @@ fn keygen_prints_its_files_and_writes_configurations() {
 }
 
 #[test]
+fn keygen_names_what_to_copy_with_its_folder() {
+    let ground = Ground::new("keygen-out");
+    for (folder, proof, expected) in [
+        ("none", None, "Copy none/right.* to the other end"),
+        (
+            "psk",
+            Some("--ike"),
+            "Copy psk/right.* and psk/hr0.psk to the other end over a channel that you trust, and delete psk/right.* here.",
+        ),
+        (
+            "cert",
+            Some("--ike=certificates"),
+            "Copy cert/right.* and cert/hr0-ca.pem to the other end over a channel that you trust, and delete cert/right.* here.",
+        ),
+    ] {
+        let networks = ["--local-net", "10.1.0.0/16", "--remote-net", "10.2.0.0/16"];
+        let mut arguments = vec!["tunnel", "keygen", "192.0.2.1", "192.0.2.2", "--out", folder];
+        arguments.extend(networks.into_iter().chain(proof));
+        let printed = headroom(&ground, &arguments);
+        assert!(printed.contains(expected), "{printed}");
+        assert!(ground.path(folder).join("right.toml").exists(), "{printed}");
+    }
+}
+
+#[test]
 fn explains_configurations_that_it_refuses() {
     let ground = Ground::new("refused");
     private(&ground, "unknown.toml", &format!("witness = \"/x\"\n{CONFIGURATION}"));

@@ -6,8 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use headroom_lab_host::programs::Program;
-
-use crate::suggest::suggestion;
+use headroom_suggest::suggestion;
 
 /// A pinned setting, for the record: its name and its value.
 pub(crate) type Fact = (&'static str, String);

@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 
 use headroom_lab_host::error::{Error, Result};
+use headroom_suggest::suggestion;
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket};
-
-use crate::suggest::suggestion;
 
 /// The names of those that are loaded.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";

@@ -15,7 +15,6 @@ pub mod properties;
 pub mod run;
 pub mod stack;
 pub mod study;
-mod suggest;
 mod toml_error;
 pub mod workload;
 

@@ -1,10 +1,10 @@
 //! Sentences about TOML that is no plan, of no study and of no definition: what was read, what was
 //! found, what to write. serde's own name Rust's types.
 
+use headroom_suggest::with_suggestion;
 use toml::de::Error;
 
 use crate::at::line_of;
-use crate::suggest::with_suggestion;
 
 /// Added to what is said of an application or a layer that a plan defines.
 pub(crate) const DEFINITIONS: &str =

@@ -28,6 +28,11 @@ const MAX_KEY_FILE_LEN: u64 = 4096;
 /// The longest file of certificates in bytes.
 const MAX_CERTIFICATE_FILE_LEN: u64 = 1 << 20;
 
+/// Why only its owner may read the configuration, which may name the files of its keys instead.
+const CONFIGURATION: &str = "is a tunnel's configuration, which may contain keys";
+/// Why only its owner may read a file that a configuration names: keys and passwords.
+const SECRET: &str = "contains a secret";
+
 /// The text of a configuration. It can be parsed again: an engine takes the keys out of a
 /// [`Config`], and keys are not copied.
 pub struct Source {
@@ -41,7 +46,7 @@ impl Source {
     /// # Errors
     /// The file cannot be read, or others can read it.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Ok(Self { path: path.to_owned(), text: read_secret(path, MAX_FILE_LEN)? })
+        Ok(Self { path: path.to_owned(), text: read_private(path, MAX_FILE_LEN, CONFIGURATION)? })
     }
 
     /// Parses the text, and reads the key files it names.
@@ -54,7 +59,7 @@ impl Source {
         let config = Config::parse_with(&self.text, &self.path, purpose, |file, content| {
             let path = folder.join(file);
             let text = match content {
-                Content::Secret => read_secret(&path, MAX_KEY_FILE_LEN),
+                Content::Secret => read_private(&path, MAX_KEY_FILE_LEN, SECRET),
                 Content::Public => read_file(&path, MAX_CERTIFICATE_FILE_LEN, |_| Ok(())),
             };
             let text = text.map_err(|error| error.to_string())?;
@@ -110,12 +115,12 @@ impl Config {
     }
 }
 
-/// Reads a file that only its owner may read.
-fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
+/// Reads a file that only its owner may read; `why` continues the sentence that begins with its name.
+fn read_private(path: &Path, most: u64, why: &str) -> Result<Zeroizing<String>, Error> {
     read_file(path, most, |mode| match mode & 0o077 {
         0 => Ok(()),
         _ => Err(format!(
-            "{0} contains keys, but other users can access it (mode {mode:04o}): run `chmod 600 {0}`",
+            "{0} {why}, but other users can access it (mode {mode:04o}): run `chmod 600 {0}`",
             path.display()
         )),
     })

@@ -140,9 +140,23 @@ fn the_ledger_identifies_an_sa_by_its_integrity_key() {
 
 #[test]
 fn reports_unknown_names_with_their_line() {
-    refused_with("queues = 2", "queue = 2", "unknown field `queue`");
-    refused_with("window = 64", "windows = 64", "unknown field `windows`");
-    refused_with("mode = \"tunnel\"", "mode = \"tunel\"", "unknown variant `tunel`");
+    refused_with(
+        "queues = 2",
+        "queue = 2",
+        "unknown field `queue` (did you mean `queues`?), expected one of",
+    );
+    refused_with(
+        "window = 64",
+        "windows = 64",
+        "unknown field `windows` (did you mean `window`?), expected",
+    );
+    refused_with(
+        "mode = \"tunnel\"",
+        "mode = \"tunel\"",
+        "unknown variant `tunel` (did you mean `tunnel`?)",
+    );
+    refused_with("[[policy]]", "[[polcy]]", "unknown field `polcy` (did you mean `policy`?)");
+    refused_with("window = 64", "secret = 64", "unknown field `secret`, expected one of");
     refused_with("action = \"discard\"", "action = \"drop\"", "expected one of");
     refused_with("name = \"hr0\"", "name = \"hr0", "");
     refused_with("name = \"hr0\"", "name = \"a/b\"", "the tunnel's name");
@@ -232,7 +246,7 @@ fn checks_windows_lifetimes_and_encapsulation() {
     }
     refused_with("soft_bytes = \"1GiB\"", "soft_bytes = \"2GiB\"", "must be below `hard_bytes`");
     refused_with("hard_seconds = 3600", "hard_seconds = 0", "lifetime of 0");
-    refused_with("hard_seconds = 3600", "hard_hours = 1", "unknown field `hard_hours`");
+    refused_with("hard_seconds = 3600", "hard_hours = 1", "unknown field `hard_hours`, expected");
     refused_with("udp = { source = 4500", "udp = { source = 0", "must be 1 to 65535");
     let udp = "udp = { source = 4500, destination = 4500 }\n";
     refused(&pair("ah", "hmac-sha1", udp), 12, "AH cannot be in UDP");
@@ -372,14 +386,22 @@ fn refuses_files_that_others_can_read() {
     set(&path, 0o640);
     set(&key, 0o600);
     let error = read().expect_err("readable by a group");
-    assert!(
-        error.ends_with(&format!("(mode 0640): run `chmod 600 {}`", path.display())),
-        "{error}"
+    let file = path.display();
+    assert_eq!(
+        error,
+        format!(
+            "{file} is a tunnel's configuration, which may contain keys, but other users can access it \
+             (mode 0640): run `chmod 600 {file}`"
+        )
     );
     set(&path, 0o600);
     set(&key, 0o604);
     let error = read().expect_err("a key that others can read");
-    assert!(error.contains("hr0.toml:15: ") && error.contains("run `chmod 600"), "{error}");
+    let file = key.display();
+    let expected = format!(
+        "hr0.toml:15: {file} contains a secret, but other users can access it (mode 0604): run `chmod 600 {file}`"
+    );
+    assert!(error.ends_with(&expected), "{error}");
     set(&key, 0o400);
     assert_eq!(read().expect("a configuration").associations[0].spec.spi, 0x1001);
 }

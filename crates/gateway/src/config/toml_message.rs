@@ -1,12 +1,14 @@
 //! Rewrites messages of the TOML parser: they name the field and the correct notation, but not the
 //! value, which may be a key.
 
+use headroom_suggest::with_suggestion;
+
 /// Returns the message for an error at byte `at` of `text`.
 pub(super) fn message(text: &str, at: usize, said: &str) -> String {
     if let Some(table) = table(text, at).filter(|_| said.contains("map, expected a sequence")) {
         return format!("there may be several of this table: write [[{table}]]");
     }
-    let Some((field, value)) = field(text, at) else { return joined(said) };
+    let Some((field, value)) = field(text, at) else { return sentence(said) };
     let bare = value.starts_with(|c: char| c.is_ascii_alphabetic());
     let named = ["true", "false", "inf", "nan"].iter().any(|word| value.starts_with(word));
     if bare && !named && (said.contains("invalid") || said.contains("quoted")) {
@@ -28,11 +30,12 @@ pub(super) fn message(text: &str, at: usize, said: &str) -> String {
     if said.contains("expected a boolean") {
         return format!("`{field}` is true or false, without quotes");
     }
-    joined(said)
+    sentence(said)
 }
 
-fn joined(said: &str) -> String {
-    said.trim().replace('\n', "; ")
+/// Returns the parser's message in one line; an unknown name gets the one that was probably meant.
+fn sentence(said: &str) -> String {
+    with_suggestion(&said.trim().replace('\n', "; "))
 }
 
 /// Returns the field whose value is at `at` or contains it, and the text from that value.
@@ -86,6 +89,11 @@ mod tests {
             "there may be several of this table: write [[child]]"
         );
         assert_eq!(message("[[sa]]\n", 2, "unknown\nfield"), "unknown; field");
+        let unknown = "unknown field `mtv`, expected `mtu` or `path_mtu`";
+        assert_eq!(
+            message("mtv = 1400\n", 0, unknown),
+            "unknown field `mtv` (did you mean `mtu`?), expected `mtu` or `path_mtu`"
+        );
         assert_eq!(message("key = \u{e9}", 6, "invalid"), "invalid");
     }
 }

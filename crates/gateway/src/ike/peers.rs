@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::failures::RefusalLog;
 use crate::config::{ChildAction, ChildActions, IkeChild};
 
 /// The pause after the first failure; doubled for each next one.
@@ -22,6 +23,7 @@ pub(super) struct Peer {
     pub(super) assigns: bool,
     pub(super) children: Vec<Wanted>,
     pub(super) retry: Retry,
+    pub(super) refusals: RefusalLog,
     /// When it is looked after.
     look_at: Option<Instant>,
 }
@@ -163,8 +165,8 @@ impl Peer {
         assigns: bool,
         children: Vec<Wanted>,
     ) -> Self {
-        let retry = Retry::default();
-        Self { local, remote, local_is_fixed, assigns, children, retry, look_at: None }
+        let (retry, refusals) = (Retry::default(), RefusalLog::default());
+        Self { local, remote, local_is_fixed, assigns, children, retry, refusals, look_at: None }
     }
 
     /// Takes over what happened to the children that stay the same.

@@ -199,6 +199,7 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         }
     };
     let shared = both.as_ref().map(|(_, file)| arguments.out.join(file));
+    let others = arguments.out.join("right.*");
     let request = keygen::Request {
         name: arguments.name,
         left: arguments.left,
@@ -217,11 +218,12 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         folder: arguments.out,
     };
     let [left, right] = request.write()?;
+    let others = others.display();
     if let Some(shared) = shared {
         let shared = shared.display();
         print_line(&format!(
             "Wrote {} for {}, {} for {}, and {shared} for both.\n\
-             Copy right.* and {shared} to the other end over a channel that you trust, and delete right.* here.\n\
+             Copy {others} and {shared} to the other end over a channel that you trust, and delete {others} here.\n\
              Bring the tunnel up with `headroom tunnel up FILE` at both ends.",
             left.display(),
             request.left,
@@ -232,7 +234,7 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
     }
     print_line(&format!(
         "Wrote {} for {} and {} for {}, each with its ledger.\n\
-         Copy right.* to the other end over a channel that you trust, and delete them here.\n\
+         Copy {others} to the other end over a channel that you trust, and delete them here.\n\
          Bring the tunnel up with `headroom tunnel up FILE` at both ends.",
         left.display(),
         request.left,

@@ -6,6 +6,7 @@ use std::fmt;
 use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
+use headroom_suggest::suggestion;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,7 +15,6 @@ use toml::Spanned;
 use super::keep;
 use super::template::{Template, Values};
 use crate::at::{At, at};
-use crate::suggest::suggestion;
 
 /// A command as TOML has it.
 pub(super) type Written = Spanned<Vec<Spanned<String>>>;

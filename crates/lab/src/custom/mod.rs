@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::Path;
 
 use headroom_lab_results::schema::DefinitionRecord;
+use headroom_suggest::suggestion;
 use serde::Deserialize;
 use toml::{Spanned, Table};
 
@@ -21,7 +22,6 @@ use crate::application::Application;
 use crate::at::{At, at};
 use crate::catalogue::{Catalogue, Entry, split};
 use crate::layer::Layer;
-use crate::suggest::suggestion;
 use crate::toml_error;
 
 pub(crate) use application::ApplicationFile;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::suggest::suggestion;
+use headroom_suggest::suggestion;
 
 /// A text with placeholders of a known set.
 #[derive(Debug, Clone, PartialEq, Eq)]

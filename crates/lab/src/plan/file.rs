@@ -10,6 +10,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use headroom_lab_results::analysis::stop::{self, Until};
+use headroom_suggest::suggestion;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -20,7 +21,6 @@ use super::{Family, HOST_DEFAULT, LinkBackend, Offload, Plan, PlannedStack, Reso
 use crate::at::{At, at, bounded, plain};
 use crate::custom::{ApplicationFile, Custom, DefinitionsFile, LayerFile};
 use crate::link::LinkSpec;
-use crate::suggest::suggestion;
 use crate::toml_error;
 use crate::units;
 use crate::workload::{Workload, WorkloadKind};

@@ -156,7 +156,12 @@ fn refuses_peers_of_ike_with_their_line() {
         ),
         ("192.0.2.2", "fd00::2", 4, "both must be IPv4 or both IPv6"),
         ("192.0.2.2", "gateway", 4, "not an IPv4 or IPv6 address"),
-        ("[ike]\n", "[ike]\ninitate = true\n", 3, "unknown field `initate`"),
+        (
+            "[ike]\n",
+            "[ike]\ninitate = true\n",
+            3,
+            "unknown field `initate` (did you mean `initiate`?)",
+        ),
         ("[ike]\n", "[ike]\nrekey_seconds = 0\n", 3, "must be 1 to"),
         ("[ike]\n", "[ike]\nreauth_seconds = 0\n", 3, "must be 1 to"),
         ("[ike]\n", "[ike]\nmodp2048 = 1\n", 3, "true or false"),
@@ -188,6 +193,7 @@ fn refuses_peers_of_ike_with_their_line() {
         ("[[child]]\n", "[[child]]\nlife_seconds = \"x\"\n", 7, "number"),
         ("[[child]]\n", "[[child]]\nrekey_packets = 99\n", 7, "100 at least"),
         ("[[child]]\n", "[[child]]\nstart_action = \"now\"\n", 7, "unknown variant `now`"),
+        ("[[child]]\n", "[[child]]\nrekey_second = 60\n", 7, "(did you mean `rekey_seconds`?)"),
         ("[[child]]\n", "[[child]]\nqesp = \"maybe\"\n", 7, "unknown variant `maybe`"),
         (
             "[[child]]\n",

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use headroom_ike::wire::NotifyType;
 use headroom_ike::{Command, Event, Identity, Reason, SessionId};
 
 use super::{LOOK, Negotiator};
@@ -123,9 +124,11 @@ impl Negotiator {
         let closed = self.sessions.remove(id);
         self.report_assigned();
         let is_timeout = matches!(reason, Reason::Timeout(_));
-        if let Some(session) = &closed {
-            self.say(format!("IKE with `{}` is closed: {reason}", session.peer));
-        } else if let Some(line) = self.failures.note(from, reason, now) {
+        let line = match &closed {
+            Some(session) => self.line_about_end(session, from, &reason, now),
+            None => self.failures.note(from, reason, now),
+        };
+        if let Some(line) = line {
             self.say(line);
         }
         if let Some(session) = closed {
@@ -139,6 +142,28 @@ impl Negotiator {
                 self.datapath.set_traps(self.peers.trapped());
             }
             self.peers.look(&session.peer, now);
+        }
+    }
+
+    /// Returns what the log says about the end of an IKE SA with a peer. A peer that refuses this host
+    /// does so at each attempt, and the advice stays the same.
+    fn line_about_end(
+        &mut self,
+        session: &Session,
+        at: SocketAddr,
+        reason: &Reason,
+        now: Instant,
+    ) -> Option<String> {
+        let name = session.peer.as_str();
+        let end = format!("IKE with `{name}` is closed: {reason}");
+        let is_refusal = matches!(reason, Reason::Refused(NotifyType::AuthenticationFailed));
+        match (self.connections.get(name), self.peers.get(name)) {
+            (Some(connection), Some(peer)) if is_refusal => {
+                let advice = peer.refusals.note(connection, at, now);
+                // the log has the set-up of one that was established, and so its end, too
+                advice.or(session.established.map(|_| end))
+            }
+            _ => Some(end),
         }
     }
 
