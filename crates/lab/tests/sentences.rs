@@ -12,6 +12,9 @@ use headroom_lab_results::report;
 use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
 
+/// Prints an answer in full.
+const COMMAND: &str = "headroom lab report --full results/demo";
+
 fn disturbed_demo() -> Results {
     kept("disturbed-demo.json")
 }
@@ -206,7 +209,7 @@ fn says_where_only_the_model_knows_what_is_filled() {
 #[test]
 fn prints_the_answer_on_one_screen() {
     let results = analysed(disturbed_demo());
-    let answer = report::terminal::answer(&results, 80, Detail::Main);
+    let answer = report::terminal::answer(&results, COMMAND, 80, Detail::Main);
     assert!(answer.lines().count() <= 22, "{answer}");
     assert!(answer.lines().all(|line| line.chars().count() <= 80), "{answer}");
     insta::assert_snapshot!(answer);
@@ -215,7 +218,7 @@ fn prints_the_answer_on_one_screen() {
 #[test]
 fn prints_many_stacks_with_long_names_on_one_screen() {
     let mut results = analysed(disturbed_demo());
-    let (stacks, rows) = (results.plan.stacks.clone(), results.summary.clone());
+    let (stacks, rows) = (std::mem::take(&mut results.plan.stacks), results.summary.clone());
     for copy in 0..5 {
         let named = |name: &str| format!("{name}/wireguard/esp(transport,aes-128-gcm)#{copy}");
         results.plan.stacks.extend(stacks.iter().map(|stack| {
@@ -229,7 +232,8 @@ fn prints_many_stacks_with_long_names_on_one_screen() {
             row
         }));
     }
-    let answer = report::terminal::answer(&results, 80, Detail::Main);
+    results.plan.stacks.extend(stacks);
+    let answer = report::terminal::answer(&results, COMMAND, 80, Detail::Main);
     assert!(answer.lines().count() <= 22, "{answer}");
     assert!(answer.lines().all(|line| line.chars().count() <= 80), "{answer}");
     insta::assert_snapshot!(answer);
@@ -238,5 +242,5 @@ fn prints_many_stacks_with_long_names_on_one_screen() {
 #[test]
 fn prints_all_tables_and_notes() {
     let results = analysed(disturbed_demo());
-    insta::assert_snapshot!(report::terminal::answer(&results, 100, Detail::Full));
+    insta::assert_snapshot!(report::terminal::answer(&results, COMMAND, 100, Detail::Full));
 }

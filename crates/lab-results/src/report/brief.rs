@@ -1,7 +1,7 @@
 //! The answer of a run on one screen: the question, the answer, one table, and where the
 //! rest is.
 
-use super::columns::{aligned, wrapped};
+use super::columns::{aligned, more_by, wrapped};
 use super::markdown::{Overview, further_tables, overhead_of, tables};
 use crate::analysis::sentence::read;
 use crate::analysis::stats::MIN_RUNS;
@@ -13,8 +13,8 @@ const LINES: usize = 22;
 /// Lines that are kept for sentences, whatever the number of stacks.
 const LINES_OF_SENTENCES: usize = 6;
 
-/// Prints the answer in at most [`LINES`] lines, `width` columns wide.
-pub(super) fn answer(results: &Results, width: usize) -> String {
+/// Prints the answer in at most [`LINES`] lines, `width` columns wide. `command` prints the rest.
+pub(super) fn answer(results: &Results, command: &str, width: usize) -> String {
     let mut head = String::new();
     for sentence in results.incomplete().iter().chain([&results.plan.question]) {
         head += &wrapped(sentence, width);
@@ -27,7 +27,7 @@ pub(super) fn answer(results: &Results, width: usize) -> String {
     // blank lines around the sentences, header and rule of the table, and what is said of the rest
     let fixed = lines(&head)
         + lines(&legend)
-        + lines(&rest(&others, all, width))
+        + lines(&rest(&others, all, command, width))
         + if overview.is_some() { 5 } else { 2 };
     let mut room = LINES.saturating_sub(fixed);
     let (lead, more) = results.answer.split_at(read::lead(results));
@@ -54,7 +54,7 @@ pub(super) fn answer(results: &Results, width: usize) -> String {
     if let Some(table) = &table {
         text += &format!("\n{}", aligned(table));
     }
-    text + "\n" + &legend + &notes_shown.concat() + &rest(&others, left_out, width)
+    text + "\n" + &legend + &notes_shown.concat() + &rest(&others, left_out, command, width)
 }
 
 /// The texts that fit into `room` lines, in their order.
@@ -119,8 +119,8 @@ const MAX_NAMED: usize = 3;
 const MAX_NOTES: usize = 99;
 
 /// Names the other workloads, as the table would look like all that was measured, and counts what
-/// else is not shown.
-fn rest(others: &[String], left_out: [(usize, &str); 3], width: usize) -> String {
+/// else is not shown, with the command that prints it.
+fn rest(others: &[String], left_out: [(usize, &str); 3], command: &str, width: usize) -> String {
     let counted = left_out
         .into_iter()
         .filter(|(count, _)| *count > 0)
@@ -128,7 +128,7 @@ fn rest(others: &[String], left_out: [(usize, &str); 3], width: usize) -> String
     let all: Vec<String> = tables_of(others).into_iter().chain(counted).collect();
     match all.is_empty() {
         true => String::new(),
-        false => wrapped(&format!("More with --full: {}.", all.join(", ")), width),
+        false => more_by(&all.join(", "), command, width),
     }
 }
 
@@ -148,6 +148,8 @@ fn tables_of(others: &[String]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::schema::{StackRecord, WorkloadRecord};
+
+    const COMMAND: &str = "headroom lab report --full results/demo";
 
     /// The kept results with a row for each workload, stack and baseline.
     fn results(stacks: &[(&str, Option<&str>)], workloads: &[&str]) -> Results {
@@ -189,24 +191,24 @@ mod tests {
     #[test]
     fn says_what_an_overhead_is_over() {
         let one = [("http", None), ("https", Some("http"))];
-        let text = answer(&results(&one, &["download"]), 80);
+        let text = answer(&results(&one, &["download"]), COMMAND, 80);
         assert!(words(&text).contains("overhead over http with its 95 %"), "{text}");
         assert!(text.contains("\nhttps") && text.contains("+0.0 [-1.0, 2.0]"), "{text}");
         assert!(!text.contains("baseline"), "{text}");
 
         let two = [("http", None), ("https", Some("http")), ("ftp", None), ("ftps", Some("ftp"))];
-        let text = answer(&results(&two, &["download"]), 80);
+        let text = answer(&results(&two, &["download"]), COMMAND, 80);
         assert!(text.contains("download  baseline  1 KiB, ms"), "{text}");
         assert!(text.contains("\nftps      ftp       "), "{text}");
         assert!(words(&text).contains("session times, overhead with its 95 %"), "{text}");
 
         let long = "headroom(cipher=none,chunk=1000,lane-ports=256)";
         let two = [(long, None), ("https", Some(long)), ("ftp", None), ("ftps", Some("ftp"))];
-        let text = answer(&results(&two, &["download"]), 80);
+        let text = answer(&results(&two, &["download"]), COMMAND, 80);
         assert!(words(&text).contains("baseline (named with --full)"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 
-        let text = answer(&results(&[("http", None)], &["download"]), 80);
+        let text = answer(&results(&[("http", None)], &["download"]), COMMAND, 80);
         assert!(!text.contains("overhead"), "nothing is compared: {text}");
     }
 
@@ -214,16 +216,19 @@ mod tests {
     fn says_which_workloads_its_table_is_not_about() {
         let stacks = [("http", None), ("https", Some("http"))];
         let text = |workloads: &[&str]| {
-            let text = answer(&results(&stacks, workloads), 80);
+            let text = answer(&results(&stacks, workloads), COMMAND, 80);
             assert!(text.lines().count() <= LINES, "{text}");
             words(&text)
         };
         let two = text(&["download", "upload"]);
-        assert!(two.contains("More with --full: the table of upload, 1 table."), "{two}");
+        assert!(
+            two.ends_with(&format!("More: the table of upload, 1 table, by {COMMAND}")),
+            "{two}"
+        );
         let three = text(&["download", "upload", "page"]);
-        assert!(three.contains("--full: the tables of upload and page, 1 table."), "{three}");
+        assert!(three.contains("More: the tables of upload and page, 1 table, by"), "{three}");
         let many = text(&["download", "upload", "many", "parallel", "page", "commands"]);
-        let named = "the tables of upload, many, parallel and 2 more workloads, 1 table.";
+        let named = "the tables of upload, many, parallel and 2 more workloads, 1 table, by";
         assert!(many.contains(named), "{many}");
         assert!(!text(&["download"]).contains("the table of"));
     }

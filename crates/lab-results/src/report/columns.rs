@@ -26,6 +26,12 @@ fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
+/// Names what a text leaves out, and the `command` that prints it: on a line of its own, which
+/// nothing breaks, so that it can be copied.
+pub fn more_by(left_out: &str, command: &str, width: usize) -> String {
+    format!("{}  {}\n", wrapped(&format!("More: {left_out}, by"), width), plain(command))
+}
+
 /// Breaks a sentence at spaces; further lines are indented.
 pub fn wrapped(sentence: &str, width: usize) -> String {
     let (mut text, sentence) = (String::new(), plain(sentence));
@@ -66,7 +72,7 @@ mod tests {
         let evil = "evil\u{1b}[31m\u{7}";
         let row = |cell: &str| vec![cell.to_owned()];
         let table = Table { header: row("cell"), rows: vec![row(evil)] };
-        for text in [wrapped(evil, 80), aligned(&table)] {
+        for text in [wrapped(evil, 80), aligned(&table), more_by("1 table", evil, 80)] {
             assert!(text.contains("evil") && !text.contains(['\u{1b}', '\u{7}']), "{text:?}");
         }
     }
@@ -74,5 +80,12 @@ mod tests {
     #[test]
     fn long_sentences_are_broken_at_spaces() {
         assert_eq!(wrapped("one two three", 8), "one two\n  three\n");
+    }
+
+    #[test]
+    fn a_command_is_not_broken() {
+        let command = "headroom lab report --full '/a folder/with a name'";
+        let text = more_by("the table of upload and 2 notes", command, 20);
+        assert_eq!(text, format!("More: the table of\n  upload and 2\n  notes, by\n  {command}\n"));
     }
 }
