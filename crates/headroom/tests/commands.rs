@@ -529,12 +529,13 @@ fn an_answer_names_the_command_that_prints_all_of_it() {
     command.arg("a run");
     let brief = ground.end_of(command);
     assert_eq!(brief.code, Some(0), "{brief}");
-    let named = brief.stdout.lines().find_map(|line| line.strip_prefix("  headroom "));
-    let named = named.unwrap_or_else(|| panic!("no command: {brief}"));
-    assert!(named.starts_with("lab report --full '/") && named.ends_with("/a run'"), "{named}");
+    // in one line with `More:`, or on a line of its own where the folder's path is long
+    let named = brief.stdout.lines().find_map(|line| line.split_once("headroom lab report "));
+    let (_, named) = named.unwrap_or_else(|| panic!("no command: {brief}"));
+    assert!(named.starts_with("--full '/") && named.ends_with("/a run'"), "{named}");
     // as somebody pastes it into a shell, wherever that is
     let mut shell = ground.command("/bin/sh");
-    shell.args(["-c", &format!("\"$0\" {named}"), HEADROOM]).current_dir("/");
+    shell.args(["-c", &format!("\"$0\" lab report {named}"), HEADROOM]).current_dir("/");
     let full = ground.end_of(shell);
     assert_eq!(full.code, Some(0), "{full}");
     assert!(full.stdout.contains("AICc") && !brief.stdout.contains("AICc"), "{full}");

@@ -26,10 +26,14 @@ fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-/// Names what a text leaves out, and the `command` that prints it: on a line of its own, which
-/// nothing breaks, so that it can be copied.
-pub fn more_by(left_out: &str, command: &str, width: usize) -> String {
-    format!("{}  {}\n", wrapped(&format!("More: {left_out}, by"), width), plain(command))
+/// Names the `command` that prints more, behind `what` or, where that is wider than `width` columns,
+/// on a line of its own. Nothing breaks the command, so that it can be copied.
+pub fn hint(what: &str, command: &str, width: usize) -> String {
+    let line = plain(&format!("{what} {command}"));
+    if line.chars().count() <= width {
+        return line + "\n";
+    }
+    format!("{}  {}\n", wrapped(what, width), plain(command))
 }
 
 /// Breaks a sentence at spaces; further lines are indented.
@@ -72,7 +76,8 @@ mod tests {
         let evil = "evil\u{1b}[31m\u{7}";
         let row = |cell: &str| vec![cell.to_owned()];
         let table = Table { header: row("cell"), rows: vec![row(evil)] };
-        for text in [wrapped(evil, 80), aligned(&table), more_by("1 table", evil, 80)] {
+        let hints = [80, 5].map(|width| hint("More:", evil, width));
+        for text in [wrapped(evil, 80), aligned(&table)].into_iter().chain(hints) {
             assert!(text.contains("evil") && !text.contains(['\u{1b}', '\u{7}']), "{text:?}");
         }
     }
@@ -83,9 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_not_broken() {
+    fn a_command_that_does_not_fit_has_a_line_of_its_own() {
+        assert_eq!(hint("More:", "headroom lab", 18), "More: headroom lab\n");
+        assert_eq!(hint("More:", "headroom lab", 17), "More:\n  headroom lab\n");
         let command = "headroom lab report --full '/a folder/with a name'";
-        let text = more_by("the table of upload and 2 notes", command, 20);
-        assert_eq!(text, format!("More: the table of\n  upload and 2\n  notes, by\n  {command}\n"));
+        let text = hint("More, with the table of upload:", command, 20);
+        assert_eq!(text, format!("More, with the table\n  of upload:\n  {command}\n"));
     }
 }

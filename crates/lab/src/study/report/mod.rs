@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Result};
-use headroom_lab_results::report::columns::{aligned, more_by, wrapped};
+use headroom_lab_results::report::columns::{aligned, hint, wrapped};
 use headroom_lab_results::report::csv;
 use headroom_lab_results::report::terminal::Detail;
 
@@ -82,17 +82,12 @@ pub fn terminal(study: &StudyResults, command: &str, width: usize, detail: Detai
             text += &tables(study, section, width);
         }
     }
-    let compared = study.sections.iter().filter_map(|section| {
+    let mut compared = study.sections.iter().filter_map(|section| {
         section.compared.as_ref().map(|compared| format!("{}. {compared}", section.title))
     });
     match detail {
-        Detail::Main => {
-            let count = compared.count();
-            if count == 0 {
-                return text;
-            }
-            text + &more_by(&format!("{count} tables compared"), command, width)
-        }
+        Detail::Main if compared.next().is_none() => text,
+        Detail::Main => text + &hint("More:", command, width),
         Detail::Full => {
             compared.fold(text, |text, compared| text + "\n" + &wrapped(&compared, width))
         }
