@@ -61,8 +61,8 @@ impl Server {
         Ok(Self { child, ended: None, log, readers })
     }
 
-    /// Returns whether it runs, and what it wrote since then; of one that has ended also its last
-    /// lines.
+    /// Returns whether it runs, and the lines that arrived since `since_ns` (wall clock, ns). After
+    /// its end it waits for the last ones, [`PATIENCE_FOR_LAST_LINES`] at most.
     pub(super) fn state(&mut self, since_ns: u64) -> ServerState {
         self.notice_end(PATIENCE_FOR_LAST_LINES);
         let log = lock(&self.log).iter().filter(|(at, _)| *at >= since_ns).cloned().collect();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ended_has_said_why() {
+    fn the_state_of_an_ended_server_has_its_last_lines() {
         let mut server = server("echo what; echo why >&2; exit 3");
         server.child.wait().expect("its end");
         server.notice_end(LONG);

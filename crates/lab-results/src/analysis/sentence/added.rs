@@ -115,7 +115,7 @@ pub(super) fn wire(results: &Results, stack: &str, workload: &str, size: u64) ->
 pub struct AddedRoundTrips {
     /// The least and the most of what cells have.
     pub ends: [i64; 2],
-    /// Whether no session time speaks against them; else they explain none of it.
+    /// Whether session times show them, or are too coarse to; else they explain none of the time.
     pub significant: bool,
 }
 

@@ -191,7 +191,7 @@ impl Costs {
                 found.push(format!("{lo} to {hi} round trips more were counted or waited for"));
             }
             if significant != self.round_trips.significant {
-                let say = if significant { "do not speak against" } else { "do not show" };
+                let say = if significant { "do not contradict" } else { "do not show" };
                 found.push(format!("session times {say} its round trips"));
             }
         }
