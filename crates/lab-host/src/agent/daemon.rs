@@ -187,7 +187,8 @@ mod tests {
         let mut server = server("sleep 600 & echo why >&2; exit 3");
         let group = Pid::from_raw(server.child.id().cast_signed());
         server.child.wait().expect("its end");
-        assert_eq!(server.state(0).ended.as_deref(), Some("exit status: 3"));
+        server.notice_end(Duration::ZERO);
+        assert_eq!(server.ended.as_deref(), Some("exit status: 3"));
         assert_eq!(server.readers.try_recv(), Err(TryRecvError::Empty), "its streams are open");
         killpg(group, Signal::SIGKILL).expect("the process is there");
         let ended = server.readers.recv_timeout(LONG);
