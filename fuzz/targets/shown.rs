@@ -12,7 +12,8 @@ pub(crate) fn shown(mut results: Results) {
         return;
     }
     run::reanalyse(&mut results);
-    let _ = (terminal::answer(&results, 80, terminal::Detail::Full), markdown::summary(&results));
+    let _ =
+        (terminal::answer(&results, "", 80, terminal::Detail::Full), markdown::summary(&results));
     // what was written is read
     let text = serde_json::to_string(&results).expect("JSON");
     report::parse(&text, Path::new("results.json")).expect("what was written");

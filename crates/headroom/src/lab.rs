@@ -16,6 +16,7 @@ use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::Study;
 use headroom_lab::{Error, doctor};
 use headroom_lab_host::clean;
+use headroom_lab_host::command::quote;
 use headroom_lab_host::privileges::Privileges;
 use headroom_lab_host::programs::Program;
 use headroom_lab_results::analysis::disturbance::Disturbance;
@@ -225,7 +226,8 @@ fn tell(outcome: Outcome, folder: &Path, print: Print) -> anyhow::Result<ExitCod
     if print.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
-        print!("{}", report::terminal::answer(&results, width(), print.detail));
+        let command = full_command(folder);
+        print!("{}", report::terminal::answer(&results, &command, width(), print.detail));
         println!("Report: {}", folder.join("report.html").display());
     }
     match interrupted_by {
@@ -238,6 +240,11 @@ fn tell(outcome: Outcome, folder: &Path, print: Print) -> anyhow::Result<ExitCod
             folder.display()
         ))),
     }
+}
+
+/// The command that prints the answer of the run or study in `folder` in full, as a shell reads it.
+fn full_command(folder: &Path) -> String {
+    format!("headroom lab report --full {}", quote(&folder.display().to_string()))
 }
 
 /// Exit code of a run whose blocks were mostly disturbed, where `--strict` asks for it.

@@ -4,7 +4,8 @@ mod common;
 
 use std::path::Path;
 
-use common::{Ground, groups, runs_in};
+use common::made_up::results;
+use common::{Ground, HEADROOM, groups, runs_in};
 use headroom_testing::privileged;
 
 const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"rsync\"]\n\
@@ -516,6 +517,28 @@ fn a_folder_without_results_has_no_report() {
     ground.write("other/results.json", "{\"schema\": 1}");
     let ended = ground.end_of(ground.headroom("lab report other"));
     ended.assert_says(2, &["schema 1", "measure again"]);
+}
+
+#[test]
+fn an_answer_names_the_command_that_prints_all_of_it() {
+    let ground = Ground::new("more");
+    std::fs::create_dir(ground.path("a run")).expect("a folder");
+    let known = results([0.1, 0.11, 0.12, 0.11, 0.1], "6.1");
+    ground.write("a run/results.json", &known.to_string());
+    let mut command = ground.headroom("lab report");
+    command.arg("a run");
+    let brief = ground.end_of(command);
+    assert_eq!(brief.code, Some(0), "{brief}");
+    // in one line with `More:`, or on a line of its own where the folder's path is long
+    let named = brief.stdout.lines().find_map(|line| line.split_once("headroom lab report "));
+    let (_, named) = named.unwrap_or_else(|| panic!("no command: {brief}"));
+    assert!(named.starts_with("--full '/") && named.ends_with("/a run'"), "{named}");
+    // as somebody pastes it into a shell, wherever that is
+    let mut shell = ground.command("/bin/sh");
+    shell.args(["-c", &format!("\"$0\" lab report {named}"), HEADROOM]).current_dir("/");
+    let full = ground.end_of(shell);
+    assert_eq!(full.code, Some(0), "{full}");
+    assert!(full.stdout.contains("AICc") && !brief.stdout.contains("AICc"), "{full}");
 }
 
 /// Every test that docs/security.md names is there.

@@ -12,6 +12,9 @@ use headroom_lab_results::report;
 use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
 
+/// Prints an answer in full.
+const COMMAND: &str = "headroom lab report --full results/demo";
+
 fn disturbed_demo() -> Results {
     kept("disturbed-demo.json")
 }
@@ -69,6 +72,75 @@ fn a_round_trip_that_nobody_waits_for_is_none() {
     main.samples.retain(|sample| sample.link == main.link.name);
     let main = analysed(main);
     assert!(main.answer[0].contains("adds 1 round trip"), "{}", main.answer[0]);
+}
+
+/// The main link of `round-trips.json` alone, with this round-trip time, counted round trips of
+/// `sftp` and of `sftp(sntrup761)`, and sessions of the latter that take `more_s` longer than they
+/// did, which was 8.3 ms [3.9, 12.7] longer than those of `sftp`.
+fn on_one_link(rtt_us: f64, counted: [u32; 2], more_s: f64) -> Results {
+    let mut results = kept("round-trips.json");
+    results.validation_links.clear();
+    results.samples.retain(|sample| sample.link == results.link.name);
+    results.link.rtt_us = Some(rtt_us);
+    for sample in &mut results.samples {
+        let [base, stack] = counted;
+        let (trips, more_s) = if sample.stack == "sftp" { (base, 0.0) } else { (stack, more_s) };
+        if let Some(wire) = &mut sample.wire {
+            wire.round_trips = Some(trips);
+        }
+        sample.session_seconds = sample.session_seconds.map(|seconds| seconds + more_s);
+    }
+    analysed(results)
+}
+
+#[test]
+fn marks_counted_round_trips_that_session_times_do_not_show() {
+    const MARK: &str = " (counted, but not significant in session times)";
+    let say = |results: &mut Results, sentence: String| {
+        results.answer = vec![sentence];
+        read::contradictions(results).join("; ")
+    };
+    for (counted, more_s, start, end) in [
+        // a round trip less should make them 20 ms shorter, and they are longer
+        ([16, 15], 0.0, "adds 8.3 ms and saves 1 round trip", " (n = 10)."),
+        // they do not differ significantly
+        ([16, 15], -0.0083, "saves 1 round trip", "; its time is not significant: -"),
+        ([15, 16], -0.0083, "adds 1 round trip", "; its time is not significant: -"),
+    ] {
+        let mut results = on_one_link(20_000.0, counted, more_s);
+        let sentence = results.answer[0].clone();
+        let told = format!("SFTP(SNTRUP761) {start}{MARK} per session over SFTP{end}");
+        assert!(sentence.starts_with(&told), "{sentence}");
+        assert_eq!(read::contradictions(&results), Vec::<String>::new());
+        let why = say(&mut results, sentence.replace(MARK, ""));
+        assert!(why.contains("session times do not show"), "{sentence}: {why}");
+        let why = say(&mut results, sentence.replace("1 round trip", "2 round trips"));
+        assert!(why.contains("were counted"), "{sentence}: {why}");
+    }
+    // what a reader was told who was not warned: 29 ms, less the 20 of a round trip
+    let mut results = on_one_link(20_000.0, [16, 15], 0.0);
+    let earlier =
+        "SFTP(SNTRUP761) adds 29 ms and saves 1 round trip per session over SFTP (n = 10).";
+    assert_ne!(say(&mut results, earlier.to_owned()), "");
+}
+
+#[test]
+fn counted_round_trips_stand_where_session_times_show_them_or_cannot() {
+    for (rtt_us, more_s, told) in [
+        // 20 ms shorter, of which a round trip explains all
+        (20_000.0, -0.0283, "saves 1 round trip per session over SFTP; its further time is not"),
+        // no session shows 30 µs
+        (30.0, 0.0, "adds 8.3 ms and saves 1 round trip per session over SFTP (n = 10)."),
+    ] {
+        let mut results = on_one_link(rtt_us, [16, 15], more_s);
+        let sentence = results.answer[0].clone();
+        assert!(sentence.starts_with(&format!("SFTP(SNTRUP761) {told}")), "{sentence}");
+        assert_eq!(read::contradictions(&results), Vec::<String>::new());
+        let mark = "1 round trip (counted, but not significant in session times)";
+        results.answer = vec![sentence.replace("1 round trip", mark)];
+        let found = read::contradictions(&results);
+        assert!(found.iter().any(|why| why.contains("do not contradict")), "{found:#?}");
+    }
 }
 
 #[test]
@@ -206,7 +278,7 @@ fn says_where_only_the_model_knows_what_is_filled() {
 #[test]
 fn prints_the_answer_on_one_screen() {
     let results = analysed(disturbed_demo());
-    let answer = report::terminal::answer(&results, 80, Detail::Main);
+    let answer = report::terminal::answer(&results, COMMAND, 80, Detail::Main);
     assert!(answer.lines().count() <= 22, "{answer}");
     assert!(answer.lines().all(|line| line.chars().count() <= 80), "{answer}");
     insta::assert_snapshot!(answer);
@@ -229,7 +301,7 @@ fn prints_many_stacks_with_long_names_on_one_screen() {
             row
         }));
     }
-    let answer = report::terminal::answer(&results, 80, Detail::Main);
+    let answer = report::terminal::answer(&results, COMMAND, 80, Detail::Main);
     assert!(answer.lines().count() <= 22, "{answer}");
     assert!(answer.lines().all(|line| line.chars().count() <= 80), "{answer}");
     insta::assert_snapshot!(answer);
@@ -238,5 +310,5 @@ fn prints_many_stacks_with_long_names_on_one_screen() {
 #[test]
 fn prints_all_tables_and_notes() {
     let results = analysed(disturbed_demo());
-    insta::assert_snapshot!(report::terminal::answer(&results, 100, Detail::Full));
+    insta::assert_snapshot!(report::terminal::answer(&results, COMMAND, 100, Detail::Full));
 }

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 const STUDIES: [&str; 5] = ["fmft", "ftps-ipsec-ipv6", "ipsec-study", "layering", "qesp"];
 
+/// Prints a study in full.
+const COMMAND: &str = "headroom lab report --full results/study";
+
 /// The published samples in a folder of their own, which goes when this does.
 struct Samples(TempDir);
 
@@ -57,12 +60,12 @@ fn prints_the_answer_of_a_study_on_one_screen() {
     let samples = Samples::unpacked();
     for name in STUDIES {
         let page = samples.page(&read(name));
-        let printed = study::report::terminal(&page, 80, Detail::Main);
+        let printed = study::report::terminal(&page, COMMAND, 80, Detail::Main);
         assert!(printed.lines().count() <= 22, "{name}: {printed}");
     }
     let page = samples.page(&read("layering"));
-    insta::assert_snapshot!(study::report::terminal(&page, 80, Detail::Main));
-    insta::assert_snapshot!(study::report::terminal(&page, 80, Detail::Full));
+    insta::assert_snapshot!(study::report::terminal(&page, COMMAND, 80, Detail::Main));
+    insta::assert_snapshot!(study::report::terminal(&page, COMMAND, 80, Detail::Full));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use headroom_lab::{run, study};
 use headroom_lab_results::report;
 use headroom_lab_results::report::terminal::Detail;
 
+use super::full_command;
 use super::studies::tell_study;
 use crate::output::width;
 
@@ -35,8 +36,9 @@ pub(super) fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
         }
     };
     report::write(dir, &results)?;
-    print!("{}", report::terminal::answer(&results, width(), detail));
-    println!("Report: {}", std::path::absolute(dir.join("report.html"))?.display());
+    let folder = std::path::absolute(dir)?;
+    print!("{}", report::terminal::answer(&results, &full_command(&folder), width(), detail));
+    println!("Report: {}", folder.join("report.html").display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,7 +10,9 @@ use headroom_lab::run::{self, Options};
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab_results::report::terminal::Detail;
 
-use super::{choose_programs, of_command_line, run_options, warn_of_kernel, without_root};
+use super::{
+    choose_programs, full_command, of_command_line, run_options, warn_of_kernel, without_root,
+};
 use crate::arguments::Run;
 use crate::folder::{Folder, outside_run};
 use crate::output::width;
@@ -132,7 +134,7 @@ pub(super) fn tell_study(
     if json {
         println!("{}", serde_json::to_string_pretty(results)?);
     } else {
-        print!("{}", study::report::terminal(results, width(), detail));
+        print!("{}", study::report::terminal(results, &full_command(folder), width(), detail));
         println!("Report: {}", folder.join("report.html").display());
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! The answer of a run on one screen: the question, the answer, one table, and where the
 //! rest is.
 
-use super::columns::{aligned, wrapped};
-use super::markdown::{Overview, further_tables, overhead_of, tables};
+use super::columns::{aligned, hint, wrapped};
+use super::markdown::{Overview, overhead_of};
 use crate::analysis::sentence::read;
 use crate::analysis::stats::MIN_RUNS;
 use crate::schema::{Results, Summary, WorkloadKind};
@@ -13,22 +13,19 @@ const LINES: usize = 22;
 /// Lines that are kept for sentences, whatever the number of stacks.
 const LINES_OF_SENTENCES: usize = 6;
 
-/// Prints the answer in at most [`LINES`] lines, `width` columns wide.
-pub(super) fn answer(results: &Results, width: usize) -> String {
+/// Prints the answer in at most [`LINES`] lines, `width` columns wide. `command` prints the rest.
+pub(super) fn answer(results: &Results, command: &str, width: usize) -> String {
     let mut head = String::new();
     for sentence in results.incomplete().iter().chain([&results.plan.question]) {
         head += &wrapped(sentence, width);
     }
     let overview = Overview::new(results, width);
     let legend = legend(results, overview.as_ref(), width);
-    let others = overview.as_ref().map_or(Vec::new(), |overview| overview.others().to_vec());
-    let all_tables = tables(results).len() + further_tables(results).len();
-    let all = [(results.answer.len(), "sentence"), (all_tables, "table"), (MAX_NOTES, "note")];
-    // blank lines around the sentences, header and rule of the table, and what is said of the rest
-    let fixed = lines(&head)
-        + lines(&legend)
-        + lines(&rest(&others, all, width))
-        + if overview.is_some() { 5 } else { 2 };
+    let others = overview.as_ref().map(Overview::others).unwrap_or_default();
+    let rest = rest(others, command, width);
+    // blank lines around the sentences, header and rule of the table
+    let blank = if overview.is_some() { 5 } else { 2 };
+    let fixed = lines(&head) + lines(&legend) + lines(&rest) + blank;
     let mut room = LINES.saturating_sub(fixed);
     let (lead, more) = results.answer.split_at(read::lead(results));
     let wrap = |sentence: &String| wrapped(sentence, width);
@@ -43,18 +40,13 @@ pub(super) fn answer(results: &Results, width: usize) -> String {
     room = room.saturating_sub(table.as_ref().map_or(0, |table| table.rows.len()));
     // what a table cannot show comes before what it shows
     let lead = fitting(&lead, &mut room);
-    let notes_shown = fitting(&notes, &mut room);
+    let notes = fitting(&notes, &mut room);
     let more = fitting(&more, &mut room);
-    let left_out = [
-        (results.answer.len() - lead.len() - more.len(), "sentence"),
-        (all_tables - usize::from(table.is_some()) - others.len(), "table"),
-        (notes.len() - notes_shown.len(), "note"),
-    ];
     let mut text = format!("{head}\n{}{}", lead.concat(), more.concat());
     if let Some(table) = &table {
         text += &format!("\n{}", aligned(table));
     }
-    text + "\n" + &legend + &notes_shown.concat() + &rest(&others, left_out, width)
+    text + "\n" + &legend + &notes.concat() + &rest
 }
 
 /// The texts that fit into `room` lines, in their order.
@@ -115,21 +107,15 @@ fn legend(results: &Results, overview: Option<&Overview<'_>>, width: usize) -> S
 
 /// Workloads that are named; of more their number.
 const MAX_NAMED: usize = 3;
-/// Room is kept for a number of as many digits.
-const MAX_NOTES: usize = 99;
 
-/// Names the other workloads, as the table would look like all that was measured, and counts what
-/// else is not shown.
-fn rest(others: &[String], left_out: [(usize, &str); 3], width: usize) -> String {
-    let counted = left_out
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
-    let all: Vec<String> = tables_of(others).into_iter().chain(counted).collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => wrapped(&format!("More with --full: {}.", all.join(", ")), width),
-    }
+/// Names the command that prints the rest, and the other workloads, as the table would look like all
+/// that was measured.
+fn rest(others: &[String], command: &str, width: usize) -> String {
+    let what = match tables_of(others) {
+        Some(tables) => format!("More, with {tables}:"),
+        None => "More:".to_owned(),
+    };
+    hint(&what, command, width)
 }
 
 /// `the tables of upload and page`.
@@ -148,6 +134,8 @@ fn tables_of(others: &[String]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::schema::{StackRecord, WorkloadRecord};
+
+    const COMMAND: &str = "headroom lab report --full results/demo";
 
     /// The kept results with a row for each workload, stack and baseline.
     fn results(stacks: &[(&str, Option<&str>)], workloads: &[&str]) -> Results {
@@ -189,42 +177,42 @@ mod tests {
     #[test]
     fn says_what_an_overhead_is_over() {
         let one = [("http", None), ("https", Some("http"))];
-        let text = answer(&results(&one, &["download"]), 80);
+        let text = answer(&results(&one, &["download"]), COMMAND, 80);
         assert!(words(&text).contains("overhead over http with its 95 %"), "{text}");
         assert!(text.contains("\nhttps") && text.contains("+0.0 [-1.0, 2.0]"), "{text}");
         assert!(!text.contains("baseline"), "{text}");
 
         let two = [("http", None), ("https", Some("http")), ("ftp", None), ("ftps", Some("ftp"))];
-        let text = answer(&results(&two, &["download"]), 80);
+        let text = answer(&results(&two, &["download"]), COMMAND, 80);
         assert!(text.contains("download  baseline  1 KiB, ms"), "{text}");
         assert!(text.contains("\nftps      ftp       "), "{text}");
         assert!(words(&text).contains("session times, overhead with its 95 %"), "{text}");
 
         let long = "headroom(cipher=none,chunk=1000,lane-ports=256)";
         let two = [(long, None), ("https", Some(long)), ("ftp", None), ("ftps", Some("ftp"))];
-        let text = answer(&results(&two, &["download"]), 80);
+        let text = answer(&results(&two, &["download"]), COMMAND, 80);
         assert!(words(&text).contains("baseline (named with --full)"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 
-        let text = answer(&results(&[("http", None)], &["download"]), 80);
+        let text = answer(&results(&[("http", None)], &["download"]), COMMAND, 80);
         assert!(!text.contains("overhead"), "nothing is compared: {text}");
     }
 
     #[test]
     fn says_which_workloads_its_table_is_not_about() {
         let stacks = [("http", None), ("https", Some("http"))];
-        let text = |workloads: &[&str]| {
-            let text = answer(&results(&stacks, workloads), 80);
+        let ends = |workloads: &[&str], end: &str| {
+            let text = answer(&results(&stacks, workloads), COMMAND, 80);
             assert!(text.lines().count() <= LINES, "{text}");
-            words(&text)
+            assert!(text.ends_with(&format!("\n{end}{COMMAND}\n")), "{text}");
         };
-        let two = text(&["download", "upload"]);
-        assert!(two.contains("More with --full: the table of upload, 1 table."), "{two}");
-        let three = text(&["download", "upload", "page"]);
-        assert!(three.contains("--full: the tables of upload and page, 1 table."), "{three}");
-        let many = text(&["download", "upload", "many", "parallel", "page", "commands"]);
-        let named = "the tables of upload, many, parallel and 2 more workloads, 1 table.";
-        assert!(many.contains(named), "{many}");
-        assert!(!text(&["download"]).contains("the table of"));
+        ends(&["download"], "More: ");
+        ends(&["download", "upload"], "More, with the table of upload: ");
+        // one column too wide for one line
+        ends(&["download", "upload", "page"], "More, with the tables of upload and page:\n  ");
+        ends(
+            &["download", "upload", "many", "parallel", "page", "commands"],
+            "More, with the tables of upload, many, parallel and 2 more workloads:\n  ",
+        );
     }
 }

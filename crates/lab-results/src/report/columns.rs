@@ -26,6 +26,16 @@ fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
+/// Names the `command` that prints more, behind `what` or, where that is wider than `width` columns,
+/// on a line of its own. Nothing breaks the command, so that it can be copied.
+pub fn hint(what: &str, command: &str, width: usize) -> String {
+    let line = plain(&format!("{what} {command}"));
+    if line.chars().count() <= width {
+        return line + "\n";
+    }
+    format!("{}  {}\n", wrapped(what, width), plain(command))
+}
+
 /// Breaks a sentence at spaces; further lines are indented.
 pub fn wrapped(sentence: &str, width: usize) -> String {
     let (mut text, sentence) = (String::new(), plain(sentence));
@@ -66,7 +76,8 @@ mod tests {
         let evil = "evil\u{1b}[31m\u{7}";
         let row = |cell: &str| vec![cell.to_owned()];
         let table = Table { header: row("cell"), rows: vec![row(evil)] };
-        for text in [wrapped(evil, 80), aligned(&table)] {
+        let hints = [80, 5].map(|width| hint("More:", evil, width));
+        for text in [wrapped(evil, 80), aligned(&table)].into_iter().chain(hints) {
             assert!(text.contains("evil") && !text.contains(['\u{1b}', '\u{7}']), "{text:?}");
         }
     }
@@ -74,5 +85,14 @@ mod tests {
     #[test]
     fn long_sentences_are_broken_at_spaces() {
         assert_eq!(wrapped("one two three", 8), "one two\n  three\n");
+    }
+
+    #[test]
+    fn a_command_that_does_not_fit_has_a_line_of_its_own() {
+        assert_eq!(hint("More:", "headroom lab", 18), "More: headroom lab\n");
+        assert_eq!(hint("More:", "headroom lab", 17), "More:\n  headroom lab\n");
+        let command = "headroom lab report --full '/a folder/with a name'";
+        let text = hint("More, with the table of upload:", command, 20);
+        assert_eq!(text, format!("More, with the table\n  of upload:\n  {command}\n"));
     }
 }

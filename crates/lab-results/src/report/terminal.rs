@@ -20,10 +20,10 @@ impl Detail {
     }
 }
 
-/// Prints the answer, `width` columns wide where that is possible.
-pub fn answer(results: &Results, width: usize, detail: Detail) -> String {
+/// Prints the answer, `width` columns wide where that is possible. `command` prints it in full.
+pub fn answer(results: &Results, command: &str, width: usize, detail: Detail) -> String {
     match detail {
-        Detail::Main => super::brief::answer(results, width),
+        Detail::Main => super::brief::answer(results, command, width),
         Detail::Full => full(results, width),
     }
 }

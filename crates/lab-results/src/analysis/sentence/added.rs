@@ -3,7 +3,12 @@
 
 use headroom_units as units;
 
+use crate::analysis::stats::MIN_RUNS;
 use crate::schema::{LinkReport, Results, Summary, Wire, WorkloadKind};
+
+/// What a session may differ from what a sentence says of it: a tenth, and this. A noisier
+/// cell has a wider interval, which counts as well. Seconds.
+pub(super) const SAME_S: f64 = 0.001;
 
 /// A stack and what it is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,20 +110,49 @@ pub(super) fn wire(results: &Results, stack: &str, workload: &str, size: u64) ->
     results.samples.iter().filter(of_cell).find_map(|sample| sample.wire)
 }
 
-/// Round trips that a pair's cells differ by: those that its sessions wait for, where links of
-/// several round-trip times tell, else those that were counted before the first byte of the file.
-pub(super) fn round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
-    let waited = waited_round_trips(results, pair);
-    if waited.is_empty() { counted_round_trips(results, pair) } else { waited }
+/// Round trips per session that a stack adds to its baseline; those that it saves are below 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddedRoundTrips {
+    /// The least and the most of what cells have.
+    pub ends: [i64; 2],
+    /// Whether session times show them, or are too coarse to; else they explain none of the time.
+    pub significant: bool,
+}
+
+impl AddedRoundTrips {
+    /// Returns those that sessions wait for, where links of several round-trip times tell, else
+    /// those that were counted before the first byte of the file, if any cell was.
+    pub(super) fn of(results: &Results, pair: &Pair) -> Option<Self> {
+        if let Some(ends) = span(&waited_round_trips(results, pair)) {
+            return Some(Self { ends, significant: true });
+        }
+        let ends = span(&counted_round_trips(results, pair))?;
+        Some(Self { ends, significant: are_in_session_times(results, pair) })
+    }
+
+    /// Returns the least and the most that sessions wait for, as far as is known.
+    pub(super) fn waited_for(self) -> [i64; 2] {
+        if self.significant { self.ends } else { [0; 2] }
+    }
+}
+
+/// Whether sessions of small files are longer, or shorter, as their counted round trips say: no
+/// interval includes 0 or is on the other side of it. Round trips that take less than [`SAME_S`]
+/// could not be seen, and on a link with loss chance can hide them: what was counted stands.
+fn are_in_session_times(results: &Results, pair: &Pair) -> bool {
+    let decides = |cell: &Added<'_>| cell.pairs() >= MIN_RUNS && !cell.link.is_lossy();
+    smallest(results, pair).filter(decides).all(|cell| {
+        let trips = counted(results, pair, cell.row).unwrap_or(0);
+        let [lo, hi] = cell.longer().ci95_s;
+        let too_short = trips.abs() as f64 * cell.rtt_s() < SAME_S;
+        too_short || if trips > 0 { lo > 0.0 } else { hi < 0.0 }
+    })
 }
 
 /// Without much delay a capture counts changes of direction that nobody waits for where there is
 /// one: both sides compute and send at once.
 fn counted_round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
     let main = |row: &&Summary| row.link == results.link.name && row.stack == pair.stack;
-    let trips = |stack: &str, row: &Summary| {
-        Some(i64::from(wire(results, stack, &row.workload, row.size_bytes)?.round_trips?))
-    };
     let single = |row: &&Summary| {
         matches!(
             WorkloadKind::of(&row.workload),
@@ -126,7 +160,15 @@ fn counted_round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
         )
     };
     let rows = results.summary.iter().filter(main).filter(single);
-    rows.filter_map(|row| Some(trips(&pair.stack, row)? - trips(&pair.base, row)?)).collect()
+    rows.filter_map(|row| counted(results, pair, row)).collect()
+}
+
+/// Counted round trips of a row's workload and size, less the baseline's.
+fn counted(results: &Results, pair: &Pair, row: &Summary) -> Option<i64> {
+    let trips = |stack: &str| {
+        Some(i64::from(wire(results, stack, &row.workload, row.size_bytes)?.round_trips?))
+    };
+    Some(trips(&pair.stack)? - trips(&pair.base)?)
 }
 
 /// The two round-trip times must be so far apart that work, which differs a little between links,
@@ -201,10 +243,11 @@ pub(super) fn runs(results: &Results, pair: &Pair) -> usize {
     main.map(|cell| cell.pairs()).min().unwrap_or(0)
 }
 
-/// What sessions of small files take longer beyond their round trips, and from how
-/// many runs: on each link and in each direction.
+/// What sessions of small files take longer beyond the round trips that they wait for, and from
+/// how many runs: on each link and in each direction.
 pub(super) fn fixed(results: &Results, pair: &Pair) -> Vec<(usize, Longer)> {
-    let Some(trips) = round_trips(results, pair).into_iter().min() else { return Vec::new() };
+    let Some(trips) = AddedRoundTrips::of(results, pair) else { return Vec::new() };
+    let [trips, _] = trips.waited_for();
     let beyond = |cell: Added<'_>| {
         let Longer { value_s, ci95_s } = cell.longer();
         let waited = trips as f64 * cell.rtt_s();

@@ -2,7 +2,7 @@
 
 use headroom_units::{chosen_size, rate, rounded, seconds, three};
 
-use super::added::{self, Added, Pair, span};
+use super::added::{self, Added, AddedRoundTrips, Pair, SAME_S, span};
 use super::main_link;
 use crate::analysis::measured::{Estimate, Measured};
 use crate::analysis::stats::{self, MIN_RUNS};
@@ -24,12 +24,12 @@ pub enum Claim {
 pub struct Costs {
     /// The stacks.
     pub pair: Pair,
-    /// Round trips per session, the least and the most.
-    pub round_trips: [i64; 2],
+    /// Round trips per session.
+    pub round_trips: AddedRoundTrips,
     /// Of these, HelloRetryRequests and commands that the server refused: habits of client
     /// and server, not of the protocol.
     pub retries: [u32; 2],
-    /// Time per session beyond round trips.
+    /// Time per session beyond the round trips that it waits for.
     pub fixed: Fixed,
     /// Bytes on the wire more, as a share.
     pub bytes: [f64; 2],
@@ -97,26 +97,25 @@ impl Claim {
     }
 }
 
-/// Words that mark a printed sentence: a time whose interval includes 0,
-pub(super) const UNDECIDED: &str = "its further time is not significant";
+/// Words that mark a printed sentence: round trips that sessions are not known to wait for,
+pub(super) const NOT_IN_TIMES: &str = "counted, but not significant in session times";
+/// a time whose interval includes 0,
+pub(super) const UNDECIDED: &str = "time is not significant";
 /// a time of too few runs,
 pub(super) const NOT_TOLD: &str = "its time is unknown";
 /// and a rate that no link of the run checked.
 pub(super) const BY_MODEL: &str = " by the cost model (no slower link of this run checks it)";
 /// Shares of bytes that are closer together than this are the same.
 const SAME_BYTES: f64 = 0.0005;
-/// What a session may differ from what a sentence says of it: a tenth, and this. A noisier
-/// cell has a wider interval, which counts as well.
-const SAME_S: f64 = 0.001;
 
 impl Costs {
     fn words(&self) -> String {
         let [stack, base] = [&self.pair.stack, &self.pair.base].map(|name| name.to_uppercase());
         let (mut adds, mut saves) = (Vec::new(), Vec::new());
-        match self.round_trips {
+        match self.round_trips.ends {
             [0, 0] => {}
-            [lo, hi] if hi <= 0 => saves.push(trips(-hi, -lo)),
-            [lo, hi] => adds.push(trips(lo, hi) + &self.habits()),
+            [lo, hi] if hi <= 0 => saves.push(trips(-hi, -lo) + &self.remarks()),
+            [lo, hi] => adds.push(trips(lo, hi) + &self.remarks()),
         }
         match self.fixed {
             Fixed::Longer(ends) if is_nothing(ends) => {}
@@ -153,16 +152,18 @@ impl Costs {
         match self.fixed {
             Fixed::Longer(_) => text + &format!(" (n = {n})"),
             Fixed::Undecided([lo, hi]) => {
+                let further = if self.round_trips.significant { "further " } else { "" };
                 let time = apart(lo, hi);
-                text + &format!("; {UNDECIDED}: {time} per session (n = {n})")
+                text + &format!("; its {further}{UNDECIDED}: {time} per session (n = {n})")
             }
             Fixed::TooFew => text + &too_few(&format!("; {NOT_TOLD}"), n),
         }
     }
 
-    /// Names the round trips that client and server cause, not the protocol.
-    fn habits(&self) -> String {
-        let [hellos, refused] = self.retries;
+    /// Names the round trips that client and server cause, not the protocol, and says where no
+    /// session is known to wait for any.
+    fn remarks(&self) -> String {
+        let [hellos, refused] = if self.round_trips.ends[1] > 0 { self.retries } else { [0; 2] };
         let plural = |n: u32, word: &str| if n == 1 { word.to_owned() } else { format!("{word}s") };
         let mut habits = Vec::new();
         if hellos > 0 {
@@ -171,23 +172,31 @@ impl Costs {
         if refused > 0 {
             habits.push(format!("{refused} for {}", plural(refused, "refused command")));
         }
-        match habits.is_empty() {
-            true => String::new(),
-            false => format!(" ({}, which depend on client and server)", habits.join(", ")),
+        let mut remarks = Vec::new();
+        if !habits.is_empty() {
+            remarks.push(format!("{}, which depend on client and server", habits.join(", ")));
         }
+        if !self.round_trips.significant {
+            remarks.push(NOT_IN_TIMES.to_owned());
+        }
+        if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) }
     }
 
     fn contradictions(&self, results: &Results) -> Vec<String> {
         let mut found = Vec::new();
         // a range is what cells span, not more: a wide one would never be contradicted
-        match span(&added::round_trips(results, &self.pair)) {
-            Some([lo, hi]) if [lo, hi] != self.round_trips => {
+        if let Some(round_trips) = AddedRoundTrips::of(results, &self.pair) {
+            let AddedRoundTrips { ends: [lo, hi], significant } = round_trips;
+            if [lo, hi] != self.round_trips.ends {
                 found.push(format!("{lo} to {hi} round trips more were counted or waited for"));
             }
-            _ => {}
+            if significant != self.round_trips.significant {
+                let say = if significant { "do not contradict" } else { "do not show" };
+                found.push(format!("session times {say} its round trips"));
+            }
         }
         let retries = added::retries(results, &self.pair);
-        if self.round_trips[1] > 0 && retries != self.retries {
+        if self.round_trips.ends[1] > 0 && retries != self.retries {
             let [hellos, refused] = retries;
             found.push(format!("{hellos} HelloRetryRequests and {refused} refused commands"));
         }
@@ -232,12 +241,13 @@ impl Costs {
             let checked = if fills.checked { "no link" } else { "a link" };
             found.push(format!("{checked} of this run checked {}", rate(fills.bps)));
         }
+        let [least_trips, most_trips] = self.round_trips.waited_for();
         for cell in Added::cells(results, &self.pair).filter(|cell| self.speaks_of(cell)) {
             let longer = |trips: i64, fixed: f64, bytes: f64| {
                 trips as f64 * cell.rtt_s() + fixed + bytes * cell.base_s()
             };
-            let least = longer(self.round_trips[0], least_s, self.bytes[0]);
-            let most = longer(self.round_trips[1], most_s, self.bytes[1]);
+            let least = longer(least_trips, least_s, self.bytes[0]);
+            let most = longer(most_trips, most_s, self.bytes[1]);
             let slack = slack(cell.base_s() + most.max(0.0));
             let [lo, hi] = cell.longer().ci95_s;
             if lo > most + slack || hi < least - slack {

@@ -1,7 +1,7 @@
 //! Makes the sentence on each stack's costs over its baseline, from bold to cautious.
 
 use super::Sentence;
-use super::added::{self, Pair, span};
+use super::added::{self, AddedRoundTrips, Pair, span};
 use super::claim::{Claim, Costs, Fills, Fixed};
 use crate::analysis::stats::MIN_RUNS;
 use crate::schema::{Portable, Results};
@@ -17,7 +17,7 @@ pub(super) fn candidates(results: &Results) -> Vec<Vec<Sentence>> {
 
 fn versions(results: &Results, stack: &Portable) -> Option<Vec<Sentence>> {
     let pair = Pair { stack: stack.stack.clone(), base: stack.baseline.clone()? };
-    let round_trips = span(&added::round_trips(results, &pair))?;
+    let round_trips = AddedRoundTrips::of(results, &pair)?;
     let bytes = span(&added::bytes(results, &pair)).unwrap_or([0.0; 2]);
     let n = added::runs(results, &pair);
     let fixed = if n < MIN_RUNS { Fixed::TooFew } else { Fixed::of(results, &pair) };

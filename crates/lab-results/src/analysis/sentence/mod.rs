@@ -17,7 +17,7 @@ use crate::schema::Results;
 
 pub(super) use main_link::sentences as of_main_link;
 
-pub use added::Pair;
+pub use added::{AddedRoundTrips, Pair};
 pub use claim::{Claim, Compared, Costs, Fills, Fixed};
 pub use statement::Sentence;
 

@@ -3,8 +3,10 @@
 
 use headroom_units as units;
 
-use super::added::Pair;
-use super::claim::{BY_MODEL, Claim, Compared, Costs, Fills, Fixed, NOT_TOLD, UNDECIDED};
+use super::added::{AddedRoundTrips, Pair};
+use super::claim::{
+    BY_MODEL, Claim, Compared, Costs, Fills, Fixed, NOT_IN_TIMES, NOT_TOLD, UNDECIDED,
+};
 use crate::analysis::measured::Estimate;
 use crate::schema::Results;
 
@@ -82,7 +84,7 @@ fn costs(sentence: &str, results: &Results) -> Option<Claim> {
         ms.map(|ends| ends.map(|end| end / 1e3)).or(seconds)
     };
     let opposite = |ends: [f64; 2]| [-ends[1], -ends[0]];
-    let round_trips = trips(adds)
+    let ends = trips(adds)
         .or_else(|| trips(saves).map(|[lo, hi]| [-hi, -lo]))
         .or_else(|| before(sentence, "fewer round trips").map(|[n, _]| [-(n as i64); 2]))
         .unwrap_or([0; 2]);
@@ -116,7 +118,7 @@ fn costs(sentence: &str, results: &Results) -> Option<Claim> {
     };
     Some(Claim::Costs(Costs {
         pair,
-        round_trips,
+        round_trips: AddedRoundTrips { ends, significant: !sentence.contains(NOT_IN_TIMES) },
         retries: [habit("for HelloRetryRequest"), habit("for refused command")],
         fixed,
         bytes: bytes.map(|pct| pct / 100.0),

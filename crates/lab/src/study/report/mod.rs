@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use headroom_lab_host::error::{Doing, Result};
-use headroom_lab_results::report::columns::{aligned, wrapped};
+use headroom_lab_results::report::columns::{aligned, hint, wrapped};
 use headroom_lab_results::report::csv;
 use headroom_lab_results::report::terminal::Detail;
 
@@ -66,8 +66,9 @@ pub fn read(folder: &Path) -> Result<StudyResults> {
 }
 
 /// Prints the paper's answer and ours for a terminal; in full also the comparison of every
-/// table. Where there is no paper, or no answer, the tables are what was asked for.
-pub fn terminal(study: &StudyResults, width: usize, detail: Detail) -> String {
+/// table, which `command` prints otherwise. Where there is no paper, or no answer, the tables are
+/// what was asked for.
+pub fn terminal(study: &StudyResults, command: &str, width: usize, detail: Detail) -> String {
     let mut text = wrapped(&study.question, width);
     for notice in notices(study) {
         text += &wrapped(&format!("! {notice}"), width);
@@ -81,17 +82,12 @@ pub fn terminal(study: &StudyResults, width: usize, detail: Detail) -> String {
             text += &tables(study, section, width);
         }
     }
-    let compared = study.sections.iter().filter_map(|section| {
+    let mut compared = study.sections.iter().filter_map(|section| {
         section.compared.as_ref().map(|compared| format!("{}. {compared}", section.title))
     });
     match detail {
-        Detail::Main => {
-            let count = compared.count();
-            if count == 0 {
-                return text;
-            }
-            text + &wrapped(&format!("More with --full: {count} tables compared."), width)
-        }
+        Detail::Main if compared.next().is_none() => text,
+        Detail::Main => text + &hint("More:", command, width),
         Detail::Full => {
             compared.fold(text, |text, compared| text + "\n" + &wrapped(&compared, width))
         }
@@ -266,12 +262,12 @@ mod tests {
         study.says = Some("A third.".to_owned());
         study.answer = Some("Two fifths.".to_owned());
         let pages = |study: &StudyResults| {
-            [terminal(study, 80, Detail::Main), markdown::summary(study), page::page(study)]
+            [terminal(study, "", 80, Detail::Main), markdown::summary(study), page::page(study)]
         };
         for text in pages(&study) {
             assert!(text.contains("The paper") && text.contains("Measured again"), "{text}");
         }
-        assert!(!terminal(&study, 80, Detail::Main).contains("lossy"), "its answer is enough");
+        assert!(!terminal(&study, "", 80, Detail::Main).contains("lossy"), "its answer is enough");
         (study.paper, study.says) = (None, None);
         for text in pages(&study) {
             assert!(text.contains("lossy") && text.contains("n = 5 runs."), "{text}");
