@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 /// Returns `` (did you mean `NAME`?)`` with the closest of the known names; nothing where
 /// none is close.
 pub fn suggestion<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    // with more, `hard_hours` would be taken for `hard_bytes`
-    let most = (unknown.chars().count() / 3).max(1);
+    // with four, `hard_hours` would be taken for `hard_bytes`
+    let most = unknown.chars().count().div_ceil(3).min(3);
     of_similar_length(unknown, known, most)
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
         .filter(|(distance, _)| *distance <= most)
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn compares_a_long_name_with_none_that_is_far_shorter() {
         let (long, known) = ("ledger".repeat(100_000), ["ledger", "ledger_copy"]);
-        assert_eq!(of_similar_length(&long, known, long.len() / 3).count(), 0);
+        assert_eq!(of_similar_length(&long, known, 3).count(), 0);
         assert_eq!(of_similar_length("ledgers", known, 3).collect::<Vec<_>>(), ["ledger"]);
         assert_eq!(suggestion(&long, known), "");
     }
