@@ -78,9 +78,9 @@ fn a_sender_that_asks_too_much_of_an_old_file_is_rejected() {
                 // the server may have had enough before the last one
                 let _ = writer.send(&message).await;
             }
-            let reason = raw.end().await;
-            assert!(reason.contains(words), "{reason}");
+            raw.expect_end(words).await;
         }
+        assert_eq!(server.rejections().protocol, 10);
         assert_others_go_on(&ground, &server).await;
     });
     assert!(std::fs::read(ground.served("f1")).expect("a file") == content((1 << 20) + 5));
@@ -121,9 +121,9 @@ fn old_files_are_described_in_a_sync_alone() {
             let have = reader.expect().await;
             assert!(matches!(have, Ok(Message::Have { id: 1, last: true, old: None, .. })));
             writer.send(&message).await.expect("it is open");
-            let reason = raw.end().await;
-            assert!(reason.contains("not allowed here"), "{reason}");
+            raw.expect_end("not allowed here").await;
         }
+        assert_eq!(server.rejections().protocol, 3);
     });
 }
 
@@ -157,9 +157,9 @@ fn a_description_that_is_not_that_of_the_requested_ranges_ends_the_connection() 
                 is_asked = matches!(message, Message::Describe { .. });
             }
             writer.send(&Message::Described { id, chunks, last }).await.expect("it is open");
-            let reason = raw.end().await;
-            assert!(reason.contains(words), "{reason}");
+            raw.expect_end(words).await;
         }
+        assert_eq!(server.rejections().protocol, 6);
         assert_others_go_on(&ground, &server).await;
     });
 }

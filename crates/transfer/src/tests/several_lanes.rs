@@ -17,6 +17,9 @@ use crate::spread::{Connecting, Servers};
 
 const MIB: u64 = 1 << 20;
 
+/// What the end of a connection says whose file a newer transfer takes.
+const SUPERSEDED: &str = "4";
+
 /// The name of an upload, and the value of what is stored.
 type UploadOf = ([u8; UPLOAD_BYTES], ChainingValue);
 
@@ -400,8 +403,8 @@ fn who_names_no_upload_of_the_file_fails_and_who_completes_it_writes_alone() {
         let third = Raw::connect(&ground, &server).await;
         let completes = PartsRequest { completes: Some(true), ..own(Some(upload)) };
         let (mut writer, mut reader) = offer(&third, "file", completes).await;
-        for closed in [one.end().await, other.end().await] {
-            assert!(closed.contains('4'), "a newer transfer takes the file: {closed}");
+        for former in [one, other] {
+            former.expect_end(SUPERSEDED).await;
         }
         let have = reader.expect().await.expect("nothing is there");
         assert!(matches!(have, Message::Have { last: true, .. }), "{have:?}");
@@ -433,8 +436,7 @@ fn a_client_that_starts_again_ends_who_completes_a_file_and_not_who_began_it() {
         writer.send(&file(0, "file", 20 * MIB)).await.expect("it is open");
         let have = reader.expect().await.expect("an answer");
         assert!(matches!(have, Message::Have { .. }), "{have:?}");
-        let closed = other.end().await;
-        assert!(closed.contains('4'), "a newer transfer takes the file: {closed}");
+        other.expect_end(SUPERSEDED).await;
         assert!(one.connection.close_reason().is_none());
     });
 }
@@ -563,9 +565,9 @@ fn ranges_that_do_not_exist_are_rejected() {
                 // the server may have had enough before the last one
                 let _ = writer.send(&message).await;
             }
-            let reason = raw.end().await;
-            assert!(reason.contains(words), "{reason}");
+            raw.expect_end(words).await;
         }
+        assert_eq!(server.rejections().protocol, 6);
         assert_others_go_on(&ground, &server).await;
     });
 }
