@@ -47,9 +47,14 @@ impl Controller {
         if self.cycles == 1 && !self.model.queue_is_empty() {
             return self.cruise(now);
         }
-        // where no queue can be seen, a probe for competitors costs two round trips and finds none
-        let is_crowded = self.saw_congestion && self.model.queue_can_stand();
-        self.mode = if is_crowded || self.model.queue_stood() {
+        // where no queue can be seen, a probe for competitors costs two round trips and finds none,
+        // and one that seems to stand is a pause of a host
+        let is_crowded =
+            (self.saw_congestion || self.model.queue_stood()) && self.model.queue_can_stand();
+        if !is_crowded {
+            self.vanished = 0;
+        }
+        self.mode = if is_crowded {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());

@@ -162,6 +162,8 @@ pub struct Controller {
     /// The same if others seem to have left.
     probe_rtt_alone_at: Duration,
     probe_rtt_after: Duration,
+    /// Cycles in a row at whose end a queue stood that was gone when we sent little.
+    vanished: u32,
     /// The lowest round trip of the last probe for competitors.
     probed_floor: Option<Duration>,
     /// The capacity in bytes per second, as far as it was known when competing began.
@@ -207,6 +209,7 @@ impl Controller {
             probe_rtt_at: Duration::ZERO,
             probe_rtt_alone_at: Duration::ZERO,
             probe_rtt_after: Duration::ZERO,
+            vanished: 0,
             probed_floor: None,
             known_capacity: 0.0,
             may_catch_up: false,
