@@ -48,12 +48,10 @@ impl Controller {
             return self.cruise(now);
         }
         // where no queue can be seen, a probe for competitors costs two round trips and finds none,
-        // and one that seems to stand is a pause of a host
-        let is_crowded =
-            (self.saw_congestion || self.model.queue_stood()) && self.model.queue_can_stand();
-        if !is_crowded {
-            self.vanished = 0;
-        }
+        // and a queue that seems to stand is a pause of a host
+        let stood = self.model.queue_stood();
+        let is_crowded = (self.saw_congestion || stood) && self.model.queue_can_stand();
+        self.stood = if is_crowded { self.stood + u32::from(stood) } else { 0 };
         self.mode = if is_crowded {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
@@ -61,10 +59,10 @@ impl Controller {
             let measured = self.capacity.map_or(0.0, Capacity::least);
             self.known_capacity = self.model.highest_bandwidth().max(measured);
             self.hold.stop();
-            self.model.begin_empty();
             self.may_catch_up = !self.saw_congestion;
             // a probe of another time says nothing about these others
             self.probed_floor = None;
+            self.probe_rtt_after = Duration::ZERO;
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE || self.may_hide_others(now) {
             Mode::ProbeRtt { since: now, drained: None, competing: false }

@@ -109,9 +109,9 @@ fn beside_cubic_each_gets_at_least_a_quarter() {
     }
 }
 
-/// What it sends less, to see whether others keep a queue, drains theirs if it is short.
+/// A probe for competitors also drains their queue if it is short.
 #[test]
-fn beside_cubic_in_a_short_queue_each_gets_three_tenths() {
+fn beside_cubic_in_a_short_queue_each_gets_at_least_three_tenths() {
     for (bdps, seed) in [(0.5, 7), (0.5, 8), (0.5, 9), (0.5, 10), (1.0, 7), (1.0, 8)] {
         let mut world = World::new(Link::new(100.0, 50 * MS, bdps), seed);
         world.add_ours(5 * S + 100 * seed as u32 * MS, ours(1));
