@@ -10,8 +10,8 @@ use super::{Controller, Mode, USED_SHARE, congested_at};
 
 // Sources as in `rate/mod.rs`.
 
-/// Share of the capacity from which on nobody else seems to be there: it is probed as often as on a
-/// short path then, and a queue that returns is no sign of others. Ours.
+/// Share of the capacity from which on others seem to have left: it is probed as often as on a
+/// short path then. Ours.
 const ALONE_SHARE: f64 = 0.9;
 /// Bandwidth-delay products that others have in flight from which on their queue is deep: one is
 /// the path, so that queues of one never are. Until it overflows, the window is then at least the
@@ -51,17 +51,12 @@ impl Controller {
             self.cubic.acked(now, acked, rtt);
             self.catch_up(acked, rtt);
         }
-        let is_due =
-            now >= self.probe_rtt_at || (self.seems_alone() && now >= self.probe_rtt_alone_at);
+        let seems_alone = self.model.bandwidth() >= ALONE_SHARE * self.known_capacity;
+        let is_due = now >= self.probe_rtt_at || (seems_alone && now >= self.probe_rtt_alone_at);
         // while the share is held, losses show that others are still there
         if is_due && !self.hold.is_on() {
             self.mode = Mode::ProbeRtt { since: now, drained: None, competing: true };
         }
-    }
-
-    /// Whether we have most of what the path was seen to carry.
-    pub(super) fn seems_alone(&self) -> bool {
-        self.model.bandwidth() >= ALONE_SHARE * self.known_capacity
     }
 
     /// Raises the window towards the share that is due, while others fill a deep queue which has

@@ -47,22 +47,19 @@ impl Controller {
         if self.cycles == 1 && !self.model.queue_is_empty() {
             return self.cruise(now);
         }
-        // where no queue can be seen, a probe for competitors costs two round trips and finds none,
-        // and a queue that seems to stand is a pause of a host
-        let stood = self.model.queue_stood();
-        let is_crowded = (self.saw_congestion || stood) && self.model.queue_can_stand();
-        self.stood = if is_crowded { self.stood + u32::from(stood) } else { 0 };
-        self.mode = if is_crowded {
+        // where no queue can be seen, a probe for competitors costs two round trips and finds none
+        let is_crowded = self.saw_congestion && self.model.queue_can_stand();
+        self.mode = if is_crowded || self.model.queue_stood() {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss, self.config.priority.flows());
             let measured = self.capacity.map_or(0.0, Capacity::least);
             self.known_capacity = self.model.highest_bandwidth().max(measured);
             self.hold.stop();
+            self.model.begin_empty();
             self.may_catch_up = !self.saw_congestion;
             // a probe of another time says nothing about these others
             self.probed_floor = None;
-            self.probe_rtt_after = Duration::ZERO;
             Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE || self.may_hide_others(now) {
             Mode::ProbeRtt { since: now, drained: None, competing: false }

@@ -25,8 +25,8 @@
 //! A model that keeps its queue short starves beside senders that fill it, and
 //! starves them where the queue is short and drops do not slow it. So there is a
 //! second mode, as in Copa (Arun and Balakrishnan, NSDI 2018): where the queue does
-//! not empty for a cycle, nor in two rounds of sending little, or is there again at the end of each
-//! cycle, somebody else fills it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty. Beside flows
+//! not empty for a cycle, nor in two rounds of sending little, somebody else fills
+//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty. Beside flows
 //! that do not yield to losses, as BBR, it is held at a share (`hold.rs`). A sender of
 //! low priority then takes LEDBAT's (RFC 6817) instead, which leaves the others their room.
 
@@ -162,8 +162,6 @@ pub struct Controller {
     /// The same if others seem to have left.
     probe_rtt_alone_at: Duration,
     probe_rtt_after: Duration,
-    /// Cycles in a row with signs of others at whose end a queue stood.
-    stood: u32,
     /// The lowest round trip of the last probe for competitors.
     probed_floor: Option<Duration>,
     /// The capacity in bytes per second, as far as it was known when competing began.
@@ -209,7 +207,6 @@ impl Controller {
             probe_rtt_at: Duration::ZERO,
             probe_rtt_alone_at: Duration::ZERO,
             probe_rtt_after: Duration::ZERO,
-            stood: 0,
             probed_floor: None,
             known_capacity: 0.0,
             may_catch_up: false,

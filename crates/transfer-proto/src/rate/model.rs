@@ -53,10 +53,8 @@ pub(super) struct Model {
     floor: Duration,
     /// The highest since [`Model::begin_peak`].
     peak: Duration,
-    /// When the last round without a queue ended, since [`Model::begin_empty`], and the first round
-    /// that counts.
+    /// When the last round without a queue ended, since [`Model::begin_empty`].
     empty_at: Option<Duration>,
-    empty_from: u64,
     /// When the last feedback arrived, and the last that reported a loss.
     seen_at: Duration,
     lost_at: Option<Duration>,
@@ -88,7 +86,6 @@ impl Model {
             floor: Duration::MAX,
             peak: Duration::ZERO,
             empty_at: None,
-            empty_from: 0,
             seen_at: Duration::ZERO,
             lost_at: None,
             rounds: 0,
@@ -168,13 +165,11 @@ impl Model {
             _ => {}
         }
         // a single long round trip may be a pause of a host; a round of them is a queue
-        let overflowed = self.round_congested && self.round_lost > 0;
-        if !overflowed && self.round_floor != Duration::MAX {
+        if !self.round_congested && self.round_floor != Duration::MAX {
             self.queues.stood(self.round_floor.saturating_sub(self.min_rtt()));
         }
         let empty = self.min_rtt() + (self.min_rtt() / 32).max(OWN_QUEUE);
-        let counts = self.rounds >= self.empty_from && !self.round_peak.is_zero();
-        if counts && self.round_peak <= empty {
+        if !self.round_peak.is_zero() && self.round_peak <= empty {
             self.empty_at = Some(self.seen_at);
         }
         self.round_congested = false;
@@ -311,10 +306,9 @@ impl Model {
         self.round_floor != Duration::MAX && self.round_floor > self.min_rtt() + self.threshold()
     }
 
-    /// Starts watching for rounds without a queue, when what is sent from now on is acknowledged.
+    /// Starts watching for rounds without a queue.
     pub(super) fn begin_empty(&mut self) {
         self.empty_at = None;
-        self.empty_from = self.rounds + 2;
     }
 
     /// Returns how long ago a round ended in which no packet found a queue but that of our own

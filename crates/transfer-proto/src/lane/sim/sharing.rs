@@ -109,20 +109,6 @@ fn beside_cubic_each_gets_at_least_a_quarter() {
     }
 }
 
-/// A probe for competitors also drains their queue if it is short.
-#[test]
-fn beside_cubic_in_a_short_queue_each_gets_at_least_three_tenths() {
-    for (bdps, seed) in [(0.5, 7), (0.5, 8), (0.5, 9), (0.5, 10), (1.0, 7), (1.0, 8)] {
-        let mut world = World::new(Link::new(100.0, 50 * MS, bdps), seed);
-        world.add_ours(5 * S + 100 * seed as u32 * MS, ours(1));
-        world.add_tcp(Duration::ZERO);
-        world.run(75 * S);
-        let [ours, cubic] = [0, 1].map(|flow| world.mbps(flow, 15 * S, 75 * S));
-        let share = ours / (ours + cubic);
-        assert!((0.3..=0.7).contains(&share), "{share}, {bdps} BDP, seed {seed}");
-    }
-}
-
 #[test]
 fn beside_cubic_with_a_deep_queue_each_gets_at_least_three_tenths() {
     for is_first in [true, false] {
@@ -181,7 +167,7 @@ fn two_lanes_share_evenly_and_keep_the_queue_short() {
         let share = first / (first + second);
         let queue = world.link.queue_quantile(0.5) / rtt as f32;
         assert!((0.4..=0.6).contains(&share), "{share} at {mbps} Mbit/s, {loss} lost");
-        assert!(queue < 0.75, "{queue} round trips at {mbps} Mbit/s, {loss} lost");
+        assert!(queue < 0.65, "{queue} round trips at {mbps} Mbit/s, {loss} lost");
     }
 }
 
