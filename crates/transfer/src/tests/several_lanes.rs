@@ -17,8 +17,8 @@ use crate::spread::{Connecting, Servers};
 
 const MIB: u64 = 1 << 20;
 
-/// What the end of a connection says whose file a newer transfer takes.
-const SUPERSEDED: &str = "4";
+/// What the end of a connection says whose file a newer transfer takes (`Closing::Superseded`).
+const SUPERSEDED: &str = "closed by peer: 4";
 
 /// The name of an upload, and the value of what is stored.
 type UploadOf = ([u8; UPLOAD_BYTES], ChainingValue);
