@@ -291,5 +291,10 @@ mod tests {
              comparable"
         );
         assert_eq!(period(&measured_on(&["6.1", "6.2"])), Some(("2026-11-20", "2026-11-22")));
+        let mut study = measured_on(&["6.1", "6.2"]);
+        study.sections =
+            vec![testing::section("share", &["https"], &[("part-1", &[(40.0, 1.0, 5)])])];
+        study.sections[0].rows[0].label = "1 % loss".to_owned();
+        assert!(machines(&study).contains("Linux 6.2 (1 % loss)"), "{}", machines(&study));
     }
 }
