@@ -8,7 +8,7 @@ use headroom_lab::plan::Plan;
 use headroom_lab::stack::Stack;
 use headroom_lab_host::command::quote;
 use headroom_lab_results::analysis::advise::{
-    self, Basis, Property, Question, StackFacts, back_test,
+    self, Basis, LossAnswer, Property, Question, StackFacts, back_test,
 };
 use headroom_lab_results::report;
 use headroom_units::{exact_rate, exact_size};
@@ -100,7 +100,10 @@ fn basis(path: &Path) -> anyhow::Result<Basis> {
     let mut results = if path.is_file() { report::read_file(path) } else { report::read(path) }
         .map_err(|error| Error::Plan(error.to_string()))?;
     headroom_lab::run::reanalyse(&mut results);
-    let mut basis = Basis::of(&results).map_err(Error::Plan)?;
+    // nobody stated what carries a stack that a plan defines
+    let loss_answer =
+        |name: &str| Stack::parse(name).map_or(LossAnswer::Unknown, |stack| stack.loss_answer());
+    let mut basis = Basis::of(&results, loss_answer).map_err(Error::Plan)?;
     // where the run counted no packets, the applications say which connections they open
     for stack in basis.stacks.iter_mut().filter(|stack| stack.round_trips.is_none()) {
         let opens = |stack: Stack| stack.application.data_connections();
@@ -128,11 +131,10 @@ fn facts(name: &str) -> StackFacts {
     match Stack::parse(name) {
         Ok(stack) => StackFacts {
             properties: stack.properties().map(headroom_lab::properties::Properties::all),
-            over_tcp: stack.moves_files_over_tcp(),
             in_clear: Some(!stack.is_secured()),
         },
-        // what a plan defines: nobody stated its properties, nor what carries or encrypts it
-        Err(_) => StackFacts { properties: None, over_tcp: false, in_clear: None },
+        // what a plan defines: nobody stated its properties, nor what encrypts it
+        Err(_) => StackFacts { properties: None, in_clear: None },
     }
 }
 

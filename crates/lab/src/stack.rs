@@ -7,6 +7,7 @@ use std::fmt;
 use headroom_lab_host::error::Result as HostResult;
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
+use headroom_lab_results::analysis::advise::LossAnswer;
 
 use crate::application::{self, Application};
 use crate::catalogue::Chosen;
@@ -91,13 +92,21 @@ impl Stack {
         layers.fold(self.application.properties(), |inner, layer| Some(inner?.inside(layer?)))
     }
 
-    /// Whether its files travel over TCP of the host, directly or in layers that carry its
-    /// packets one by one.
-    pub fn moves_files_over_tcp(&self) -> bool {
+    /// How its sender answers random loss: known where its files travel over TCP of the host or
+    /// by a sender that keeps its rate, directly or in layers that carry its packets one by one.
+    pub fn loss_answer(&self) -> LossAnswer {
         let carries_packets = |layer: &Chosen<dyn Layer>| {
             layer.kind().is_network() && layer.name() != "openvpn" || layer.name() == "tls"
         };
-        !self.application.over_datagrams() && self.layers.iter().all(carries_packets)
+        if !self.layers.iter().all(carries_packets) {
+            LossAnswer::Unknown
+        } else if self.application.keeps_rate() {
+            LossAnswer::KeepsRate
+        } else if self.application.over_datagrams() {
+            LossAnswer::Unknown
+        } else {
+            LossAnswer::Cubic
+        }
     }
 
     /// Whether the file is to be seen on the wire as it is.

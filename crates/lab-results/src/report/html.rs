@@ -1,6 +1,6 @@
 //! The report: one HTML file that needs no network, with its data inside.
 
-use crate::analysis::advise::{Basis, Grid};
+use crate::analysis::advise::{Basis, Grid, LossAnswer};
 use crate::analysis::sentence::read;
 use crate::error::{Doing, Error, Result};
 use crate::schema::Results;
@@ -56,7 +56,9 @@ pub(super) fn page(results: &Results) -> Result<String> {
         let row = results.clear_text.iter().find(|row| row.stack == stack)?;
         Some(!row.secured)
     };
-    let advice = Basis::of(results).ok().and_then(|basis| Grid::of(&basis, in_clear));
+    // the links of the panel lose nothing
+    let basis = Basis::of(results, |_| LossAnswer::Unknown);
+    let advice = basis.ok().and_then(|basis| Grid::of(&basis, in_clear));
     let advice = serde_json::to_string(&advice).doing(|| "write the report's advice".into())?;
     fill(
         TEMPLATE,

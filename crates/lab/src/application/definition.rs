@@ -96,6 +96,11 @@ pub trait Application: Send + Sync {
         false
     }
 
+    /// Whether random loss leaves its rate as it is.
+    fn keeps_rate(&self) -> bool {
+        false
+    }
+
     /// Reads the client's report: its clock and timestamps.
     fn client_report(&self, _outcome: &Outcome) -> ClientReport {
         ClientReport::default()

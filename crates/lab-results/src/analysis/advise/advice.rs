@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headroom_units as units;
 use serde::Serialize;
 
-use super::basis::{Basis, BasisLink};
+use super::basis::{Basis, BasisLink, BasisStack, LossAnswer};
 use super::calibration::Calibration;
 use super::model::{Arithmetic, StackModel, Task};
 
@@ -61,8 +61,6 @@ impl Property {
 pub struct StackFacts {
     /// Its properties; none: it is defined by a plan, and nobody stated them.
     pub properties: Option<BTreeSet<Property>>,
-    /// Whether its files travel over TCP of the host, whose answer to loss is modelled.
-    pub over_tcp: bool,
     /// Whether nothing encrypts its files; none: it is defined by a plan, and is not known here.
     pub in_clear: Option<bool>,
 }
@@ -233,7 +231,7 @@ impl<'a> Adviser<'a> {
             let mut leave_out =
                 |why: String| left_out.push(LeftOutStack { stack: name.clone(), why });
             let facts = facts(name);
-            if let Some(why) = objection(&facts, question) {
+            if let Some(why) = objection(stack, &facts, question) {
                 leave_out(why);
                 continue;
             }
@@ -315,11 +313,11 @@ fn none_left(left_out: &[LeftOutStack]) -> String {
 }
 
 /// Why a stack is left out, whatever its times.
-fn objection(facts: &StackFacts, question: &Question) -> Option<String> {
+fn objection(stack: &BasisStack, facts: &StackFacts, question: &Question) -> Option<String> {
     if let Some(why) = facts.lacks(&question.needs) {
         return Some(why);
     }
-    (question.loss > 0.0 && !facts.over_tcp)
+    (question.loss > 0.0 && stack.loss_answer == LossAnswer::Unknown)
         .then(|| "how it answers loss is not modelled".to_owned())
 }
 
@@ -444,7 +442,7 @@ mod tests {
 
     fn plain(_: &str) -> StackFacts {
         let properties = Some(BTreeSet::from([Property::NoUdp]));
-        StackFacts { properties, over_tcp: true, in_clear: Some(true) }
+        StackFacts { properties, in_clear: Some(true) }
     }
 
     #[test]
@@ -487,7 +485,6 @@ mod tests {
     fn needs_leave_stacks_out_and_what_nobody_stated_is_unknown() {
         let facts = |name: &str| StackFacts {
             properties: (name == "quick").then(|| BTreeSet::from([Property::NoUdp])),
-            over_tcp: true,
             in_clear: None,
         };
         let of = |needs: Vec<Property>| advise(&basis(), &Question { needs, ..question() }, facts);
@@ -541,9 +538,10 @@ mod tests {
         assert!(loss.contains("a loss of 10 %"), "{loss}");
         assert!(needs.contains("(quick: lacks post-quantum; slow: lacks post-quantum)"), "{needs}");
         // a loss to which nobody knows the answer of a stack can be measured
-        let unknown = |name: &str| StackFacts { over_tcp: false, ..plain(name) };
+        let mut unknown = basis();
+        unknown.stacks.iter_mut().for_each(|stack| stack.loss_answer = LossAnswer::Unknown);
         let lossy = Question { loss: 0.005, ..question() };
-        let refusal = advise(&basis(), &lossy, unknown).expect_err("nothing is modelled");
+        let refusal = advise(&unknown, &lossy, plain).expect_err("nothing is modelled");
         assert!(refusal.measurable && refusal.reasons.len() == 1, "{refusal:?}");
     }
 
@@ -572,13 +570,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_without_tcp_is_left_out_where_packets_are_lost() {
-        let facts = |name: &str| StackFacts { over_tcp: name == "slow", ..plain(name) };
+    fn a_stack_whose_answer_to_loss_is_unknown_is_left_out_where_packets_are_lost() {
+        let mut basis = basis();
+        basis.stacks[0].loss_answer = LossAnswer::Unknown;
         let question = Question { loss: 0.005, ..question() };
-        let advice = advise(&basis(), &question, facts).expect("one is left");
+        let advice = advise(&basis, &question, plain).expect("one is left");
         assert!(!advice.foreign_intervals, "two links with loss are enough");
-        let fewer = basis().without_link(7);
-        let advice = advise(&fewer, &question, facts).expect("one is left");
+        let fewer = basis.without_link(7);
+        let advice = advise(&fewer, &question, plain).expect("one is left");
         assert!(advice.foreign_intervals, "one link with loss calibrates nothing");
         assert_eq!((advice.stacks.len(), advice.left_out[0].stack.as_str()), (1, "quick"));
     }

@@ -51,6 +51,18 @@ pub struct BasisLink {
     pub queue_packets: Option<u32>,
 }
 
+/// How a stack's sender answers packets that are lost at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossAnswer {
+    /// It sends less, as CUBIC of the host's TCP does.
+    Cubic,
+    /// It keeps its rate, and sends again what was lost.
+    KeepsRate,
+    /// Not modelled.
+    Unknown,
+}
+
 /// Properties of a stack that the run found on its main link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BasisStack {
@@ -70,6 +82,8 @@ pub struct BasisStack {
     pub connects_for_each_file: bool,
     /// TCP connections of a session with one file.
     pub connections: u32,
+    /// How it answers loss, which no run measures.
+    pub loss_answer: LossAnswer,
 }
 
 /// Sessions of one stack with one task on one link.
@@ -142,11 +156,12 @@ impl Basis {
         Ok(self)
     }
 
-    /// Takes what it needs from a run's results.
+    /// Takes what it needs from a run's results; `loss_answer` says by the name of a stack how it
+    /// answers loss.
     ///
     /// # Errors
     /// A sentence: why no advice can rest on that run.
-    pub fn of(results: &Results) -> Result<Self, String> {
+    pub fn of(results: &Results, loss_answer: impl Fn(&str) -> LossAnswer) -> Result<Self, String> {
         let mut links = std::iter::once(&results.link).chain(&results.validation_links);
         if let Some(link) = links.find(|link| link.follows_trace()) {
             return Err(format!(
@@ -175,7 +190,7 @@ impl Basis {
             .plan
             .stacks
             .iter()
-            .filter_map(|s| stack(results, &downloads, &s.name))
+            .filter_map(|s| stack(results, &downloads, &s.name, loss_answer(&s.name)))
             .collect();
         if stacks.is_empty() {
             return Err(
@@ -274,7 +289,12 @@ fn is_download(sample: &Sample) -> bool {
     plain && matches!(kind, Some(WorkloadKind::Download | WorkloadKind::Many))
 }
 
-fn stack(results: &Results, downloads: &[&Sample], name: &str) -> Option<BasisStack> {
+fn stack(
+    results: &Results,
+    downloads: &[&Sample],
+    name: &str,
+    loss_answer: LossAnswer,
+) -> Option<BasisStack> {
     let portable = results.portable.iter().find(|row| row.stack == name)?;
     let line_bytes_per_byte =
         portable.line_bytes_per_byte.or_else(|| seen_on_link(results, downloads, name))?;
@@ -305,6 +325,7 @@ fn stack(results: &Results, downloads: &[&Sample], name: &str) -> Option<BasisSt
         fastest_bps,
         connects_for_each_file: for_each,
         connections,
+        loss_answer,
     })
 }
 
@@ -352,6 +373,10 @@ mod tests {
         results
     }
 
+    fn of_tcp(results: &Results) -> Basis {
+        Basis::of(results, |_| LossAnswer::Cubic).expect("downloads of two sizes")
+    }
+
     #[test]
     fn the_shipped_basis_and_what_is_printed_can_be_read() {
         assert_eq!(Basis::shipped().shaped_links(false).len(), 7);
@@ -362,11 +387,10 @@ mod tests {
     #[test]
     fn a_link_that_loses_packets_one_way_is_none_without_loss() {
         let mut results = of_two_sizes();
-        let basis = |results: &Results| Basis::of(results).expect("downloads of two sizes");
-        assert_eq!(basis(&results).shaped_links(false), [0, 1, 2, 3]);
+        assert_eq!(of_tcp(&results).shaped_links(false), [0, 1, 2, 3]);
         let link = &mut results.validation_links[2];
         link.directions.as_mut().expect("both").up.loss_pct = 2.0;
-        let basis = basis(&results);
+        let basis = of_tcp(&results);
         assert_eq!(basis.shaped_links(false), [0, 1, 2]);
         assert!(basis.shaped_links(true).is_empty(), "nor is it one that loses both ways");
     }
@@ -381,7 +405,7 @@ mod tests {
             for direction in [&mut both.down, &mut both.up] {
                 (direction.loss_pct, direction.loss_burst) = (1.0, burst);
             }
-            Basis::of(&results).expect("downloads of two sizes").shaped_links(true)
+            of_tcp(&results).shaped_links(true)
         };
         assert_eq!(lossy(Some(1.0 / 0.99)), [3], "each packet independently");
         assert!(lossy(Some(3.0)).is_empty(), "three at once");

@@ -8,7 +8,7 @@
 //! Tibshirani and Wasserman 2018).
 
 use super::super::stats;
-use super::basis::{Basis, Cell};
+use super::basis::{Basis, Cell, LossAnswer};
 use super::model::{Predicted, Task};
 
 /// The fewest links of a kind that calibrate it.
@@ -44,7 +44,8 @@ impl LeftOut {
     }
 }
 
-/// Predicts the cells of a link from the other links.
+/// Predicts the cells of a link from the other links; on a link with loss those of the stacks
+/// whose answer to it is known.
 pub fn leave_out(basis: &Basis, link: usize) -> Vec<LeftOut> {
     let others = basis.without_link(link);
     let models: Vec<_> = (0..basis.stacks.len()).map(|stack| others.fit(stack)).collect();
@@ -52,6 +53,10 @@ pub fn leave_out(basis: &Basis, link: usize) -> Vec<LeftOut> {
     cells
         .filter_map(|cell| {
             let model = models[cell.stack].as_ref()?;
+            let unknown = basis.stacks[cell.stack].loss_answer == LossAnswer::Unknown;
+            if unknown && basis.links[link].loss > 0.0 {
+                return None;
+            }
             let task = Task { files: cell.files, bytes: cell.bytes as f64 };
             let (stack, link) = (&basis.stacks[cell.stack], &basis.links[cell.link]);
             let predicted = others.predict(model, stack, link, task, cell.transfers);

@@ -52,7 +52,7 @@ impl Grid {
             let question =
                 Question { rate_bps, rtt_s, loss: 0.0, files: 1, bytes, needs: Vec::new() };
             // without needs and loss nothing is asked of them
-            let facts = |_: &str| StackFacts { properties: None, over_tcp: true, in_clear: None };
+            let facts = |_: &str| StackFacts { properties: None, in_clear: None };
             adviser.advise(&question, facts).ok()
         };
         let answers_one = |rate: f64, rtt: f64| answer(rate, rtt, SIZES[0]).is_some();
@@ -111,8 +111,7 @@ mod tests {
         let basis = basis();
         let in_clear = |name: &str| Some(name == "quick");
         let grid = Grid::of(&basis, in_clear).expect("eight links");
-        let facts =
-            |name: &str| StackFacts { properties: None, over_tcp: true, in_clear: in_clear(name) };
+        let facts = |name: &str| StackFacts { properties: None, in_clear: in_clear(name) };
         assert_eq!(grid.rates_bps, [5e6, 10e6, 20e6, 50e6, 100e6, 200e6]);
         assert_eq!(grid.rtts_s, [1e-3, 5e-3, 10e-3, 20e-3, 50e-3, 80e-3, 100e-3, 200e-3]);
         assert_eq!(grid.answers.len(), 6 * 8 * SIZES.len());

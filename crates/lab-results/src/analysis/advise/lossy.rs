@@ -5,7 +5,8 @@
 //! A body is sent in rounds: slow start doubles the window (RFC 5681), a round with a loss
 //! makes it 0.7 of itself, and it grows by CUBIC's function of time or, if that is more, as
 //! Reno would (RFC 9438, sections 4.2 to 4.6). A tail that is lost takes a tail loss probe
-//! after two round trips (RFC 8985, section 7.2). The same seed simulates the same.
+//! after two round trips (RFC 8985, section 7.2). A sender that keeps its rate sends what is lost
+//! again. The same seed simulates the same.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -134,6 +135,20 @@ pub fn body_s(path: &LossyPath, chance: &mut Chance, segments: f64) -> f64 {
     elapsed_s * segments / arrived.max(1.0)
 }
 
+/// Seconds of the same body by a sender that keeps its rate, and that takes `clear_s` without
+/// loss. What is lost is sent again among the rest; what the last round trip loses, after it.
+pub fn steady_body_s(path: &LossyPath, chance: &mut Chance, segments: f64, clear_s: f64) -> f64 {
+    let last = (path.rtt_s / path.segment_s).min(segments).floor();
+    let early = chance.lost_of(segments - last).0;
+    let mut lost = chance.lost_of(last + early).0;
+    let mut elapsed_s = clear_s + early * path.segment_s;
+    while lost > 0.0 {
+        elapsed_s += path.rtt_s + lost * path.segment_s;
+        lost = chance.lost_of(lost).0;
+    }
+    elapsed_s
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +183,18 @@ mod tests {
         let seconds = mean(|chance| body_s(&PATH, chance, 20_000.0));
         let expected = 20_000.0 / (1.5_f64 / 0.01).sqrt() * 0.05;
         assert!((seconds / expected - 1.0).abs() < 0.25, "{seconds} {expected}");
+    }
+
+    #[test]
+    fn a_sender_that_keeps_its_rate_sends_again_what_was_lost() {
+        let path = LossyPath { segment_s: 1e-4, ..PATH };
+        let seconds = mean(|chance| steady_body_s(&path, chance, 20_000.0, 2.0));
+        // one in a hundred again; of the last 500 some are lost, and hardly any of those
+        let expected = 2.0 * 1.01 + 1.07 * 0.05;
+        assert!((seconds - expected).abs() < 0.01, "{seconds} {expected}");
+        let without = LossyPath { loss: 1e-9, ..path };
+        let chance = &mut Chance::new(without.loss, 1);
+        assert_eq!(steady_body_s(&without, chance, 20_000.0, 2.0), 2.0);
     }
 
     #[test]

@@ -14,12 +14,12 @@ pub mod lossy;
 pub mod model;
 
 pub use advice::{Advice, Property, Question, Refusal, StackFacts, advise};
-pub use basis::Basis;
+pub use basis::{Basis, LossAnswer};
 pub use grid::Grid;
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::basis::{Basis, BasisLink, BasisStack, Cell};
+    use super::basis::{Basis, BasisLink, BasisStack, Cell, LossAnswer};
     use super::model::Task;
 
     pub(crate) const LINE: f64 = 1538.0 / 1428.0;
@@ -53,6 +53,7 @@ pub(crate) mod tests {
             fastest_bps: 2e9,
             connects_for_each_file: false,
             connections: 1,
+            loss_answer: LossAnswer::Cubic,
         };
         let mut all = Basis {
             plan: "made-up".to_owned(),

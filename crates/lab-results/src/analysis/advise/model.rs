@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::super::slow_start::Path;
-use super::basis::{Basis, BasisLink, BasisStack, Cell};
+use super::basis::{Basis, BasisLink, BasisStack, Cell, LossAnswer};
 use super::lossy::{self, Chance, LossyPath};
 
 /// Files to move in one session.
@@ -248,9 +248,14 @@ impl Basis {
         };
         let segments = (bytes / self.payload_bytes).ceil();
         let one = |chance: &mut Chance| {
-            let simulated = bodies.min(MAX_SIMULATED);
-            let sum: f64 = (0..simulated).map(|_| lossy::body_s(&path, chance, segments)).sum();
-            let bodies_s = sum * f64::from(bodies) / f64::from(simulated);
+            let bodies_s = if stack.loss_answer == LossAnswer::KeepsRate {
+                let all = (f64::from(task.files) * task.bytes / self.payload_bytes).ceil();
+                lossy::steady_body_s(&path, chance, all, body.seconds())
+            } else {
+                let simulated = bodies.min(MAX_SIMULATED);
+                let sum: f64 = (0..simulated).map(|_| lossy::body_s(&path, chance, segments)).sum();
+                sum * f64::from(bodies) / f64::from(simulated)
+            };
             let waits = lossy::dialogue_s(&path, chance, line.round_trips, connections);
             dialogue_s + waits + bodies_s
         };
@@ -423,6 +428,21 @@ mod tests {
         assert!(lossy.arithmetic.losses_s > 0.0 && clear.arithmetic.losses_s == 0.0);
         assert!(lossy.above > 0.0 && lossy.below > 0.0 && clear.above == 0.0);
         assert_eq!(of(0.01), lossy, "the same seeds");
+    }
+
+    #[test]
+    fn a_stack_that_keeps_its_rate_loses_less() {
+        let basis = basis();
+        let model = basis.fit(0).expect("downloads");
+        let of = |loss_answer| {
+            let stack = BasisStack { loss_answer, ..basis.stacks[0].clone() };
+            let task = Task { files: 1, bytes: 1e8 };
+            let link = BasisLink { loss: 0.01, ..basis.links[3].clone() };
+            basis.predict(&model, &stack, &link, task, 1).arithmetic
+        };
+        let (cubic, steady) = (of(LossAnswer::Cubic), of(LossAnswer::KeepsRate));
+        assert!(cubic.losses_s > cubic.sending_s, "{cubic:?}");
+        assert!((0.0..0.05).contains(&(steady.losses_s / steady.sending_s)), "{steady:?}");
     }
 
     #[test]

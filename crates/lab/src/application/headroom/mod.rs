@@ -105,6 +105,11 @@ impl Application for Headroom {
         true
     }
 
+    /// On lanes: what is on QUIC streams follows the controller of the library.
+    fn keeps_rate(&self) -> bool {
+        !self.options.streams && self.options.compress.is_none()
+    }
+
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
         let (_, fingerprint) = identity(site, SERVERS_KEY)?;
         site.write(FINGERPRINT, &fingerprint)?;
