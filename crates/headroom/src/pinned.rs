@@ -80,11 +80,20 @@ pub(crate) fn warn_of_missing(choice: Choice<'_>, host_programs: bool) {
 /// # Errors
 /// What is to be continued has measured them, and they cannot be entered.
 pub(crate) fn enter_if_possible(choice: Choice<'_>) -> anyhow::Result<()> {
-    if headroom_lab_parts::entered().is_some() || choice.before == Some(false) {
+    if headroom_lab_parts::entered().is_some() {
         return Ok(());
     }
     let search = SearchPath::from_environment();
     let tree = search.pinned_tree();
+    if choice.before == Some(false) {
+        if tree.is_current() {
+            eprintln!(
+                "headroom: this run began with this machine's programs, and goes on with them, not with the pinned \
+                 ones; a new run measures those"
+            );
+        }
+        return Ok(());
+    }
     let why = match obstacle(&search, &tree, choice) {
         None => match headroom_lab_parts::enter(&tree) {
             Ok(never) => match never {},
