@@ -119,7 +119,7 @@ fn run_plan(
     print: Print,
     expected: &str,
 ) -> anyhow::Result<ExitCode> {
-    run::require(plan)?;
+    run::require(plan, options)?;
     // An hour's results must not be lost to a folder that cannot be made.
     let out = Folder::new(out, &plan.name)?;
     eprintln!("headroom: {expected}");
@@ -292,11 +292,20 @@ fn run_options(arguments: &Run) -> anyhow::Result<Options> {
     })
 }
 
+/// Commands that stacks run, and that this build lacks.
+const LACKING_COMMANDS: &[&str] = &[
+    #[cfg(not(feature = "transfer"))]
+    "serve",
+    #[cfg(not(feature = "tunnel"))]
+    "tunnel",
+];
+
 fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
     let interrupted = interruption()?;
     Ok(Options {
         scratch: scratch.map(std::path::absolute).transpose()?.map(outside_run).transpose()?,
         headroom: std::env::current_exe().context("cannot find this program's own file")?,
+        lacking_commands: LACKING_COMMANDS,
         client_version: headroom_fetch::version(),
         keep_captures: false,
         allow_failed_link_test: false,

@@ -54,6 +54,10 @@ pub fn examine_for(plans: &[Plan], options: &Options, progress: &dyn Progress) -
     let (here, there): (Vec<&Plan>, Vec<&Plan>) =
         plans.iter().partition(|plan| plan.hosts.is_none());
     let mut findings = if here.is_empty() { Vec::new() } else { examine_here(&here, options) };
+    let stacks = plans.iter().flat_map(|plan| &plan.stacks);
+    findings.extend(stacks.filter_map(|planned| {
+        lack(planned, planned.stack.require_commands(options.lacking_commands))
+    }));
     findings.extend(there.into_iter().flat_map(|plan| examine_hosts(plan, options, progress)));
     let mut once: Vec<Finding> = Vec::new();
     for finding in findings {
@@ -77,7 +81,10 @@ fn examine_here(plans: &[&Plan], options: &Options) -> Vec<Finding> {
     // a run that measures the pinned programs asks those; the kernel is the same
     let is_pinned = search_path.pinned_tree().is_current();
     let stacks = plans.iter().flat_map(|plan| &plan.stacks);
-    findings.extend(stacks.filter_map(|planned| lack(planned, is_pinned)));
+    findings.extend(stacks.filter_map(|planned| {
+        let stack = &planned.stack;
+        lack(planned, if is_pinned { stack.require_kernel() } else { stack.require() })
+    }));
     let controls: BTreeSet<&str> =
         plans.iter().flat_map(|plan| plan.congestion_controls()).collect();
     findings.extend(controls.into_iter().map(of_congestion_control));
@@ -106,11 +113,8 @@ fn examine_hosts(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec
     findings
 }
 
-/// Says what this machine lacks for a stack beside programs, or what its kernel alone lacks;
-/// none: nothing.
-fn lack(planned: &PlannedStack, kernel_alone: bool) -> Option<Finding> {
-    let stack = &planned.stack;
-    let required = if kernel_alone { stack.require_kernel() } else { stack.require() };
+/// Says what is lacking for a stack beside programs; none: nothing.
+fn lack(planned: &PlannedStack, required: Result<()>) -> Option<Finding> {
     let says = required.err()?.to_string();
     Some(Finding { what: planned.stack.name.clone(), good: false, says, vital: true })
 }

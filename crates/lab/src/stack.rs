@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use headroom_lab_host::error::Result as HostResult;
+use headroom_lab_host::error::{Error, Result as HostResult};
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
 use headroom_lab_results::analysis::advise::LossAnswer;
@@ -143,6 +143,22 @@ impl Stack {
         self.layers.iter().try_for_each(|layer| layer.require_kernel())
     }
 
+    /// Refuses a build of this program that lacks a command which the stack runs, on whichever
+    /// machine.
+    ///
+    /// # Errors
+    /// [`headroom_lab_host::Error::Missing`]: the command.
+    pub(crate) fn require_commands(&self, lacking: &[&str]) -> HostResult<()> {
+        let of_layers = self.layers.iter().filter_map(|layer| layer.own_command());
+        let mut own = self.application.own_command().into_iter().chain(of_layers);
+        let Some(command) = own.find(|command| lacking.contains(command)) else { return Ok(()) };
+        Err(Error::Missing(format!(
+            "this headroom was built without `headroom {command}`, which `{}` runs: build it with all \
+             its features (`make build`)",
+            self.name
+        )))
+    }
+
     /// The names of its application and of its layers, without options.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.application.name()).chain(self.layers.iter().map(Chosen::name))
@@ -243,6 +259,33 @@ pub(crate) fn canonical_with(name: &str, custom: &Custom) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_without_its_commands_is_refused_what_runs_them() {
+        let refusal = |name: &str, lacking: &[&str]| {
+            let stack = Stack::parse(name).expect("a stack");
+            stack.require_commands(lacking).err().map(|error| error.to_string())
+        };
+        for (name, command) in [
+            ("headroom", "serve"),
+            ("headroom(browser)", "serve"),
+            ("headroom/wireguard", "serve"),
+            ("http/esp", "tunnel"),
+            ("http/ah+esp/wireguard", "tunnel"),
+            ("http/qesp(ike)", "tunnel"),
+        ] {
+            let said = refusal(name, &["serve", "tunnel"]).expect(name);
+            let expected = format!("built without `headroom {command}`, which `{name}` runs");
+            assert!(said.contains(&expected), "{said}");
+            assert_eq!(refusal(name, &[]), None);
+        }
+        for (name, lacking) in
+            [("headroom", "tunnel"), ("http/esp", "serve"), ("http/esp(backend=kernel)", "tunnel")]
+        {
+            assert_eq!(refusal(name, &[lacking]), None);
+        }
+        assert_eq!(refusal("sftp/strongswan", &["serve", "tunnel"]), None);
+    }
 
     #[test]
     fn application_layers_and_label() {

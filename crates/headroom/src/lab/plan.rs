@@ -88,7 +88,8 @@ pub(super) fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
         eprintln!("headroom: {}", run::fit(&mut plan, time)?);
     }
     if arguments.skip_missing {
-        for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {
+        let machines = run::machines(&plan, options)?;
+        for sentence in plan.leave_out_missing(&machines, options.lacking_commands)? {
             eprintln!("headroom: {sentence}");
         }
     }

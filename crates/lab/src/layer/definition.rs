@@ -101,6 +101,11 @@ pub trait Layer: Send + Sync {
         Ok(())
     }
 
+    /// Names the command of this program that it runs, where a build may lack it.
+    fn own_command(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Refuses what this machine's kernel cannot do.
     ///
     /// # Errors

@@ -38,12 +38,16 @@ impl Plan {
         Ok(())
     }
 
-    /// Leaves out the stacks whose programs the plan's machines lack; says which, and what is
-    /// missing.
+    /// Leaves out the stacks whose programs the plan's machines lack, or that run commands which
+    /// this program lacks; says which, and what is missing.
     ///
     /// # Errors
     /// [`Error::Missing`] where nothing is left.
-    pub fn leave_out_missing(&mut self, machines: &Machines) -> Result<Vec<String>> {
+    pub fn leave_out_missing(
+        &mut self,
+        machines: &Machines,
+        lacking_commands: &[&str],
+    ) -> Result<Vec<String>> {
         let (mut kept, mut said) = (Vec::new(), Vec::new());
         for planned in &self.stacks {
             let name = planned.stack.name.clone();
@@ -53,7 +57,8 @@ impl Plan {
                     .and_then(|()| planned.stack.require())
                     .and_then(|()| planned.require_congestion_control()),
                 Machines::Real(_) => programs,
-            };
+            }
+            .and_then(|()| planned.stack.require_commands(lacking_commands));
             match found {
                 Ok(()) => kept.push(name),
                 Err(error) => said.push(format!("{name} is left out: {error}")),

@@ -76,7 +76,7 @@ pub fn run(
     folder: &Path,
     progress: &dyn Progress,
 ) -> Result<Outcome> {
-    require(plan)?;
+    require(plan, options)?;
     space::require(plan, options, folder)?;
     let journal = Journal::create(folder)?;
     let begun = Begun {
@@ -222,7 +222,7 @@ pub(crate) fn longest_gap(
     trials: u32,
     progress: &dyn Progress,
 ) -> Result<Option<f64>> {
-    require(plan)?;
+    require(plan, options)?;
     let search_path = SearchPath::from_environment();
     let mut run = Run::up(plan, options, Arc::new(Executor::real(search_path)), progress)?;
     run.bench.testbed.set_link(&plan.link, plan.offload)?;
@@ -291,11 +291,14 @@ pub(crate) fn try_link(plan: &Plan, options: &Options, progress: &dyn Progress) 
     Ok(format!("{client} to {server}{median}"))
 }
 
-/// Whether this machine can run a plan at all.
+/// Whether this program on this machine can run a plan at all.
 ///
 /// # Errors
-/// [`Error::Missing`]: the privilege, the programs or the congestion control that it lacks.
-pub fn require(plan: &Plan) -> Result<()> {
+/// [`Error::Missing`]: the command that the program lacks, or the privilege, the programs or the
+/// congestion control that the machine lacks.
+pub fn require(plan: &Plan, options: &Options) -> Result<()> {
+    let lacking = options.lacking_commands;
+    plan.stacks.iter().try_for_each(|planned| planned.stack.require_commands(lacking))?;
     if plan.hosts.is_some() {
         return Ok(()); // what two real hosts lack they say themselves
     }

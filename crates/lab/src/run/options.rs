@@ -19,6 +19,8 @@ pub struct Options {
     pub scratch: Option<PathBuf>,
     /// This program's executable.
     pub headroom: PathBuf,
+    /// Commands that it was built without.
+    pub lacking_commands: &'static [&'static str],
     /// Version of the built-in client.
     pub client_version: String,
     /// Whether the packets of the accounting runs are kept, in `captures/`.

@@ -57,7 +57,7 @@ pub fn resume(
         journal.remove()?;
         return Ok(None);
     }
-    require(&plan)?;
+    require(&plan, options)?;
     let allow_changed_environment = how.allow_changed_environment;
     let begun = Begun { journal, header: Some(header), record, folder, allow_changed_environment };
     begun.run(&plan, options, progress).map(Some)

@@ -142,7 +142,7 @@ impl Study {
         let mut said = Vec::new();
         self.parts.retain_mut(|part| {
             match lab_run::machines(part, options)
-                .and_then(|machines| part.leave_out_missing(&machines))
+                .and_then(|machines| part.leave_out_missing(&machines, options.lacking_commands))
             {
                 Ok(sentences) => {
                     said.extend(

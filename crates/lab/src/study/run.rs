@@ -33,7 +33,7 @@ pub fn run(
 ) -> Result<StudyResults> {
     let study = study.clone().at_scale(scale)?;
     for part in study.parts.iter().filter(|part| !is_measured(part, folder)) {
-        run::require(part)?;
+        run::require(part, options)?;
     }
     let mut failed = None;
     for (number, part) in study.parts.iter().enumerate() {

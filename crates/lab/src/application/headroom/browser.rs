@@ -14,6 +14,10 @@ use crate::workload::{Task, WorkloadKind};
 pub(super) struct InBrowser;
 
 impl Application for InBrowser {
+    fn own_command(&self) -> Option<&'static str> {
+        Some("serve")
+    }
+
     fn secured(&self) -> bool {
         true
     }

@@ -81,6 +81,10 @@ impl Application for Headroom {
         &[]
     }
 
+    fn own_command(&self) -> Option<&'static str> {
+        Some("serve")
+    }
+
     fn secured(&self) -> bool {
         self.options.encrypts()
     }

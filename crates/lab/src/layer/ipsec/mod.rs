@@ -190,6 +190,10 @@ impl Layer for Ipsec {
         !self.by_kernel()
     }
 
+    fn own_command(&self) -> Option<&'static str> {
+        (!self.by_kernel()).then_some("tunnel")
+    }
+
     fn require_kernel(&self) -> Result<()> {
         if self.by_kernel() && !xfrm::works(self) {
             return Err(Error::Missing(format!(
