@@ -53,7 +53,7 @@ pub(crate) fn basis() -> Value {
         json!({
             "name": name, "round_trips": *trips as u32, "line_bytes_per_byte": 1538.0 / 1428.0,
             "window_bytes": null, "seconds_per_byte": null, "fastest_bps": 2e9,
-            "connects_for_each_file": false, "connections": 1
+            "connects_for_each_file": false, "connections": 1, "loss_answer": "cubic"
         })
     };
     let mut cells = Vec::new();
