@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ground, parts, runs_in, wait_for};
+use common::{Ground, MEASURE, parts, runs_in, wait_for};
 use headroom_testing::privileged;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_child_subreaper;
@@ -36,7 +36,7 @@ fn a_run_leaves_the_machine_as_it_was() {
         command
     };
     let before = machine(&home);
-    let run = ground.end_of(measured("lab run --out out p.toml"));
+    let run = ground.end_of(measured(&format!("{MEASURE} p.toml")));
     assert_eq!(run.code, Some(0), "{run}");
     run.assert_nothing_left();
     assert_same(&before, &machine(&home));
@@ -45,7 +45,7 @@ fn a_run_leaves_the_machine_as_it_was() {
     // one that is killed too, once it has been cleaned up
     let long = PLAN.replace("repetitions = 2", "repetitions = 50");
     ground.write("long.toml", &long);
-    let mut run = ground.start(measured("lab run long.toml"));
+    let mut run = ground.start(measured("lab run long.toml --allow-failed-link-test"));
     run.until_download(1);
     run.signal(Signal::SIGKILL);
     let killed = run.end();

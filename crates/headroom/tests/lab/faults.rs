@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    Ended, Ground, HEADROOM, Running, array, group_of, number, places_of, processes_with, runs_in,
-    text, wait_for,
+    Ended, Ground, HEADROOM, MEASURE, Running, array, group_of, number, places_of, processes_with,
+    runs_in, text, wait_for,
 };
 use headroom_testing::{privileged, write_executable};
 use nix::sys::signal::{Signal, kill};
@@ -386,8 +386,8 @@ fn a_link_backend_that_cannot_make_the_link() {
     probe.args(["--net", "sh", "-c", "tc qdisc add dev lo root netem delay 1ms"]);
     let has_netem = output(probe).0 == Some(0);
     let run = |backend: &str| {
-        let line = "lab run http --link 100mbit,delay=2ms --sizes 1KiB --repetitions 2 --out out";
-        ground.end_of(ground.headroom(&format!("{line} --link-backend {backend}")))
+        let line = "http --link 100mbit,delay=2ms --sizes 1KiB --repetitions 2";
+        ground.end_of(ground.headroom(&format!("{MEASURE} {line} --link-backend {backend}")))
     };
     let ended = run("netem");
     if has_netem {

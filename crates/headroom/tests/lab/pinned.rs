@@ -9,7 +9,7 @@ use headroom_lab_parts::Tree;
 use headroom_testing::privileged;
 use serde_json::Value;
 
-use crate::common::{Ground, HEADROOM, array, number, parts, text};
+use crate::common::{Ground, HEADROOM, MEASURE, array, number, parts, text};
 use crate::image::{LAYOUT, MAKEFILE};
 
 const USER: u32 = 23456;
@@ -170,7 +170,7 @@ fn pinned_programs_agree_on_hybrid_keys() {
                 link = \"100mbit\"\nrepetitions = 2\n\
                 [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n";
     ground.write("p.toml", plan);
-    let mut command = ground.headroom("lab run p.toml --out out");
+    let mut command = ground.headroom(&format!("{MEASURE} p.toml"));
     command.env("HEADROOM_PARTS", &cache);
     let ended = ground.end_of(command);
     assert_eq!(ended.code, Some(0), "{ended}");
@@ -195,7 +195,7 @@ fn pinned_programs_agree_on_a_certificate_of_ml_dsa() {
                 \"https(mldsa65)/tls\"]\nlink = \"100mbit\"\nrepetitions = 2\n\
                 [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n";
     ground.write("p.toml", plan);
-    let mut command = ground.headroom("lab run p.toml --out out");
+    let mut command = ground.headroom(&format!("{MEASURE} p.toml"));
     command.env("HEADROOM_PARTS", &cache);
     let ended = ground.end_of(command);
     // the client trusts this certificate alone, and there is no other
@@ -224,7 +224,7 @@ fn pinned_programs_speak_later_versions_of_http() {
                 [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\ntransfers-per-sample = 1\n\
                 [[workload]]\nkind = \"many\"\nstacks = [\"https\", \"https(h2)\"]\nfiles = 3\nsizes = [\"1KiB\"]\n";
     ground.write("p.toml", plan);
-    let mut command = ground.headroom("lab run p.toml --out out");
+    let mut command = ground.headroom(&format!("{MEASURE} p.toml"));
     command.env("HEADROOM_PARTS", &cache);
     let ended = ground.end_of(command);
     let results = ground.results();
@@ -272,7 +272,7 @@ fn a_program_of_the_cache_is_measured_among_the_pinned_ones() {
                 [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\ntransfers-per-sample = 1\n";
     ground.write("p.toml", plan);
     let run = || {
-        let mut command = ground.headroom("lab run p.toml --out out");
+        let mut command = ground.headroom(&format!("{MEASURE} p.toml"));
         command.env("HEADROOM_PARTS", &both);
         ground.end_of(command)
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    Ground, HEADROOM, array, groups, number, parts, processes_with, text, wait_for,
+    Ground, HEADROOM, MEASURE, array, groups, number, parts, processes_with, text, wait_for,
 };
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
@@ -87,7 +87,7 @@ impl User {
     }
 
     fn measure(&self, arguments: &str) -> Value {
-        let ended = self.ground.end_of(self.headroom(&format!("lab run --out out {arguments}")));
+        let ended = self.ground.end_of(self.headroom(&format!("{MEASURE} {arguments}")));
         assert_eq!(ended.code, Some(0), "{ended}");
         assert!(ended.stderr.contains("without root, in a user namespace"), "{ended}");
         ended.assert_nothing_left();
