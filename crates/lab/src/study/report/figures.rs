@@ -120,8 +120,8 @@ pub(super) fn note(study: &StudyResults, section: &SectionResults) -> Option<Str
     }
     if values(section).any(|value| value.not_shaped) {
         sentences.push(
-            "† not shaped: such a transfer takes less than 100 ms, and the link's token bucket lets it pass undelayed; \
-             it waits for a new measurement on the emulator."
+            "† not shaped: such a transfer takes less than 100 ms, and the link's token bucket lets its beginning pass \
+             undelayed."
                 .to_owned(),
         );
     }
