@@ -1,7 +1,8 @@
 //! Time that random loss adds, by simulation.
 //!
 //! A dialogue's packets have none behind them that would reveal a loss, so a time-out does:
-//! 1 s for a SYN (RFC 6298, section 2.1), otherwise Linux's least of 200 ms and a round trip.
+//! 1 s before a peer has answered (RFC 6298, section 2.1; RFC 9002, section 6.2.2), after that
+//! by TCP Linux's least of 200 ms and a round trip, by QUIC three round trips and 25 ms.
 //! A body is sent in rounds: slow start doubles the window (RFC 5681), a round with a loss
 //! makes it 0.7 of itself, and it grows by CUBIC's function of time or, if that is more, as
 //! Reno would (RFC 9438, sections 4.2 to 4.6). A tail that is lost takes a tail loss probe
@@ -19,8 +20,10 @@ const C: f64 = 0.4;
 const INITIAL_SEGMENTS: f64 = 10.0;
 /// Linux's least retransmission time-out.
 const MIN_TIMEOUT_S: f64 = 0.2;
-/// RFC 6298, section 2.1.
-const SYN_TIMEOUT_S: f64 = 1.0;
+/// RFC 6298, section 2.1, and RFC 9002, section 6.2.2.
+const FIRST_TIMEOUT_S: f64 = 1.0;
+/// The most by which QUIC's receiver delays an acknowledgement (RFC 9000, section 18.2).
+const QUIC_ACK_DELAY_S: f64 = 0.025;
 
 /// A path with loss as one TCP connection sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,20 +76,25 @@ impl Chance {
     }
 }
 
+/// Seconds after which TCP of Linux sends the only packet in flight again.
+pub fn tcp_timeout_s(rtt_s: f64) -> f64 {
+    MIN_TIMEOUT_S + rtt_s
+}
+
+/// Seconds after which QUIC does: the round trip and four times its variation, at first half of
+/// it (RFC 9002, sections 5.3 and 6.2.1).
+pub fn quic_timeout_s(rtt_s: f64) -> f64 {
+    3.0 * rtt_s + QUIC_ACK_DELAY_S
+}
+
 /// Seconds that losses add to a dialogue: `round_trips` of one packet each way, of which
-/// `connections` open a connection.
-pub fn dialogue_s(
-    path: &LossyPath,
-    chance: &mut Chance,
-    round_trips: f64,
-    connections: f64,
-) -> f64 {
+/// `connections` open a connection; all others are sent again after `timeout_s`.
+pub fn dialogue_s(chance: &mut Chance, round_trips: f64, connections: f64, timeout_s: f64) -> f64 {
     let timeouts = |chance: &mut Chance, exchanges: f64, timeout_s: f64| {
         chance.lost_of((2.0 * exchanges).round()).0 * timeout_s
     };
     let opening = connections.min(round_trips);
-    timeouts(chance, opening, SYN_TIMEOUT_S)
-        + timeouts(chance, round_trips - opening, MIN_TIMEOUT_S + path.rtt_s)
+    timeouts(chance, opening, FIRST_TIMEOUT_S) + timeouts(chance, round_trips - opening, timeout_s)
 }
 
 /// Seconds from a body's first byte to its last, at the receiver.
@@ -164,10 +172,12 @@ mod tests {
     #[test]
     fn a_dialogue_waits_as_often_as_packets_are_lost() {
         // 2 packets of 100 are lost: one round trip in fifty
-        let waits = mean(|chance| dialogue_s(&PATH, chance, 50.0, 0.0));
+        let waits = mean(|chance| dialogue_s(chance, 50.0, 0.0, tcp_timeout_s(PATH.rtt_s)));
         assert!((waits - 50.0 * 2.0 * 0.01 * 0.25).abs() < 0.03, "{waits}");
-        let opens = mean(|chance| dialogue_s(&PATH, chance, 50.0, 50.0));
+        let opens = mean(|chance| dialogue_s(chance, 50.0, 50.0, 0.0));
         assert!((opens - 50.0 * 2.0 * 0.01).abs() < 0.12, "{opens}");
+        let quic = mean(|chance| dialogue_s(chance, 50.0, 0.0, quic_timeout_s(PATH.rtt_s)));
+        assert!((quic - 50.0 * 2.0 * 0.01 * 0.175).abs() < 0.03, "{quic}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct Task {
 pub struct Body {
     /// At the narrowest rate.
     pub sending_s: f64,
-    /// In which the sender waits because its window is still small.
+    /// In which TCP's sender waits because its window is still small.
     pub slow_start_s: f64,
     /// The narrowest rate, bytes of file a second; none: unlimited.
     pub bytes_per_s: Option<f64>,
@@ -118,10 +118,11 @@ impl Basis {
         let bytes_per_s = [on_link, worked, windowed].into_iter().flatten().reduce(f64::min);
         let path = Path { bytes_per_s, rtt_s: link.rtt_s, segment_bytes: self.payload_bytes };
         let files = f64::from(task.files);
-        let slow_start_s = if stack.connects_for_each_file {
-            files * path.waits_s(task.bytes)
-        } else {
-            path.waits_s(files * task.bytes)
+        let slow_start_s = match (stack.loss_answer, stack.connects_for_each_file) {
+            // not TCP's: what its start takes is in the fitted round trips and work
+            (LossAnswer::KeepsRate, _) => 0.0,
+            (_, true) => files * path.waits_s(task.bytes),
+            (_, false) => path.waits_s(files * task.bytes),
         };
         let sending_s = bytes_per_s.map_or(0.0, |rate| files * task.bytes / rate);
         Body { sending_s, slow_start_s, bytes_per_s }
@@ -247,8 +248,13 @@ impl Basis {
             (1, f64::from(task.files) * task.bytes)
         };
         let segments = (bytes / self.payload_bytes).ceil();
+        let keeps_rate = stack.loss_answer == LossAnswer::KeepsRate;
+        let timeout_s = match keeps_rate {
+            true => lossy::quic_timeout_s(link.rtt_s),
+            false => lossy::tcp_timeout_s(link.rtt_s),
+        };
         let one = |chance: &mut Chance| {
-            let bodies_s = if stack.loss_answer == LossAnswer::KeepsRate {
+            let bodies_s = if keeps_rate {
                 let all = (f64::from(task.files) * task.bytes / self.payload_bytes).ceil();
                 lossy::steady_body_s(&path, chance, all, body.seconds())
             } else {
@@ -256,7 +262,7 @@ impl Basis {
                 let sum: f64 = (0..simulated).map(|_| lossy::body_s(&path, chance, segments)).sum();
                 sum * f64::from(bodies) / f64::from(simulated)
             };
-            let waits = lossy::dialogue_s(&path, chance, line.round_trips, connections);
+            let waits = lossy::dialogue_s(chance, line.round_trips, connections, timeout_s);
             dialogue_s + waits + bodies_s
         };
         let transfers = transfers.clamp(1, 100);
@@ -295,7 +301,7 @@ impl StackModel {
         }
     }
 
-    /// TCP connections of all files.
+    /// Connections of all files.
     fn connections(&self, stack: &BasisStack, task: Task) -> f64 {
         let first = f64::from(stack.connections);
         let each = match (self.knows_folders(), stack.connects_for_each_file) {
