@@ -213,7 +213,9 @@ mod tests {
         let question =
             Question { rate_bps: 1e12, rtt_s: 0.03, loss: 0.0, files: 1, bytes: 1, needs };
         let stacks = stacks_to_measure(&Basis::shipped(), &question, None);
-        assert_eq!(stacks, ["ftps", "sftp"]);
+        let expected =
+            ["ftps", "sftp", "scp", "rsync", "headroom", "http/wireguard", "http/esp(ike)"];
+        assert_eq!(stacks, expected);
     }
 
     /// The command that settles what these arguments ask.

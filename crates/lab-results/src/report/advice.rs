@@ -8,7 +8,7 @@ use crate::analysis::advise::advice::{Advice, Question, Ranked};
 use crate::analysis::advise::back_test::{self, Row, Score};
 
 /// The most stacks that are listed.
-const MAX_SHOWN: usize = 10;
+const MAX_SHOWN: usize = 12;
 
 /// Says which stacks are the fastest, and what that rests on; `settle` is the command that
 /// measures it, `arithmetic` asks for the sums.
@@ -49,12 +49,19 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
         );
         text += &wrapped(&sentence, width);
     }
+    if let Some(largest) = advice.largest_folder {
+        let sentence = format!(
+            "The largest measured folder had {largest} files: a stack that waits for each is taken to go on so, one \
+             that does not to send the others at the rate."
+        );
+        text += &wrapped(&sentence, width);
+    }
     if !advice.left_out.is_empty() {
         let all = advice.left_out.iter().map(|left| format!("{} ({})", left.stack, left.why));
         let all = all.collect::<Vec<_>>().join(", ");
-        text += &shortened(&format!("Left out: {all}."), width, 4);
+        text += &shortened(&format!("Left out: {all}."), width, 6);
     }
-    text += &shortened(&basis(advice), width, 4);
+    text += &shortened(&basis(advice), width, 6);
     text + &wrapped(&format!("Measure it: {settle}"), width)
 }
 
@@ -116,8 +123,10 @@ fn sum(stack: &Ranked, question: &Question) -> String {
             units::three(of.line_bytes / 1e6),
             units::seconds(of.sending_s)
         ),
-        format!("slow start {}", units::seconds(of.slow_start_s)),
     ];
+    if of.slow_start_s > 0.0 {
+        parts.push(format!("slow start {}", units::seconds(of.slow_start_s)));
+    }
     if question.loss > 0.0 {
         parts.push(format!("losses {} (median)", units::seconds(of.losses_s)));
     }
@@ -131,15 +140,10 @@ fn basis(advice: &Advice) -> String {
     } else {
         ""
     };
-    let ranked = advice.stacks.iter().map(|stack| stack.stack.as_str());
-    let left_out = advice.left_out.iter().map(|stack| stack.stack.as_str());
-    let mut stacks: Vec<&str> = ranked.chain(left_out).collect();
-    stacks.sort_unstable();
     format!(
-        "Rests on the run of plan {} of {date} ({}), which has no other stacks than {}; headroom {}, {}.{intervals}",
+        "Rests on the run of plan {} of {date} ({}); headroom {}, {}.{intervals}",
         advice.plan,
         advice.machine,
-        stacks.join(", "),
         advice.headroom,
         advice.programs.join(", ")
     )

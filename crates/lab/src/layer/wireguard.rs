@@ -85,13 +85,13 @@ impl Layer for WireGuard {
     }
 
     /// Both ends forget each other; then the client is asked to keep the tunnel
-    /// alive, and so begins a handshake without any data. The server confirms a
-    /// handshake by the first packet after it (whitepaper, §5.1); where the link
-    /// loses that one, the next follows after three seconds. Without the interval
-    /// the tunnel is silent afterwards.
+    /// alive, and so begins a handshake without any data. The server counts a
+    /// handshake when the first packet after it arrives; where the link loses
+    /// that one, the next follows after eight seconds. Without the interval the
+    /// tunnel is silent afterwards.
     fn establish(&self, place: &Place<'_>) -> Result<()> {
         self.quiesce(place)?;
-        let interval = ["persistent-keepalive", "3"];
+        let interval = ["persistent-keepalive", "8"];
         for host in [place.server, place.client] {
             let (seen, peer) = (place.seen_from(host), peer_of(place, host)?);
             let bits = if seen.inner.is_ipv4() { 32 } else { 128 };

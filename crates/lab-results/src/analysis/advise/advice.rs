@@ -144,6 +144,8 @@ pub struct Advice {
     pub foreign_intervals: bool,
     /// Bytes of the largest measured file, if the files are more than ten times as large.
     pub largest_measured: Option<u64>,
+    /// Files of the largest measured folder, if there are more than ten times as many.
+    pub largest_folder: Option<u32>,
 }
 
 /// How far beyond the measured rates, round-trip times and losses an answer may reach.
@@ -283,6 +285,9 @@ impl<'a> Adviser<'a> {
             foreign_intervals: *foreign_intervals,
             largest_measured: Some(largest_file(basis))
                 .filter(|&largest| is_beyond(question, largest)),
+            largest_folder: basis.cells.iter().map(|cell| cell.files).max().filter(|&most| {
+                most > 1 && f64::from(question.files) > BEYOND_SIZES * f64::from(most)
+            }),
         })
     }
 }

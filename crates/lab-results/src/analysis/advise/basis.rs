@@ -80,7 +80,7 @@ pub struct BasisStack {
     pub fastest_bps: f64,
     /// Whether each file of a folder has a connection of its own.
     pub connects_for_each_file: bool,
-    /// TCP connections of a session with one file.
+    /// Connections of a session with one file.
     pub connections: u32,
     /// How it answers loss, which no run measures.
     pub loss_answer: LossAnswer,

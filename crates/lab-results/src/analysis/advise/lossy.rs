@@ -2,10 +2,10 @@
 //!
 //! A dialogue's packets have none behind them that would reveal a loss, so a time-out does:
 //! 1 s before a peer has answered (RFC 6298, section 2.1; RFC 9002, section 6.2.2), after that
-//! by TCP Linux's least of 200 ms and a round trip, by QUIC three round trips and 25 ms.
+//! by TCP a round trip and 200 ms, Linux's least, by QUIC three round trips and 25 ms.
 //! A body is sent in rounds: slow start doubles the window (RFC 5681), a round with a loss
 //! makes it 0.7 of itself, and it grows by CUBIC's function of time or, if that is more, as
-//! Reno would (RFC 9438, sections 4.2 to 4.6). A tail that is lost takes a tail loss probe
+//! Reno would (RFC 9438, sections 4.2 to 4.7). A tail that is lost takes a tail loss probe
 //! after two round trips (RFC 8985, section 7.2). A sender that keeps its rate sends what is lost
 //! again. The same seed simulates the same.
 
@@ -22,10 +22,11 @@ const INITIAL_SEGMENTS: f64 = 10.0;
 const MIN_TIMEOUT_S: f64 = 0.2;
 /// RFC 6298, section 2.1, and RFC 9002, section 6.2.2.
 const FIRST_TIMEOUT_S: f64 = 1.0;
-/// The most by which QUIC's receiver delays an acknowledgement (RFC 9000, section 18.2).
+/// The most by which QUIC's receiver delays an acknowledgement unless it says otherwise
+/// (RFC 9000, section 18.2).
 const QUIC_ACK_DELAY_S: f64 = 0.025;
 
-/// A path with loss as one TCP connection sees it.
+/// A path with loss as one connection sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossyPath {
     /// Round-trip time without load.
@@ -82,7 +83,7 @@ pub fn tcp_timeout_s(rtt_s: f64) -> f64 {
 }
 
 /// Seconds after which QUIC does: the round trip and four times its variation, at first half of
-/// it (RFC 9002, sections 5.3 and 6.2.1).
+/// it (RFC 9002, sections 5.3 and 6.2.1), and the receiver's delay.
 pub fn quic_timeout_s(rtt_s: f64) -> f64 {
     3.0 * rtt_s + QUIC_ACK_DELAY_S
 }

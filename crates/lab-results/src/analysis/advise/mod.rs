@@ -74,7 +74,7 @@ pub(crate) mod tests {
             {
                 for (files, bytes) in [(1, 1 << 10), (1, 1 << 20), (8, 1 << 14)] {
                     let task = Task { files, bytes: f64::from(bytes) };
-                    let body = all.body(&all.stacks[stack], link, task).seconds();
+                    let body = all.body(&all.stacks[stack], link, task, true).seconds();
                     let setup = trips * link.rtt_s + work;
                     let further = f64::from(files - 1) * more * link.rtt_s;
                     let lossless = setup + further + body;

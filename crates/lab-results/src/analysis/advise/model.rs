@@ -4,7 +4,8 @@
 //! takes, and how long it works, is fitted to its times on the links without loss, size by
 //! size: what is left of a time without its body is a line over the round-trip time. Between
 //! measured sizes both are interpolated over the logarithm of the size; below and above they
-//! stay. Each further file of a folder takes round trips and work of its own, fitted alike.
+//! stay. Each further file of a folder takes round trips and work of its own, fitted alike; a
+//! stack that does not wait for each takes those of the largest measured folder once.
 //! Where fewer than three links tell, or all have one round-trip time, the round trips that a
 //! capture shows stand in.
 
@@ -30,7 +31,7 @@ pub struct Task {
 pub struct Body {
     /// At the narrowest rate.
     pub sending_s: f64,
-    /// In which TCP's sender waits because its window is still small.
+    /// In which the sender waits because its window is still small.
     pub slow_start_s: f64,
     /// The narrowest rate, bytes of file a second; none: unlimited.
     pub bytes_per_s: Option<f64>,
@@ -100,43 +101,78 @@ impl Line {
 /// Costs of one stack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackModel {
+    /// Whether its window is small at first, as TCP's.
+    starts_slowly: bool,
     /// By the bytes of the file.
     sessions: Vec<(f64, Line)>,
     /// Of each further file, by its bytes.
     further: Vec<(f64, Line)>,
+    /// The most further files of a measured folder.
+    measured_further: f64,
 }
 
 /// A point of a fit: round-trip time, what is left of the time, and the time, seconds.
 type Point = (f64, f64, f64);
 
 impl Basis {
-    /// The time in which the bytes of a task pass without loss.
-    pub fn body(&self, stack: &BasisStack, link: &BasisLink, task: Task) -> Body {
+    /// The time in which the bytes of a task pass without loss, if the sender starts with TCP's
+    /// small window or at the rate at once.
+    pub fn body(
+        &self,
+        stack: &BasisStack,
+        link: &BasisLink,
+        task: Task,
+        starts_slowly: bool,
+    ) -> Body {
         let on_link = link.rate_bps.map(|bps| bps / 8.0 / stack.line_bytes_per_byte);
         let worked = stack.seconds_per_byte.map(|seconds| 1.0 / seconds);
         let windowed = stack.window_bytes.filter(|_| link.rtt_s > 0.0).map(|w| w / link.rtt_s);
         let bytes_per_s = [on_link, worked, windowed].into_iter().flatten().reduce(f64::min);
         let path = Path { bytes_per_s, rtt_s: link.rtt_s, segment_bytes: self.payload_bytes };
         let files = f64::from(task.files);
-        let slow_start_s = match (stack.loss_answer, stack.connects_for_each_file) {
-            // not TCP's: what its start takes is in the fitted round trips and work
-            (LossAnswer::KeepsRate, _) => 0.0,
-            (_, true) => files * path.waits_s(task.bytes),
-            (_, false) => path.waits_s(files * task.bytes),
+        let slow_start_s = match (starts_slowly, stack.connects_for_each_file) {
+            (false, _) => 0.0,
+            (true, true) => files * path.waits_s(task.bytes),
+            (true, false) => path.waits_s(files * task.bytes),
         };
         let sending_s = bytes_per_s.map_or(0.0, |rate| files * task.bytes / rate);
         Body { sending_s, slow_start_s, bytes_per_s }
     }
 
-    /// Fits a stack's costs; none: no download of a single file was measured.
+    /// Fits a stack's costs; none: no download of a single file was measured. A stack starts
+    /// slowly, as TCP does, unless its times are far nearer to those of one that does not.
     pub fn fit(&self, stack: usize) -> Option<StackModel> {
+        /// Of the sums of squared errors.
+        const FAR_NEARER: f64 = 0.5;
+        let [slowly, at_once] = [true, false].map(|slowly| self.fit_starting(stack, slowly));
+        let (slowly, at_once) = (slowly?, at_once?);
+        let squares = |model: &StackModel| self.squared_errors(stack, model);
+        let is_nearer = squares(&at_once) < FAR_NEARER * squares(&slowly);
+        Some(if is_nearer { at_once } else { slowly })
+    }
+
+    /// Sum of the squared relative errors of a model's sessions with one file, where there is no
+    /// loss.
+    fn squared_errors(&self, stack: usize, model: &StackModel) -> f64 {
+        let clear = |cell: &&Cell| cell.files == 1 && self.links[cell.link].loss <= 0.0;
+        let error = |cell: &Cell| {
+            let link = &self.links[cell.link];
+            let Line { round_trips, work_s } = model.session(cell.bytes as f64);
+            let body_s = self.body_of(cell, model.starts_slowly);
+            (round_trips * link.rtt_s + work_s + body_s) / cell.median_s() - 1.0
+        };
+        self.cells_of(stack).filter(clear).map(|cell| error(cell).powi(2)).sum()
+    }
+
+    fn fit_starting(&self, stack: usize, starts_slowly: bool) -> Option<StackModel> {
         let clear = |cell: &&Cell| self.links[cell.link].loss <= 0.0;
         let cells: Vec<&Cell> = self.cells_of(stack).filter(clear).collect();
         let counted = self.stacks[stack].round_trips.map(f64::from);
         let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
         for cell in cells.iter().filter(|cell| cell.files == 1) {
             let time = cell.median_s();
-            let point = (self.links[cell.link].rtt_s, time - self.body_of(cell), time);
+            let body_s = self.body_of(cell, starts_slowly);
+            let point = (self.links[cell.link].rtt_s, time - body_s, time);
             by_size.entry(cell.bytes).or_default().push(point);
         }
         let sessions: Vec<(f64, Line)> =
@@ -144,7 +180,8 @@ impl Basis {
         if sessions.is_empty() {
             return None;
         }
-        let mut model = StackModel { sessions, further: Vec::new() };
+        let mut model =
+            StackModel { starts_slowly, sessions, further: Vec::new(), measured_further: 0.0 };
         let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
         for cell in cells.iter().filter(|cell| cell.files > 1) {
             let rtt_s = self.links[cell.link].rtt_s;
@@ -152,7 +189,8 @@ impl Basis {
             let first_s = first.round_trips * rtt_s + first.work_s;
             let further = f64::from(cell.files - 1);
             let time = cell.median_s();
-            let left = (time - first_s - self.body_of(cell)) / further;
+            model.measured_further = further.max(model.measured_further);
+            let left = (time - first_s - self.body_of(cell, starts_slowly)) / further;
             by_size.entry(cell.bytes).or_default().push((rtt_s, left, time / further));
         }
         model.further =
@@ -160,9 +198,9 @@ impl Basis {
         Some(model)
     }
 
-    fn body_of(&self, cell: &Cell) -> f64 {
+    fn body_of(&self, cell: &Cell, starts_slowly: bool) -> f64 {
         let task = Task { files: cell.files, bytes: cell.bytes as f64 };
-        self.body(&self.stacks[cell.stack], &self.links[cell.link], task).seconds()
+        self.body(&self.stacks[cell.stack], &self.links[cell.link], task, starts_slowly).seconds()
     }
 
     /// Predicts the mean of `transfers` sessions with a task on a link.
@@ -179,7 +217,7 @@ impl Basis {
         // in a session for each file, each file's window is small again
         let anew = BasisStack { connects_for_each_file: true, ..stack.clone() };
         let stack = if model.knows_folders() { stack } else { &anew };
-        let body = self.body(stack, link, task);
+        let body = self.body(stack, link, task, model.starts_slowly);
         let mut arithmetic = Arithmetic {
             round_trips: line.round_trips,
             round_trips_s: line.round_trips * link.rtt_s,
@@ -295,6 +333,8 @@ impl StackModel {
             return Line { round_trips: files * first.round_trips, work_s: files * first.work_s };
         }
         let each = at(&self.further, task.bytes);
+        let further =
+            if waits_for_each(each) { further } else { further.min(self.measured_further) };
         Line {
             round_trips: first.round_trips + further * each.round_trips,
             work_s: first.work_s + further * each.work_s,
@@ -316,6 +356,13 @@ impl StackModel {
     pub fn knows_folders(&self) -> bool {
         !self.further.is_empty()
     }
+}
+
+/// Whether a sender waits for each further file before it sends the next. One that waits for less
+/// than half a round trip does not: what a measured folder took, a larger one takes once. Without
+/// round trips nothing tells, and each is taken to cost as much.
+fn waits_for_each(further: Line) -> bool {
+    further.round_trips <= 0.0 || further.round_trips >= 0.5
 }
 
 /// Interpolates over the logarithm of the size.
@@ -471,5 +518,38 @@ mod tests {
         assert!(!model.knows_folders());
         let task = Task { files: 10, bytes: 1024.0 };
         assert!((model.task(task).round_trips - 30.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_stack_that_starts_at_once_is_told_by_its_times() {
+        let mut basis = basis();
+        assert!(basis.fit(0).expect("downloads").starts_slowly);
+        let (stack, links) = (basis.stacks[0].clone(), basis.links.clone());
+        for nth in 0..basis.cells.len() {
+            let Cell { link, files, bytes, .. } = basis.cells[nth];
+            let task = Task { files, bytes: bytes as f64 };
+            let body = basis.body(&stack, &links[link], task, false).seconds();
+            basis.cells[nth].session_s = vec![4.0 * links[link].rtt_s + 0.002 + body];
+        }
+        let model = basis.fit(0).expect("downloads");
+        assert!(!model.starts_slowly);
+        let task = Task { files: 1, bytes: 1e6 };
+        let of = basis.predict(&model, &stack, &links[4], task, 1).arithmetic;
+        assert!(of.slow_start_s == 0.0 && (of.round_trips - 4.0).abs() < 0.01, "{of:?}");
+    }
+
+    #[test]
+    fn a_stack_that_waits_for_no_file_takes_a_folder_s_costs_once() {
+        let each = |round_trips| StackModel {
+            starts_slowly: true,
+            sessions: vec![(1024.0, Line { round_trips: 2.0, work_s: 0.01 })],
+            further: vec![(1024.0, Line { round_trips, work_s: 0.001 })],
+            measured_further: 3.0,
+        };
+        let of = |round_trips, files| each(round_trips).task(Task { files, bytes: 1024.0 });
+        assert_eq!(of(1.0, 1001).round_trips, 1002.0);
+        assert_eq!(of(0.25, 1001), of(0.25, 4));
+        assert_eq!(of(0.25, 4).round_trips, 2.75);
+        assert!((of(0.0, 1001).work_s - 1.01).abs() < 1e-9, "nothing tells");
     }
 }
