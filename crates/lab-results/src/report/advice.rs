@@ -29,9 +29,8 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
     text.push('\n');
     if shown().any(|stack| stack.tied) {
         text += &wrapped(
-            "= is a tie: the prediction cannot tell the stack from the first of its rank, as the 95 % interval of \
-             the ratio of their times includes 1 and their own intervals overlap. Overlap alone is no tie, since \
-             errors that both share cancel in the ratio.",
+            "= is a tie: the 95 % interval of the ratio of the stack's time to that of the first of its rank includes \
+             1, and their own intervals overlap.",
             width,
         );
     }
@@ -59,9 +58,9 @@ pub fn text(advice: &Advice, settle: &str, arithmetic: bool, width: usize) -> St
     if !advice.left_out.is_empty() {
         let all = advice.left_out.iter().map(|left| format!("{} ({})", left.stack, left.why));
         let all = all.collect::<Vec<_>>().join(", ");
-        text += &shortened(&format!("Left out: {all}."), width, 6);
+        text += &shortened(&format!("Left out: {all}."), width, 4);
     }
-    text += &shortened(&basis(advice), width, 6);
+    text += &shortened(&basis(advice), width, 4);
     text + &wrapped(&format!("Measure it: {settle}"), width)
 }
 
