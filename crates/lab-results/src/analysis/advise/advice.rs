@@ -285,9 +285,8 @@ impl<'a> Adviser<'a> {
             foreign_intervals: *foreign_intervals,
             largest_measured: Some(largest_file(basis))
                 .filter(|&largest| is_beyond(question, largest)),
-            largest_folder: basis.cells.iter().map(|cell| cell.files).max().filter(|&most| {
-                most > 1 && f64::from(question.files) > BEYOND_SIZES * f64::from(most)
-            }),
+            largest_folder: largest_folder(basis)
+                .filter(|&most| f64::from(question.files) > BEYOND_SIZES * f64::from(most)),
         })
     }
 }
@@ -397,6 +396,11 @@ fn outside(basis: &Basis, question: &Question) -> Vec<String> {
         ));
     }
     reasons
+}
+
+/// Files of it; none: no folder was measured.
+fn largest_folder(basis: &Basis) -> Option<u32> {
+    basis.cells.iter().map(|cell| cell.files).filter(|&files| files > 1).max()
 }
 
 fn largest_file(basis: &Basis) -> u64 {

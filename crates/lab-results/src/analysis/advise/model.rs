@@ -142,12 +142,14 @@ impl Basis {
     /// Fits a stack's costs; none: no download of a single file was measured. A stack starts
     /// slowly, as TCP does, unless its times are far nearer to those of one that does not.
     pub fn fit(&self, stack: usize) -> Option<StackModel> {
-        /// Of the sums of squared errors.
+        /// At most this share of the squared errors.
         const FAR_NEARER: f64 = 0.5;
+        /// One error of 1 %: where a line meets all points, rounding must not decide.
+        const NOISE: f64 = 1e-4;
         let [slowly, at_once] = [true, false].map(|slowly| self.fit_starting(stack, slowly));
         let (slowly, at_once) = (slowly?, at_once?);
         let squares = |model: &StackModel| self.squared_errors(stack, model);
-        let is_nearer = squares(&at_once) < FAR_NEARER * squares(&slowly);
+        let is_nearer = squares(&at_once) + NOISE < FAR_NEARER * squares(&slowly);
         Some(if is_nearer { at_once } else { slowly })
     }
 
@@ -536,6 +538,18 @@ mod tests {
         let task = Task { files: 1, bytes: 1e6 };
         let of = basis.predict(&model, &stack, &links[4], task, 1).arithmetic;
         assert!(of.slow_start_s == 0.0 && (of.round_trips - 4.0).abs() < 0.01, "{of:?}");
+    }
+
+    #[test]
+    fn links_that_tell_nothing_leave_a_stack_its_slow_start() {
+        for nth in 0..100 {
+            let mut basis = basis();
+            basis.cells.retain(|cell| cell.link == 4);
+            for cell in &mut basis.cells {
+                cell.session_s = vec![0.5 + 0.001 * f64::from(nth)];
+            }
+            assert!(basis.fit(0).expect("downloads").starts_slowly, "{nth}");
+        }
     }
 
     #[test]
