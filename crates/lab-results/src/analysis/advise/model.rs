@@ -546,7 +546,8 @@ mod tests {
             let mut basis = basis();
             basis.cells.retain(|cell| cell.link == 4);
             for cell in &mut basis.cells {
-                cell.session_s = vec![0.5 + 0.001 * f64::from(nth)];
+                cell.session_s =
+                    vec![2.0 + f64::from(nth).sqrt() + 1e-3 * (cell.bytes as f64).ln()];
             }
             assert!(basis.fit(0).expect("downloads").starts_slowly, "{nth}");
         }
